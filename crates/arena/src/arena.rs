@@ -1,0 +1,467 @@
+//! The arena: a mapped file, or its in-process twin, and this handle's place in it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::clock::{self, Clock};
+use crate::error::{Error, Result};
+use crate::file::CacheFile;
+use crate::header::{self, Identity};
+use crate::layout::{header as words, process as slot_layout, Geometry, Plan, HEADER_BYTES};
+use crate::lock::Acquired;
+use crate::os;
+use crate::process::{gate, Counter, OwnerId, Seat, COUNTER_COUNT, FORKS};
+use crate::region::Region;
+use crate::wait::Waiter;
+
+/// Growth takes at least this much at a time, so that a busy cache does not ask the system often,
+const GROWTH_BYTES_LEAST: u64 = 256 << 10;
+/// and at most this much, so that no single write waits long for it.
+const GROWTH_BYTES_MOST: u64 = 1 << 20;
+const GROWTH_LOCK_LIMIT: Duration = Duration::from_secs(1);
+
+/// Where a cache lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A file; made if it is not there.
+    Path(PathBuf),
+    /// Memory without a name, for this process and the children that it forks.
+    Private,
+    /// The private cache of another live process of the same user, as `/proc/PID/fd/N`.
+    Shown(PathBuf),
+}
+
+/// This handle's participation.
+enum Membership {
+    /// A slot in the file; none once closed. The seat is touched in `process::gate` only, which
+    /// keeps the mutex free at the moment of a fork; the owner's bits are in `Arena::identity`, where the hot paths read them.
+    File { file: CacheFile, seat: Mutex<Option<Seat>> },
+    /// A participant of the twin. `dead[slot]` is set by a test that lets one die.
+    Twin { dead: Arc<Vec<AtomicBool>> },
+}
+
+/// Shared memory with segments, locks and participants.
+pub struct Arena {
+    region: Arc<Region>,
+    geometry: Geometry,
+    identity: Identity,
+    path: PathBuf,
+    membership: Membership,
+    /// High half: the fork count under which we attached; low half: the owner's bits, 0 if none.
+    attached: AtomicU64,
+    closed: AtomicBool,
+    /// Locks that threads of this handle hold or wait for.
+    busy: AtomicU32,
+    segment_hint: AtomicU32,
+    anchor_us: AtomicU64,
+    clock: Clock,
+    waiter: Arc<dyn Waiter>,
+}
+
+impl Arena {
+    /// Opens the cache at `place`, or makes it as `plan` says. `lay_out` fills the part of the
+    /// layer above in a new file; `signature` names that part's layout.
+    ///
+    /// # Errors
+    /// Everything in [`Error`] that concerns files. An existing file that is not a cache of this
+    /// version is left byte for byte as it was.
+    pub fn open(
+        place: &Place,
+        plan: &Plan,
+        signature: u64,
+        clock: Clock,
+        waiter: Arc<dyn Waiter>,
+        lay_out: &dyn Fn(&Arena) -> Result<()>,
+    ) -> Result<Arena> {
+        let path = match place {
+            Place::Path(path) => path,
+            Place::Shown(path) => {
+                let file = CacheFile::open_shown(path)?;
+                return Arena::from_file(file, None, signature, clock, waiter);
+            }
+            Place::Private => {
+                let geometry = Geometry::new(plan.clone())?;
+                let file = CacheFile::private(first_bytes(&geometry))?;
+                let new = Some(geometry);
+                let arena = Arena::from_file(file, new, signature, clock, waiter)?;
+                lay_out(&arena)?;
+                return Ok(arena);
+            }
+        };
+        loop {
+            if let Some(file) = CacheFile::open(path)? {
+                return Arena::from_file(file, None, signature, clock, waiter);
+            }
+            let geometry = Geometry::new(plan.clone())?;
+            let file = CacheFile::create_beside(path, first_bytes(&geometry))?;
+            let temporary = file.path().to_path_buf();
+            let made = Arena::from_file(file, Some(geometry), signature, clock.clone(), waiter.clone())
+                .and_then(|arena| lay_out(&arena).map(|()| arena));
+            let mut arena = match made {
+                Ok(arena) => arena,
+                Err(error) => {
+                    let _ = std::fs::remove_file(temporary);
+                    return Err(error);
+                }
+            };
+            let Membership::File { file, .. } = &mut arena.membership else { unreachable!() };
+            if file.settle(path)? {
+                arena.path = path.clone();
+                return Ok(arena);
+            }
+            // Another process was faster: use its file.
+        }
+    }
+
+    fn from_file(
+        file: CacheFile,
+        new: Option<Geometry>,
+        signature: u64,
+        clock: Clock,
+        waiter: Arc<dyn Waiter>,
+    ) -> Result<Arena> {
+        let path = file.path().to_path_buf();
+        let io = |source| Error::Io { action: "map", path: path.clone(), source };
+        let file_bytes = file.len_bytes()?;
+        let (geometry, identity) = match new {
+            Some(geometry) => (geometry, None),
+            None => {
+                if file_bytes < HEADER_BYTES {
+                    let reason = "it is shorter than a header";
+                    return Err(Error::NotACache { path, reason });
+                }
+                let page = Region::map(file.fd(), HEADER_BYTES).map_err(io)?;
+                page.set_usable(HEADER_BYTES);
+                let (geometry, identity) = header::read(&page, &path, file_bytes, signature)?;
+                (geometry, Some(identity))
+            }
+        };
+        let region = Region::map(file.fd(), geometry.file_bytes_max()).map_err(io)?;
+        region.set_usable(file_bytes);
+        let identity = identity.unwrap_or_else(|| {
+            let identity = Identity::random();
+            header::write(&region, &geometry, &identity, signature);
+            identity
+        });
+        let arena = Arena {
+            region: Arc::new(region),
+            geometry,
+            identity,
+            path,
+            membership: Membership::File { file, seat: Mutex::new(None) },
+            attached: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            busy: AtomicU32::new(0),
+            segment_hint: AtomicU32::new(0),
+            anchor_us: AtomicU64::new(0),
+            clock,
+            waiter,
+        };
+        arena.attach()?;
+        arena.learn_time()?;
+        Ok(arena)
+    }
+
+    /// The in-process twin: the same layout in plain memory, and `participants` handles on it that
+    /// act as processes of their own. For tests and tools.
+    ///
+    /// # Errors
+    /// [`Error::SizeTooSmall`].
+    pub fn twins(
+        plan: &Plan,
+        signature: u64,
+        clock: Clock,
+        waiter: Arc<dyn Waiter>,
+        participants: u32,
+    ) -> Result<Vec<Arena>> {
+        let geometry = Geometry::new(plan.clone())?;
+        let region = Arc::new(Region::heap(geometry.file_bytes_max()));
+        let identity = Identity { cache_id: [1, 2], hash_key: [3, 4] };
+        header::write(&region, &geometry, &identity, signature);
+        let dead = Arc::new((0..participants).map(|_| AtomicBool::new(false)).collect::<Vec<_>>());
+        (0..participants)
+            .map(|slot| {
+                let at = geometry.process_at(slot);
+                region.set(at + slot_layout::STATE, 1 << 32 | 1);
+                let owner = u64::from(1u32 << 12 | (slot + 1));
+                let arena = Arena {
+                    region: Arc::clone(&region),
+                    geometry: geometry.clone(),
+                    identity,
+                    path: PathBuf::from("(in-process twin)"),
+                    membership: Membership::Twin { dead: Arc::clone(&dead) },
+                    attached: AtomicU64::new(FORKS.load(Ordering::Relaxed) << 32 | owner),
+                    closed: AtomicBool::new(false),
+                    busy: AtomicU32::new(0),
+                    segment_hint: AtomicU32::new(0),
+                    anchor_us: AtomicU64::new(0),
+                    clock: clock.clone(),
+                    waiter: Arc::clone(&waiter),
+                };
+                arena.learn_time()?;
+                Ok(arena)
+            })
+            .collect()
+    }
+
+    /// Declares a participant of the twin dead, whatever it holds. For tests.
+    pub fn declare_dead(&self, slot: u32) {
+        if let Membership::Twin { dead } = &self.membership {
+            dead[slot as usize].store(true, Ordering::Release);
+        }
+    }
+
+    /// The memory.
+    #[inline(always)]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Where things are.
+    #[inline(always)]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The random numbers of this cache.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The file's path, or a description of where the memory is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How a process that is not our child can reach the same memory while we live.
+    pub fn shown_path(&self) -> Option<PathBuf> {
+        match &self.membership {
+            Membership::File { file, .. } => {
+                Some(PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.fd())))
+            }
+            Membership::Twin { .. } => None,
+        }
+    }
+
+    /// What a thread sleeps and works long through.
+    pub fn waiter(&self) -> &dyn Waiter {
+        &*self.waiter
+    }
+
+    /// Whom our words name. Takes a slot first if this is a forked child that has none yet.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], or what taking a slot met.
+    #[inline(always)]
+    pub fn owner(&self) -> Result<OwnerId> {
+        let attached = self.attached.load(Ordering::Acquire);
+        if attached >> 32 == FORKS.load(Ordering::Relaxed) {
+            if let Some(owner) = OwnerId::from_bits(attached as u32) {
+                return Ok(owner);
+            }
+        }
+        self.attach()
+    }
+
+    #[cold]
+    fn attach(&self) -> Result<OwnerId> {
+        let Membership::File { file, seat } = &self.membership else {
+            return Err(Error::Closed);
+        };
+        let _gate = gate();
+        let mut seat = seat.lock().unwrap_or_else(|broken| broken.into_inner());
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let forks = FORKS.load(Ordering::Relaxed);
+        let attached = self.attached.load(Ordering::Acquire);
+        if attached >> 32 == forks {
+            if let Some(owner) = OwnerId::from_bits(attached as u32) {
+                return Ok(owner);
+            }
+        }
+        file.len_bytes()?;
+        // What is here now, if anything, is the parent's: its token notices that when dropped.
+        drop(seat.take());
+        let taken = Seat::take(&self.region, &self.geometry, file.fd(), &self.path)?;
+        let owner = taken.owner;
+        *seat = Some(taken);
+        self.busy.store(0, Ordering::Relaxed);
+        self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
+        Ok(owner)
+    }
+
+    /// Ends this handle's participation; later operations answer [`Error::Closed`]. Waits for
+    /// writes of other threads through this handle. Doing it twice is the same as once.
+    pub fn close(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        clock::write_down(&self.region, self.now_us());
+        let attached = self.attached.swap(0, Ordering::AcqRel);
+        if let Membership::File { seat, .. } = &self.membership {
+            let ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
+            while ours && self.busy.load(Ordering::Acquire) != 0 {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            let _gate = gate();
+            if let Some(seat) = seat.lock().unwrap_or_else(|broken| broken.into_inner()).take() {
+                seat.leave(&self.region, &self.geometry);
+            }
+        }
+    }
+
+    /// Whether [`Arena::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<OwnerId> {
+        self.busy.fetch_add(1, Ordering::AcqRel);
+        self.owner().inspect_err(|_| self.leave())
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether a participant is dead. Our own slot never is.
+    pub fn is_dead(&self, owner: OwnerId) -> bool {
+        if Ok(owner.bits()) == self.owner().map(OwnerId::bits).map_err(|_| ()) {
+            return false;
+        }
+        match &self.membership {
+            Membership::File { seat, .. } => {
+                let _gate = gate();
+                let seat = seat.lock().unwrap_or_else(|broken| broken.into_inner());
+                seat.as_ref()
+                    .is_some_and(|seat| seat.is_dead(&self.region, &self.geometry, owner))
+            }
+            Membership::Twin { dead } => {
+                dead.get(owner.slot() as usize).is_none_or(|dead| dead.load(Ordering::Acquire))
+            }
+        }
+    }
+
+    /// Adds to a counter of this handle's process slot.
+    #[inline]
+    pub fn count(&self, counter: Counter, amount: u64) {
+        if let Ok(owner) = self.owner() {
+            let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
+            self.region.add(at + counter as u64 * 8, amount);
+        }
+    }
+
+    /// The sums of all process slots' counters.
+    pub fn counters(&self) -> [u64; COUNTER_COUNT] {
+        let mut sums = [0u64; COUNTER_COUNT];
+        for slot in 0..self.geometry.process_count as u32 {
+            let at = self.geometry.process_at(slot) + slot_layout::COUNTERS;
+            for (index, sum) in sums.iter_mut().enumerate() {
+                *sum = sum.wrapping_add(self.region.get(at + index as u64 * 8));
+            }
+        }
+        sums
+    }
+
+    /// Looks whether another process has lengthened the file. For offsets beyond what is usable.
+    #[cold]
+    pub fn look_at_length(&self) {
+        if let Membership::File { file, .. } = &self.membership {
+            if let Ok(file_bytes) = file.len_bytes() {
+                self.region.set_usable(file_bytes);
+            }
+        }
+    }
+
+    /// Lengthens the file by some segments. False if it is as long as it may get.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if the file system is full; the cache goes on with what it has.
+    pub fn grow(&self) -> Result<bool> {
+        let Membership::File { file, .. } = &self.membership else { return Ok(false) };
+        let before = self.segments_present();
+        // Another process may have grown it: its length says so.
+        self.region.set_usable(file.len_bytes()?);
+        if self.segments_present() > before {
+            return Ok(true);
+        }
+        if u64::from(before) == self.geometry.segment_count {
+            return Ok(false);
+        }
+        let _ = self.lock(words::GROWTH_LOCK, GROWTH_LOCK_LIMIT)?;
+        let grown = self.grow_locked(file);
+        self.unlock(words::GROWTH_LOCK);
+        grown?;
+        Ok(self.segments_present() > before)
+    }
+
+    fn grow_locked(&self, file: &CacheFile) -> Result<()> {
+        let before = self.segments_present();
+        self.region.set_usable(file.len_bytes()?);
+        if self.segments_present() > before {
+            return Ok(());
+        }
+        let segment_bytes = self.geometry.plan.segment_bytes;
+        let step_bytes = (self.region.usable_bytes() / 8)
+            .clamp(GROWTH_BYTES_LEAST, GROWTH_BYTES_MOST)
+            .next_multiple_of(segment_bytes);
+        let from = self.geometry.pool_at + u64::from(before) * segment_bytes;
+        let to = (from + step_bytes).min(self.geometry.file_bytes_max());
+        let grown = match file.allocate(from, to - from) {
+            // Not room for a whole step: a single segment may still fit.
+            Err(Error::NoSpace { .. }) if step_bytes > segment_bytes => {
+                file.allocate(from, segment_bytes)
+            }
+            other => other,
+        };
+        grown?;
+        self.region.set_usable(file.len_bytes()?);
+        Ok(())
+    }
+
+    fn learn_time(&self) -> Result<()> {
+        // A dead owner's work here is at most a clock row half made, which `anchor_us` allows for.
+        let _: Acquired = self.lock(words::GROWTH_LOCK, GROWTH_LOCK_LIMIT)?;
+        self.anchor_us.store(clock::anchor_us(&self.region), Ordering::Relaxed);
+        self.unlock(words::GROWTH_LOCK);
+        clock::write_down(&self.region, self.now_us());
+        Ok(())
+    }
+
+    /// The file's time in microseconds since 1970.
+    #[inline]
+    pub fn now_us(&self) -> u64 {
+        match &self.clock {
+            Clock::System => os::boot_time_us().wrapping_add(self.anchor_us.load(Ordering::Relaxed)),
+            Clock::Manual(now_us) => now_us.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Writes the time down for the next boot.
+    pub fn write_down_time(&self) {
+        clock::write_down(&self.region, self.now_us());
+    }
+
+    pub(crate) fn segment_hint(&self) -> u32 {
+        self.segment_hint.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_segment_hint(&self, segment: u32) {
+        self.segment_hint.store(segment, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn first_bytes(geometry: &Geometry) -> u64 {
+    geometry.pool_at + geometry.plan.first_segments * geometry.plan.segment_bytes
+}

@@ -1,0 +1,101 @@
+//! The file's own clock: microseconds since 1970 as the wall clock had it when the file was first
+//! used in this boot, driven by the boot clock from then on.
+//!
+//! Changing the wall clock therefore neither ends nor prolongs anything, and time asleep counts.
+//! Each boot (and each time namespace, whose boot clock has an offset of its own) has a row with
+//! its anchor. A new row's anchor is never before the latest file time that anybody wrote down, so
+//! the clock does not run back over a reboot either.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::layout::header;
+use crate::os;
+use crate::region::Region;
+
+/// Where the time comes from.
+#[derive(Debug, Clone, Default)]
+pub enum Clock {
+    /// The machine's clocks and the file's anchor.
+    #[default]
+    System,
+    /// A number that a test moves: the file time in microseconds.
+    Manual(Arc<AtomicU64>),
+}
+
+/// Tells this boot from others; never 0.
+fn boot_hash() -> u64 {
+    let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    xxh3_64(&id).max(1)
+}
+
+/// Finds or makes the row of this boot and time namespace, and returns its anchor: file time is
+/// the boot clock plus the anchor. The caller holds the growth lock.
+pub fn anchor_us(region: &Region) -> u64 {
+    let boot = boot_hash();
+    let namespace = crate::process::time_namespace();
+    for row in 0..header::CLOCK_ROW_COUNT {
+        let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
+        if region.load(at, Ordering::Acquire) == boot && region.get(at + 8) == namespace {
+            return region.get(at + 16);
+        }
+    }
+    let now_us = os::wall_time_us().max(region.get(header::LAST_SEEN_US));
+    let anchor_us = now_us.wrapping_sub(os::boot_time_us());
+    let row = region.get(header::CLOCK_NEXT) % header::CLOCK_ROW_COUNT;
+    let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
+    // Empty first: a death between these stores leaves a row that nobody takes for his own.
+    region.store(at, 0, Ordering::Release);
+    region.store(at + 8, namespace, Ordering::Release);
+    region.store(at + 16, anchor_us, Ordering::Release);
+    region.store(at, boot, Ordering::Release);
+    region.store(header::CLOCK_NEXT, row + 1, Ordering::Release);
+    anchor_us
+}
+
+/// Writes down a file time that was seen, for the next boot.
+pub fn write_down(region: &Region, now_us: u64) {
+    if now_us > region.get(header::LAST_SEEN_US) {
+        region.store(header::LAST_SEEN_US, now_us, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::HEADER_BYTES;
+
+    #[test]
+    fn the_same_boot_finds_its_row_again() {
+        let region = Region::heap(HEADER_BYTES);
+        let first = anchor_us(&region);
+        assert_eq!(anchor_us(&region), first);
+        assert_eq!(region.get(header::CLOCK_NEXT), 1);
+    }
+
+    #[test]
+    fn the_clock_does_not_run_back_over_a_reboot() {
+        let region = Region::heap(HEADER_BYTES);
+        let future_us = os::wall_time_us() + 3_600_000_000;
+        write_down(&region, future_us);
+        // Another boot wrote the row that is there.
+        region.set(header::CLOCK_ROWS, 1);
+        let anchor_us = anchor_us(&region);
+        let now_us = os::boot_time_us().wrapping_add(anchor_us);
+        assert!(now_us >= future_us);
+    }
+
+    #[test]
+    fn more_boots_than_rows_replace_the_oldest() {
+        let region = Region::heap(HEADER_BYTES);
+        anchor_us(&region);
+        for row in 0..header::CLOCK_ROW_COUNT {
+            region.set(header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES, 1000 + row);
+        }
+        anchor_us(&region);
+        let second = header::CLOCK_ROWS + header::CLOCK_ROW_BYTES;
+        assert_eq!(region.get(second), boot_hash());
+    }
+}

@@ -1,0 +1,125 @@
+//! What can go wrong between a program and its cache file. Every variant says what happened and to
+//! what; `Display` adds what to do. Knows nothing of keys and values: those errors are the engine's.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The result of an operation on the arena.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was attempted, as a verb: "open", "map".
+        action: &'static str,
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The file system has no room for the file or for its next segments.
+    #[error(
+        "no space left for {path}: {wanted_bytes} more bytes were wanted; \
+         free some space, or open the cache with a smaller size"
+    )]
+    NoSpace {
+        /// The cache file.
+        path: PathBuf,
+        /// How many more bytes were asked for.
+        wanted_bytes: u64,
+    },
+    /// The path leads to something that is not a regular file.
+    #[error("{path} is {kind}, not a cache file; give the path of a file")]
+    NotAFile {
+        /// What was to be opened.
+        path: PathBuf,
+        /// What it is, with its article: "a directory".
+        kind: &'static str,
+    },
+    /// A file that Tuckbox did not make. It was not changed.
+    #[error(
+        "{path} is not a Tuckbox cache ({reason}); it was left as it is: choose another path, \
+         or remove the file if it is not needed"
+    )]
+    NotACache {
+        /// The foreign file.
+        path: PathBuf,
+        /// How one can tell.
+        reason: &'static str,
+    },
+    /// A cache of a format that this version cannot use. It was not changed.
+    #[error(
+        "{path} was written in format {found}, and this version of Tuckbox reads format {known}; \
+         it was left as it is: use another path, or remove the file to start anew"
+    )]
+    VersionMismatch {
+        /// The cache file.
+        path: PathBuf,
+        /// What the file says.
+        found: String,
+        /// What this build knows.
+        known: String,
+    },
+    /// A cache whose fixed part does not prove itself. It was not changed.
+    #[error(
+        "{path} is damaged ({what}); it was left as it is: remove the file to start with an \
+         empty cache"
+    )]
+    Damaged {
+        /// The cache file.
+        path: PathBuf,
+        /// Which part, and how one can tell.
+        what: &'static str,
+    },
+    /// A size for which no cache can be laid out.
+    #[error("a cache of {asked_bytes} bytes is too small; the least is {least_bytes} bytes")]
+    SizeTooSmall {
+        /// What was asked for.
+        asked_bytes: u64,
+        /// The smallest size that works.
+        least_bytes: u64,
+    },
+    /// Every process slot of the file is taken by a live process.
+    #[error(
+        "all {slots} process slots of {path} are in use; close some of the processes or handles \
+         that have it open, or create it with a larger size"
+    )]
+    TooManyProcesses {
+        /// The cache file.
+        path: PathBuf,
+        /// How many slots it has.
+        slots: u32,
+    },
+    /// More handles in one process than can be made safe over `fork`.
+    #[error("this process has {limit} caches open already; share one handle instead of opening more")]
+    TooManyHandles {
+        /// The limit of open handles in one process.
+        limit: usize,
+    },
+    /// A live process held the lock for the whole time limit. Nothing was changed.
+    #[error(
+        "waited {waited:?} for a lock that a live process still holds (it may be stopped); \
+         nothing was changed: try again, or raise the lock time limit"
+    )]
+    LockTimeout {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The program that embeds the cache asked to stop waiting. Nothing was changed.
+    #[error("interrupted while waiting for a lock; nothing was changed")]
+    Interrupted,
+    /// The handle was closed.
+    #[error("this cache is closed; open it again to use it")]
+    Closed,
+    /// The file behind a handle is no longer the one it was opened on.
+    #[error("the cache file {path} can no longer be reached through this handle; open it again")]
+    Lost {
+        /// The cache file.
+        path: PathBuf,
+    },
+}

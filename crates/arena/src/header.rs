@@ -1,0 +1,162 @@
+//! Writing the header of a new file, and deciding whether an existing file may be used.
+//! Nothing is written to a file before all of it has been checked.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, Result};
+use crate::layout::{self, header, Geometry, Plan, BYTE_ORDER_MARK, FORMAT_VERSION, MAGIC};
+use crate::region::Region;
+
+/// What the header holds besides the geometry.
+#[derive(Debug, Clone, Copy)]
+pub struct Identity {
+    /// Random; tells two caches apart.
+    pub cache_id: [u64; 2],
+    /// Random; keys hashes and checksums.
+    pub hash_key: [u64; 2],
+}
+
+impl Identity {
+    /// A new one, from the system's random numbers.
+    pub fn random() -> Identity {
+        let mut words = [0u64; 4];
+        for word in &mut words {
+            *word = getrandom::u64().unwrap_or_else(|_| fallback_random());
+        }
+        Identity { cache_id: [words[0], words[1]], hash_key: [words[2], words[3]] }
+    }
+}
+
+/// Where the system gives no random numbers: the standard library's own keyed hash.
+fn fallback_random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u64(crate::os::boot_time_us());
+    hasher.finish()
+}
+
+fn checksum(region: &Region) -> u64 {
+    let mut words = [0u64; (header::CHECKSUM / 8) as usize];
+    region.copy_out(0, &mut words);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    xxh3_64(&bytes)
+}
+
+/// Writes the fixed part. The magic goes last.
+pub fn write(region: &Region, geometry: &Geometry, identity: &Identity, above: u64) {
+    let plan = &geometry.plan;
+    for (offset, value) in [
+        (header::FORMAT_VERSION, FORMAT_VERSION),
+        (header::BYTE_ORDER, BYTE_ORDER_MARK),
+        (header::LAYOUT_SIGNATURE, layout::signature(above)),
+        (header::CACHE_ID, identity.cache_id[0]),
+        (header::CACHE_ID + 8, identity.cache_id[1]),
+        (header::HASH_KEY, identity.hash_key[0]),
+        (header::HASH_KEY + 8, identity.hash_key[1]),
+        (header::FEATURES_REQUIRED, 0),
+        (header::FEATURES_OPTIONAL, 0),
+        (header::SIZE_BYTES, plan.size_bytes),
+        (header::MAX_ENTRIES, plan.max_entries),
+        (header::SEGMENT_BYTES, plan.segment_bytes),
+        (header::SEGMENT_COUNT, geometry.segment_count),
+        (header::SHARD_COUNT, plan.shard_count),
+        (header::SHARD_BYTES, plan.shard_bytes),
+        (header::TABLE_BYTES, plan.table_bytes),
+        (header::PROCESS_COUNT, geometry.process_count),
+        (header::CREATED_US, crate::os::wall_time_us()),
+        (header::MAGIC, MAGIC),
+    ] {
+        region.set(offset, value);
+    }
+    region.store(header::CHECKSUM, checksum(region), Ordering::Release);
+}
+
+/// Reads the fixed part of a mapped file whose header page is usable, and believes nothing that it
+/// cannot compute again.
+///
+/// # Errors
+/// [`Error::NotACache`], [`Error::VersionMismatch`] or [`Error::Damaged`].
+pub fn read(
+    region: &Region,
+    path: &Path,
+    file_bytes: u64,
+    above: u64,
+) -> Result<(Geometry, Identity)> {
+    let path = || path.to_path_buf();
+    if region.get(header::MAGIC) != MAGIC {
+        return Err(Error::NotACache { path: path(), reason: "it does not begin like one" });
+    }
+    if region.get(header::BYTE_ORDER) != BYTE_ORDER_MARK {
+        return Err(Error::VersionMismatch {
+            path: path(),
+            found: "of a machine with the other byte order".into(),
+            known: "of this machine's byte order".into(),
+        });
+    }
+    let version = region.get(header::FORMAT_VERSION);
+    if version != FORMAT_VERSION {
+        return Err(Error::VersionMismatch {
+            path: path(),
+            found: version.to_string(),
+            known: FORMAT_VERSION.to_string(),
+        });
+    }
+    if region.get(header::CHECKSUM) != checksum(region) {
+        return Err(Error::Damaged { path: path(), what: "the header's checksum does not match" });
+    }
+    let signature = region.get(header::LAYOUT_SIGNATURE);
+    if signature != layout::signature(above) {
+        return Err(Error::VersionMismatch {
+            path: path(),
+            found: format!("{version} with layout {signature:016x}"),
+            known: format!("{FORMAT_VERSION} with layout {:016x}", layout::signature(above)),
+        });
+    }
+    let required = region.get(header::FEATURES_REQUIRED);
+    if required != 0 {
+        return Err(Error::VersionMismatch {
+            path: path(),
+            found: format!("{version} with features {required:#x}"),
+            known: format!("{FORMAT_VERSION} without them"),
+        });
+    }
+    let word = |offset| region.get(offset);
+    let plan = Plan {
+        size_bytes: word(header::SIZE_BYTES),
+        max_entries: word(header::MAX_ENTRIES),
+        segment_bytes: word(header::SEGMENT_BYTES),
+        shard_count: word(header::SHARD_COUNT),
+        shard_bytes: word(header::SHARD_BYTES),
+        table_bytes: word(header::TABLE_BYTES),
+        first_segments: 0,
+    };
+    let sane = plan.segment_bytes.is_power_of_two()
+        && (4096..=1 << 30).contains(&plan.segment_bytes)
+        && (1..=4096).contains(&plan.shard_count)
+        && plan.shard_bytes % 64 == 0
+        && plan.shard_bytes <= 1 << 32
+        && plan.table_bytes % 64 == 0
+        && plan.table_bytes <= 1 << 32
+        && plan.size_bytes < 1 << 43;
+    let impossible = || Error::Damaged { path: path(), what: "its header holds impossible sizes" };
+    if !sane {
+        return Err(impossible());
+    }
+    let geometry = Geometry::new(plan).map_err(|_| impossible())?;
+    let same = geometry.segment_count == word(header::SEGMENT_COUNT)
+        && geometry.process_count == word(header::PROCESS_COUNT);
+    if !same {
+        return Err(impossible());
+    }
+    if file_bytes < geometry.pool_at {
+        return Err(Error::Damaged { path: path(), what: "the file has been cut short" });
+    }
+    let identity = Identity {
+        cache_id: [word(header::CACHE_ID), word(header::CACHE_ID + 8)],
+        hash_key: [word(header::HASH_KEY), word(header::HASH_KEY + 8)],
+    };
+    Ok((geometry, identity))
+}

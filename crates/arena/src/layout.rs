@@ -1,0 +1,302 @@
+//! Where things lie in the file: the one place where an offset of the arena is written down.
+//!
+//! ```text
+//! header page | process slots | segment tables | shards | tables | pool of segments ...
+//! ```
+//!
+//! All numbers are 64-bit words in the byte order of the machine: a cache is not carried to a
+//! machine of another kind, and the header's byte-order mark refuses one that was. What lies
+//! inside a shard, a table or a segment is the business of the layer above.
+
+use crate::error::{Error, Result};
+
+/// The header page: constants of this file, then words that change.
+pub const HEADER_BYTES: u64 = 4096;
+/// The first eight bytes.
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"Tuckbox\x1a");
+/// The format that this build writes and reads.
+pub const FORMAT_VERSION: u64 = 1;
+/// Reads differently on a machine of the other byte order.
+pub const BYTE_ORDER_MARK: u64 = 0x0102_0304_0506_0708;
+
+/// Offsets in the header page. The first five fields never move in any version (frozen prefix).
+pub mod header {
+    use super::HEADER_BYTES;
+
+    /// [`super::MAGIC`].
+    pub const MAGIC: u64 = 0;
+    /// [`super::FORMAT_VERSION`].
+    pub const FORMAT_VERSION: u64 = MAGIC + 8;
+    /// [`super::BYTE_ORDER_MARK`].
+    pub const BYTE_ORDER: u64 = FORMAT_VERSION + 8;
+    /// A hash of every size and offset that two builds must agree on.
+    pub const LAYOUT_SIGNATURE: u64 = BYTE_ORDER + 8;
+    /// Random, 16 bytes; tells two caches apart.
+    pub const CACHE_ID: u64 = LAYOUT_SIGNATURE + 8;
+    /// Random, 16 bytes; keys the hash of keys and the checksums.
+    pub const HASH_KEY: u64 = CACHE_ID + 16;
+    /// Features that a reader must know to use the file. A bit it does not know: refused.
+    pub const FEATURES_REQUIRED: u64 = HASH_KEY + 16;
+    /// Features that a reader may ignore.
+    pub const FEATURES_OPTIONAL: u64 = FEATURES_REQUIRED + 8;
+    /// The byte limit that was asked for; the file never grows past it.
+    pub const SIZE_BYTES: u64 = FEATURES_OPTIONAL + 8;
+    /// The limit of entries, 0 for none. A number of the layer above.
+    pub const MAX_ENTRIES: u64 = SIZE_BYTES + 8;
+    /// Bytes in a segment, a power of two.
+    pub const SEGMENT_BYTES: u64 = MAX_ENTRIES + 8;
+    /// Segments in the pool when the file is as long as it may get.
+    pub const SEGMENT_COUNT: u64 = SEGMENT_BYTES + 8;
+    /// Number of shards.
+    pub const SHARD_COUNT: u64 = SEGMENT_COUNT + 8;
+    /// Bytes from one shard to the next.
+    pub const SHARD_BYTES: u64 = SHARD_COUNT + 8;
+    /// Bytes of the tables that all shards share.
+    pub const TABLE_BYTES: u64 = SHARD_BYTES + 8;
+    /// Number of process slots.
+    pub const PROCESS_COUNT: u64 = TABLE_BYTES + 8;
+    /// When the file was made, in microseconds since 1970.
+    pub const CREATED_US: u64 = PROCESS_COUNT + 8;
+    /// Checksum of all bytes before it.
+    pub const CHECKSUM: u64 = CREATED_US + 8;
+    /// End of the part that never changes.
+    pub const FIXED_END: u64 = CHECKSUM + 8;
+
+    /// Lock word of growth and of the clock rows.
+    pub const GROWTH_LOCK: u64 = 1024;
+    /// The latest file time that anybody wrote down, in microseconds.
+    pub const LAST_SEEN_US: u64 = GROWTH_LOCK + 64;
+    /// Which clock row is replaced next.
+    pub const CLOCK_NEXT: u64 = LAST_SEEN_US + 8;
+    /// The clock rows: one for each boot and time namespace that used the file lately.
+    pub const CLOCK_ROWS: u64 = CLOCK_NEXT + 8;
+    /// Number of clock rows.
+    pub const CLOCK_ROW_COUNT: u64 = 8;
+    /// A clock row: boot (hash of the boot id, 0 for none), time namespace, anchor, spare.
+    pub const CLOCK_ROW_BYTES: u64 = 32;
+    /// Where a tag sequence below this is invalid whatever the tag table says. Kept for tags.
+    pub const TAG_FLOOR: u64 = CLOCK_ROWS + CLOCK_ROW_COUNT * CLOCK_ROW_BYTES;
+    /// End of the words that change.
+    pub const CHANGING_END: u64 = TAG_FLOOR + 8;
+
+    const _: () = assert!(FIXED_END <= GROWTH_LOCK && CHANGING_END <= HEADER_BYTES);
+}
+
+/// Offsets in a process slot.
+pub mod process {
+    /// Bits 0..32 the incarnation, bit 32 set while the slot is taken.
+    pub const STATE: u64 = 0;
+    /// Process id, in the namespace of [`PID_NAMESPACE`].
+    pub const PID: u64 = STATE + 8;
+    /// When the process started, in clock ticks since boot.
+    pub const START_TICKS: u64 = PID + 8;
+    /// Inode of the process's PID namespace.
+    pub const PID_NAMESPACE: u64 = START_TICKS + 8;
+    /// Eight counters, see `Counter`; never set back to zero.
+    pub const COUNTERS: u64 = 64;
+    /// Bytes of a process slot.
+    pub const SLOT_BYTES: u64 = COUNTERS + 64;
+}
+
+/// Words kept for each segment, each in an array of its own over all segments.
+pub mod segment {
+    /// Counts the uses of the segment.
+    pub const GENERATION: u64 = 0;
+    /// Who has it: see `segments::Owner`.
+    pub const OWNER: u64 = 1;
+    /// Three words whose meaning belongs to the layer above.
+    pub const NOTES: u64 = 2;
+    /// Words for each segment.
+    pub const WORD_COUNT: u64 = 5;
+}
+
+/// What the layer above wants the file to look like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Byte limit of the file.
+    pub size_bytes: u64,
+    /// Stored and handed back; 0 for none.
+    pub max_entries: u64,
+    /// Bytes in a segment, a power of two, 4096 at least.
+    pub segment_bytes: u64,
+    /// Number of shards, 1 at least.
+    pub shard_count: u64,
+    /// Bytes for each shard, a multiple of 64.
+    pub shard_bytes: u64,
+    /// Bytes of tables that the shards share, a multiple of 64.
+    pub table_bytes: u64,
+    /// Segments that must be there from the start.
+    pub first_segments: u64,
+}
+
+/// The private copy of everything in the header that says where things are. Bounds are computed
+/// from this copy alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Geometry {
+    /// See [`Plan`]; after `open` these are the file's numbers, not those asked for.
+    pub plan: Plan,
+    /// Number of process slots.
+    pub process_count: u64,
+    /// Segments in the pool when the file is as long as it may get.
+    pub segment_count: u64,
+    /// Where the process slots begin.
+    pub processes_at: u64,
+    /// Where the segment tables begin.
+    pub segments_at: u64,
+    /// Where the shards begin.
+    pub shards_at: u64,
+    /// Where the shared tables begin.
+    pub tables_at: u64,
+    /// Where the pool begins; a multiple of 4096.
+    pub pool_at: u64,
+    segment_shift: u32,
+}
+
+fn process_count_for(size_bytes: u64) -> u64 {
+    match size_bytes {
+        0..=0x0F_FFFF => 32,
+        0x10_0000..=0xFF_FFFF => 128,
+        _ => 1024,
+    }
+}
+
+impl Geometry {
+    /// Lays out a file.
+    ///
+    /// # Errors
+    /// [`Error::SizeTooSmall`] when not even the first segments fit.
+    pub fn new(plan: Plan) -> Result<Geometry> {
+        let process_count = process_count_for(plan.size_bytes);
+        let processes_at = HEADER_BYTES;
+        let segments_at = processes_at + process_count * process::SLOT_BYTES;
+        let fixed_bytes = segments_at + plan.shard_count * plan.shard_bytes + plan.table_bytes;
+        let place = |segment_count: u64| {
+            let table_bytes = (segment_count * segment::WORD_COUNT * 8).next_multiple_of(64);
+            (fixed_bytes + table_bytes).next_multiple_of(4096)
+        };
+        // The tables' length depends on the number of segments and the reverse; the estimate is
+        // too high by a few at most.
+        let each_bytes = plan.segment_bytes + segment::WORD_COUNT * 8;
+        let mut segment_count = plan.size_bytes.saturating_sub(fixed_bytes) / each_bytes;
+        while segment_count > 0
+            && place(segment_count) + segment_count * plan.segment_bytes > plan.size_bytes
+        {
+            segment_count -= 1;
+        }
+        if segment_count < plan.first_segments {
+            let least_bytes = place(plan.first_segments) + plan.first_segments * plan.segment_bytes;
+            return Err(Error::SizeTooSmall { asked_bytes: plan.size_bytes, least_bytes });
+        }
+        let table_bytes = (segment_count * segment::WORD_COUNT * 8).next_multiple_of(64);
+        let shards_at = segments_at + table_bytes;
+        let tables_at = shards_at + plan.shard_count * plan.shard_bytes;
+        Ok(Geometry {
+            process_count,
+            segment_count,
+            processes_at,
+            segments_at,
+            shards_at,
+            tables_at,
+            pool_at: place(segment_count),
+            segment_shift: plan.segment_bytes.trailing_zeros(),
+            plan,
+        })
+    }
+
+    /// Length of the file when it has grown as far as it may.
+    pub fn file_bytes_max(&self) -> u64 {
+        self.pool_at + self.segment_count * self.plan.segment_bytes
+    }
+
+    /// Where a segment begins.
+    #[inline(always)]
+    pub fn segment_at(&self, segment: u32) -> u64 {
+        self.pool_at + (u64::from(segment) << self.segment_shift)
+    }
+
+    /// Which segment an offset of the file lies in; none if it lies outside of the pool.
+    #[inline(always)]
+    pub fn segment_of(&self, offset: u64) -> Option<u32> {
+        let index = offset.checked_sub(self.pool_at)? >> self.segment_shift;
+        (index < self.segment_count).then_some(index as u32)
+    }
+
+    /// Where a shard begins.
+    #[inline(always)]
+    pub fn shard_at(&self, shard: u64) -> u64 {
+        self.shards_at + shard * self.plan.shard_bytes
+    }
+
+    /// Where a word of a segment lies. `word` is one of [`segment`].
+    #[inline(always)]
+    pub fn segment_word_at(&self, word: u64, segment: u32) -> u64 {
+        self.segments_at + (word * self.segment_count + u64::from(segment)) * 8
+    }
+
+    /// Where a process slot begins.
+    pub fn process_at(&self, slot: u32) -> u64 {
+        self.processes_at + u64::from(slot) * process::SLOT_BYTES
+    }
+}
+
+/// Mixes all that two builds must agree on, so that one which does not refuses the other's file.
+/// `above` is the same for the layer above.
+pub fn signature(above: u64) -> u64 {
+    let parts = [
+        FORMAT_VERSION,
+        HEADER_BYTES,
+        header::FIXED_END,
+        header::GROWTH_LOCK,
+        header::CHANGING_END,
+        process::COUNTERS,
+        process::SLOT_BYTES,
+        segment::WORD_COUNT,
+        std::mem::size_of::<usize>() as u64,
+        above,
+    ];
+    parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| {
+        (hash ^ part).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(size_bytes: u64, segment_bytes: u64) -> Plan {
+        Plan {
+            size_bytes,
+            max_entries: 0,
+            segment_bytes,
+            shard_count: 1,
+            shard_bytes: 2048,
+            table_bytes: 1024,
+            first_segments: 3,
+        }
+    }
+
+    #[test]
+    fn a_file_never_exceeds_its_size_and_wastes_little() {
+        for (size_bytes, segment_bytes) in
+            [(64 << 10, 4096), (1 << 20, 16384), (64 << 20, 262_144), (5_000_001, 65536)]
+        {
+            let geometry = Geometry::new(plan(size_bytes, segment_bytes)).unwrap();
+            assert!(geometry.file_bytes_max() <= size_bytes);
+            assert!(size_bytes - geometry.file_bytes_max() < segment_bytes + 8192);
+            assert_eq!(geometry.segment_of(geometry.pool_at), Some(0));
+            assert_eq!(geometry.segment_of(geometry.pool_at - 1), None);
+            assert_eq!(geometry.segment_of(geometry.file_bytes_max()), None);
+            let last = geometry.segment_count as u32 - 1;
+            assert_eq!(geometry.segment_of(geometry.segment_at(last) + 7), Some(last));
+        }
+    }
+
+    #[test]
+    fn a_size_below_the_least_is_refused_and_the_least_works() {
+        let Err(Error::SizeTooSmall { least_bytes, .. }) = Geometry::new(plan(10_000, 4096)) else {
+            panic!("10,000 bytes were taken");
+        };
+        assert!(Geometry::new(plan(least_bytes, 4096)).is_ok());
+        assert!(Geometry::new(plan(least_bytes - 1, 4096)).is_err());
+    }
+}

@@ -1,0 +1,30 @@
+//! Shared memory for a cache: one file, mapped by every process that opens it.
+//!
+//! Owns the file's outer layout (header, process slots, segment tables), the mapping and every raw
+//! access to it, the locks and the proof that a lock's owner is dead, growth, and the file's clock.
+//! Knows no key, value, hash or expiry, and hands out offsets, never pointers.
+//!
+//! Read [`layout`] first, then [`Arena`].
+
+pub mod clock;
+pub mod error;
+pub mod hooks;
+pub mod layout;
+pub mod lock;
+pub mod region;
+pub mod segments;
+
+mod arena;
+mod file;
+mod header;
+mod os;
+mod process;
+mod wait;
+
+pub use arena::{Arena, Place};
+pub use error::{Error, Result};
+pub use layout::{Geometry, Plan};
+pub use lock::Acquired;
+pub use process::{Counter, OwnerId, COUNTER_COUNT};
+pub use region::Region;
+pub use wait::{Interrupted, NativeWaiter, Waiter};

@@ -1,0 +1,133 @@
+//! The lock: a futex word that names its owner's process slot and incarnation.
+//!
+//! Never a pid, and never a `pthread_mutex_t`, whose layout differs between C libraries that may
+//! share a file. Bit 31 of the word says that somebody may be asleep on it. A waiter sleeps in
+//! slices; between them the host may interrupt it, the time limit may end it, and it asks whether
+//! the owner still lives. A dead owner's lock is taken over by one compare-and-swap of the very
+//! word that named it, so only one waiter succeeds; a stopped owner keeps its lock.
+//!
+//! Killed between storing zero and waking: the sleepers notice at the end of their slice.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::arena::Arena;
+use crate::error::{Error, Result};
+use crate::os;
+use crate::process::{Counter, OwnerId};
+
+const WAITERS: u32 = 1 << 31;
+/// Tries before the first sleep. A shard's lock is held for about a microsecond.
+const SPINS: u32 = 200;
+const FIRST_SLICE: Duration = Duration::from_millis(2);
+const SLICE: Duration = Duration::from_millis(25);
+
+/// How a lock came to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "what a dead owner left half done must be repaired"]
+pub enum Acquired {
+    /// From nobody, or from an owner that let go.
+    Clean,
+    /// From a dead owner: what the lock guards may be half done.
+    TakenOver,
+}
+
+impl Arena {
+    /// Takes the lock whose word is at `offset`, waiting `limit` at most.
+    ///
+    /// # Errors
+    /// [`Error::LockTimeout`] if a live owner kept it, [`Error::Interrupted`] if the host said so,
+    /// [`Error::Closed`].
+    #[inline]
+    pub fn lock(&self, offset: u64, limit: Duration) -> Result<Acquired> {
+        let me = self.enter()?;
+        let word = self.region().lock_word(offset);
+        if word.compare_exchange(0, me.bits(), Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return Ok(Acquired::Clean);
+        }
+        self.wait_for(offset, me, limit).inspect_err(|_| self.leave())
+    }
+
+    /// Takes the lock if nobody has it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], or what taking a slot after a fork met.
+    pub fn try_lock(&self, offset: u64) -> Result<bool> {
+        let me = self.enter()?;
+        let word = self.region().lock_word(offset);
+        let taken =
+            word.compare_exchange(0, me.bits(), Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if !taken {
+            self.leave();
+        }
+        Ok(taken)
+    }
+
+    /// Lets go of a lock that this thread holds.
+    #[inline]
+    pub fn unlock(&self, offset: u64) {
+        let word = self.region().lock_word(offset);
+        if word.swap(0, Ordering::Release) & WAITERS != 0 {
+            os::futex_wake_one(word);
+        }
+        self.leave();
+    }
+
+    #[cold]
+    fn wait_for(&self, offset: u64, me: OwnerId, limit: Duration) -> Result<Acquired> {
+        let word = self.region().lock_word(offset);
+        for _ in 0..SPINS {
+            if word.load(Ordering::Relaxed) == 0
+                && word
+                    .compare_exchange(0, me.bits(), Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return Ok(Acquired::Clean);
+            }
+            std::hint::spin_loop();
+        }
+        let began = Instant::now();
+        let mut slice = FIRST_SLICE;
+        loop {
+            let seen = word.load(Ordering::Relaxed);
+            let Some(owner) = OwnerId::from_bits(seen) else {
+                // Free, or a word that names nobody. We may have left others asleep: keep the bit.
+                let mine = me.bits() | WAITERS;
+                if word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    return Ok(if seen & !WAITERS == 0 { Acquired::Clean } else { Acquired::TakenOver });
+                }
+                continue;
+            };
+            let waited = began.elapsed();
+            if waited >= limit {
+                return Err(Error::LockTimeout { waited });
+            }
+            let asleep_on = seen | WAITERS;
+            if seen != asleep_on
+                && word
+                    .compare_exchange(seen, asleep_on, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_err()
+            {
+                continue;
+            }
+            let nap = slice.min(limit - waited);
+            let slept = self.waiter().run(&mut || os::futex_wait(word, asleep_on, nap));
+            slept.map_err(|_| Error::Interrupted)?;
+            slice = SLICE;
+            // Our own slot names another thread of this process: alive as we are.
+            let unchanged = word.load(Ordering::Relaxed) & !WAITERS == owner.bits();
+            if unchanged && owner != me && self.is_dead(owner) {
+                let theirs = word.load(Ordering::Relaxed);
+                let mine = me.bits() | WAITERS;
+                if theirs & !WAITERS == owner.bits()
+                    && word
+                        .compare_exchange(theirs, mine, Ordering::Acquire, Ordering::Relaxed)
+                        .is_ok()
+                {
+                    self.count(Counter::Takeovers, 1);
+                    return Ok(Acquired::TakenOver);
+                }
+            }
+        }
+    }
+}

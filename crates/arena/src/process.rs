@@ -1,0 +1,311 @@
+//! Who takes part: the process slots in the file, and the proof that a participant is dead.
+//!
+//! A handle on the file takes a slot and a *life token*: a byte of the file locked through an open
+//! file description of its own, which the kernel releases however the process ends. Words in the
+//! file name a slot and its incarnation, never a process id, so that processes of different
+//! containers may share a cache. A forked child drops the parent's token (see [`forget_tokens`])
+//! and takes a slot of its own at its first operation.
+//!
+//! Dead means: the token is free, *and* in the same PID namespace the recorded process is gone (a
+//! daemon that closed all its descriptors lost its token and lives); or the slot has moved on to
+//! another incarnation.
+
+use std::os::fd::RawFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, Once};
+
+use crate::error::{Error, Result};
+use crate::layout::process as slot_layout;
+use crate::layout::Geometry;
+use crate::os;
+use crate::region::Region;
+
+/// What a process slot counts. Sums over all slots are what `stats` reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Counter {
+    /// Reads that found their entry.
+    Hits = 0,
+    /// Reads that did not.
+    Misses = 1,
+    /// Entries stored.
+    Sets = 2,
+    /// Entries deleted on request.
+    Deletes = 3,
+    /// Reads that met a change too often and went on under the lock.
+    ReadsUnderLock = 4,
+    /// Reads that gave up and answered a miss.
+    ReadsGivenUp = 5,
+    /// Records whose checksum did not match.
+    ChecksumMismatches = 6,
+    /// Locks taken over from a dead process.
+    Takeovers = 7,
+}
+
+/// How many counters a slot has.
+pub const COUNTER_COUNT: usize = 8;
+
+/// A process slot and its incarnation, as lock and owner words name it. Never zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OwnerId(u32);
+
+const SLOT_BITS: u32 = 12;
+const INCARNATION_BITS: u32 = 19;
+const TAKEN: u64 = 1 << 32;
+
+impl OwnerId {
+    fn new(slot: u32, incarnation: u32) -> OwnerId {
+        let incarnation = incarnation & ((1 << INCARNATION_BITS) - 1);
+        OwnerId(incarnation << SLOT_BITS | (slot + 1))
+    }
+
+    /// From the 31 bits of a word in the file; none if they name nobody.
+    pub fn from_bits(bits: u32) -> Option<OwnerId> {
+        let bits = bits & !(1 << 31);
+        (bits & ((1 << SLOT_BITS) - 1) != 0).then_some(OwnerId(bits))
+    }
+
+    /// For a word in the file: 31 bits.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The process slot.
+    pub fn slot(self) -> u32 {
+        (self.0 & ((1 << SLOT_BITS) - 1)) - 1
+    }
+
+    fn incarnation(self) -> u32 {
+        self.0 >> SLOT_BITS
+    }
+}
+
+/// Counts the forks that led to this process. A handle whose number differs was inherited.
+pub static FORKS: AtomicU64 = AtomicU64::new(1);
+
+const TOKENS_MAX: usize = 1024;
+static TOKENS: [AtomicI32; TOKENS_MAX] = [const { AtomicI32::new(-1) }; TOKENS_MAX];
+static AT_FORK: Once = Once::new();
+
+/// Held while a seat is taken, left or used, and across a fork, so that no child is born with a
+/// seat that some thread of its parent was just changing.
+static GATE: Mutex<()> = Mutex::new(());
+thread_local! {
+    static GATE_OVER_FORK: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Enters the gate; see [`GATE`].
+pub fn gate() -> MutexGuard<'static, ()> {
+    AT_FORK.call_once(|| os::at_fork(close_gate, open_gate, forget_tokens));
+    GATE.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
+extern "C" fn close_gate() {
+    let held = GATE.lock().unwrap_or_else(|broken| broken.into_inner());
+    GATE_OVER_FORK.with(|place| *place.borrow_mut() = Some(held));
+}
+
+extern "C" fn open_gate() {
+    GATE_OVER_FORK.with(|place| *place.borrow_mut() = None);
+}
+
+/// The child's side of a fork: closes every life token that was inherited, so that the parent's
+/// death is seen though the child lives. Only closes descriptors and stores to atomics.
+extern "C" fn forget_tokens() {
+    open_gate();
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    for token in &TOKENS {
+        let fd = token.swap(-1, Ordering::Relaxed);
+        if fd >= 0 {
+            os::close_raw(fd);
+        }
+    }
+}
+
+/// A life token: the descriptor whose byte lock says that its slot's owner lives.
+#[derive(Debug)]
+pub struct Token {
+    fd: RawFd,
+    place: usize,
+    forks: u64,
+}
+
+impl Token {
+    /// Opens the file once more, for an open file description of its own.
+    fn open(file: RawFd) -> std::io::Result<Option<Token>> {
+        use std::os::fd::IntoRawFd;
+        let again = std::path::PathBuf::from(format!("/proc/self/fd/{file}"));
+        let fd = os::open(&again, libc::O_RDWR, 0)?.into_raw_fd();
+        let forks = FORKS.load(Ordering::Relaxed);
+        let free = |token: &AtomicI32| {
+            token.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        match TOKENS.iter().position(free) {
+            Some(place) => Ok(Some(Token { fd, place, forks })),
+            None => {
+                os::close_raw(fd);
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.forks == FORKS.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        // After a fork the number was closed by `forget_tokens` and may be somebody else's file.
+        if self.is_of_this_process() {
+            TOKENS[self.place].store(-1, Ordering::Relaxed);
+            os::close_raw(self.fd);
+        }
+    }
+}
+
+/// A slot that this handle holds.
+#[derive(Debug)]
+pub struct Seat {
+    /// Whom our words name.
+    pub owner: OwnerId,
+    token: Token,
+}
+
+struct Myself {
+    pid: u64,
+    start_ticks: u64,
+    pid_namespace: u64,
+}
+
+fn namespace_inode(name: &str) -> u64 {
+    std::fs::metadata(format!("/proc/self/ns/{name}")).map_or(0, |data| data.ino())
+}
+
+/// Inode of this process's time namespace; 0 where the kernel has none.
+pub fn time_namespace() -> u64 {
+    namespace_inode("time")
+}
+
+/// When process `pid` began, in clock ticks since boot; none if it is gone or a zombie.
+fn start_ticks(pid: u64) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may itself hold spaces and parentheses.
+    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
+    if matches!(*fields.first()?, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.get(19)?.parse().ok()
+}
+
+impl Myself {
+    fn new() -> Myself {
+        let pid = u64::from(std::process::id());
+        Myself {
+            pid,
+            start_ticks: start_ticks(pid).unwrap_or(0),
+            pid_namespace: namespace_inode("pid"),
+        }
+    }
+}
+
+/// Whether the process that a slot records still lives, as far as this namespace can tell.
+fn recorded_process_lives(region: &Region, at: u64) -> bool {
+    let pid_namespace = region.get(at + slot_layout::PID_NAMESPACE);
+    if pid_namespace == 0 || pid_namespace != namespace_inode("pid") {
+        return false;
+    }
+    let started = start_ticks(region.get(at + slot_layout::PID));
+    started.is_some() && started == Some(region.get(at + slot_layout::START_TICKS))
+}
+
+impl Seat {
+    /// Takes the first slot that is free or whose owner is dead. The caller is in the gate.
+    ///
+    /// # Errors
+    /// [`Error::TooManyProcesses`], [`Error::TooManyHandles`], or what the system answers.
+    pub fn take(
+        region: &Region,
+        geometry: &Geometry,
+        file: RawFd,
+        path: &std::path::Path,
+    ) -> Result<Seat> {
+        let io = |source| Error::Io { action: "take a process slot of", path: path.into(), source };
+        let token =
+            Token::open(file).map_err(io)?.ok_or(Error::TooManyHandles { limit: TOKENS_MAX })?;
+        let myself = Myself::new();
+        for slot in 0..geometry.process_count as u32 {
+            let at = geometry.process_at(slot);
+            if !os::try_lock_byte(token.fd, at).map_err(io)? {
+                continue;
+            }
+            // The token is ours: nobody else takes or judges this slot now.
+            let state = region.load(at + slot_layout::STATE, Ordering::Acquire);
+            let is_taken = state & TAKEN != 0;
+            // Our own process lives, but a slot of it whose token is free was left by a handle
+            // that this process lost in a fork or closed half way.
+            if is_taken && recorded_process_lives(region, at) {
+                os::unlock_byte(token.fd, at).map_err(io)?;
+                continue;
+            }
+            let incarnation = (state as u32).wrapping_add(1);
+            region.set(at + slot_layout::PID, myself.pid);
+            region.set(at + slot_layout::START_TICKS, myself.start_ticks);
+            region.set(at + slot_layout::PID_NAMESPACE, myself.pid_namespace);
+            let state = TAKEN | u64::from(incarnation);
+            region.store(at + slot_layout::STATE, state, Ordering::Release);
+            return Ok(Seat { owner: OwnerId::new(slot, incarnation), token });
+        }
+        let slots = geometry.process_count as u32;
+        Err(Error::TooManyProcesses { path: path.into(), slots })
+    }
+
+    /// Gives the slot back, unless it is the parent's.
+    pub fn leave(self, region: &Region, geometry: &Geometry) {
+        if self.token.is_of_this_process() {
+            let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
+            let state = region.get(at);
+            region.store(at, state & !TAKEN, Ordering::Release);
+        }
+    }
+
+    /// Whether `owner`, which is not us, is dead. Asks the kernel.
+    pub fn is_dead(&self, region: &Region, geometry: &Geometry, owner: OwnerId) -> bool {
+        if u64::from(owner.slot()) >= geometry.process_count {
+            return true;
+        }
+        let at = geometry.process_at(owner.slot());
+        let state = region.load(at + slot_layout::STATE, Ordering::Acquire);
+        if state & TAKEN == 0 || OwnerId::new(owner.slot(), state as u32) != owner {
+            return true;
+        }
+        debug_assert_eq!(OwnerId::new(owner.slot(), state as u32).incarnation(), owner.incarnation());
+        match os::byte_is_locked(self.token.fd, at) {
+            Ok(true) | Err(_) => false,
+            Ok(false) => !recorded_process_lives(region, at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_survives_its_bits() {
+        for (slot, incarnation) in [(0, 0), (1023, 5), (7, (1 << 19) - 1)] {
+            let owner = OwnerId::new(slot, incarnation);
+            assert_eq!(OwnerId::from_bits(owner.bits() | 1 << 31), Some(owner));
+            assert_eq!(owner.slot(), slot);
+        }
+        assert_eq!(OwnerId::from_bits(0), None);
+    }
+
+    #[test]
+    fn this_process_lives_and_an_impossible_one_does_not() {
+        assert!(start_ticks(u64::from(std::process::id())).is_some());
+        assert_eq!(start_ticks(u64::MAX), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! Every raw access to shared memory, and nothing else.
+//!
+//! Other processes write these bytes at any moment, so no reference into them ever leaves this
+//! module: words go in and out by value, payloads by copy. Payload bytes are moved as relaxed
+//! 64-bit words, never as plain memory, since a plain read that races with a write is undefined
+//! even when its result is thrown away; fences in the protocols order them. A region is used with
+//! one access width throughout: 64-bit words, except the lock words, which are 32 bits wide and
+//! have their 64 bits to themselves.
+//!
+//! Every access is checked against the length held privately here, never against one in the file.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A word is eight bytes.
+pub const WORD: u64 = 8;
+
+/// Payloads from this length on are copied by the processor's string instruction, which the
+/// semantics proposed for a byte-wise atomic copy (RFC 3301) allow to be written as assembly.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const STRING_COPY_FROM: usize = 2048;
+
+enum Backing {
+    /// A shared mapping of a file: address and length as `mmap` gave them.
+    Mapping,
+    /// The in-process twin, for tests and tools.
+    Heap(#[allow(dead_code)] Box<[AtomicU64]>),
+}
+
+/// Memory that others write to.
+pub struct Region {
+    base: *mut u8,
+    reserved_bytes: u64,
+    usable_bytes: AtomicU64,
+    backing: Backing,
+}
+
+// SAFETY: all access goes through atomic words or copies of atomic words; `base` never changes.
+unsafe impl Send for Region {}
+// SAFETY: as above; no method hands out a reference into the memory.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Zeroed memory of this process alone, `len_bytes` rounded up to whole words.
+    pub fn heap(len_bytes: u64) -> Region {
+        let words = len_bytes.div_ceil(WORD) as usize;
+        let memory: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let len_bytes = words as u64 * WORD;
+        Region {
+            base: memory.as_ptr() as *mut u8,
+            reserved_bytes: len_bytes,
+            usable_bytes: AtomicU64::new(len_bytes),
+            backing: Backing::Heap(memory),
+        }
+    }
+
+    /// Maps `reserved_bytes` of `fd`, shared and writable; none is usable until
+    /// [`Region::set_usable`].
+    pub(crate) fn map(fd: i32, reserved_bytes: u64) -> std::io::Result<Region> {
+        let base = crate::os::map_shared(fd, reserved_bytes as usize)?;
+        Ok(Region {
+            base,
+            reserved_bytes,
+            usable_bytes: AtomicU64::new(0),
+            backing: Backing::Mapping,
+        })
+    }
+
+    /// How many bytes may be touched now.
+    pub fn usable_bytes(&self) -> u64 {
+        self.usable_bytes.load(Ordering::Relaxed)
+    }
+
+    /// States that the file behind the mapping has at least `bytes` bytes. Never shrinks.
+    pub(crate) fn set_usable(&self, bytes: u64) {
+        self.usable_bytes.fetch_max(bytes.min(self.reserved_bytes), Ordering::Relaxed);
+    }
+
+    /// The address of `len_bytes` bytes at `offset`, which is a multiple of eight.
+    #[inline(always)]
+    fn at(&self, offset: u64, len_bytes: u64) -> *mut u8 {
+        let usable_bytes = self.usable_bytes();
+        let fits = offset & (WORD - 1) == 0
+            && offset <= usable_bytes
+            && len_bytes <= usable_bytes - offset;
+        assert!(fits, "access to {len_bytes} bytes at {offset} outside of {usable_bytes}");
+        // SAFETY: offset + len_bytes lies within the usable part of one allocation, checked above.
+        unsafe { self.base.add(offset as usize) }
+    }
+
+    #[inline(always)]
+    fn word(&self, offset: u64) -> &AtomicU64 {
+        // SAFETY: in bounds and aligned by `at`; the reference is to an atomic, does not leave
+        // this module, and the memory lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(self.at(offset, WORD).cast()) }
+    }
+
+    /// The 32-bit lock word at `offset`.
+    #[inline(always)]
+    pub(crate) fn lock_word(&self, offset: u64) -> &AtomicU32 {
+        // SAFETY: as in `word`; lock words are accessed by this method alone, so widths never mix.
+        unsafe { AtomicU32::from_ptr(self.at(offset, WORD).cast()) }
+    }
+
+    /// Reads a word.
+    #[inline(always)]
+    pub fn load(&self, offset: u64, order: Ordering) -> u64 {
+        self.word(offset).load(order)
+    }
+
+    /// Reads a word whose ordering others take care of.
+    #[inline(always)]
+    pub fn get(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::Relaxed)
+    }
+
+    /// Writes a word.
+    #[inline(always)]
+    pub fn store(&self, offset: u64, value: u64, order: Ordering) {
+        self.word(offset).store(value, order);
+    }
+
+    /// Writes a word whose ordering others take care of.
+    #[inline(always)]
+    pub fn set(&self, offset: u64, value: u64) {
+        self.word(offset).store(value, Ordering::Relaxed);
+    }
+
+    /// Replaces `current` by `new`; whether it did. Acquires and releases on success.
+    #[inline(always)]
+    pub fn replace(&self, offset: u64, current: u64, new: u64) -> bool {
+        self.word(offset)
+            .compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Adds to a word and returns what it was.
+    #[inline(always)]
+    pub fn add(&self, offset: u64, amount: u64) -> u64 {
+        self.word(offset).fetch_add(amount, Ordering::Relaxed)
+    }
+
+    /// Copies words out, each relaxed.
+    #[inline]
+    pub fn copy_out(&self, offset: u64, target: &mut [u64]) {
+        let from = self.at(offset, target.len() as u64 * WORD);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if target.len() * 8 >= STRING_COPY_FROM {
+            // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
+            unsafe { string_copy(from, target.as_mut_ptr().cast(), target.len() * 8) };
+            return;
+        }
+        for (index, word) in target.iter_mut().enumerate() {
+            // SAFETY: index < target.len(), so the word lies within what `at` checked.
+            let source = unsafe { AtomicU64::from_ptr(from.add(index * 8).cast()) };
+            *word = source.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Copies words in, each relaxed.
+    #[inline]
+    pub fn copy_in(&self, offset: u64, source: &[u64]) {
+        let to = self.at(offset, source.len() as u64 * WORD);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if source.len() * 8 >= STRING_COPY_FROM {
+            // SAFETY: `to` covers the bytes by `at`, `source` is borrowed from its owner.
+            unsafe { string_copy(source.as_ptr().cast(), to, source.len() * 8) };
+            return;
+        }
+        for (index, word) in source.iter().enumerate() {
+            // SAFETY: index < source.len(), so the word lies within what `at` checked.
+            let target = unsafe { AtomicU64::from_ptr(to.add(index * 8).cast()) };
+            target.store(*word, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies bytes in; the last word is filled up with zeros.
+    pub fn copy_in_bytes(&self, offset: u64, source: &[u8]) {
+        let whole_bytes = source.len() / 8 * 8;
+        let (whole, rest) = source.split_at(whole_bytes);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            let to = self.at(offset, whole_bytes as u64);
+            // SAFETY: `to` covers the bytes by `at`, `whole` is borrowed from its owner.
+            unsafe { string_copy(whole.as_ptr(), to, whole_bytes) };
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        for (index, chunk) in whole.chunks_exact(8).enumerate() {
+            let word = u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"));
+            self.set(offset + index as u64 * WORD, word);
+        }
+        if !rest.is_empty() {
+            let mut last = [0u8; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.set(offset + whole_bytes as u64, u64::from_ne_bytes(last));
+        }
+    }
+}
+
+/// The bytes of some words of our own.
+#[inline(always)]
+pub fn bytes_of(words: &[u64]) -> &[u8] {
+    // SAFETY: any bytes are valid `u8`s, the length is that of the words, and they stay borrowed.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 8) }
+}
+
+/// The bytes of some words of our own, to be changed.
+#[inline(always)]
+pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: as in `bytes_of`; any bytes are valid words, and the borrow is exclusive.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Backing::Mapping = self.backing {
+            crate::os::unmap(self.base, self.reserved_bytes as usize);
+        }
+    }
+}
+
+/// Copies bytes that others may be writing, in an order of the processor's choosing.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `len_bytes` bytes, and they must not overlap.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+unsafe fn string_copy(from: *const u8, to: *mut u8, len_bytes: usize) {
+    // SAFETY: the caller vouches for the ranges; the instruction touches nothing else.
+    unsafe {
+        std::arch::asm!(
+            "rep movsb",
+            inout("rcx") len_bytes => _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_payloads_come_back() {
+        let region = Region::heap(8192);
+        let source: Vec<u64> = (0..512).map(|n| n * 0x0101).collect();
+        region.copy_in(4096, &source);
+        let mut target = vec![0; 512];
+        region.copy_out(4096, &mut target);
+        assert_eq!(source, target);
+        region.copy_in_bytes(8, b"twelve bytes");
+        assert_eq!(region.get(8).to_ne_bytes(), *b"twelve b");
+        assert_eq!(region.get(16).to_ne_bytes(), *b"ytes\0\0\0\0");
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of")]
+    fn an_access_past_the_end_is_refused() {
+        Region::heap(64).get(64);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of")]
+    fn a_misaligned_access_is_refused() {
+        Region::heap(64).get(4);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of")]
+    fn a_length_that_would_wrap_is_refused() {
+        Region::heap(64).copy_out(u64::MAX - 7, &mut [0; 2]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Who owns each segment of the pool, and how often it has been used.
+//!
+//! There is no list of free segments and no lock over them. A segment has an owner word, taken by
+//! compare-and-swap from [`Owner::Free`], and a 64-bit generation that moves when it is freed.
+//! The order of freeing carries the readers' proof: nothing refers to the segment any more, then
+//! the generation moves, then a release fence, then the owner word says free, and only a later
+//! owner writes its first byte.
+
+use std::sync::atomic::{fence, Ordering};
+
+use crate::arena::Arena;
+use crate::hooks::{self, Point};
+use crate::layout::segment;
+use crate::process::OwnerId;
+
+/// Who has a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody.
+    Free,
+    /// A shard: reachable from its logs or its index, or leaked by a death and found by repair.
+    Shard(u32),
+    /// A process that fills it before a shard takes it over.
+    Builder(OwnerId),
+    /// Bits that no version of this program writes.
+    Unknown(u64),
+}
+
+const KIND_SHARD: u64 = 1 << 56;
+const KIND_BUILDER: u64 = 2 << 56;
+
+impl Owner {
+    fn from_word(word: u64) -> Owner {
+        let low = word as u32;
+        match word & !0xffff_ffff {
+            0 if low == 0 => Owner::Free,
+            KIND_SHARD => Owner::Shard(low),
+            KIND_BUILDER => OwnerId::from_bits(low).map_or(Owner::Unknown(word), Owner::Builder),
+            _ => Owner::Unknown(word),
+        }
+    }
+
+    fn word(self) -> u64 {
+        match self {
+            Owner::Free => 0,
+            Owner::Shard(shard) => KIND_SHARD | u64::from(shard),
+            Owner::Builder(owner) => KIND_BUILDER | u64::from(owner.bits()),
+            Owner::Unknown(word) => word,
+        }
+    }
+}
+
+impl Arena {
+    /// How many segments the file has now. Grows, never shrinks.
+    #[inline]
+    pub fn segments_present(&self) -> u32 {
+        let geometry = self.geometry();
+        let pool_bytes = self.region().usable_bytes().saturating_sub(geometry.pool_at);
+        (pool_bytes / geometry.plan.segment_bytes).min(geometry.segment_count) as u32
+    }
+
+    /// The generation of a segment. Loads that follow are not moved before it.
+    #[inline(always)]
+    pub fn generation(&self, segment: u32) -> u64 {
+        let at = self.geometry().segment_word_at(segment::GENERATION, segment);
+        self.region().load(at, Ordering::Acquire)
+    }
+
+    /// Who has a segment.
+    pub fn segment_owner(&self, segment: u32) -> Owner {
+        let at = self.geometry().segment_word_at(segment::OWNER, segment);
+        Owner::from_word(self.region().load(at, Ordering::Acquire))
+    }
+
+    /// Takes a free segment of those that the file has now, if there is one.
+    pub fn take_segment(&self, owner: Owner) -> Option<u32> {
+        let present = self.segments_present();
+        let start = self.segment_hint() % present.max(1);
+        for step in 0..present {
+            let segment = (start + step) % present;
+            let at = self.geometry().segment_word_at(segment::OWNER, segment);
+            if self.region().get(at) == 0 && self.region().replace(at, 0, owner.word()) {
+                self.set_segment_hint(segment + 1);
+                return Some(segment);
+            }
+        }
+        None
+    }
+
+    /// Passes a segment on to another owner. The caller owns it, or holds the lock of the shard
+    /// that does.
+    pub fn give_segment(&self, segment: u32, owner: Owner) {
+        let at = self.geometry().segment_word_at(segment::OWNER, segment);
+        self.region().store(at, owner.word(), Ordering::Release);
+    }
+
+    /// Ends the segment's present use, and keeps it. Nothing may refer to it any more.
+    pub fn end_use(&self, segment: u32) {
+        let at = self.geometry().segment_word_at(segment::GENERATION, segment);
+        let generation = self.region().get(at);
+        self.region().store(at, generation.wrapping_add(1), Ordering::Release);
+        fence(Ordering::Release);
+        hooks::reach(Point::GenerationBumped);
+    }
+
+    /// Frees a segment. Nothing may refer to it any more.
+    pub fn free_segment(&self, segment: u32) {
+        self.end_use(segment);
+        self.give_segment(segment, Owner::Free);
+    }
+
+    /// Frees the segments that dead builders left. Returns how many.
+    pub fn free_abandoned_segments(&self) -> u32 {
+        let mut count = 0;
+        for segment in 0..self.segments_present() {
+            let abandoned = match self.segment_owner(segment) {
+                Owner::Builder(owner) => self.is_dead(owner),
+                Owner::Unknown(_) => true,
+                Owner::Free | Owner::Shard(_) => false,
+            };
+            if abandoned {
+                // Two rescuers may come here at once: whoever makes the word its own frees it.
+                let at = self.geometry().segment_word_at(segment::OWNER, segment);
+                let seen = self.region().get(at);
+                let Ok(me) = self.owner() else { return count };
+                let still = match Owner::from_word(seen) {
+                    Owner::Builder(owner) => self.is_dead(owner),
+                    Owner::Unknown(_) => true,
+                    Owner::Free | Owner::Shard(_) => false,
+                };
+                if still && self.region().replace(at, seen, Owner::Builder(me).word()) {
+                    self.free_segment(segment);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    /// One of the three words kept for the layer above.
+    #[inline(always)]
+    pub fn note(&self, segment: u32, index: u64) -> u64 {
+        self.region().get(self.geometry().segment_word_at(segment::NOTES + index, segment))
+    }
+
+    /// Sets one of the three words kept for the layer above.
+    #[inline(always)]
+    pub fn set_note(&self, segment: u32, index: u64, value: u64) {
+        self.region().store(
+            self.geometry().segment_word_at(segment::NOTES + index, segment),
+            value,
+            Ordering::Release,
+        );
+    }
+}

@@ -1,0 +1,381 @@
+//! Proving a shard, and mending it: after a death, and when `check` asks.
+//!
+//! Everything that a shard counts or lists can be found again from three things: the two logs
+//! (from tail cursor to head cursor), the directory, and the slots. An audit walks them, drops
+//! slots that do not lead to an entry of theirs, frees the segments that the shard owns and
+//! nothing reaches, and sets the counts. It may itself be killed: whoever comes next begins anew,
+//! and comes to the same result.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+
+use tuckbox_arena::segments::Owner;
+
+use crate::hash::KeyHash;
+use crate::layout::{log, note, shard, Position, Slot};
+use crate::log::LogKind;
+use crate::record::{flag, Head, Sequence};
+use crate::shard::Shard;
+use crate::value::{Buffer, CheckReport};
+
+const FINDINGS_MOST: usize = 100;
+
+/// How much of the records an audit reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Lengths and keys: enough to prove lists and counts.
+    Structure,
+    /// Every byte, against its checksum.
+    Content,
+}
+
+/// What the logs reach: for each segment its log and the bytes in which records may begin.
+struct Reach {
+    segments: HashMap<u32, (LogKind, u64, u64)>,
+    others: HashSet<u32>,
+}
+
+/// A recount of one log.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Count {
+    entries: u64,
+    bytes: u64,
+    body_bytes: u64,
+}
+
+fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
+    if report.findings.len() < FINDINGS_MOST {
+        report.findings.push(finding());
+    }
+}
+
+impl Shard<'_> {
+    /// Mends what a dead writer left half done.
+    pub fn repair(&self) {
+        self.audit(Depth::Structure);
+    }
+
+    /// Proves the shard and mends it.
+    pub fn audit(&self, depth: Depth) -> CheckReport {
+        let mut report = CheckReport::default();
+        self.resolve_intent(&mut report);
+        let mut reach = self.walk_logs(&mut report);
+        if !self.walk_directory(&mut reach) {
+            note_finding(&mut report, || {
+                format!("shard {}: the index directory is damaged; it was emptied", self.index)
+            });
+            report.damaged_entries += self.entries();
+            self.add_word(shard::LOST, self.entries());
+            self.start_anew();
+            return report;
+        }
+        let counts = self.walk_index(depth, &mut reach, &mut report);
+        self.settle_spares(&mut reach);
+        self.free_unreached(&reach, &mut report);
+        self.settle_counts(counts, &mut report);
+        report
+    }
+
+    /// Finishes or drops the record that was being rewritten in place.
+    fn resolve_intent(&self, report: &mut CheckReport) {
+        let slot_at = self.word(shard::INTENT);
+        if slot_at == 0 {
+            return;
+        }
+        let inside = slot_at % 8 == 0
+            && self.arena().geometry().segment_of(slot_at).is_some_and(|s| self.cache.is_usable(s));
+        let slot = if inside { Slot(self.region().get(slot_at)) } else { Slot::EMPTY };
+        if let Some(head) = self.load_head(slot.offset()).filter(|_| !slot.is_empty()) {
+            if head.sequence.is_busy() {
+                if head.has(flag::NUMBER) {
+                    // The number is one word: the old one or the new one, and either is whole.
+                    let (version, flags) = (head.sequence.version(), head.sequence.flags());
+                    let sequence = Sequence::new(version, flags);
+                    self.region().store(slot.offset(), sequence.0, Ordering::Release);
+                } else {
+                    self.store_slot(slot_at, Slot::EMPTY);
+                    self.add_word(shard::LOST, 1);
+                    note_finding(report, || {
+                        format!("shard {}: an entry was half written and is dropped", self.index)
+                    });
+                }
+            }
+        }
+        self.set_word(shard::INTENT, 0);
+    }
+
+    fn walk_logs(&self, report: &mut CheckReport) -> Reach {
+        let mut reach = Reach { segments: HashMap::new(), others: HashSet::new() };
+        for kind in LogKind::BOTH {
+            if self.walk_log(kind, &mut reach).is_none() {
+                note_finding(report, || {
+                    format!("shard {}: the {kind:?} log is damaged; it was emptied", self.index)
+                });
+                reach.segments.retain(|_, (other, _, _)| *other != kind);
+                self.set_word(kind.at() + log::HEAD, 0);
+                self.set_word(kind.at() + log::TAIL, 0);
+                self.set_word(kind.at() + log::SEGMENTS, 0);
+            }
+        }
+        reach
+    }
+
+    fn walk_log(&self, kind: LogKind, reach: &mut Reach) -> Option<()> {
+        let Some(head) = Position::from_word(self.log_word(kind, log::HEAD)) else {
+            // A death before the first head cursor: nothing was ever there.
+            self.set_word(kind.at() + log::TAIL, 0);
+            self.set_word(kind.at() + log::SEGMENTS, 0);
+            return Some(());
+        };
+        let tail = Position::from_word(self.log_word(kind, log::TAIL))?;
+        let owner = Owner::Shard(self.index as u32);
+        let mut segment = tail.segment;
+        let mut first = tail.byte;
+        let mut count = 0;
+        loop {
+            if !self.cache.is_usable(segment)
+                || self.arena().segment_owner(segment) != owner
+                || reach.segments.contains_key(&segment)
+            {
+                return None;
+            }
+            let extent = self.arena().note(segment, note::EXTENT);
+            let end = if segment == head.segment { head.byte } else { extent & note::EXTENT_END };
+            if end > self.cache.shape.log_bytes || first > self.cache.shape.log_bytes {
+                return None;
+            }
+            let mark = if kind == LogKind::Main { note::EXTENT_MAIN } else { 0 };
+            if extent & note::EXTENT_MAIN != mark {
+                return None;
+            }
+            reach.segments.insert(segment, (kind, first, end));
+            count += 1;
+            if segment == head.segment {
+                break;
+            }
+            segment = self.next_in_log(segment)?;
+            first = self.arena().note(segment, note::EXTENT) >> 32;
+        }
+        // A death before the head cursor moved leaves a link to what was not yet there.
+        self.arena().set_note(head.segment, note::NEXT, 0);
+        self.set_word(kind.at() + log::SEGMENTS, count);
+        Some(())
+    }
+
+    fn walk_directory(&self, reach: &mut Reach) -> bool {
+        let needed = self.cache.shape.split_bucket(self.index_state().buckets() - 1).0 + 1;
+        let mut count = 0;
+        for index in 0..self.cache.shape.directory_len {
+            let at = shard::DIRECTORY + index * 8;
+            let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
+            let sound = segment.filter(|segment| {
+                self.cache.is_usable(*segment)
+                    && self.arena().segment_owner(*segment) == Owner::Shard(self.index as u32)
+                    && !reach.segments.contains_key(segment)
+                    && !reach.others.contains(segment)
+            });
+            match sound {
+                Some(segment) => {
+                    reach.others.insert(segment);
+                    count += 1;
+                }
+                None if index < needed => return false,
+                None => self.set_word(at, 0),
+            }
+        }
+        self.set_word(shard::INDEX_SEGMENTS, count);
+        true
+    }
+
+    /// Empties the shard and gives it a new index. For damage beyond mending.
+    fn start_anew(&self) {
+        self.set_word(shard::EPOCH, self.word(shard::EPOCH) + 1);
+        for kind in LogKind::BOTH {
+            for word in [log::HEAD, log::TAIL, log::ENTRIES, log::BYTES, log::BODY_BYTES] {
+                self.set_word(kind.at() + word, 0);
+            }
+            self.set_word(kind.at() + log::SEGMENTS, 0);
+        }
+        for index in 0..self.cache.shape.directory_len {
+            self.set_word(shard::DIRECTORY + index * 8, 0);
+        }
+        for index in 0..shard::SPARE_COUNT {
+            self.set_word(shard::SPARES + index * 8, 0);
+        }
+        self.set_word(shard::BODY_SEGMENTS, 0);
+        let nothing = Reach { segments: HashMap::new(), others: HashSet::new() };
+        self.free_unreached(&nothing, &mut CheckReport::default());
+        // Its own segments are free by now, so there is one.
+        self.lay_out_index();
+    }
+
+    fn walk_index(&self, depth: Depth, reach: &mut Reach, report: &mut CheckReport) -> [Count; 2] {
+        let buckets = self.index_state().buckets();
+        (0..buckets).for_each(|bucket| self.reset_overflow(bucket));
+        let mut counts = [Count::default(); 2];
+        let mut version = self.word(shard::SEQUENCE);
+        let mut buffer = Buffer::new();
+        for bucket in 0..buckets {
+            for (at, slot) in self.taken_slots(bucket) {
+                match self.prove_slot(bucket, slot, depth, reach, &mut buffer) {
+                    Proof::Sound(kind, head, hash) => {
+                        let count = &mut counts[kind as usize];
+                        count.entries += 1;
+                        count.bytes += head.log_bytes;
+                        count.body_bytes += head.body_count * self.cache.shape.segment_bytes;
+                        version = version.max(head.sequence.version());
+                        let first = self.choices(hash).0;
+                        if first != bucket {
+                            self.shift_overflow(first, true);
+                        }
+                        for body in head.bodies(&buffer.record) {
+                            reach.others.insert(body.segment as u32);
+                        }
+                    }
+                    // A death between copying a slot to its other bucket and clearing this one.
+                    Proof::Twin => self.store_slot(at, Slot::EMPTY),
+                    Proof::Damaged(why) => {
+                        self.store_slot(at, Slot::EMPTY);
+                        self.add_word(shard::LOST, 1);
+                        report.damaged_entries += 1;
+                        note_finding(report, || {
+                            format!("shard {}: the entry at {}: {why}", self.index, slot.offset())
+                        });
+                    }
+                }
+            }
+        }
+        self.set_word(shard::SEQUENCE, version);
+        report.entries = counts.iter().map(|count| count.entries).sum();
+        report.entry_bytes = counts.iter().map(|count| count.bytes + count.body_bytes).sum();
+        counts
+    }
+
+    fn prove_slot(
+        &self,
+        bucket: u32,
+        slot: Slot,
+        depth: Depth,
+        reach: &Reach,
+        buffer: &mut Buffer,
+    ) -> Proof {
+        let offset = slot.offset();
+        let Some(position) = self.cache.position_of(offset) else {
+            return Proof::Damaged("its slot leads outside of the pool");
+        };
+        let Some((kind, from, to)) = reach.segments.get(&position.segment) else {
+            return Proof::Damaged("its slot leads outside of the logs");
+        };
+        if position.byte < *from || position.byte >= *to {
+            return Proof::Damaged("its slot leads outside of what its log holds");
+        }
+        let Some(head) = self.load_record(offset, &mut buffer.record) else {
+            return Proof::Damaged("its lengths are damaged");
+        };
+        if head.sequence.is_busy() {
+            return Proof::Damaged("it is half written");
+        }
+        let hash = self.cache.hasher.key(head.key(&buffer.record));
+        if hash.shard(self.cache.shape.shard_count) != self.index || hash.tag() != slot.tag() {
+            return Proof::Damaged("its key belongs elsewhere");
+        }
+        let (first, second) = self.choices(hash);
+        let is_in = |bucket| {
+            self.taken_slots(bucket).iter().any(|(_, other)| other.is_same_place(slot))
+        };
+        if bucket != first {
+            if is_in(first) || (bucket != second && is_in(second)) {
+                return Proof::Twin;
+            }
+            if bucket != second {
+                return Proof::Damaged("its slot is in the wrong bucket");
+            }
+        }
+        let bodies_are_ours = head.bodies(&buffer.record).all(|body| {
+            u32::try_from(body.segment).is_ok_and(|segment| {
+                self.cache.is_usable(segment)
+                    && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
+                    && self.arena().generation(segment) == body.generation
+                    && !reach.segments.contains_key(&segment)
+                    && !reach.others.contains(&segment)
+            })
+        });
+        if !bodies_are_ours {
+            return Proof::Damaged("a segment of its value is gone");
+        }
+        if depth == Depth::Content {
+            if !self.is_proved(offset, &head, &buffer.record, hash) {
+                return Proof::Damaged("its checksum does not match");
+            }
+            if head.body_count > 0
+                && !self.cache.load_bodies(&head, &buffer.record, &mut buffer.value)
+            {
+                return Proof::Damaged("a segment of its value is damaged");
+            }
+        }
+        Proof::Sound(*kind, head, hash)
+    }
+
+    fn settle_spares(&self, reach: &mut Reach) {
+        for index in 0..shard::SPARE_COUNT {
+            let at = shard::SPARES + index * 8;
+            let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
+            let is_ours = segment.is_some_and(|segment| {
+                self.cache.is_usable(segment)
+                    && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
+                    && !reach.segments.contains_key(&segment)
+                    && reach.others.insert(segment)
+            });
+            if !is_ours {
+                self.set_word(at, 0);
+            }
+        }
+    }
+
+    fn free_unreached(&self, reach: &Reach, report: &mut CheckReport) {
+        for segment in 0..self.arena().segments_present() {
+            let is_ours = self.arena().segment_owner(segment) == Owner::Shard(self.index as u32);
+            if is_ours && !reach.segments.contains_key(&segment) && !reach.others.contains(&segment) {
+                self.arena().free_segment(segment);
+                report.leaked_segments += 1;
+                note_finding(report, || {
+                    format!("shard {}: segment {segment} was owned and not reached", self.index)
+                });
+            }
+        }
+    }
+
+    fn settle_counts(&self, counts: [Count; 2], report: &mut CheckReport) {
+        let mut bodies = 0;
+        for kind in LogKind::BOTH {
+            let count = counts[kind as usize];
+            bodies += count.body_bytes / self.cache.shape.segment_bytes;
+            for (word, value) in [
+                (log::ENTRIES, count.entries),
+                (log::BYTES, count.bytes),
+                (log::BODY_BYTES, count.body_bytes),
+            ] {
+                self.settle(kind.at() + word, value, report);
+            }
+        }
+        self.settle(shard::BODY_SEGMENTS, bodies, report);
+    }
+
+    fn settle(&self, at: u64, value: u64, report: &mut CheckReport) {
+        let was = self.word(at);
+        if was != value {
+            self.set_word(at, value);
+            report.wrong_counts += 1;
+            note_finding(report, || {
+                format!("shard {}: the count at {at} was {was}, not {value}", self.index)
+            });
+        }
+    }
+}
+
+/// What became of proving a slot.
+enum Proof {
+    Sound(LogKind, Head, KeyHash),
+    Twin,
+    Damaged(&'static str),
+}

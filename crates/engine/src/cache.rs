@@ -1,0 +1,441 @@
+//! The cache as its users see it: each operation, and what it answers. How reading and writing
+//! work is in `read` and `write`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tuckbox_arena::segments::Owner;
+use tuckbox_arena::{Arena, Counter, Place};
+
+use crate::audit::Depth;
+use crate::error::{Error, Result};
+use crate::hash::Hasher;
+use crate::layout::{self, log, shard, Shape, SIZE_BYTES_LEAST};
+use crate::log::LogKind;
+use crate::record::flag;
+use crate::shard::Shard;
+use crate::value::{Buffer, CheckReport, Config, Entry, Stats, Ttl, Value};
+use crate::write::Condition;
+
+/// The highest limit of entries.
+const MAX_ENTRIES_MOST: u64 = 1 << 40;
+/// Buckets in which `expire` looks under one lock.
+const EXPIRE_BUCKETS: u32 = 64;
+
+/// A cache that all processes share which open the same file.
+///
+/// All operations may be called from any thread, and from forked children. Keys are bytes, 64 KiB
+/// at most. Writes wait for the lock of one shard, `lock_limit` at most; reads take no lock.
+pub struct Cache {
+    pub(crate) arena: Arena,
+    pub(crate) shape: Shape,
+    pub(crate) hasher: Hasher,
+    pub(crate) lock_limit: Duration,
+}
+
+impl Shard<'_> {
+    /// Gives an empty shard its first index segment.
+    pub(crate) fn lay_out_index(&self) -> bool {
+        let Some(segment) = self.take_for_index() else { return false };
+        // What an earlier use left there must not look like buckets of this epoch.
+        let at = self.arena().geometry().segment_at(segment);
+        let zeros = vec![0u64; 512];
+        for page in 0..self.cache.shape.segment_bytes / 4096 {
+            self.region().copy_in(at + page * 4096, &zeros);
+        }
+        self.set_word(shard::DIRECTORY, u64::from(segment) + 1);
+        self.set_word(shard::INDEX_SEGMENTS, 1);
+        self.set_word(shard::STATE, u64::from(layout::BUCKETS_AT_FIRST));
+        true
+    }
+}
+
+impl Cache {
+    /// Opens the cache at `place`, or makes it as `config` says. A file that is there keeps its own
+    /// size and limit of entries: compare [`Cache::stats`] with what was asked for.
+    ///
+    /// # Errors
+    /// [`Error::Arena`] for all that concerns the file, [`Error::MaxEntriesOutOfRange`].
+    pub fn open(place: &Place, config: &Config) -> Result<Cache> {
+        let plan = plan_for(config)?;
+        let lay_out = |arena: &Arena| lay_out(arena);
+        let arena = Arena::open(
+            place,
+            &plan,
+            layout::signature(),
+            config.clock.clone(),
+            config.waiter.clone(),
+            &lay_out,
+        )?;
+        Ok(Cache::on(arena, config))
+    }
+
+    /// The in-process twin: the same cache in plain memory, with several handles that act as
+    /// processes of their own. For tests and tools.
+    ///
+    /// # Errors
+    /// As [`Cache::open`].
+    pub fn twins(config: &Config, participants: u32) -> Result<Vec<Cache>> {
+        let plan = plan_for(config)?;
+        let (clock, waiter) = (config.clock.clone(), config.waiter.clone());
+        let arenas = Arena::twins(&plan, layout::signature(), clock, waiter, participants)?;
+        if let Some(first) = arenas.first() {
+            lay_out(first)?;
+        }
+        Ok(arenas.into_iter().map(|arena| Cache::on(arena, config)).collect())
+    }
+
+    /// Declares a participant of the twin dead, with all that it holds. For tests.
+    pub fn declare_dead(&self, participant: u32) {
+        self.arena.declare_dead(participant);
+    }
+
+    fn on(arena: Arena, config: &Config) -> Cache {
+        Cache {
+            shape: Shape::new(arena.geometry()),
+            hasher: Hasher::new(arena.identity().hash_key),
+            lock_limit: config.lock_limit,
+            arena,
+        }
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        self.arena.path()
+    }
+
+    /// How a process that is not our child reaches a private cache, while this handle lives.
+    pub fn shown_path(&self) -> Option<PathBuf> {
+        self.arena.shown_path()
+    }
+
+    /// The file's time in microseconds since 1970: the wall clock of when the file was first used
+    /// in this boot, from then on unmoved by changes of the wall clock.
+    pub fn now_us(&self) -> u64 {
+        self.arena.now_us()
+    }
+
+    /// Ends this handle's participation; later operations answer [`crate::ArenaError::Closed`].
+    /// Waits for writes that other threads do through this handle. The file stays.
+    pub fn close(&self) {
+        self.arena.close();
+    }
+
+    /// Whether [`Cache::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.arena.is_closed()
+    }
+
+    /// The longest value that this cache takes, in bytes.
+    pub fn value_bytes_max(&self) -> usize {
+        self.shape.value_bytes_max as usize
+    }
+
+    /// Reads an entry into `buffer`. Takes no lock and makes no system call.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`].
+    #[inline]
+    pub fn get<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
+        self.arena.owner()?;
+        self.check_lengths(key, None)?;
+        let found = self.read(key, self.hasher.key(key), buffer, true)?;
+        match found {
+            Some(head) if !self.is_expired(head.expiry_us(&buffer.record)) => {
+                self.arena.count(Counter::Hits, 1);
+                Ok(Some(self.entry_in(&head, buffer)))
+            }
+            _ => {
+                self.arena.count(Counter::Misses, 1);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether the key has an entry. Counts as neither hit nor miss.
+    ///
+    /// # Errors
+    /// As [`Cache::get`].
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        self.arena.owner()?;
+        self.check_lengths(key, None)?;
+        let mut buffer = Buffer::new();
+        let found = self.read(key, self.hasher.key(key), &mut buffer, false)?;
+        Ok(found.is_some_and(|head| !self.is_expired(head.expiry_us(&buffer.record))))
+    }
+
+    /// Stores a value, over the one that is there.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`], [`Error::Full`], and [`Error::Arena`] for
+    /// locks that could not be had in time. The old entry is unchanged then.
+    pub fn set(&self, key: &[u8], value: Value<'_>, ttl: Ttl) -> Result<()> {
+        self.store(key, value, ttl, Condition::Always).map(|_| ())
+    }
+
+    /// Stores a value unless the key has one. Whether it did.
+    ///
+    /// # Errors
+    /// As [`Cache::set`].
+    pub fn add(&self, key: &[u8], value: Value<'_>, ttl: Ttl) -> Result<bool> {
+        self.store(key, value, ttl, Condition::Absent)
+    }
+
+    /// Stores a value only if the key has one. Whether it did.
+    ///
+    /// # Errors
+    /// As [`Cache::set`].
+    pub fn replace(&self, key: &[u8], value: Value<'_>, ttl: Ttl) -> Result<bool> {
+        self.store(key, value, ttl, Condition::Present)
+    }
+
+    /// Stores a value only if the entry still has the version that [`Cache::get`] reported.
+    /// Whether it did.
+    ///
+    /// # Errors
+    /// As [`Cache::set`].
+    pub fn compare_and_set(
+        &self,
+        key: &[u8],
+        value: Value<'_>,
+        ttl: Ttl,
+        version: u64,
+    ) -> Result<bool> {
+        self.store(key, value, ttl, Condition::Version(version))
+    }
+
+    /// Removes an entry. Whether there was one.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], and [`Error::Arena`] for locks.
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        let (shard, hash, live) = self.lock_key(key)?;
+        let Some(live) = live else { return Ok(false) };
+        shard.remove(hash, &live.found, &live.head);
+        drop(shard);
+        self.arena.count(Counter::Deletes, 1);
+        Ok(true)
+    }
+
+    /// Removes an entry and returns it: of several that call at once, only one gets it.
+    ///
+    /// # Errors
+    /// As [`Cache::delete`].
+    pub fn pop<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
+        let (shard, hash, live) = self.lock_key(key)?;
+        let Some(live) = live else { return Ok(None) };
+        let Some(head) = shard.copy_entry(&live, hash, buffer) else { return Ok(None) };
+        shard.remove(hash, &live.found, &live.head);
+        drop(shard);
+        self.arena.count(Counter::Deletes, 1);
+        Ok(Some(self.entry_in(&head, buffer)))
+    }
+
+    /// Gives an entry a new time to live, from now. Whether there was one. Its version stays.
+    ///
+    /// # Errors
+    /// As [`Cache::delete`], and [`Error::Full`].
+    pub fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool> {
+        let expiry_us = self.expiry_of(ttl);
+        for _ in 0..1000 {
+            let (shard, hash, live) = self.lock_key(key)?;
+            let Some(live) = live else { return Ok(false) };
+            if shard.set_expiry(&live, hash, expiry_us).is_some() {
+                return Ok(true);
+            }
+            shard.make_room(crate::eviction::SLICE);
+        }
+        Err(Error::Full { wanted_bytes: key.len() as u64 })
+    }
+
+    /// Adds to an integer, atomically over all processes, and returns the sum. Without an entry,
+    /// `initial + delta` is stored with `ttl`; none if `initial` is none. The time to live of an
+    /// entry that is there stays as it is.
+    ///
+    /// # Errors
+    /// As [`Cache::set`], [`Error::NotAnInteger`], [`Error::Overflow`].
+    pub fn incr(
+        &self,
+        key: &[u8],
+        delta: i64,
+        initial: Option<i64>,
+        ttl: Ttl,
+    ) -> Result<Option<i64>> {
+        loop {
+            let (shard, _, live) = self.lock_key(key)?;
+            if let Some(live) = live {
+                if !live.head.has(flag::NUMBER) {
+                    return Err(Error::NotAnInteger);
+                }
+                return shard.add_to_number(&live, delta).map(Some);
+            }
+            drop(shard);
+            let Some(initial) = initial else { return Ok(None) };
+            let sum = initial
+                .checked_add(delta)
+                .ok_or(Error::Overflow { current: initial, delta })?;
+            if self.add(key, Value::Int(sum), ttl)? {
+                return Ok(Some(sum));
+            }
+        }
+    }
+
+    /// Removes all entries; how many there were. Takes each shard's lock in turn: what others
+    /// store meanwhile may stay.
+    ///
+    /// # Errors
+    /// [`Error::Arena`] for locks.
+    pub fn clear(&self) -> Result<u64> {
+        let mut count = 0;
+        for index in 0..self.shape.shard_count {
+            count += self.lock_shard(index)?.clear();
+        }
+        Ok(count)
+    }
+
+    /// Removes expired entries; how many.
+    ///
+    /// # Errors
+    /// [`Error::Arena`] for locks.
+    pub fn expire(&self) -> Result<u64> {
+        let mut count = 0;
+        for index in 0..self.shape.shard_count {
+            let mut bucket = 0;
+            loop {
+                let shard = self.lock_shard(index)?;
+                let (expired, more) = shard.expire_buckets(bucket, EXPIRE_BUCKETS);
+                count += expired;
+                bucket += EXPIRE_BUCKETS;
+                if !more {
+                    break;
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Entries present, including expired ones not yet collected.
+    pub fn len(&self) -> u64 {
+        self.sum_over_logs(log::ENTRIES)
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn sum_over_logs(&self, word: u64) -> u64 {
+        (0..self.shape.shard_count)
+            .flat_map(|index| LogKind::BOTH.map(|kind| (index, kind)))
+            .map(|(index, kind)| {
+                let at = self.arena.geometry().shard_at(index) + kind.at() + word;
+                self.arena.region().get(at)
+            })
+            .sum()
+    }
+
+    fn sum_over_shards(&self, word: u64) -> u64 {
+        (0..self.shape.shard_count)
+            .map(|index| self.arena.region().get(self.arena.geometry().shard_at(index) + word))
+            .sum()
+    }
+
+    /// Numbers about the cache. Read without locks: they may not all be of the same moment.
+    pub fn stats(&self) -> Stats {
+        self.arena.look_at_length();
+        let counters = self.arena.counters();
+        let counter = |counter: Counter| counters[counter as usize];
+        let segments = self.arena.segments_present();
+        let free = (0..segments).filter(|s| self.arena.segment_owner(*s) == Owner::Free).count();
+        Stats {
+            entries: self.len(),
+            entry_bytes: self.sum_over_logs(log::BYTES) + self.sum_over_logs(log::BODY_BYTES),
+            file_bytes: self.arena.region().usable_bytes(),
+            size_bytes: self.arena.geometry().plan.size_bytes,
+            max_entries: self.shape.max_entries,
+            hits: counter(Counter::Hits),
+            misses: counter(Counter::Misses),
+            sets: counter(Counter::Sets),
+            deletes: counter(Counter::Deletes),
+            evictions: self.sum_over_shards(shard::EVICTIONS),
+            expirations: self.sum_over_shards(shard::EXPIRATIONS),
+            lost_entries: self.sum_over_shards(shard::LOST),
+            takeovers: counter(Counter::Takeovers),
+            reads_under_lock: counter(Counter::ReadsUnderLock),
+            reads_given_up: counter(Counter::ReadsGivenUp),
+            checksum_mismatches: counter(Counter::ChecksumMismatches),
+            shards: self.shape.shard_count,
+            segment_bytes: self.shape.segment_bytes,
+            segments: u64::from(segments),
+            segments_free: free as u64,
+            segments_index: self.sum_over_shards(shard::INDEX_SEGMENTS),
+        }
+    }
+
+    /// Proves every entry and every segment, and mends what it can. Writes to a shard wait while
+    /// it is being checked.
+    ///
+    /// # Errors
+    /// [`Error::Arena`] for locks.
+    pub fn check(&self) -> Result<CheckReport> {
+        self.arena.look_at_length();
+        let mut report = CheckReport::default();
+        for index in 0..self.shape.shard_count {
+            let found = self.lock_shard(index)?.audit(Depth::Content);
+            report.entries += found.entries;
+            report.entry_bytes += found.entry_bytes;
+            report.damaged_entries += found.damaged_entries;
+            report.leaked_segments += found.leaked_segments;
+            report.wrong_counts += found.wrong_counts;
+            report.findings.extend(found.findings);
+        }
+        self.arena.free_abandoned_segments();
+        Ok(report)
+    }
+}
+
+impl Shard<'_> {
+    /// Removes all entries; how many there were.
+    fn clear(&self) -> u64 {
+        let count = self.entries();
+        self.set_word(shard::EPOCH, self.word(shard::EPOCH) + 1);
+        tuckbox_arena::hooks::reach(tuckbox_arena::hooks::Point::EpochAdvanced);
+        self.reset_logs();
+        // Bodies of large values are what the shard owns and nothing reaches now.
+        if self.word(shard::BODY_SEGMENTS) > 0 {
+            self.repair();
+        }
+        count
+    }
+}
+
+fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
+    let size_bytes = config.size_bytes;
+    if size_bytes < SIZE_BYTES_LEAST {
+        let least_bytes = SIZE_BYTES_LEAST;
+        let asked_bytes = size_bytes;
+        return Err(tuckbox_arena::Error::SizeTooSmall { asked_bytes, least_bytes }.into());
+    }
+    if let Some(given) = config.max_entries {
+        if !(1..=MAX_ENTRIES_MOST).contains(&given) {
+            return Err(Error::MaxEntriesOutOfRange { given, most: MAX_ENTRIES_MOST });
+        }
+    }
+    Ok(layout::plan(size_bytes, config.max_entries.unwrap_or(0)))
+}
+
+/// Fills the engine's part of a new file.
+fn lay_out(arena: &Arena) -> tuckbox_arena::Result<()> {
+    let geometry = arena.geometry();
+    let shape = Shape::new(geometry);
+    for index in 0..shape.shard_count {
+        let at = geometry.shard_at(index);
+        let owner = Owner::Shard(index as u32);
+        let segment = arena.take_segment(owner).expect("the plan has a segment for each shard");
+        let region = arena.region();
+        region.set(at + shard::DIRECTORY, u64::from(segment) + 1);
+        region.set(at + shard::INDEX_SEGMENTS, 1);
+        region.set(at + shard::STATE, u64::from(layout::BUCKETS_AT_FIRST));
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! What an operation on the cache can refuse, and why. Whatever is refused changes nothing.
+
+/// The result of an operation on the cache.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something about the file, its locks or its processes.
+    #[error(transparent)]
+    Arena(#[from] tuckbox_arena::Error),
+    /// The key is longer than any key may be.
+    #[error("the key is {len_bytes} bytes long; keys may have {most_bytes} bytes at most: shorten it, or use a digest of it")]
+    KeyTooLong {
+        /// Its length.
+        len_bytes: usize,
+        /// The longest that is allowed.
+        most_bytes: usize,
+    },
+    /// The value could not be held even by an empty cache.
+    #[error("the value is {len_bytes} bytes long; this cache takes values of {most_bytes} bytes at most: open a larger cache, or store less")]
+    ValueTooLarge {
+        /// Its length.
+        len_bytes: usize,
+        /// The longest that this cache takes.
+        most_bytes: usize,
+    },
+    /// `incr` met a value that is not an integer of 64 bits.
+    #[error("the entry holds no integer of 64 bits, so it cannot be incremented")]
+    NotAnInteger,
+    /// The sum would leave the range of 64-bit integers.
+    #[error("{current} + {delta} leaves the range of 64-bit integers; the entry keeps its value")]
+    Overflow {
+        /// What the entry holds.
+        current: i64,
+        /// What was to be added.
+        delta: i64,
+    },
+    /// No room could be made: other shards' locks were held, or the file system is full.
+    #[error("no room could be made for {wanted_bytes} bytes (the file system is full, or other processes hold the memory); nothing was changed: try again, or free space")]
+    Full {
+        /// How many bytes were wanted.
+        wanted_bytes: u64,
+    },
+    /// The limit of entries is out of range.
+    #[error("max_entries is {given}; it must lie between 1 and {most}")]
+    MaxEntriesOutOfRange {
+        /// What was given.
+        given: u64,
+        /// The highest that is allowed.
+        most: u64,
+    },
+}

@@ -1,0 +1,595 @@
+//! Which entries stay. The whole policy is in this module; the rest of the engine asks it three
+//! things: with which bits a newcomer enters ([`Shard::admit`]), to make way for one entry
+//! ([`Shard::make_way`]), and to make room ([`Shard::make_room`]).
+//!
+//! Two first-in-first-out logs: a *small* one, where newcomers wait, and a *main* one. A read only
+//! adds a hit to its slot (two bits, so a hot entry stops being written to). An entry is judged
+//! when it comes to the tail of its log:
+//!
+//! * **Duel** (the idea of TinyLFU, Einziger, Friedman and Manes 2017): who leaves the small log
+//!   enters the main log only if its frequency beats that of the main log's oldest entry by more
+//!   than one. The margin keeps loops from churning the main log.
+//! * **Frequency** is collected from the hits when an entry is looked at, halves as time goes by,
+//!   and outlives the entry in a ghost. It counts "was hit since it was last looked at", which
+//!   filters bursts, and it needs no shared counter that reads would have to write.
+//! * **Reuse distance** (the idea of LIRS, Jiang and Zhang 2002, read off log positions): a
+//!   newcomer whose ghost was dropped from the small log a shorter time ago than 0.7 times what
+//!   the main log's oldest entry has gone without being touched, is the better one whatever the
+//!   counts say. A ghost from the main log has no such distance: it would start at its eviction.
+//! * **Second chance** (CLOCK): the main log's oldest entry, if it was hit, goes to the log's head
+//!   with one hit less instead of duelling.
+//!
+//! Sizes: with a limit of entries every entry counts one; with bytes, its bytes, and the newcomer
+//! has to beat the frequency per byte of those that it displaces.
+//!
+//! While a log's segments hold much dead space (overwritten, deleted, expired), what lives is
+//! moved to the head and nothing is dropped: dead space shall not cost an entry.
+
+mod ghosts;
+
+use tuckbox_arena::hooks::{self, Point};
+
+use crate::hash::KeyHash;
+use crate::index::Found;
+use crate::layout::{log, note, shard, PolicyBits, Position, Slot};
+use crate::log::{with_scratch, LogKind};
+use crate::record::Head;
+use crate::shard::Shard;
+use crate::space::Need;
+
+/// Entries that are looked at before the lock is let go.
+pub const SLICE: u32 = 64;
+/// By how much a frequency must be beaten.
+const MARGIN: u64 = 1;
+/// Duels that a victim may win in a row before it is moved to the head. Without this a dead key
+/// whose frequency came from another's ghost would block the main log for ever.
+const WINS_MOST: u64 = 64;
+/// Entries that are looked at after a write, at the most,
+const TIDY_STEPS: u32 = 8;
+/// and of these, to have a segment ready for the next one.
+const EVICT_STEPS: u32 = 4;
+/// Frequencies halve after this many increments for each entry.
+const HALVE_AFTER: u64 = 5;
+/// The reuse-distance rule, in tenths.
+const REUSE_TENTHS: u64 = 7;
+/// Entries of the main log's tail that a large newcomer is compared with.
+const VICTIMS_MOST: usize = 8;
+/// Dead space beyond one part in this many of the logs is compacted before anything is dropped.
+const DEAD_PART: u64 = 8;
+
+/// How the small log's share and its rules are set. A tournament between several is to choose
+/// later; `shard::SETTING` has room for its choice.
+struct Setting {
+    small_percent: u64,
+    reuse_distance: bool,
+    promote_at_hits: u64,
+}
+
+const SETTINGS: [Setting; 1] =
+    [Setting { small_percent: 5, reuse_distance: true, promote_at_hits: 2 }];
+
+/// An entry at the tail of a log, not yet judged.
+struct Candidate {
+    kind: LogKind,
+    position: Position,
+    offset: u64,
+    head: Head,
+    hash: KeyHash,
+    found: Found,
+    /// Frequency, halved up to now.
+    frequency: u64,
+    /// One, or bytes.
+    cost: u64,
+}
+
+/// The sizes that the policy reckons with, in entries or in bytes.
+struct Capacity {
+    small: u64,
+    main: u64,
+    small_used: u64,
+    main_used: u64,
+}
+
+/// Counts what a slice may still do.
+struct Budget(u32);
+
+impl Budget {
+    fn spend(&mut self) -> bool {
+        self.0 = self.0.saturating_sub(1);
+        self.0 > 0
+    }
+}
+
+impl Shard<'_> {
+    fn setting(&self) -> &'static Setting {
+        SETTINGS.get(self.word(shard::SETTING) as usize).unwrap_or(&SETTINGS[0])
+    }
+
+    fn counts_entries(&self) -> bool {
+        self.cache.shape.max_entries != 0
+    }
+
+    fn cost(&self, head: &Head) -> u64 {
+        if self.counts_entries() {
+            1
+        } else {
+            head.total_bytes(&self.cache.shape)
+        }
+    }
+
+    fn used(&self, kind: LogKind) -> u64 {
+        if self.counts_entries() {
+            self.log_word(kind, log::ENTRIES)
+        } else {
+            self.log_word(kind, log::BYTES) + self.log_word(kind, log::BODY_BYTES)
+        }
+    }
+
+    fn capacity(&self) -> Capacity {
+        let log_bytes = self.cache.shape.log_bytes;
+        let (all, slack) = if self.counts_entries() {
+            (self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count), 0)
+        } else {
+            let segments: u64 =
+                LogKind::BOTH.iter().map(|kind| self.log_word(*kind, log::SEGMENTS)).sum();
+            let bodies: u64 =
+                LogKind::BOTH.iter().map(|kind| self.log_word(*kind, log::BODY_BYTES)).sum();
+            // Whole segments are freed: what is being freed at one tail, and what is half dead at
+            // the other, is no room for the main log. If it were, every slice would find room
+            // there, admit without a duel, and then drop from the main log without one.
+            (segments * log_bytes + bodies, 2 * log_bytes)
+        };
+        let small = (all * self.setting().small_percent / 100).max(1);
+        Capacity {
+            small,
+            main: all.saturating_sub(slack + small),
+            small_used: self.used(LogKind::Small),
+            main_used: self.used(LogKind::Main),
+        }
+    }
+
+    fn halved(&self, slot: Slot, segment: u32) -> u64 {
+        let opened = self.arena().note(segment, note::OPENED) >> 48;
+        let passed = (self.word(shard::HALVINGS) as u16).wrapping_sub(opened as u16);
+        slot.policy().frequency() >> passed.min(7)
+    }
+
+    fn count_increments(&self, amount: u64) {
+        let increments = self.word(shard::INCREMENTS) + amount;
+        if increments >= HALVE_AFTER * self.entries().max(1) && self.word(shard::CLOCK) > 0 {
+            self.set_word(shard::INCREMENTS, 0);
+            self.add_word(shard::HALVINGS, 1);
+        } else {
+            self.set_word(shard::INCREMENTS, increments);
+        }
+    }
+
+    /// The bits with which a newcomer enters the small log.
+    pub fn admit(&self, hash: KeyHash) -> PolicyBits {
+        let (mut frequency, mut is_admitted) = (0, false);
+        if let Some(ghost) = self.take_ghost(hash) {
+            frequency = ghost.frequency;
+            if self.setting().reuse_distance && !ghost.from_main {
+                if let Some(idle) = self.idle_at_main_tail() {
+                    let distance = ghost.age + self.log_word(LogKind::Small, log::ENTRIES);
+                    is_admitted = distance * 10 < idle * REUSE_TENTHS;
+                }
+            }
+        }
+        self.count_increments(1);
+        PolicyBits::new(0, frequency + 1, is_admitted)
+    }
+
+    /// The bits with which an entry stays that is overwritten.
+    pub fn keep(&self, slot: Slot) -> PolicyBits {
+        let segment = self.cache.position_of(slot.offset()).map_or(0, |at| at.segment);
+        let frequency = self.halved(slot, segment);
+        PolicyBits::new(slot.policy().hits(), frequency, slot.policy().is_admitted())
+    }
+
+    /// How many entries were evicted since the main log's oldest entry was appended: between the
+    /// clocks at which its segment and the next were opened, by its place in the segment.
+    fn idle_at_main_tail(&self) -> Option<u64> {
+        let tail = self.tail(LogKind::Main)?;
+        let head = Position::from_word(self.log_word(LogKind::Main, log::HEAD))?;
+        let clock = |segment| self.arena().note(segment, note::OPENED) & ((1 << 48) - 1);
+        let now = self.word(shard::CLOCK);
+        let opened = clock(tail.segment);
+        let (closed, end) = if tail.segment == head.segment {
+            (now, head.byte)
+        } else {
+            (clock(self.next_in_log(tail.segment)?), self.cache.shape.log_bytes)
+        };
+        let appended = opened + closed.saturating_sub(opened) * tail.byte / end.max(1);
+        Some(now.saturating_sub(appended))
+    }
+
+    /// The oldest entry of a log that still lives. Dead records, expired and damaged entries on
+    /// the way are left behind or dropped. None if there is no entry, or the budget is spent.
+    fn candidate(&self, kind: LogKind, budget: &mut Budget) -> Option<Candidate> {
+        loop {
+            let position = self.tail(kind)?;
+            match self.judge_place(kind, position) {
+                Place::Live(candidate) => {
+                    let expiry_us = candidate
+                        .head
+                        .expiry_us(&self.cache.head_words(candidate.offset));
+                    if !self.cache.is_expired(expiry_us) {
+                        return Some(*candidate);
+                    }
+                    self.drop_entry(&candidate, Reason::Expired);
+                    self.pass(&candidate);
+                }
+                Place::Dead(end) => self.advance_tail(kind, end),
+                Place::Unreadable => self.abandon_segment(kind, position),
+            }
+            if !budget.spend() {
+                return None;
+            }
+        }
+    }
+
+    fn judge_place(&self, kind: LogKind, position: Position) -> Place {
+        let offset = self.cache.offset_of(position);
+        let Some(head) = self.load_head(offset) else { return Place::Unreadable };
+        let Some(end) = self.end_of(position, head.log_bytes) else { return Place::Unreadable };
+        let Some(hash) = self.key_hash_at(offset, &head) else { return Place::Unreadable };
+        match self.find_slot(hash, |slot| slot.offset() == offset) {
+            None => Place::Dead(end),
+            Some(found) => {
+                let frequency = self.halved(found.slot, position.segment);
+                let cost = self.cost(&head);
+                Place::Live(Box::new(Candidate {
+                    kind,
+                    position,
+                    offset,
+                    head,
+                    hash,
+                    found,
+                    frequency,
+                    cost,
+                }))
+            }
+        }
+    }
+
+    /// Moves the tail past an entry that no slot leads to any more.
+    fn pass(&self, candidate: &Candidate) {
+        if let Some(end) = self.end_of(candidate.position, candidate.head.log_bytes) {
+            self.advance_tail(candidate.kind, end);
+        }
+    }
+
+    /// Leaves the rest of a segment in which a record's lengths are damaged; its entries are lost.
+    fn abandon_segment(&self, kind: LogKind, from: Position) {
+        self.drop_slots_into(from);
+        let head = Position::from_word(self.log_word(kind, log::HEAD));
+        match self.next_in_log(from.segment) {
+            Some(next) if head.is_some_and(|head| head.segment != from.segment) => {
+                let byte = self.arena().note(next, note::EXTENT) >> 32;
+                self.advance_tail(kind, Position { segment: next, byte });
+            }
+            // The head itself: whatever it holds behind this place is not there.
+            _ => {
+                if let Some(head) = head {
+                    self.advance_tail(kind, head);
+                }
+            }
+        }
+    }
+
+    fn drop_slots_into(&self, from: Position) {
+        for bucket in 0..self.index_state().buckets() {
+            for (at, slot) in self.taken_slots(bucket) {
+                let inside = self
+                    .cache
+                    .position_of(slot.offset())
+                    .is_some_and(|at| at.segment == from.segment && at.byte >= from.byte);
+                if inside {
+                    self.store_slot(at, Slot::EMPTY);
+                    self.add_word(shard::LOST, 1);
+                    self.subtract_word(self.log_of(from.segment).at() + log::ENTRIES, 1);
+                }
+            }
+        }
+    }
+
+    /// Takes an entry out of the index and the counts. Its record becomes dead space.
+    fn drop_entry(&self, candidate: &Candidate, reason: Reason) {
+        match reason {
+            Reason::Evicted => {
+                let bits = Slot(self.region().get(candidate.found.at)).policy();
+                let frequency = candidate.frequency + bits.hits();
+                if bits.hits() > 0 {
+                    self.count_increments(bits.hits());
+                }
+                self.put_ghost(candidate.hash, frequency, candidate.kind == LogKind::Main);
+                self.add_word(shard::CLOCK, 1);
+                self.add_word(shard::EVICTIONS, 1);
+            }
+            Reason::Expired => self.add_word(shard::EXPIRATIONS, 1),
+            Reason::Damaged => self.add_word(shard::LOST, 1),
+        }
+        self.remove(candidate.hash, &candidate.found, &candidate.head);
+        hooks::reach(Point::EntryDropped);
+    }
+
+    /// Moves an entry to the head of a log, with these bits. False if there was no room for it, or
+    /// if it proved to be damaged; it is dropped then.
+    fn move_entry(&self, candidate: &Candidate, to: LogKind, bits: PolicyBits) -> bool {
+        let moved = with_scratch(|words| {
+            let head = self.load_record(candidate.offset, words)?;
+            if !self.is_proved(candidate.offset, &head, words, candidate.hash) {
+                self.drop_entry(candidate, Reason::Damaged);
+                return Some(false);
+            }
+            let room = self.find_room(to, head.log_bytes, Need::Move)?;
+            let offset = self.cache.offset_of(room.position);
+            let generation = self.arena().generation(room.position.segment);
+            let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
+            head.seal(words, hasher, shape, candidate.hash, offset, generation);
+            self.append(room, words);
+            self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
+            self.count_out(candidate.kind, &head);
+            self.count_in(to, &head);
+            Some(true)
+        });
+        let moved = moved.unwrap_or_else(|| {
+            self.drop_entry(candidate, Reason::Evicted);
+            false
+        });
+        self.pass(candidate);
+        moved
+    }
+
+    /// Makes room by looking at `steps` entries at most. False if there is nothing to look at.
+    pub fn make_room(&self, steps: u32) -> bool {
+        let mut budget = Budget(steps);
+        let evictions = self.word(shard::EVICTIONS);
+        while budget.0 > 0 {
+            let more = match self.log_to_compact() {
+                Some(kind) => self.compact_one(kind, &mut budget),
+                None => self.evict_one(&mut budget),
+            };
+            if !more {
+                return budget.0 < steps || self.word(shard::EVICTIONS) != evictions;
+            }
+        }
+        true
+    }
+
+    /// Evicts as many entries as must go before one more may come. False if the slice did not
+    /// suffice, or this shard has nothing to evict.
+    pub fn make_way(&self) -> bool {
+        let most = self.cache.shape.max_entries;
+        let mut budget = Budget(SLICE);
+        while most != 0 && self.cache.len() >= most {
+            if budget.0 == 0 || !self.evict_one(&mut budget) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Does a little of what will have to be done, after each write, so that no write has to do
+    /// much of it.
+    pub fn tidy(&self) {
+        let mut budget = Budget(TIDY_STEPS);
+        let capacity = self.capacity();
+        let share = if self.counts_entries() {
+            capacity.small + capacity.main
+        } else {
+            let geometry = self.arena().geometry();
+            geometry.segment_count / self.cache.shape.shard_count * self.cache.shape.log_bytes
+        };
+        // While the cache fills, everything is in the small log. Before it is full, the oldest
+        // move to the main log, as long as that has room, without a duel.
+        let is_filling = (capacity.small_used + capacity.main_used) * 4 > share * 3;
+        if is_filling && capacity.small_used > capacity.small {
+            while self.used(LogKind::Main) < capacity.main && budget.0 > 0 {
+                if self.used(LogKind::Small) <= capacity.small {
+                    break;
+                }
+                let Some(candidate) = self.candidate(LogKind::Small, &mut budget) else { break };
+                let frequency = candidate.frequency;
+                let slot = Slot(self.region().get(candidate.found.at));
+                let bits = PolicyBits::new(slot.policy().hits(), frequency, false);
+                self.move_entry(&candidate, LogKind::Main, bits);
+                budget.spend();
+            }
+        }
+        if budget.0 > 0 && !self.counts_entries() && !self.has_segment_ready() {
+            self.make_room(budget.0.min(EVICT_STEPS));
+        }
+    }
+
+    /// A log with much dead space in it.
+    fn log_to_compact(&self) -> Option<LogKind> {
+        let log_bytes = self.cache.shape.log_bytes;
+        let (mut all, mut dead_all, mut worst) = (0, 0, None);
+        for kind in LogKind::BOTH {
+            let segments = self.log_word(kind, log::SEGMENTS);
+            let head = Position::from_word(self.log_word(kind, log::HEAD));
+            let unwritten = head.map_or(0, |head| log_bytes.saturating_sub(head.byte));
+            let written = (segments * log_bytes).saturating_sub(unwritten);
+            let dead = written.saturating_sub(self.log_word(kind, log::BYTES));
+            all += written;
+            dead_all += dead;
+            if segments >= 2 && worst.is_none_or(|(most, _)| dead > most) {
+                worst = Some((dead, kind));
+            }
+        }
+        let is_much = dead_all * DEAD_PART >= all && dead_all >= 2 * log_bytes;
+        worst.filter(|(dead, _)| is_much && *dead >= log_bytes).map(|(_, kind)| kind)
+    }
+
+    /// Moves the oldest live entry of a log to the log's head. False if there is none.
+    fn compact_one(&self, kind: LogKind, budget: &mut Budget) -> bool {
+        let Some(candidate) = self.candidate(kind, budget) else { return budget.0 == 0 };
+        let bits = self.keep(Slot(self.region().get(candidate.found.at)));
+        self.move_entry(&candidate, kind, bits);
+        budget.spend();
+        true
+    }
+
+    /// Evicts an entry, or moves one on its way to that. False if there is none.
+    fn evict_one(&self, budget: &mut Budget) -> bool {
+        let capacity = self.capacity();
+        let small_first = capacity.small_used + 1 > capacity.small || capacity.main_used == 0;
+        if small_first {
+            if let Some(candidate) = self.candidate(LogKind::Small, budget) {
+                self.leave_small(candidate, &capacity, budget);
+                budget.spend();
+                return true;
+            }
+        }
+        match self.victim(budget) {
+            Some(victim) => {
+                self.drop_entry(&victim, Reason::Evicted);
+                self.pass(&victim);
+                budget.spend();
+                true
+            }
+            None if small_first || budget.0 == 0 => budget.0 == 0,
+            None => match self.candidate(LogKind::Small, budget) {
+                Some(candidate) => {
+                    self.drop_entry(&candidate, Reason::Evicted);
+                    self.pass(&candidate);
+                    budget.spend();
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+
+    /// The main log's oldest entry that was not hit since it was last looked at; those that were
+    /// go to the head with one hit less.
+    fn victim(&self, budget: &mut Budget) -> Option<Candidate> {
+        loop {
+            let candidate = self.candidate(LogKind::Main, budget)?;
+            let bits = Slot(self.region().get(candidate.found.at)).policy();
+            if bits.hits() == 0 || budget.0 == 0 {
+                return Some(candidate);
+            }
+            let bits = PolicyBits::new(bits.hits() - 1, candidate.frequency + 1, false);
+            self.count_increments(1);
+            self.set_word(shard::WINS, 0);
+            self.move_entry(&candidate, LogKind::Main, bits);
+            budget.spend();
+        }
+    }
+
+    /// Judges an entry that leaves the small log.
+    fn leave_small(&self, mut candidate: Candidate, capacity: &Capacity, budget: &mut Budget) {
+        let bits = Slot(self.region().get(candidate.found.at)).policy();
+        let mut is_admitted = bits.is_admitted();
+        if bits.hits() > 0 {
+            is_admitted |= bits.hits() >= self.setting().promote_at_hits;
+            candidate.frequency += bits.hits();
+            self.count_increments(bits.hits());
+        }
+        let has_room = capacity.main_used + candidate.cost <= capacity.main;
+        let wins = capacity.main != 0
+            && (has_room || self.wins_duel(&candidate, is_admitted, budget));
+        if !wins {
+            // Its hits are in the frequency by now.
+            let slot = Slot(self.region().get(candidate.found.at));
+            let bits = PolicyBits::new(0, candidate.frequency, is_admitted);
+            self.store_slot(candidate.found.at, slot.with_policy(bits));
+            self.drop_entry(&candidate, Reason::Evicted);
+            self.pass(&candidate);
+            return;
+        }
+        let frequency = candidate.frequency;
+        self.move_entry(&candidate, LogKind::Main, PolicyBits::new(0, frequency, false));
+        // At least one victim gives way even if the budget is spent, so that the main log cannot
+        // outgrow its share slice by slice.
+        while self.used(LogKind::Main) > capacity.main {
+            let Some(victim) = self.victim(budget) else { break };
+            self.drop_entry(&victim, Reason::Evicted);
+            self.pass(&victim);
+            if !budget.spend() {
+                break;
+            }
+        }
+    }
+
+    fn wins_duel(&self, candidate: &Candidate, is_admitted: bool, budget: &mut Budget) -> bool {
+        let Some(victim) = self.victim(budget) else { return true };
+        if is_admitted {
+            self.set_word(shard::WINS, 0);
+            return true;
+        }
+        // In hundredths: the frequency of the bytes that the candidate displaces.
+        let margin = MARGIN * 100 * candidate.cost.min(victim.cost) / victim.cost.max(1);
+        let needed = self.frequency_of_victims(&victim, candidate.cost) + margin;
+        if candidate.frequency * 100 > needed {
+            self.set_word(shard::WINS, 0);
+            return true;
+        }
+        self.add_word(shard::WINS, 1);
+        if self.word(shard::WINS) >= WINS_MOST {
+            self.set_word(shard::WINS, 0);
+            let bits = PolicyBits::new(0, victim.frequency, false);
+            self.move_entry(&victim, LogKind::Main, bits);
+        }
+        false
+    }
+
+    /// Frequency, in hundredths, of what `cost` would displace from `first` on.
+    fn frequency_of_victims(&self, first: &Candidate, cost: u64) -> u64 {
+        let mut needed = first.frequency * 100 * cost.min(first.cost) / first.cost.max(1);
+        let mut covered = first.cost;
+        let mut position = self.end_of(first.position, first.head.log_bytes);
+        let mut seen = 1;
+        while covered < cost && seen < VICTIMS_MOST {
+            let Some(at) = position.and_then(|at| self.next_record(LogKind::Main, at)) else {
+                break;
+            };
+            match self.judge_place(LogKind::Main, at) {
+                Place::Live(next) => {
+                    let share = (cost - covered).min(next.cost);
+                    needed += next.frequency * 100 * share / next.cost.max(1);
+                    covered += next.cost;
+                    seen += 1;
+                    position = self.end_of(at, next.head.log_bytes);
+                }
+                Place::Dead(end) => {
+                    seen += 1;
+                    position = Some(end);
+                }
+                Place::Unreadable => break,
+            }
+        }
+        needed
+    }
+
+    /// Where the record begins that lies at or after a position; none at the log's head.
+    fn next_record(&self, kind: LogKind, mut at: Position) -> Option<Position> {
+        let head = Position::from_word(self.log_word(kind, log::HEAD))?;
+        loop {
+            if at.segment == head.segment {
+                return (at.byte < head.byte).then_some(at);
+            }
+            if at.byte < self.arena().note(at.segment, note::EXTENT) & note::EXTENT_END {
+                return Some(at);
+            }
+            let next = self.next_in_log(at.segment)?;
+            at = Position { segment: next, byte: self.arena().note(next, note::EXTENT) >> 32 };
+        }
+    }
+}
+
+enum Place {
+    Live(Box<Candidate>),
+    Dead(Position),
+    Unreadable,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Evicted,
+    Expired,
+    Damaged,
+}

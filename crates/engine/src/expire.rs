@@ -1,0 +1,29 @@
+//! Collecting expired entries. Reads pass over them by themselves, and eviction drops them when it
+//! meets them; this is for who wants the room now.
+
+use crate::index::Found;
+use crate::layout::shard;
+use crate::shard::Shard;
+
+impl Shard<'_> {
+    /// Removes expired entries of some buckets; how many, and whether there are more buckets.
+    pub fn expire_buckets(&self, from: u32, count: u32) -> (u64, bool) {
+        let mut expired = 0;
+        let end = from.saturating_add(count).min(self.index_state().buckets());
+        for bucket in from..end {
+            for (at, slot) in self.taken_slots(bucket) {
+                let Some(head) = self.load_head(slot.offset()) else { continue };
+                let expiry_us = head.expiry_us(&self.cache.head_words(slot.offset()));
+                if !self.cache.is_expired(expiry_us) {
+                    continue;
+                }
+                let Some(hash) = self.hash_of(slot) else { continue };
+                let overflowed = self.choices(hash).0 != bucket;
+                self.remove(hash, &Found { at, slot, overflowed }, &head);
+                self.add_word(shard::EXPIRATIONS, 1);
+                expired += 1;
+            }
+        }
+        (expired, end < self.index_state().buckets())
+    }
+}

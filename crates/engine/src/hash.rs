@@ -1,0 +1,145 @@
+//! Hashes and checksums, keyed with random numbers of the file.
+//!
+//! XXH3 with a secret of its own for each file: whoever does not know the file's key cannot choose
+//! keys that collide, and one who does (he can read the file) meets buckets of bounded length and
+//! a comparison of the whole key. It is no authentication.
+
+use xxhash_rust::xxh3::xxh3_64_with_secret;
+
+const SECRET_BYTES: usize = 192;
+
+/// The keyed hash of one file.
+pub struct Hasher {
+    secret: [u8; SECRET_BYTES],
+    mixers: [u64; 3],
+}
+
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut word = *state;
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+/// Both halves of the product, folded into one word.
+#[inline(always)]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// A key's hash, and the parts of it that different places use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyHash(pub u64);
+
+impl KeyHash {
+    /// Which of `count` shards; from the highest bits.
+    #[inline(always)]
+    pub fn shard(self, count: u64) -> u64 {
+        (self.0 >> 48) * count >> 16
+    }
+
+    /// For the first choice of a bucket.
+    #[inline(always)]
+    pub fn first(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// For the second choice, unrelated to the first.
+    #[inline(always)]
+    pub fn second(self) -> u32 {
+        (fold(self.0, 0x9e37_79b9_7f4a_7c15) >> 16) as u32
+    }
+
+    /// The tag in the slot: 16 bits that neither choice of a bucket depends on alone.
+    #[inline(always)]
+    pub fn tag(self) -> u64 {
+        self.0 >> 32 & 0xffff
+    }
+
+    /// The fingerprint of a ghost: 12 bits, never 0.
+    pub fn fingerprint(self) -> u16 {
+        ((self.0 >> 36) as u16 & 0xfff).max(1)
+    }
+}
+
+impl Hasher {
+    /// From the random key of the file.
+    pub fn new(key: [u64; 2]) -> Hasher {
+        let mut state = key[0];
+        let mut secret = [0; SECRET_BYTES];
+        for (index, chunk) in secret.chunks_exact_mut(8).enumerate() {
+            let word = split_mix(&mut state) ^ key[1].rotate_left(index as u32);
+            chunk.copy_from_slice(&word.to_ne_bytes());
+        }
+        let mixers = [0; 3].map(|_: u64| split_mix(&mut state) ^ key[1]);
+        Hasher { secret, mixers }
+    }
+
+    /// Hashes a key.
+    #[inline(always)]
+    pub fn key(&self, key: &[u8]) -> KeyHash {
+        KeyHash(xxh3_64_with_secret(key, &self.secret))
+    }
+
+    /// Hashes other bytes.
+    #[inline(always)]
+    pub fn bytes(&self, bytes: &[u8]) -> u64 {
+        xxh3_64_with_secret(bytes, &self.secret)
+    }
+
+    /// The checksum of a record: of its key, its content, its form, and the place and time where
+    /// it belongs, so that a record of another place or an earlier use of the segment is not taken
+    /// for this one.
+    #[inline(always)]
+    pub fn checksum(
+        &self,
+        key: KeyHash,
+        content: u64,
+        form: u64,
+        offset: u64,
+        generation: u64,
+    ) -> u32 {
+        let first = fold(key.0 ^ self.mixers[0], generation ^ self.mixers[1]);
+        let second = content ^ form.rotate_left(40) ^ offset;
+        fold(first ^ second, self.mixers[2] | 1) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_hash_differently() {
+        let (one, two) = (Hasher::new([1, 2]), Hasher::new([1, 3]));
+        assert_ne!(one.key(b"key"), two.key(b"key"));
+        assert_eq!(one.key(b"key"), Hasher::new([1, 2]).key(b"key"));
+    }
+
+    #[test]
+    fn a_checksum_depends_on_every_part() {
+        let hasher = Hasher::new([5, 6]);
+        let base = hasher.checksum(KeyHash(1), 2, 3, 4096, 7);
+        for other in [
+            hasher.checksum(KeyHash(9), 2, 3, 4096, 7),
+            hasher.checksum(KeyHash(1), 9, 3, 4096, 7),
+            hasher.checksum(KeyHash(1), 2, 9, 4096, 7),
+            hasher.checksum(KeyHash(1), 2, 3, 4104, 7),
+            hasher.checksum(KeyHash(1), 2, 3, 4096, 8),
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+
+    #[test]
+    fn the_choices_of_a_bucket_are_unrelated() {
+        let hasher = Hasher::new([7, 8]);
+        let same = (0..10_000u32)
+            .map(|n| hasher.key(&n.to_ne_bytes()))
+            .filter(|hash| hash.first() % 64 == hash.second() % 64)
+            .count();
+        assert!((80..240).contains(&same), "{same} of 10000, 156 expected");
+    }
+}

@@ -1,0 +1,357 @@
+//! The index of a shard: linear hashing over buckets of one cache line, with two choices.
+//!
+//! An entry's slot is in the bucket of its first choice, or, when that is full, in that of its
+//! second; the first bucket counts how many went on. A bucket grows by nothing: when both are
+//! full, entries are moved to their other choice, and buckets are split, one at a time, as the
+//! entries become more. Index segments stay index for ever.
+//!
+//! Readers take no lock. The races, and why they are harmless:
+//!
+//! * *Reader and publisher.* A slot is one word, stored (release) after its record is complete, so
+//!   a reader sees the old record, the new one, or none.
+//! * *Reader and splitter, or mover.* The slot is copied to its new bucket, the index state (the
+//!   count of buckets or of moves) is advanced, and only then the old slot is cleared. A reader
+//!   that saw the old bucket cleared and the new one not yet filled finds the state changed when
+//!   it has found nothing, and looks again.
+//! * *Reader and clear.* The epoch advances first; a bucket of an older epoch is empty. A reader
+//!   that loaded the older epoch finds it changed, at the second slot load or at the end.
+//! * *Reader's hit and writer.* Readers add a hit by compare-and-swap of the whole slot; a writer
+//!   that stores the slot meanwhile wins, and the hit is forgotten.
+
+use std::sync::atomic::Ordering;
+
+use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::segments::Owner;
+
+use crate::cache::Cache;
+use crate::hash::KeyHash;
+use crate::layout::{
+    bucket_of, shard, Slot, BUCKET_BYTES, BUCKET_WORD, GHOST_ROW_BYTES, SLOTS_PER_BUCKET,
+};
+use crate::shard::Shard;
+
+/// Split when more than this share of all slots is in use, in 64ths.
+const FILL_MOST_64THS: u64 = 52;
+/// Splits that one insert may do beyond the one that the growing number of entries asks for.
+const SPLITS_PER_INSERT: u32 = 64;
+
+/// A slot's place in the file, and what it held when it was found.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// Offset of the slot.
+    pub at: u64,
+    /// Its word.
+    pub slot: Slot,
+    /// Whether it is in the second choice.
+    pub overflowed: bool,
+}
+
+/// The word [`shard::STATE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexState(pub u64);
+
+impl IndexState {
+    /// Number of buckets; at least one whatever the file says.
+    #[inline(always)]
+    pub fn buckets(self) -> u32 {
+        (self.0 as u32).clamp(1, 1 << 30)
+    }
+
+    fn with_split(self) -> IndexState {
+        IndexState(self.0 + 1)
+    }
+
+    /// With one more entry moved between its choices.
+    pub fn with_move(self) -> IndexState {
+        IndexState(self.0.wrapping_add(1 << 32))
+    }
+}
+
+impl Cache {
+    /// Where a bucket of a shard is; none if the directory does not lead to a segment.
+    #[inline(always)]
+    pub(crate) fn bucket_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
+        let (index, place) = self.shape.split_bucket(bucket);
+        if index >= self.shape.directory_len {
+            return None;
+        }
+        let entry = self.arena.region().get(shard_at + shard::DIRECTORY + index * 8);
+        let segment = u32::try_from(entry.checked_sub(1)?).ok()?;
+        self.is_usable(segment)
+            .then(|| self.arena.geometry().segment_at(segment) + place * BUCKET_BYTES)
+    }
+
+    /// Where the ghosts of a bucket are.
+    pub(crate) fn ghosts_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
+        let (_, place) = self.shape.split_bucket(bucket);
+        let bucket_at = self.bucket_at(shard_at, bucket)?;
+        let segment_at = bucket_at - place * BUCKET_BYTES;
+        let rows_at = segment_at + u64::from(self.shape.buckets_per_segment) * BUCKET_BYTES;
+        Some(rows_at + place * GHOST_ROW_BYTES)
+    }
+
+    /// Whether all of a segment can be touched; looks at the file's length if need be.
+    #[inline(always)]
+    pub(crate) fn is_usable(&self, segment: u32) -> bool {
+        let geometry = self.arena.geometry();
+        if u64::from(segment) >= geometry.segment_count {
+            return false;
+        }
+        let end = geometry.segment_at(segment) + self.shape.segment_bytes;
+        if end <= self.arena.region().usable_bytes() {
+            return true;
+        }
+        self.arena.look_at_length();
+        end <= self.arena.region().usable_bytes()
+    }
+}
+
+impl Shard<'_> {
+    /// The state of the index.
+    pub fn index_state(&self) -> IndexState {
+        IndexState(self.word(shard::STATE))
+    }
+
+    fn set_index_state(&self, state: IndexState) {
+        self.set_word(shard::STATE, state.0);
+    }
+
+    /// The two buckets that an entry may be in, as numbers.
+    pub fn choices(&self, hash: KeyHash) -> (u32, u32) {
+        let count = self.index_state().buckets();
+        (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
+    }
+
+    /// Where a bucket is. Wiped first if it is of an older epoch.
+    fn bucket(&self, bucket: u32) -> Option<u64> {
+        let at = self.cache.bucket_at(self.at, bucket)?;
+        let epoch = self.word(shard::EPOCH) & 0xffff_ffff;
+        if self.region().get(at + BUCKET_WORD) >> 32 != epoch {
+            for slot in 0..SLOTS_PER_BUCKET {
+                self.region().set(at + slot * 8, 0);
+            }
+            self.region().store(at + BUCKET_WORD, epoch << 32, Ordering::Release);
+        }
+        Some(at)
+    }
+
+    fn overflow(&self, bucket_at: u64) -> u64 {
+        self.region().get(bucket_at + BUCKET_WORD) & 0xffff
+    }
+
+    fn set_overflow(&self, bucket_at: u64, count: u64) {
+        let word = self.region().get(bucket_at + BUCKET_WORD) & !0xffff;
+        self.region().store(bucket_at + BUCKET_WORD, word | count.min(0xffff), Ordering::Release);
+    }
+
+    /// Changes how many entries of this first choice went on to their second.
+    pub fn shift_overflow(&self, bucket: u32, up: bool) {
+        if let Some(at) = self.bucket(bucket) {
+            let count = self.overflow(at);
+            // A full count stays: it no longer knows how many there are.
+            if up {
+                self.set_overflow(at, count + 1);
+            } else if count != 0 && count != 0xffff {
+                self.set_overflow(at, count - 1);
+            }
+        }
+    }
+
+    /// Sets the count of a bucket, for a recount.
+    pub fn reset_overflow(&self, bucket: u32) {
+        if let Some(at) = self.bucket(bucket) {
+            self.set_overflow(at, 0);
+        }
+    }
+
+    fn slots(&self, bucket_at: u64) -> impl Iterator<Item = (u64, Slot)> + '_ {
+        (0..SLOTS_PER_BUCKET).map(move |slot| {
+            let at = bucket_at + slot * 8;
+            (at, Slot(self.region().get(at)))
+        })
+    }
+
+    /// Slots of a bucket that lead somewhere.
+    pub fn taken_slots(&self, bucket: u32) -> Vec<(u64, Slot)> {
+        match self.bucket(bucket) {
+            Some(at) => self.slots(at).filter(|(_, slot)| !slot.is_empty()).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    fn free_slot(&self, bucket_at: u64) -> Option<u64> {
+        self.slots(bucket_at).find(|(_, slot)| slot.is_empty()).map(|(at, _)| at)
+    }
+
+    /// Finds the slot for which `is_it` holds, among those that the hash can lead to.
+    pub fn find_slot(&self, hash: KeyHash, is_it: impl Fn(Slot) -> bool) -> Option<Found> {
+        let (first, second) = self.choices(hash);
+        for bucket in [first, second] {
+            let at = self.bucket(bucket)?;
+            for (at, slot) in self.slots(at) {
+                if !slot.is_empty() && slot.tag() == hash.tag() && is_it(slot) {
+                    return Some(Found { at, slot, overflowed: bucket != first });
+                }
+            }
+            if self.overflow(at) == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Publishes: one store makes the entry, or its new record, visible.
+    pub fn store_slot(&self, at: u64, slot: Slot) {
+        self.region().store(at, slot.0, Ordering::Release);
+    }
+
+    /// Empties a slot.
+    pub fn clear_slot(&self, hash: KeyHash, found: &Found) {
+        self.store_slot(found.at, Slot::EMPTY);
+        if found.overflowed {
+            self.shift_overflow(self.choices(hash).0, false);
+        }
+    }
+
+    /// Finds room for a new entry's slot, splitting and moving as needed. The caller stores the
+    /// slot there next. None if no room can be made, which only an index that cannot grow meets.
+    pub fn make_slot(&self, hash: KeyHash, entries: u64) -> Option<u64> {
+        let slots = u64::from(self.index_state().buckets()) * SLOTS_PER_BUCKET;
+        if entries * 64 > slots * FILL_MOST_64THS {
+            self.split();
+        }
+        for _ in 0..SPLITS_PER_INSERT {
+            let (first, second) = self.choices(hash);
+            let first_at = self.bucket(first)?;
+            if let Some(at) = self.free_slot(first_at) {
+                return Some(at);
+            }
+            let second_at = self.bucket(second)?;
+            if second != first {
+                if let Some(at) = self.free_slot(second_at) {
+                    // Counted before the slot is stored: too high a count only costs a look.
+                    self.shift_overflow(first, true);
+                    return Some(at);
+                }
+            }
+            if let Some(at) = self.move_one_away(first, 2) {
+                return Some(at);
+            }
+            if second != first {
+                if let Some(at) = self.move_one_away(second, 1) {
+                    self.shift_overflow(first, true);
+                    return Some(at);
+                }
+            }
+            if !self.split() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Moves an entry of a full bucket to its other choice, and returns the slot that this freed.
+    fn move_one_away(&self, bucket: u32, depth: u32) -> Option<u64> {
+        for (at, slot) in self.taken_slots(bucket) {
+            let Some(hash) = self.hash_of(slot) else { continue };
+            let (first, second) = self.choices(hash);
+            let other = if bucket == first { second } else { first };
+            if other == bucket {
+                continue;
+            }
+            let other_at = self.bucket(other)?;
+            let free = match self.free_slot(other_at) {
+                Some(free) => free,
+                None if depth > 1 => match self.move_one_away(other, depth - 1) {
+                    Some(free) => free,
+                    None => continue,
+                },
+                None => continue,
+            };
+            if other == second {
+                self.shift_overflow(first, true);
+            }
+            // Loaded again: a reader may have added a hit.
+            let slot = Slot(self.region().get(at));
+            self.store_slot(free, slot);
+            hooks::reach(Point::MoveCopied);
+            self.set_index_state(self.index_state().with_move());
+            self.store_slot(at, Slot::EMPTY);
+            if other == first {
+                self.shift_overflow(first, false);
+            }
+            return Some(at);
+        }
+        None
+    }
+
+    /// Splits the bucket whose turn it is. False if the index cannot grow.
+    pub fn split(&self) -> bool {
+        let state = self.index_state();
+        let count = state.buckets();
+        let new = count;
+        let old = count - (1 << count.ilog2());
+        if !self.has_room_for(new) {
+            return false;
+        }
+        let (Some(old_at), Some(new_at)) = (self.bucket(old), self.cache.bucket_at(self.at, new))
+        else {
+            return false;
+        };
+        // Nobody looks at the new bucket before the state names it.
+        for slot in 0..SLOTS_PER_BUCKET {
+            self.region().set(new_at + slot * 8, 0);
+        }
+        let epoch = self.word(shard::EPOCH) & 0xffff_ffff;
+        self.region().store(new_at + BUCKET_WORD, epoch << 32, Ordering::Release);
+        // Entries of the first choice that went on are not told apart by it: both buckets keep the
+        // count, which may be too high from now on.
+        self.set_overflow(new_at, self.overflow(old_at));
+        let mut moved = Vec::new();
+        for (at, slot) in self.slots(old_at).collect::<Vec<_>>() {
+            if slot.is_empty() {
+                continue;
+            }
+            let Some(hash) = self.hash_of(slot) else { continue };
+            let first = bucket_of(hash.first(), count + 1);
+            let second = bucket_of(hash.second(), count + 1);
+            let was_first = bucket_of(hash.first(), count) == old;
+            let target = if was_first { first } else { second };
+            if target == new {
+                self.region().set(new_at + moved.len() as u64 * 8, self.region().get(at));
+                moved.push(at);
+            }
+        }
+        if let (Some(from), Some(to)) =
+            (self.cache.ghosts_at(self.at, old), self.cache.ghosts_at(self.at, new))
+        {
+            for word in 0..GHOST_ROW_BYTES / 8 {
+                self.region().set(to + word * 8, self.region().get(from + word * 8));
+            }
+        }
+        hooks::reach(Point::SplitCopied);
+        self.set_index_state(state.with_split());
+        hooks::reach(Point::SplitPublished);
+        for at in moved {
+            self.store_slot(at, Slot::EMPTY);
+        }
+        true
+    }
+
+    /// Makes sure that the index has a segment for this bucket.
+    fn has_room_for(&self, bucket: u32) -> bool {
+        let (index, _) = self.cache.shape.split_bucket(bucket);
+        if index >= self.cache.shape.directory_len {
+            return false;
+        }
+        let at = shard::DIRECTORY + index * 8;
+        if self.word(at) != 0 {
+            return true;
+        }
+        let Some(segment) = self.take_for_index() else { return false };
+        debug_assert_eq!(self.arena().segment_owner(segment), Owner::Shard(self.index as u32));
+        self.add_word(shard::INDEX_SEGMENTS, 1);
+        self.set_word(at, u64::from(segment) + 1);
+        true
+    }
+}

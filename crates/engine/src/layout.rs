@@ -1,0 +1,382 @@
+//! What the engine keeps in the rooms that the arena gives it: shards, index segments, log
+//! segments, and the words in them. The one place where their offsets and bits are written down.
+//! `docs/format.md` draws them; a test compares the two.
+
+use tuckbox_arena::layout::HEADER_BYTES;
+use tuckbox_arena::{Geometry, Plan};
+
+/// Offsets in a shard. Readers touch the second cache line only.
+pub mod shard {
+    /// The writers' lock.
+    pub const LOCK: u64 = 0;
+    /// Bits 0..32 the number of buckets, bits 32..64 a count of entries moved between buckets.
+    pub const STATE: u64 = 64;
+    /// Counts clears. A bucket of an older epoch is empty.
+    pub const EPOCH: u64 = STATE + 8;
+    /// The last version given to a record.
+    pub const SEQUENCE: u64 = 128;
+    /// Entries that gave way to others.
+    pub const EVICTIONS: u64 = SEQUENCE + 8;
+    /// Expired entries that were collected.
+    pub const EXPIRATIONS: u64 = EVICTIONS + 8;
+    /// Entries dropped because they were damaged.
+    pub const LOST: u64 = EXPIRATIONS + 8;
+    /// Segments of the index.
+    pub const INDEX_SEGMENTS: u64 = LOST + 8;
+    /// Segments that hold bodies of large values.
+    pub const BODY_SEGMENTS: u64 = INDEX_SEGMENTS + 8;
+    /// The record that is being rewritten in place: its slot's offset, 0 for none.
+    pub const INTENT: u64 = 192;
+    /// Segments set aside for moving entries: four words, segment + 1 or 0.
+    pub const SPARES: u64 = INTENT + 8;
+    /// Number of words at [`SPARES`].
+    pub const SPARE_COUNT: u64 = 4;
+    /// The small log; see [`super::log`].
+    pub const SMALL: u64 = 256;
+    /// The main log.
+    pub const MAIN: u64 = 320;
+    /// Entries evicted so far, the policy's clock.
+    pub const CLOCK: u64 = 384;
+    /// Frequency increments since the frequencies were last halved.
+    pub const INCREMENTS: u64 = CLOCK + 8;
+    /// How often the frequencies were halved.
+    pub const HALVINGS: u64 = INCREMENTS + 8;
+    /// Duels that the victim at the main log's tail has won in a row.
+    pub const WINS: u64 = HALVINGS + 8;
+    /// Which setting of the policy is in force.
+    pub const SETTING: u64 = WINS + 8;
+    /// Counters of invalidations by key hash. Kept for leases.
+    pub const INVALIDATIONS: u64 = 512;
+    /// Number of words at [`INVALIDATIONS`].
+    pub const INVALIDATION_COUNT: u64 = 64;
+    /// The index directory: for each index segment, in order, segment + 1.
+    pub const DIRECTORY: u64 = INVALIDATIONS + INVALIDATION_COUNT * 8;
+}
+
+/// Offsets in a log's part of the shard.
+pub mod log {
+    /// Where the next record goes: (segment + 1) << 32 | byte; 0 without a segment.
+    pub const HEAD: u64 = 0;
+    /// The oldest record not yet looked at, in the same form.
+    pub const TAIL: u64 = 8;
+    /// Entries whose records are in this log.
+    pub const ENTRIES: u64 = 16;
+    /// Bytes of these records in the log.
+    pub const BYTES: u64 = 24;
+    /// Bytes of their bodies, elsewhere.
+    pub const BODY_BYTES: u64 = 32;
+    /// Segments from tail to head.
+    pub const SEGMENTS: u64 = 40;
+}
+
+/// The notes that the arena keeps for each segment.
+pub mod note {
+    /// The next segment of the log, segment + 1, 0 at the head.
+    pub const NEXT: u64 = 0;
+    /// Bits 0..31 where its records end once it is full, bit 31 set in the main log, bits 32..64
+    /// where the first one begins.
+    pub const EXTENT: u64 = 1;
+    /// The end in [`EXTENT`].
+    pub const EXTENT_END: u64 = 0x7fff_ffff;
+    /// The main log's mark in [`EXTENT`].
+    pub const EXTENT_MAIN: u64 = 1 << 31;
+    /// Bits 0..48 the policy's clock when it was opened, bits 48..64 the halvings (low bits).
+    pub const OPENED: u64 = 2;
+}
+
+/// A bucket is one cache line: seven slots and a word.
+pub const SLOTS_PER_BUCKET: u64 = 7;
+/// Bytes of a bucket.
+pub const BUCKET_BYTES: u64 = 64;
+/// Offset of the bucket's own word: bits 0..16 entries that overflowed to their second choice,
+/// bits 32..64 the epoch.
+pub const BUCKET_WORD: u64 = SLOTS_PER_BUCKET * 8;
+/// Bytes of the ghosts that go with a bucket: fifteen of two bytes, and the halvings (low bits).
+pub const GHOST_ROW_BYTES: u64 = 32;
+/// Buckets of a new index.
+pub const BUCKETS_AT_FIRST: u32 = 32;
+/// The last two words of a log segment say where a record that crosses its end goes on: the next
+/// segment (+ 1) and that segment's generation.
+pub const TRAILER_BYTES: u64 = 16;
+/// A record's fixed part never crosses the end of a segment.
+pub const RECORD_ROOM_LEAST: u64 = 64;
+/// The smallest cache.
+pub const SIZE_BYTES_LEAST: u64 = 64 << 10;
+const SHARD_FOR_EACH_BYTES: u64 = 16 << 20;
+const SHARDS_MOST: u64 = 64;
+const SHARD_ENTRIES_LEAST: u64 = 64;
+const SEGMENTS_PER_SHARD: u64 = 64;
+const TABLE_ROW_BYTES: u64 = 16;
+
+/// A word of the index: where a record is, and what the policy knows of it.
+///
+/// Bits 0..2 hits since it was last looked at (saturating), 2..5 frequency, 5 admitted, 8..48 the
+/// record's offset in words, 48..64 a tag of the key's hash. Zero is an empty slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot(pub u64);
+
+impl Slot {
+    /// No entry.
+    pub const EMPTY: Slot = Slot(0);
+    const HITS: u64 = 0b11;
+    const POLICY: u64 = 0b11_1111;
+
+    /// A slot for the record at `offset`.
+    pub fn new(offset: u64, tag: u64, policy: PolicyBits) -> Slot {
+        debug_assert!(offset % 8 == 0 && offset >= HEADER_BYTES);
+        Slot(tag << 48 | (offset / 8) << 8 | policy.0)
+    }
+
+    /// Whether it leads nowhere.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The tag of the key's hash.
+    #[inline(always)]
+    pub fn tag(self) -> u64 {
+        self.0 >> 48
+    }
+
+    /// Where the record is.
+    #[inline(always)]
+    pub fn offset(self) -> u64 {
+        (self.0 >> 8 & 0xff_ffff_ffff) * 8
+    }
+
+    /// What the policy knows.
+    pub fn policy(self) -> PolicyBits {
+        PolicyBits(self.0 & Slot::POLICY)
+    }
+
+    /// Whether both lead to the same record; the policy's bits may differ.
+    #[inline(always)]
+    pub fn is_same_place(self, other: Slot) -> bool {
+        (self.0 ^ other.0) & !Slot::POLICY == 0
+    }
+
+    /// With one hit more; none if the count is full.
+    #[inline(always)]
+    pub fn with_hit(self) -> Option<Slot> {
+        (self.0 & Slot::HITS != Slot::HITS).then_some(Slot(self.0 + 1))
+    }
+
+    /// The same place with other policy bits.
+    pub fn with_policy(self, policy: PolicyBits) -> Slot {
+        Slot(self.0 & !Slot::POLICY | policy.0)
+    }
+}
+
+/// The policy's six bits of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PolicyBits(u64);
+
+/// The highest frequency.
+pub const FREQUENCY_MOST: u64 = 7;
+
+impl PolicyBits {
+    /// From its parts; the frequency saturates.
+    pub fn new(hits: u64, frequency: u64, is_admitted: bool) -> PolicyBits {
+        PolicyBits(
+            hits.min(3) | frequency.min(FREQUENCY_MOST) << 2 | u64::from(is_admitted) << 5,
+        )
+    }
+
+    /// Hits since the entry was last looked at, 0 to 3.
+    pub fn hits(self) -> u64 {
+        self.0 & 3
+    }
+
+    /// Frequency as of the halvings of its segment, 0 to 7.
+    pub fn frequency(self) -> u64 {
+        self.0 >> 2 & 7
+    }
+
+    /// Whether it enters the main log without a duel.
+    pub fn is_admitted(self) -> bool {
+        self.0 >> 5 & 1 == 1
+    }
+}
+
+/// A place in a log: a segment and a byte in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The segment.
+    pub segment: u32,
+    /// The byte, from the segment's beginning.
+    pub byte: u64,
+}
+
+impl Position {
+    /// From a word of the file; none for 0.
+    pub fn from_word(word: u64) -> Option<Position> {
+        let segment = (word >> 32).checked_sub(1)?;
+        Some(Position { segment: segment as u32, byte: word & 0xffff_ffff })
+    }
+
+    /// For a word of the file.
+    pub fn word(self) -> u64 {
+        (u64::from(self.segment) + 1) << 32 | self.byte
+    }
+}
+
+/// The numbers that follow from the geometry, computed once.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Bytes of a log segment that records may use.
+    pub log_bytes: u64,
+    /// Records longer than this may cross the end of a segment; shorter ones leave a gap there.
+    pub crossing_bytes: u64,
+    /// Buckets in an index segment.
+    pub buckets_per_segment: u32,
+    /// Multiply by it and shift by 64 to divide by [`Shape::buckets_per_segment`].
+    reciprocal: u64,
+    /// Index segments that a shard can have.
+    pub directory_len: u64,
+    /// Number of shards.
+    pub shard_count: u64,
+    /// The longest value.
+    pub value_bytes_max: u64,
+    /// Limit of entries, 0 for none.
+    pub max_entries: u64,
+}
+
+fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
+    (size_bytes / segment_bytes / shard_count / 2 + 8).next_multiple_of(8)
+}
+
+/// The file that a cache of this size should have.
+pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
+    let by_entries = match max_entries {
+        0 => SHARDS_MOST,
+        entries => (entries / SHARD_ENTRIES_LEAST).max(1),
+    };
+    let shard_count = (size_bytes / SHARD_FOR_EACH_BYTES).clamp(1, SHARDS_MOST).min(by_entries);
+    let wanted_bytes = (size_bytes / (SEGMENTS_PER_SHARD * shard_count)).clamp(4 << 10, 1 << 20);
+    let segment_bytes = 1u64 << wanted_bytes.ilog2();
+    let directory_bytes = directory_len(size_bytes, segment_bytes, shard_count) * 8;
+    let tag_rows = (size_bytes >> 14).clamp(8, 4096);
+    let namespace_rows = (size_bytes >> 16).clamp(8, 1024);
+    Plan {
+        size_bytes,
+        max_entries,
+        segment_bytes,
+        shard_count,
+        shard_bytes: shard::DIRECTORY + directory_bytes,
+        table_bytes: (tag_rows + namespace_rows) * TABLE_ROW_BYTES,
+        first_segments: shard_count,
+    }
+}
+
+/// Names the engine's part of the layout, for the header's signature.
+pub fn signature() -> u64 {
+    [
+        shard::DIRECTORY,
+        shard::SETTING,
+        log::SEGMENTS,
+        note::OPENED,
+        BUCKET_BYTES,
+        GHOST_ROW_BYTES,
+        TRAILER_BYTES,
+        crate::record::SIGNATURE,
+    ]
+    .iter()
+    .fold(1, |hash: u64, part| hash.wrapping_mul(31).wrapping_add(*part))
+}
+
+impl Shape {
+    /// From the numbers of an open file.
+    pub fn new(geometry: &Geometry) -> Shape {
+        let plan = &geometry.plan;
+        let segment_bytes = plan.segment_bytes;
+        let buckets_per_segment = segment_bytes / (BUCKET_BYTES + GHOST_ROW_BYTES);
+        Shape {
+            segment_bytes,
+            log_bytes: segment_bytes - TRAILER_BYTES,
+            crossing_bytes: segment_bytes / 16,
+            buckets_per_segment: buckets_per_segment as u32,
+            reciprocal: u64::MAX / buckets_per_segment + 1,
+            directory_len: (plan.shard_bytes - shard::DIRECTORY) / 8,
+            shard_count: plan.shard_count,
+            value_bytes_max: geometry.segment_count / 4 * segment_bytes,
+            max_entries: plan.max_entries,
+        }
+    }
+
+    /// Which index segment a bucket is in, and which of its buckets it is.
+    #[inline(always)]
+    pub fn split_bucket(&self, bucket: u32) -> (u64, u64) {
+        let segment = ((u128::from(self.reciprocal) * u128::from(bucket)) >> 64) as u64;
+        (segment, u64::from(bucket) - segment * u64::from(self.buckets_per_segment))
+    }
+}
+
+/// Which bucket a hash belongs to in an index of `count` buckets: linear hashing, in which the
+/// buckets below `count - 2^level` have been split already.
+#[inline(always)]
+pub fn bucket_of(hash: u32, count: u32) -> u32 {
+    let mask = (1u32 << count.ilog2()) - 1;
+    let wide = hash & (mask << 1 | 1);
+    if wide < count {
+        wide
+    } else {
+        hash & mask
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_keeps_its_parts() {
+        let slot = Slot::new(0x12_3456_7890, 0xabcd, PolicyBits::new(2, 5, true));
+        assert_eq!((slot.offset(), slot.tag()), (0x12_3456_7890, 0xabcd));
+        assert_eq!((slot.policy().hits(), slot.policy().frequency()), (2, 5));
+        assert!(slot.policy().is_admitted());
+        let hit = slot.with_hit().unwrap();
+        assert!(hit.is_same_place(slot) && hit.with_hit().is_none());
+        assert_eq!(hit.with_policy(PolicyBits::default()).offset(), slot.offset());
+    }
+
+    #[test]
+    fn division_by_multiplication_is_exact() {
+        for size_bytes in [64 << 10, 1 << 20, 64 << 20, 1 << 30] {
+            let shape = Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
+            let each = shape.buckets_per_segment;
+            for bucket in (0..1 << 16).chain((1 << 26) - 1000..1 << 26) {
+                assert_eq!(
+                    shape.split_bucket(bucket),
+                    (u64::from(bucket / each), u64::from(bucket % each))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_split_divides_one_bucket_and_leaves_the_others() {
+        for count in 32..300u32 {
+            let split = count - (1 << count.ilog2());
+            for hash in (0..5000u32).map(|n| n.wrapping_mul(0x9e37_79b9)) {
+                let (before, after) = (bucket_of(hash, count), bucket_of(hash, count + 1));
+                assert!(before < count && (after == before || (before == split && after == count)));
+            }
+        }
+    }
+
+    #[test]
+    fn plans_leave_room_for_the_policy() {
+        for size_bytes in [SIZE_BYTES_LEAST, 1 << 20, 15 << 20, 64 << 20, 300_000_000, 1 << 34] {
+            let plan = plan(size_bytes, 0);
+            let shard_count = plan.shard_count;
+            let geometry = Geometry::new(plan).unwrap();
+            let least = if size_bytes >= 1 << 20 { 48 } else { 10 };
+            assert!(geometry.segment_count / shard_count >= least, "{size_bytes}");
+        }
+        assert_eq!(plan(64 << 20, 100).shard_count, 1);
+        assert_eq!(plan(64 << 20, 1000).shard_count, 4);
+    }
+}

@@ -1,0 +1,49 @@
+//! The cache: bytes under bytes, in a file that many processes share.
+//!
+//! Owns the index, the records, eviction, expiry and statistics. Knows no Python, no codec and no
+//! network: its inputs are byte slices, numbers and a clock. Every access to shared memory goes
+//! through [`tuckbox_arena`]; there is no `unsafe` here.
+//!
+//! ```
+//! use tuckbox_engine::{Buffer, Cache, Config, Place, Ttl, Value};
+//!
+//! let cache = Cache::open(&Place::Private, &Config::default())?;
+//! cache.set(b"user:42", Value::bytes(b"Ada"), Ttl::Never)?;
+//!
+//! let mut buffer = Buffer::new();
+//! let found = cache.get(b"user:42", &mut buffer)?.expect("it was just stored");
+//! assert_eq!(found.value, Value::bytes(b"Ada"));
+//! # Ok::<(), tuckbox_engine::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod layout;
+
+mod audit;
+mod cache;
+mod error;
+mod eviction;
+mod expire;
+mod hash;
+mod index;
+mod log;
+mod read;
+mod record;
+mod scan;
+mod shard;
+mod space;
+mod value;
+mod write;
+
+pub use cache::Cache;
+pub use error::{Error, Result};
+pub use scan::{Scan, ScanState};
+pub use tuckbox_arena::clock::Clock;
+pub use tuckbox_arena::{Error as ArenaError, Interrupted, NativeWaiter, Place, Waiter};
+pub use value::{Buffer, CheckReport, Config, Entry, Item, Stats, Ttl, Value};
+
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// Tags of byte values are below this.
+pub const VALUE_TAG_COUNT: u8 = 64;

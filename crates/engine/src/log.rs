@@ -1,0 +1,386 @@
+//! The two logs of a shard: records one behind the other in segments, appended at the head and
+//! looked at again, oldest first, at the tail.
+//!
+//! A record that is short against a segment never crosses a segment's end; a longer one may, and
+//! then the segment's trailer names the segment (and its generation) where it goes on. The head
+//! cursor is one word, moved (release) when a record is complete: what lies behind it does not
+//! exist. A segment leaves at the tail only when no slot refers to any record in it.
+
+use std::cell::Cell;
+
+use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::region::bytes_of;
+
+use crate::cache::Cache;
+use crate::hash::KeyHash;
+use crate::layout::{log, note, shard, Position, Slot, RECORD_ROOM_LEAST};
+use crate::record::Head;
+use crate::shard::Shard;
+use crate::space::Need;
+
+/// Which of the two logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogKind {
+    /// Where newcomers wait.
+    Small,
+    /// Where those stay that proved themselves.
+    Main,
+}
+
+impl LogKind {
+    /// Both.
+    pub const BOTH: [LogKind; 2] = [LogKind::Small, LogKind::Main];
+
+    /// Where its words are in the shard.
+    pub fn at(self) -> u64 {
+        match self {
+            LogKind::Small => shard::SMALL,
+            LogKind::Main => shard::MAIN,
+        }
+    }
+}
+
+/// Room for one record: where it goes, and the segments it opens.
+#[derive(Debug)]
+pub struct Room {
+    kind: LogKind,
+    /// Where the record begins.
+    pub position: Position,
+    log_bytes: u64,
+    /// Taken for it, not yet linked. The first is `position.segment` if `opens_segment`.
+    segments: Vec<u32>,
+    opens_segment: bool,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+}
+
+/// Lends a vector that keeps its memory from call to call.
+pub fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>) -> R) -> R {
+    let mut scratch = SCRATCH.take();
+    let result = work(&mut scratch);
+    SCRATCH.set(scratch);
+    result
+}
+
+impl Cache {
+    /// Which segment and byte a record's offset means; none if no record can begin there.
+    #[inline(always)]
+    pub(crate) fn position_of(&self, offset: u64) -> Option<Position> {
+        let segment = self.arena.geometry().segment_of(offset)?;
+        let byte = offset - self.arena.geometry().segment_at(segment);
+        let fits = offset % 8 == 0
+            && byte + RECORD_ROOM_LEAST <= self.shape.log_bytes
+            && self.is_usable(segment);
+        fits.then_some(Position { segment, byte })
+    }
+
+    /// The offset of a place in a log.
+    #[inline]
+    pub(crate) fn offset_of(&self, position: Position) -> u64 {
+        self.arena.geometry().segment_at(position.segment) + position.byte
+    }
+
+    /// The segment where a record goes on that crosses the end of this one, and the generation
+    /// that it had when the record was written.
+    pub(crate) fn trailer(&self, segment: u32) -> Option<(u32, u64)> {
+        let at = self.arena.geometry().segment_at(segment) + self.shape.log_bytes;
+        let next = u32::try_from(self.arena.region().get(at).checked_sub(1)?).ok()?;
+        self.is_usable(next).then(|| (next, self.arena.region().get(at + 8)))
+    }
+
+    /// The first words of a record, enough for its lengths.
+    #[inline]
+    pub(crate) fn head_words(&self, offset: u64) -> [u64; 5] {
+        let mut words = [0; 5];
+        self.arena.region().copy_out(offset, &mut words);
+        words
+    }
+}
+
+impl Shard<'_> {
+    /// A word of a log.
+    pub fn log_word(&self, kind: LogKind, offset: u64) -> u64 {
+        self.word(kind.at() + offset)
+    }
+
+    fn set_log_word(&self, kind: LogKind, offset: u64, value: u64) {
+        self.set_word(kind.at() + offset, value);
+    }
+
+    /// Counts a record as being in a log.
+    pub fn count_in(&self, kind: LogKind, head: &Head) {
+        self.add_word(kind.at() + log::ENTRIES, 1);
+        self.add_word(kind.at() + log::BYTES, head.log_bytes);
+        self.add_word(kind.at() + log::BODY_BYTES, head.body_count * self.cache.shape.segment_bytes);
+    }
+
+    /// Counts a record as no longer being in a log.
+    pub fn count_out(&self, kind: LogKind, head: &Head) {
+        self.subtract_word(kind.at() + log::ENTRIES, 1);
+        self.subtract_word(kind.at() + log::BYTES, head.log_bytes);
+        let body_bytes = head.body_count * self.cache.shape.segment_bytes;
+        self.subtract_word(kind.at() + log::BODY_BYTES, body_bytes);
+    }
+
+    /// Entries of this shard.
+    pub fn entries(&self) -> u64 {
+        LogKind::BOTH.iter().map(|kind| self.log_word(*kind, log::ENTRIES)).sum()
+    }
+
+    /// Reads a record's lengths; none if there is no record that a writer of this version made.
+    pub fn load_head(&self, offset: u64) -> Option<Head> {
+        self.cache.position_of(offset)?;
+        Head::parse(&self.cache.head_words(offset), &self.cache.shape)
+    }
+
+    /// Copies the first `len_bytes` of a record into `words`. False if its trailers lead nowhere.
+    pub fn load_part(&self, offset: u64, len_bytes: u64, words: &mut Vec<u64>) -> bool {
+        let Some(mut at) = self.cache.position_of(offset) else { return false };
+        words.clear();
+        words.resize(len_bytes.div_ceil(8) as usize, 0);
+        let mut done = 0;
+        loop {
+            let here_words = ((self.cache.shape.log_bytes - at.byte) / 8) as usize;
+            let count = here_words.min(words.len() - done);
+            let from = self.cache.offset_of(at);
+            self.region().copy_out(from, &mut words[done..done + count]);
+            done += count;
+            if done == words.len() {
+                return true;
+            }
+            let Some((next, generation)) = self.cache.trailer(at.segment) else { return false };
+            if self.arena().generation(next) != generation {
+                return false;
+            }
+            at = Position { segment: next, byte: 0 };
+        }
+    }
+
+    /// Copies a whole record into `words`.
+    pub fn load_record(&self, offset: u64, words: &mut Vec<u64>) -> Option<Head> {
+        let head = self.load_head(offset)?;
+        self.load_part(offset, head.log_bytes, words).then_some(head)
+    }
+
+    /// Hashes the key of a record.
+    pub fn key_hash_at(&self, offset: u64, head: &Head) -> Option<KeyHash> {
+        with_scratch(|words| {
+            self.load_part(offset, head.key_at() + head.key_bytes, words)
+                .then(|| self.cache.hasher.key(head.key(words)))
+        })
+    }
+
+    /// Hashes the key of the record that a slot leads to.
+    pub fn hash_of(&self, slot: Slot) -> Option<KeyHash> {
+        let head = self.load_head(slot.offset())?;
+        self.key_hash_at(slot.offset(), &head)
+    }
+
+    /// Whether a record has this key.
+    pub fn has_key(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
+        head.key_bytes == key.len() as u64
+            && with_scratch(|words| {
+                let key_at = head.key_at();
+                self.load_part(offset, key_at + head.key_bytes, words)
+                    && &bytes_of(words)[key_at as usize..key_at as usize + key.len()] == key
+            })
+    }
+
+    /// Whether the record proves itself, from a copy of it.
+    pub fn is_proved(&self, offset: u64, head: &Head, words: &[u64], hash: KeyHash) -> bool {
+        let Some(position) = self.cache.position_of(offset) else { return false };
+        let generation = self.arena().generation(position.segment);
+        let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
+        !head.sequence.is_busy()
+            && (cfg!(feature = "mutant-no-checksum")
+                || head.checksum()
+                    == head.checksum_expected(words, hasher, shape, hash, offset, generation))
+    }
+
+    /// Where the place after a record is.
+    pub fn end_of(&self, position: Position, log_bytes: u64) -> Option<Position> {
+        let room_bytes = self.cache.shape.log_bytes - position.byte;
+        if log_bytes <= room_bytes {
+            return Some(Position { byte: position.byte + log_bytes, ..position });
+        }
+        let mut rest_bytes = log_bytes - room_bytes;
+        let mut segment = self.cache.trailer(position.segment)?.0;
+        while rest_bytes > self.cache.shape.log_bytes {
+            rest_bytes -= self.cache.shape.log_bytes;
+            segment = self.cache.trailer(segment)?.0;
+        }
+        Some(Position { segment, byte: rest_bytes })
+    }
+
+    /// Finds room for a record at the head of a log. None if it takes more segments than can be
+    /// had without evicting.
+    pub fn find_room(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Room> {
+        let shape = &self.cache.shape;
+        let head = Position::from_word(self.log_word(kind, log::HEAD));
+        let room_bytes = head.map_or(0, |head| shape.log_bytes.saturating_sub(head.byte));
+        let crosses = log_bytes > shape.crossing_bytes && room_bytes >= RECORD_ROOM_LEAST;
+        let fits = log_bytes <= room_bytes && room_bytes >= RECORD_ROOM_LEAST;
+        let opens_segment = !(fits || crosses);
+        let rest_bytes =
+            if opens_segment { log_bytes } else { log_bytes.saturating_sub(room_bytes) };
+        let count = rest_bytes.div_ceil(shape.log_bytes);
+        let mut segments = Vec::new();
+        for _ in 0..count {
+            match self.take_for_log(need) {
+                Some(segment) => segments.push(segment),
+                None => {
+                    segments.into_iter().for_each(|segment| self.put_back(segment));
+                    return None;
+                }
+            }
+        }
+        let position = if opens_segment {
+            Position { segment: segments[0], byte: 0 }
+        } else {
+            head.expect("there is room in it")
+        };
+        Some(Room { kind, position, log_bytes, segments, opens_segment })
+    }
+
+    /// Gives back room that is not used after all.
+    pub fn give_back(&self, room: Room) {
+        room.segments.into_iter().for_each(|segment| self.put_back(segment));
+    }
+
+    fn open_segment(&self, kind: LogKind, segment: u32, first_byte: u64) {
+        let opened = self.word(shard::CLOCK) & ((1 << 48) - 1) | self.word(shard::HALVINGS) << 48;
+        let arena = self.arena();
+        arena.set_note(segment, note::NEXT, 0);
+        let mark = if kind == LogKind::Main { note::EXTENT_MAIN } else { 0 };
+        arena.set_note(segment, note::EXTENT, first_byte << 32 | mark);
+        arena.set_note(segment, note::OPENED, opened);
+    }
+
+    fn seal(&self, head: Position, next: u32) {
+        let extent = self.arena().note(head.segment, note::EXTENT) & !note::EXTENT_END;
+        self.arena().set_note(head.segment, note::EXTENT, extent | head.byte);
+        self.arena().set_note(head.segment, note::NEXT, u64::from(next) + 1);
+    }
+
+    /// Writes a record into its room and moves the log's head behind it. No slot leads to it yet.
+    pub fn append(&self, room: Room, words: &[u64]) {
+        let log_bytes = self.cache.shape.log_bytes;
+        debug_assert_eq!(room.log_bytes, words.len() as u64 * 8);
+        let mut segments = room.segments.iter().copied();
+        let mut before = Position::from_word(self.log_word(room.kind, log::HEAD));
+        let mut at = room.position;
+        if room.opens_segment {
+            let segment = segments.next().expect("find_room took it");
+            self.open_segment(room.kind, segment, 0);
+            if let Some(before) = before {
+                self.seal(before, segment);
+            }
+            before = Some(at);
+        }
+        let mut done = 0;
+        loop {
+            let here_words = ((log_bytes - at.byte) / 8) as usize;
+            let count = here_words.min(words.len() - done);
+            self.region().copy_in(self.cache.offset_of(at), &words[done..done + count]);
+            done += count;
+            at.byte += count as u64 * 8;
+            if done == words.len() {
+                break;
+            }
+            let next = segments.next().expect("find_room took as many as it needs");
+            let rest_bytes = (words.len() - done) as u64 * 8;
+            self.open_segment(room.kind, next, rest_bytes.min(log_bytes));
+            let trailer_at = self.arena().geometry().segment_at(at.segment) + log_bytes;
+            self.region().set(trailer_at, u64::from(next) + 1);
+            self.region().set(trailer_at + 8, self.arena().generation(next));
+            self.seal(Position { segment: at.segment, byte: log_bytes }, next);
+            at = Position { segment: next, byte: 0 };
+        }
+        hooks::reach(Point::RecordWritten);
+        if self.log_word(room.kind, log::TAIL) == 0 {
+            self.set_log_word(room.kind, log::TAIL, before.unwrap_or(room.position).word());
+        }
+        self.add_word(room.kind.at() + log::SEGMENTS, room.segments.len() as u64);
+        self.set_log_word(room.kind, log::HEAD, at.word());
+        hooks::reach(Point::CursorMoved);
+    }
+
+    /// Where the oldest record of a log is that was not looked at yet; segments behind which there
+    /// is nothing more are left on the way. None if the log has no such record.
+    pub fn tail(&self, kind: LogKind) -> Option<Position> {
+        for _ in 0..=self.arena().geometry().segment_count {
+            let tail = Position::from_word(self.log_word(kind, log::TAIL))?;
+            let head = Position::from_word(self.log_word(kind, log::HEAD))?;
+            if tail.segment == head.segment {
+                return (tail.byte < head.byte).then_some(tail);
+            }
+            let end = self.arena().note(tail.segment, note::EXTENT) & note::EXTENT_END;
+            if tail.byte < end {
+                return Some(tail);
+            }
+            let next = self.next_in_log(tail.segment)?;
+            let first = self.arena().note(next, note::EXTENT) >> 32;
+            self.advance_tail(kind, Position { segment: next, byte: first });
+        }
+        None
+    }
+
+    /// The segment after this one in its log.
+    pub fn next_in_log(&self, segment: u32) -> Option<u32> {
+        let next = u32::try_from(self.arena().note(segment, note::NEXT).checked_sub(1)?).ok()?;
+        self.cache.is_usable(next).then_some(next)
+    }
+
+    /// Moves the tail on, and frees the segments it leaves. No slot may refer to them.
+    pub fn advance_tail(&self, kind: LogKind, to: Position) {
+        let Some(from) = Position::from_word(self.log_word(kind, log::TAIL)) else { return };
+        let mut left = Vec::new();
+        let mut segment = from.segment;
+        while segment != to.segment {
+            left.push(segment);
+            match self.next_in_log(segment) {
+                Some(next) => segment = next,
+                None => break,
+            }
+        }
+        self.set_log_word(kind, log::TAIL, to.word());
+        if !left.is_empty() {
+            hooks::reach(Point::SegmentUnlinked);
+            self.subtract_word(kind.at() + log::SEGMENTS, left.len() as u64);
+            left.into_iter().for_each(|segment| self.end_and_put_back(segment));
+        }
+    }
+
+    /// Empties both logs. No slot may refer to them.
+    pub fn reset_logs(&self) {
+        for kind in LogKind::BOTH {
+            let mut left = Vec::new();
+            let head = Position::from_word(self.log_word(kind, log::HEAD));
+            let mut at = Position::from_word(self.log_word(kind, log::TAIL)).map(|at| at.segment);
+            while let Some(segment) = at {
+                left.push(segment);
+                let is_last = head.is_none_or(|head| head.segment == segment);
+                at = if is_last { None } else { self.next_in_log(segment) };
+                if left.len() as u64 > self.arena().geometry().segment_count {
+                    break;
+                }
+            }
+            self.set_log_word(kind, log::HEAD, 0);
+            self.set_log_word(kind, log::TAIL, 0);
+            for word in [log::ENTRIES, log::BYTES, log::BODY_BYTES, log::SEGMENTS] {
+                self.set_log_word(kind, word, 0);
+            }
+            left.into_iter().for_each(|segment| self.end_and_put_back(segment));
+        }
+    }
+
+    /// Which log an entry's record is in, by its segment.
+    pub fn log_of(&self, segment: u32) -> LogKind {
+        match self.arena().note(segment, note::EXTENT) & note::EXTENT_MAIN {
+            0 => LogKind::Small,
+            _ => LogKind::Main,
+        }
+    }
+}

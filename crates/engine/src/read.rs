@@ -1,0 +1,306 @@
+//! Reading without a lock.
+//!
+//! A read loads the slot, then the generation of its segment, then **the slot again**, copies the
+//! record, and looks at the generation once more; then it compares the whole key and verifies the
+//! checksum. The proof, with the four invariants that writers keep, is in `docs/concurrency.md`.
+//! In short: the second slot load shows that the slot still led to the record when the generation
+//! was loaded (a slot is cleared before its segment's generation moves), so the generation is that
+//! of the record's own use of the segment; and the last look shows that this use had not ended
+//! when the copy was complete.
+//!
+//! A read that meets a change starts again; after a bounded number of times it goes on under the
+//! shard's lock, for a short while, and then answers a miss and counts it.
+
+use std::sync::atomic::{fence, Ordering};
+use std::time::Duration;
+
+use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::Counter;
+
+use crate::cache::Cache;
+use crate::error::{Error, Result};
+use crate::hash::KeyHash;
+use crate::index::IndexState;
+use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
+use crate::record::{flag, Head};
+use crate::value::{Buffer, Entry, Value};
+
+/// How often a read starts again before it goes on under the lock.
+const ATTEMPTS: u32 = 64;
+/// How long it waits for that lock.
+const LOCK_LIMIT: Duration = Duration::from_millis(25);
+
+/// What one attempt came to.
+pub(crate) enum Attempt {
+    /// The record is in the buffer, proved.
+    Found(Head),
+    /// There is no such entry.
+    Missing,
+    /// Something moved meanwhile: try again.
+    Changed,
+}
+
+/// What copying one record came to.
+pub(crate) enum Copied {
+    /// Whole, and still in its place when the copy was complete.
+    Whole(Head, u64),
+    /// Something moved meanwhile.
+    Changed,
+    /// Nothing moved, and yet it is no record.
+    Damaged,
+}
+
+impl Cache {
+    /// Finds and copies an entry. The hit is noted in the slot if `notes_hit`.
+    pub(crate) fn read(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        buffer: &mut Buffer,
+        notes_hit: bool,
+    ) -> Result<Option<Head>> {
+        let index = hash.shard(self.shape.shard_count);
+        let shard_at = self.arena.geometry().shard_at(index);
+        for _ in 0..ATTEMPTS {
+            match self.try_read(shard_at, key, hash, buffer, notes_hit) {
+                Attempt::Found(head) => return Ok(Some(head)),
+                Attempt::Missing => return Ok(None),
+                Attempt::Changed => std::hint::spin_loop(),
+            }
+        }
+        self.read_under_lock(index, key, hash, buffer)
+    }
+
+    #[cold]
+    fn read_under_lock(
+        &self,
+        index: u64,
+        key: &[u8],
+        hash: KeyHash,
+        buffer: &mut Buffer,
+    ) -> Result<Option<Head>> {
+        self.arena.count(Counter::ReadsUnderLock, 1);
+        let shard = match self.lock_shard_for(index, LOCK_LIMIT.min(self.lock_limit)) {
+            Ok(shard) => shard,
+            Err(Error::Arena(tuckbox_arena::Error::LockTimeout { .. })) => {
+                self.arena.count(Counter::ReadsGivenUp, 1);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(shard.find_key(key, hash).and_then(|live| shard.copy_entry(&live, hash, buffer)))
+    }
+
+    #[inline]
+    fn try_read(
+        &self,
+        shard_at: u64,
+        key: &[u8],
+        hash: KeyHash,
+        buffer: &mut Buffer,
+        notes_hit: bool,
+    ) -> Attempt {
+        let region = self.arena.region();
+        let state = region.load(shard_at + shard::STATE, Ordering::Acquire);
+        let epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire);
+        let count = IndexState(state).buckets();
+        let mut choice = hash.first();
+        loop {
+            let Some(bucket_at) = self.bucket_at(shard_at, bucket_of(choice, count)) else { break };
+            let word = region.load(bucket_at + BUCKET_WORD, Ordering::Acquire);
+            if word >> 32 != epoch & 0xffff_ffff {
+                break;
+            }
+            for place in 0..SLOTS_PER_BUCKET {
+                let slot_at = bucket_at + place * 8;
+                let slot = Slot(region.load(slot_at, Ordering::Acquire));
+                if slot.tag() != hash.tag() || slot.is_empty() {
+                    continue;
+                }
+                match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
+                    Copied::Changed => return Attempt::Changed,
+                    Copied::Damaged => self.arena.count(Counter::ChecksumMismatches, 1),
+                    Copied::Whole(head, generation) => {
+                        if head.key(&buffer.record) != key {
+                            continue;
+                        }
+                        let offset = slot.offset();
+                        if !self.proves_itself(&head, &buffer.record, hash, offset, generation) {
+                            self.arena.count(Counter::ChecksumMismatches, 1);
+                            continue;
+                        }
+                        let value = &mut buffer.value;
+                        if head.has(flag::BODY) && !self.load_bodies(&head, &buffer.record, value) {
+                            return self.changed_or_missing(slot_at, slot);
+                        }
+                        if notes_hit {
+                            if let Some(hit) = slot.with_hit() {
+                                // Lost to any other change of the slot: a hit is a hint.
+                                region.replace(slot_at, slot.0, hit.0);
+                            }
+                        }
+                        return Attempt::Found(head);
+                    }
+                }
+            }
+            if word & 0xffff == 0 || choice == hash.second() {
+                break;
+            }
+            choice = hash.second();
+        }
+        hooks::reach(Point::ProbeMissed);
+        // Nothing found: true only if no entry changed its bucket meanwhile.
+        fence(Ordering::Acquire);
+        let unchanged = region.get(shard_at + shard::STATE) == state
+            && region.get(shard_at + shard::EPOCH) == epoch;
+        if unchanged {
+            Attempt::Missing
+        } else {
+            Attempt::Changed
+        }
+    }
+
+    /// A large value whose bodies do not fit its record: it was replaced meanwhile, or damaged.
+    #[cold]
+    fn changed_or_missing(&self, slot_at: u64, slot: Slot) -> Attempt {
+        if Slot(self.arena.region().load(slot_at, Ordering::Acquire)).is_same_place(slot) {
+            self.arena.count(Counter::ChecksumMismatches, 1);
+            Attempt::Missing
+        } else {
+            Attempt::Changed
+        }
+    }
+
+    /// Copies the record that a slot leads to, and makes sure that it was that slot's record all
+    /// the time.
+    #[inline]
+    pub(crate) fn read_slot(
+        &self,
+        shard_at: u64,
+        epoch: u64,
+        slot_at: u64,
+        slot: Slot,
+        buffer: &mut Buffer,
+    ) -> Copied {
+        let region = self.arena.region();
+        hooks::reach(Point::SlotLoaded);
+        let Some(position) = self.position_of(slot.offset()) else { return Copied::Damaged };
+        let generation = self.arena.generation(position.segment);
+        if !cfg!(feature = "mutant-one-slot-load") {
+            let again = Slot(region.load(slot_at, Ordering::Acquire));
+            if !again.is_same_place(slot)
+                || region.load(shard_at + shard::EPOCH, Ordering::Acquire) != epoch
+            {
+                return Copied::Changed;
+            }
+        }
+        hooks::reach(Point::SlotConfirmed);
+        self.copy_record(slot.offset(), position, generation, &mut buffer.record)
+    }
+
+    #[inline]
+    fn copy_record(
+        &self,
+        offset: u64,
+        position: Position,
+        generation: u64,
+        words: &mut Vec<u64>,
+    ) -> Copied {
+        let region = self.arena.region();
+        let first = region.load(offset, Ordering::Acquire);
+        let mut start = self.head_words(offset);
+        start[0] = first;
+        let head = Head::parse(&start, &self.shape);
+        let is_sound = match &head {
+            Some(head) if !head.sequence.is_busy() => {
+                let count = (head.log_bytes / 8) as usize;
+                if words.len() < count {
+                    words.resize(count, 0);
+                }
+                if position.byte + head.log_bytes <= self.shape.log_bytes {
+                    region.copy_out(offset, &mut words[..count]);
+                    true
+                } else {
+                    self.copy_crossing(position, &mut words[..count])
+                }
+            }
+            _ => false,
+        };
+        hooks::reach(Point::RecordCopied);
+        fence(Ordering::Acquire);
+        let is_still = region.get(offset) == first
+            && self.arena.generation(position.segment) == generation;
+        match head {
+            _ if !is_still => Copied::Changed,
+            Some(head) if is_sound => Copied::Whole(head, generation),
+            // Rewritten by a live writer, or by one that died: the lock tells.
+            Some(head) if head.sequence.is_busy() => Copied::Changed,
+            _ => Copied::Damaged,
+        }
+    }
+
+    /// Copies a record that goes on in further segments. Each must be in the use that the trailer
+    /// before it names, before and after the copy.
+    #[cold]
+    fn copy_crossing(&self, mut at: Position, words: &mut [u64]) -> bool {
+        let mut done = 0;
+        loop {
+            let here_words = ((self.shape.log_bytes - at.byte) / 8) as usize;
+            let count = here_words.min(words.len() - done);
+            let from = self.offset_of(at);
+            let expected = self.arena.generation(at.segment);
+            self.arena.region().copy_out(from, &mut words[done..done + count]);
+            done += count;
+            fence(Ordering::Acquire);
+            if self.arena.generation(at.segment) != expected {
+                return false;
+            }
+            if done == words.len() {
+                return true;
+            }
+            let Some((next, generation)) = self.trailer(at.segment) else { return false };
+            if self.arena.generation(next) != generation {
+                return false;
+            }
+            at = Position { segment: next, byte: 0 };
+        }
+    }
+
+    #[inline]
+    pub(crate) fn proves_itself(
+        &self,
+        head: &Head,
+        words: &[u64],
+        hash: KeyHash,
+        offset: u64,
+        generation: u64,
+    ) -> bool {
+        cfg!(feature = "mutant-no-checksum")
+            || head.checksum()
+                == head.checksum_expected(words, &self.hasher, &self.shape, hash, offset, generation)
+    }
+
+    /// The entry in a buffer that [`Cache::read`] filled.
+    #[inline]
+    pub(crate) fn entry_in<'b>(&self, head: &Head, buffer: &'b Buffer) -> Entry<'b> {
+        let value = if head.has(flag::NUMBER) {
+            Value::Int(head.number(&buffer.record))
+        } else if head.has(flag::BODY) {
+            let bytes = tuckbox_arena::region::bytes_of(&buffer.value);
+            Value::Bytes { tag: head.tag(), bytes: &bytes[..head.value_bytes as usize] }
+        } else {
+            Value::Bytes { tag: head.tag(), bytes: head.tail(&buffer.record, &self.shape) }
+        };
+        let expiry_us = head.expiry_us(&buffer.record).filter(|expiry_us| *expiry_us != u64::MAX);
+        Entry { value, expiry_us, version: head.sequence.version() }
+    }
+
+    /// Whether an expiry has passed. Reads the clock only if there is one.
+    #[inline]
+    pub(crate) fn is_expired(&self, expiry_us: Option<u64>) -> bool {
+        match expiry_us {
+            None | Some(u64::MAX) => false,
+            Some(expiry_us) => expiry_us <= self.arena.now_us(),
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! A record: the bytes of one entry in a log.
+//!
+//! ```text
+//! word 0   version << 9 | busy << 8 | flags
+//! word 1   checksum << 32 | tag << 26 | value length << 10 | key length
+//! then, where the flags say so, a word each:
+//!          expiry    microseconds since 1970, by the file's clock
+//!          number    a 64-bit integer, the whole value
+//!          lengths   value length << 20 | key length, when they do not fit into word 1
+//! then     body list: three words for each whole segment of the value: the segment, its
+//!          generation, and the hash of its bytes
+//! then     key, value (or what is left of it after the bodies), zeros up to a whole word
+//! ```
+//!
+//! Word 0 is also the record's sequence word: busy while the record is rewritten in place, and
+//! with a version never used before afterwards. Expiry and number change in place; the checksum
+//! covers neither, nor the version.
+
+use tuckbox_arena::region::{bytes_of, bytes_of_mut};
+
+use crate::hash::{Hasher, KeyHash};
+use crate::layout::Shape;
+use crate::value::Value;
+
+/// Changes when the form of a record changes.
+pub const SIGNATURE: u64 = 1;
+
+/// Flags of word 0. Those not listed are kept for namespaces, tags and insertion order; a record
+/// that has one is damaged to this version.
+pub mod flag {
+    /// Has an expiry word.
+    pub const EXPIRY: u64 = 1;
+    /// The value is the number word.
+    pub const NUMBER: u64 = 2;
+    /// Has a lengths word.
+    pub const LONG: u64 = 4;
+    /// Whole segments of the value are elsewhere.
+    pub const BODY: u64 = 8;
+    /// All that this version knows.
+    pub const KNOWN: u64 = EXPIRY | NUMBER | LONG | BODY;
+}
+
+const BUSY: u64 = 1 << 8;
+const VERSION_SHIFT: u32 = 9;
+const KEY_BITS: u32 = 10;
+const VALUE_BITS: u32 = 16;
+const TAG_SHIFT: u32 = KEY_BITS + VALUE_BITS;
+const LONG_KEY_BITS: u32 = 20;
+
+/// Word 0 of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sequence(pub u64);
+
+impl Sequence {
+    /// A complete record of this version.
+    pub fn new(version: u64, flags: u64) -> Sequence {
+        Sequence(version << VERSION_SHIFT | flags)
+    }
+
+    /// Being rewritten.
+    pub fn busy(self) -> Sequence {
+        Sequence(self.0 | BUSY)
+    }
+
+    /// Whether it is being rewritten, or was when its writer died.
+    #[inline(always)]
+    pub fn is_busy(self) -> bool {
+        self.0 & BUSY != 0
+    }
+
+    /// Names this state of the entry.
+    pub fn version(self) -> u64 {
+        self.0 >> VERSION_SHIFT
+    }
+
+    /// What the record has; see [`flag`].
+    #[inline(always)]
+    pub fn flags(self) -> u64 {
+        self.0 & 0xff
+    }
+}
+
+/// A whole segment of a large value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Body {
+    /// The segment.
+    pub segment: u64,
+    /// Its generation when the value was written.
+    pub generation: u64,
+    /// Hash of its bytes.
+    pub hash: u64,
+}
+
+const BODY_WORDS: u64 = 3;
+
+/// What can be known of a record from its first words, and the sizes that follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Word 0.
+    pub sequence: Sequence,
+    /// Word 1.
+    pub form: u64,
+    /// Bytes of the key.
+    pub key_bytes: u64,
+    /// Bytes of the value, bodies included; 0 for a number.
+    pub value_bytes: u64,
+    /// Whole segments of the value that are elsewhere.
+    pub body_count: u64,
+    /// Bytes of the record in its log, a multiple of eight.
+    pub log_bytes: u64,
+}
+
+impl Head {
+    /// Reads the lengths. `words` are the record's first five, or as many as could be read.
+    /// None if no writer of this version makes such a record.
+    #[inline]
+    pub fn parse(words: &[u64; 5], shape: &Shape) -> Option<Head> {
+        let sequence = Sequence(words[0]);
+        let flags = sequence.flags();
+        if flags & !flag::KNOWN != 0 {
+            return None;
+        }
+        let form = words[1];
+        let (key_bytes, value_bytes) = if flags & flag::LONG == 0 {
+            (form & ((1 << KEY_BITS) - 1), form >> KEY_BITS & ((1 << VALUE_BITS) - 1))
+        } else {
+            let lengths = words[long_index(flags)];
+            (lengths & ((1 << LONG_KEY_BITS) - 1), lengths >> LONG_KEY_BITS)
+        };
+        if key_bytes > crate::KEY_BYTES_MAX as u64 || value_bytes > shape.value_bytes_max {
+            return None;
+        }
+        let body_count = value_bytes / shape.segment_bytes;
+        if (flags & flag::BODY != 0) != (body_count != 0) {
+            return None;
+        }
+        let mut head =
+            Head { sequence, form, key_bytes, value_bytes, body_count, log_bytes: 0 };
+        let payload_bytes = key_bytes + head.tail_bytes(shape);
+        head.log_bytes = head.key_at() + payload_bytes.next_multiple_of(8);
+        Some(head)
+    }
+
+    fn fixed_words(flags: u64) -> u64 {
+        2 + u64::from((flags & (flag::EXPIRY | flag::NUMBER | flag::LONG)).count_ones())
+    }
+
+    /// Bytes of the value that are in the record itself.
+    #[inline]
+    pub fn tail_bytes(&self, shape: &Shape) -> u64 {
+        self.value_bytes - self.body_count * shape.segment_bytes
+    }
+
+    /// Where the key begins in the record.
+    #[inline]
+    pub fn key_at(&self) -> u64 {
+        self.bodies_at() + BODY_WORDS * self.body_count * 8
+    }
+
+    fn bodies_at(&self) -> u64 {
+        Head::fixed_words(self.sequence.flags()) * 8
+    }
+
+    /// The value's tag.
+    #[inline]
+    pub fn tag(&self) -> u8 {
+        (self.form >> TAG_SHIFT & 0x3f) as u8
+    }
+
+    /// The checksum that the record claims.
+    #[inline]
+    pub fn checksum(&self) -> u32 {
+        (self.form >> 32) as u32
+    }
+
+    /// Whether the record has the flag.
+    #[inline]
+    pub fn has(&self, flag: u64) -> bool {
+        self.sequence.flags() & flag != 0
+    }
+
+    /// Offset of the number word in a record that has one.
+    pub fn number_at(&self) -> u64 {
+        if self.has(flag::EXPIRY) {
+            24
+        } else {
+            16
+        }
+    }
+
+    /// All bytes that the entry takes: the record and its bodies.
+    pub fn total_bytes(&self, shape: &Shape) -> u64 {
+        self.log_bytes + self.body_count * shape.segment_bytes
+    }
+
+    /// When the entry expires, from a copy of the record; none if it does not.
+    #[inline]
+    pub fn expiry_us(&self, words: &[u64]) -> Option<u64> {
+        self.has(flag::EXPIRY).then(|| words[2])
+    }
+
+    /// The number, from a copy of the record that has one.
+    #[inline]
+    pub fn number(&self, words: &[u64]) -> i64 {
+        words[self.number_at() as usize / 8] as i64
+    }
+
+    /// The key, from a copy of the record.
+    #[inline]
+    pub fn key<'a>(&self, words: &'a [u64]) -> &'a [u8] {
+        let at = self.key_at() as usize;
+        &bytes_of(words)[at..at + self.key_bytes as usize]
+    }
+
+    /// What of the value is in the record, from a copy of it.
+    #[inline]
+    pub fn tail<'a>(&self, words: &'a [u64], shape: &Shape) -> &'a [u8] {
+        let at = (self.key_at() + self.key_bytes) as usize;
+        &bytes_of(words)[at..at + self.tail_bytes(shape) as usize]
+    }
+
+    /// Where the value's whole segments are, from a copy of the record.
+    pub fn bodies<'a>(&self, words: &'a [u64]) -> impl Iterator<Item = Body> + 'a {
+        let at = self.bodies_at() as usize / 8;
+        words[at..at + (BODY_WORDS * self.body_count) as usize]
+            .chunks_exact(BODY_WORDS as usize)
+            .map(|part| Body { segment: part[0], generation: part[1], hash: part[2] })
+    }
+
+    /// What the checksum covers besides key and content: flags and lengths.
+    #[inline]
+    fn form_covered(&self) -> u64 {
+        let lengths = self.key_bytes << 44 ^ self.value_bytes;
+        (self.form & 0xffff_ffff) << 8 ^ self.sequence.flags() ^ lengths.rotate_left(20)
+    }
+
+    /// The checksum that the record should have at this place, from a copy of it.
+    #[inline]
+    pub fn checksum_expected(
+        &self,
+        words: &[u64],
+        hasher: &Hasher,
+        shape: &Shape,
+        key: KeyHash,
+        offset: u64,
+        generation: u64,
+    ) -> u32 {
+        let tail = hasher.bytes(self.tail(words, shape));
+        self.checksum_with(words, hasher, tail, key, offset, generation)
+    }
+
+    #[inline]
+    fn checksum_with(
+        &self,
+        words: &[u64],
+        hasher: &Hasher,
+        tail: u64,
+        key: KeyHash,
+        offset: u64,
+        generation: u64,
+    ) -> u32 {
+        let mut content = tail;
+        if self.body_count != 0 {
+            let at = self.bodies_at() as usize / 8;
+            let list = &words[at..at + (BODY_WORDS * self.body_count) as usize];
+            content ^= hasher.bytes(bytes_of(list)).rotate_left(32);
+        }
+        hasher.checksum(key, content, self.form_covered(), offset, generation)
+    }
+
+    /// Gives a copied record the checksum of a new place.
+    pub fn seal(
+        &self,
+        words: &mut [u64],
+        hasher: &Hasher,
+        shape: &Shape,
+        key: KeyHash,
+        offset: u64,
+        generation: u64,
+    ) {
+        let checksum = self.checksum_expected(words, hasher, shape, key, offset, generation);
+        words[1] = self.form & 0xffff_ffff | u64::from(checksum) << 32;
+    }
+}
+
+#[inline(always)]
+fn long_index(flags: u64) -> usize {
+    2 + (flags & (flag::EXPIRY | flag::NUMBER)).count_ones() as usize
+}
+
+/// A record being made, outside of any lock: everything but version and place is known.
+pub struct Draft<'a> {
+    /// The key's hash.
+    pub hash: KeyHash,
+    value: Value<'a>,
+    tail_hash: u64,
+    words: Vec<u64>,
+    head: Head,
+}
+
+impl<'a> Draft<'a> {
+    /// Lays the record out. `spare` gives its memory and is given back by [`Draft::into_spare`].
+    pub fn new(
+        key: &[u8],
+        hash: KeyHash,
+        value: Value<'a>,
+        expiry_us: Option<u64>,
+        hasher: &Hasher,
+        shape: &Shape,
+        mut spare: Vec<u64>,
+    ) -> Draft<'a> {
+        let (tag, bytes): (u8, &[u8]) = match value {
+            Value::Bytes { tag, bytes } => (tag, bytes),
+            Value::Int(_) => (0, &[]),
+        };
+        let (key_bytes, value_bytes) = (key.len() as u64, bytes.len() as u64);
+        let mut flags = 0;
+        if expiry_us.is_some() {
+            flags |= flag::EXPIRY;
+        }
+        if matches!(value, Value::Int(_)) {
+            flags |= flag::NUMBER;
+        }
+        let mut form = u64::from(tag) << TAG_SHIFT;
+        if key_bytes >> KEY_BITS != 0 || value_bytes >> VALUE_BITS != 0 {
+            flags |= flag::LONG;
+        } else {
+            form |= value_bytes << KEY_BITS | key_bytes;
+        }
+        if value_bytes >= shape.segment_bytes {
+            flags |= flag::BODY;
+        }
+        let mut fixed = [0u64; 5];
+        fixed[0] = flags;
+        fixed[1] = form;
+        if flags & flag::LONG != 0 {
+            fixed[long_index(flags)] = value_bytes << LONG_KEY_BITS | key_bytes;
+        }
+        if let Some(expiry_us) = expiry_us {
+            fixed[2] = expiry_us;
+        }
+        let head = Head::parse(&fixed, shape).expect("lengths are checked before");
+        if let Value::Int(number) = value {
+            fixed[head.number_at() as usize / 8] = number as u64;
+        }
+        let word_count = (head.log_bytes / 8) as usize;
+        spare.clear();
+        spare.resize(word_count, 0);
+        let fixed_count = Head::fixed_words(flags) as usize;
+        spare[..fixed_count].copy_from_slice(&fixed[..fixed_count]);
+        let tail = &bytes[(head.body_count * shape.segment_bytes) as usize..];
+        let payload = &mut bytes_of_mut(&mut spare)[head.key_at() as usize..];
+        payload[..key.len()].copy_from_slice(key);
+        payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
+        Draft { hash, value, tail_hash: hasher.bytes(tail), words: spare, head }
+    }
+
+    /// The sizes.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// The value.
+    pub fn value(&self) -> Value<'a> {
+        self.value
+    }
+
+    /// Enters where the value's whole segments are.
+    pub fn set_bodies(&mut self, bodies: &[Body]) {
+        let at = self.head.bodies_at() as usize / 8;
+        let list = &mut self.words[at..at + BODY_WORDS as usize * bodies.len()];
+        for (part, body) in list.chunks_exact_mut(BODY_WORDS as usize).zip(bodies) {
+            part.copy_from_slice(&[body.segment, body.generation, body.hash]);
+        }
+    }
+
+    /// The finished words for this version and place.
+    pub fn finish(&mut self, version: u64, offset: u64, generation: u64, hasher: &Hasher) -> &[u64] {
+        let (head, tail) = (&self.head, self.tail_hash);
+        let checksum =
+            head.checksum_with(&self.words, hasher, tail, self.hash, offset, generation);
+        let sequence = Sequence::new(version, self.head.sequence.flags());
+        self.words[0] = sequence.0;
+        self.words[1] = self.head.form & 0xffff_ffff | u64::from(checksum) << 32;
+        &self.words
+    }
+
+    /// Gives the memory back.
+    pub fn into_spare(self) -> Vec<u64> {
+        self.words
+    }
+}

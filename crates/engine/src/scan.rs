@@ -1,0 +1,150 @@
+//! Walking over all entries without a lock.
+//!
+//! Buckets are visited in order. A split moves entries only to a bucket further on, so an entry
+//! that stays present is met at least once; met twice, it is told by its hash and passed over.
+//! A move between an entry's two choices can go either way: when the index state tells of one,
+//! the shard is walked again, a bounded number of times.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use crate::cache::Cache;
+use crate::error::Result;
+use crate::index::IndexState;
+use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
+use crate::read::Copied;
+use crate::record::flag;
+use crate::value::{Buffer, Item};
+
+/// How often a shard is walked again because entries moved.
+const WALKS_MOST: u32 = 4;
+/// How often a slot is read again because it changed.
+const ATTEMPTS: u32 = 64;
+
+/// A walk over all entries. It borrows the cache; who needs to own both keeps the [`ScanState`]
+/// and calls [`Cache::scan_next`].
+pub struct Scan<'a> {
+    cache: &'a Cache,
+    state: ScanState,
+}
+
+impl Scan<'_> {
+    /// The next entry; none at the end. Expired entries are passed over. An entry that is there
+    /// for the whole walk is met exactly once; one that comes or goes meanwhile, once or not.
+    ///
+    /// # Errors
+    /// [`crate::ArenaError::Closed`].
+    #[allow(clippy::should_implement_trait)]
+    pub fn next<'b>(&mut self, buffer: &'b mut Buffer) -> Result<Option<Item<'b>>> {
+        self.cache.scan_next(&mut self.state, buffer)
+    }
+}
+
+/// How far a walk has come.
+#[derive(Debug, Default)]
+pub struct ScanState {
+    shard: u64,
+    bucket: u32,
+    slot: u64,
+    walks: u32,
+    /// The count of moves when this walk of the shard began.
+    moves: Option<u64>,
+    seen: HashSet<u64>,
+}
+
+impl Cache {
+    /// Reads all entries, each key once, in no order.
+    pub fn scan(&self) -> Scan<'_> {
+        Scan { cache: self, state: ScanState::default() }
+    }
+
+    /// The next entry of a walk; none at the end. See [`Scan::next`].
+    ///
+    /// # Errors
+    /// [`crate::ArenaError::Closed`].
+    pub fn scan_next<'b>(
+        &self,
+        walk: &mut ScanState,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<Item<'b>>> {
+        self.arena.owner()?;
+        while walk.shard < self.shape.shard_count {
+            let shard_at = self.arena.geometry().shard_at(walk.shard);
+            let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Acquire);
+            let began = *walk.moves.get_or_insert(state >> 32);
+            if walk.bucket >= IndexState(state).buckets() {
+                walk.bucket = 0;
+                walk.slot = 0;
+                walk.moves = None;
+                walk.walks += 1;
+                if state >> 32 == began || walk.walks >= WALKS_MOST {
+                    walk.shard += 1;
+                    walk.walks = 0;
+                    walk.seen.clear();
+                }
+                continue;
+            }
+            let (bucket, place) = (walk.bucket, walk.slot);
+            walk.slot += 1;
+            if walk.slot == SLOTS_PER_BUCKET {
+                walk.slot = 0;
+                walk.bucket += 1;
+            }
+            if let Some((head, hash)) = self.scan_slot(shard_at, bucket, place, buffer) {
+                if walk.seen.insert(hash) {
+                    let key = head.key(&buffer.record);
+                    return Ok(Some(Item { key, entry: self.entry_in(&head, buffer) }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the entry of a slot, if it has one that is proved and not expired.
+    fn scan_slot(
+        &self,
+        shard_at: u64,
+        bucket: u32,
+        place: u64,
+        buffer: &mut Buffer,
+    ) -> Option<(crate::record::Head, u64)> {
+        let region = self.arena.region();
+        for _ in 0..ATTEMPTS {
+            let epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire);
+            let bucket_at = self.bucket_at(shard_at, bucket)?;
+            let word = region.load(bucket_at + BUCKET_WORD, Ordering::Acquire);
+            if word >> 32 != epoch & 0xffff_ffff {
+                return None;
+            }
+            let slot_at = bucket_at + place * 8;
+            let slot = Slot(region.load(slot_at, Ordering::Acquire));
+            if slot.is_empty() {
+                return None;
+            }
+            match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
+                Copied::Changed => std::hint::spin_loop(),
+                Copied::Damaged => return None,
+                Copied::Whole(head, generation) => {
+                    let hash = self.hasher.key(head.key(&buffer.record));
+                    let sound = self.proves_itself(
+                        &head,
+                        &buffer.record,
+                        hash,
+                        slot.offset(),
+                        generation,
+                    );
+                    if !sound || self.is_expired(head.expiry_us(&buffer.record)) {
+                        return None;
+                    }
+                    if head.has(flag::BODY)
+                        && !self.load_bodies(&head, &buffer.record, &mut buffer.value)
+                    {
+                        continue;
+                    }
+                    return Some((head, hash.0));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,94 @@
+//! A shard under its lock: the words that a writer may change, and the promise that they are
+//! whole. Whoever gets a [`Shard`] from [`Cache::lock_shard`] finds it repaired if its last writer
+//! died; the other modules add what a shard can do (`index`, `log`, `eviction`, `write`, `audit`).
+
+use std::sync::atomic::Ordering;
+
+use tuckbox_arena::{Acquired, Arena, Region};
+
+use crate::cache::Cache;
+use crate::error::Result;
+use crate::layout::shard;
+
+/// A locked shard. Dropping it lets go of the lock.
+pub struct Shard<'a> {
+    /// The cache it belongs to.
+    pub cache: &'a Cache,
+    /// Its number.
+    pub index: u64,
+    /// Where it begins in the file.
+    pub at: u64,
+}
+
+impl Drop for Shard<'_> {
+    fn drop(&mut self) {
+        self.cache.arena.unlock(self.at + shard::LOCK);
+    }
+}
+
+impl Cache {
+    /// Locks a shard, waiting as long as the configuration allows, and repairs what a dead writer
+    /// left half done.
+    pub(crate) fn lock_shard(&self, index: u64) -> Result<Shard<'_>> {
+        self.lock_shard_for(index, self.lock_limit)
+    }
+
+    /// As [`Cache::lock_shard`], waiting for `limit` at most.
+    pub(crate) fn lock_shard_for(&self, index: u64, limit: std::time::Duration) -> Result<Shard<'_>> {
+        let at = self.arena.geometry().shard_at(index);
+        let acquired = self.arena.lock(at + shard::LOCK, limit)?;
+        let shard = Shard { cache: self, index, at };
+        if acquired == Acquired::TakenOver && !cfg!(feature = "mutant-no-repair") {
+            shard.repair();
+        }
+        Ok(shard)
+    }
+
+    /// Locks a shard if nobody has it. For a second shard, which may not be waited for.
+    pub(crate) fn try_lock_shard(&self, index: u64) -> Result<Option<Shard<'_>>> {
+        let at = self.arena.geometry().shard_at(index);
+        let taken = self.arena.try_lock(at + shard::LOCK)?;
+        Ok(taken.then_some(Shard { cache: self, index, at }))
+    }
+}
+
+impl<'a> Shard<'a> {
+    pub(crate) fn arena(&self) -> &'a Arena {
+        &self.cache.arena
+    }
+
+    pub(crate) fn region(&self) -> &'a Region {
+        self.cache.arena.region()
+    }
+
+    /// A word of the shard.
+    #[inline]
+    pub fn word(&self, offset: u64) -> u64 {
+        self.region().get(self.at + offset)
+    }
+
+    /// Sets a word of the shard; what was written before is visible to who sees it.
+    #[inline]
+    pub fn set_word(&self, offset: u64, value: u64) {
+        self.region().store(self.at + offset, value, Ordering::Release);
+    }
+
+    /// Adds to a word of the shard.
+    #[inline]
+    pub fn add_word(&self, offset: u64, amount: u64) {
+        self.set_word(offset, self.word(offset).wrapping_add(amount));
+    }
+
+    /// Subtracts from a word of the shard, to zero at the least.
+    #[inline]
+    pub fn subtract_word(&self, offset: u64, amount: u64) {
+        self.set_word(offset, self.word(offset).saturating_sub(amount));
+    }
+
+    /// A version that no record of this shard ever had. It is used up even if its writer dies.
+    pub fn next_version(&self) -> u64 {
+        let version = self.word(shard::SEQUENCE) + 1;
+        self.set_word(shard::SEQUENCE, version);
+        version
+    }
+}

@@ -1,0 +1,277 @@
+//! Where a shard's segments come from, and where they go.
+//!
+//! First what the file has free, then growth, and only then eviction. When the pool runs out, a
+//! shard keeps a few spare segments, so that moving what is to stay never needs to evict first.
+
+use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::region::bytes_of;
+use tuckbox_arena::segments::Owner;
+
+use crate::cache::Cache;
+use crate::error::{Error, Result};
+use crate::layout::shard;
+use crate::record::{Body, Head};
+use crate::shard::Shard;
+
+/// What a segment is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// A new record: the spare segments are not for it.
+    NewRecord,
+    /// A record that moves to the head of a log, so that its old segment becomes free.
+    Move,
+}
+
+/// The pool counts as scarce when a shard could take less than this from it on average.
+const SCARCE_PER_SHARD: u64 = 4;
+
+impl Shard<'_> {
+    fn spare_words(&self) -> impl Iterator<Item = u64> {
+        (0..shard::SPARE_COUNT).map(|index| shard::SPARES + index * 8)
+    }
+
+    /// Spare segments that the shard keeps for moving.
+    fn spares_kept(&self) -> u64 {
+        let segments_each = self.arena().geometry().segment_count / self.cache.shape.shard_count;
+        if segments_each < 32 {
+            1
+        } else {
+            2
+        }
+    }
+
+    /// The spare segments.
+    pub fn spares(&self) -> Vec<u32> {
+        self.spare_words()
+            .filter_map(|at| u32::try_from(self.word(at).checked_sub(1)?).ok())
+            .collect()
+    }
+
+    fn pop_spare(&self) -> Option<u32> {
+        let at = self.spare_words().find(|at| self.word(*at) != 0)?;
+        let segment = u32::try_from(self.word(at) - 1).ok()?;
+        self.set_word(at, 0);
+        self.cache.is_usable(segment).then_some(segment)
+    }
+
+    fn push_spare(&self, segment: u32) -> bool {
+        match self.spare_words().find(|at| self.word(*at) == 0) {
+            Some(at) => {
+                self.set_word(at, u64::from(segment) + 1);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn take_from_pool(&self) -> Option<u32> {
+        let owner = Owner::Shard(self.index as u32);
+        self.arena().take_segment(owner).or_else(|| {
+            // A file system that is full is no error here: the shard evicts instead.
+            let grown = self.arena().grow().unwrap_or(false);
+            if grown {
+                self.arena().take_segment(owner)
+            } else {
+                None
+            }
+        })
+    }
+
+    fn pool_is_scarce(&self) -> bool {
+        let geometry = self.arena().geometry();
+        let ungrown = geometry.segment_count - u64::from(self.arena().segments_present());
+        ungrown < SCARCE_PER_SHARD * self.cache.shape.shard_count
+    }
+
+    /// A segment for a log.
+    pub fn take_for_log(&self, need: Need) -> Option<u32> {
+        if need == Need::Move {
+            return self.pop_spare().or_else(|| self.take_from_pool());
+        }
+        if self.pool_is_scarce() {
+            while (self.spares().len() as u64) < self.spares_kept() {
+                match self.take_from_pool() {
+                    Some(segment) => self.push_spare(segment),
+                    None => return None,
+                };
+            }
+            if self.spares().len() as u64 > self.spares_kept() {
+                return self.pop_spare();
+            }
+        }
+        self.take_from_pool()
+    }
+
+    /// A segment for the index, which keeps it.
+    pub fn take_for_index(&self) -> Option<u32> {
+        self.take_from_pool().or_else(|| self.pop_spare())
+    }
+
+    /// Whether the next segment that a new record needs is at hand, or could be taken now.
+    pub fn has_segment_ready(&self) -> bool {
+        if !self.pool_is_scarce() || self.spares().len() as u64 > self.spares_kept() {
+            return true;
+        }
+        while self.spares().len() as u64 <= self.spares_kept() {
+            match self.take_from_pool() {
+                Some(segment) => self.push_spare(segment),
+                None => return false,
+            };
+        }
+        true
+    }
+
+    /// Gives back a segment that was taken and never used.
+    pub fn put_back(&self, segment: u32) {
+        // One more than are kept: the one that the next record opens.
+        let wanted = self.pool_is_scarce() && self.spares().len() as u64 <= self.spares_kept();
+        if !(wanted && self.push_spare(segment)) {
+            self.arena().give_segment(segment, Owner::Free);
+        }
+    }
+
+    /// Gives back a segment to which nothing refers any more.
+    pub fn end_and_put_back(&self, segment: u32) {
+        self.arena().end_use(segment);
+        self.put_back(segment);
+    }
+
+    /// Frees the bodies of a record to which no slot leads any more. `words` is a copy of it.
+    pub fn free_bodies(&self, head: &Head, words: &[u64]) {
+        for body in head.bodies(words) {
+            let Ok(segment) = u32::try_from(body.segment) else { continue };
+            let is_ours = self.cache.is_usable(segment)
+                && self.arena().generation(segment) == body.generation
+                && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32);
+            if is_ours {
+                self.end_and_put_back(segment);
+                self.subtract_word(shard::BODY_SEGMENTS, 1);
+            }
+        }
+    }
+
+    /// Makes bodies that this process built the shard's own, before a slot leads to them.
+    pub fn adopt_bodies(&self, bodies: &[Body]) {
+        for body in bodies {
+            self.arena().give_segment(body.segment as u32, Owner::Shard(self.index as u32));
+        }
+        self.add_word(shard::BODY_SEGMENTS, bodies.len() as u64);
+    }
+}
+
+impl Cache {
+    /// Copies the whole segments of a large value into segments of this process's own, without any
+    /// lock. Whoever gets them publishes them in a record or calls [`Cache::drop_bodies`].
+    pub(crate) fn build_bodies(&self, home: u64, value: &[u8]) -> Result<Vec<Body>> {
+        let mut bodies = Vec::new();
+        for part in value.chunks_exact(self.shape.segment_bytes as usize) {
+            let segment = match self.take_for_building(home) {
+                Ok(segment) => segment,
+                Err(error) => {
+                    self.drop_bodies(&bodies);
+                    return Err(error);
+                }
+            };
+            let mut hash = 0;
+            let mut copy = || {
+                self.arena.region().copy_in_bytes(self.arena.geometry().segment_at(segment), part);
+                hash = self.hasher.bytes(part);
+            };
+            if self.arena.waiter().run(&mut copy).is_err() {
+                self.arena.free_segment(segment);
+                self.drop_bodies(&bodies);
+                return Err(tuckbox_arena::Error::Interrupted.into());
+            }
+            let generation = self.arena.generation(segment);
+            bodies.push(Body { segment: u64::from(segment), generation, hash });
+        }
+        if !bodies.is_empty() {
+            hooks::reach(Point::BodyBuilt);
+        }
+        Ok(bodies)
+    }
+
+    /// Frees bodies that no record names.
+    pub(crate) fn drop_bodies(&self, bodies: &[Body]) {
+        bodies.iter().for_each(|body| self.arena.free_segment(body.segment as u32));
+    }
+
+    fn take_for_building(&self, home: u64) -> Result<u32> {
+        let owner = Owner::Builder(self.arena.owner()?);
+        let take = || {
+            self.arena.take_segment(owner).or_else(|| {
+                let grown = self.arena.grow().unwrap_or(false);
+                if grown { self.arena.take_segment(owner) } else { None }
+            })
+        };
+        if let Some(segment) = take() {
+            return Ok(segment);
+        }
+        if self.arena.free_abandoned_segments() > 0 {
+            if let Some(segment) = take() {
+                return Ok(segment);
+            }
+        }
+        // Every shard gives a slice in turn, the home shard first, until a segment is free. Only
+        // the home shard may be waited for.
+        for round in 0..MAKE_ROOM_ROUNDS {
+            for step in 0..self.shape.shard_count {
+                let index = (home + step) % self.shape.shard_count;
+                let shard = match step {
+                    0 => Some(self.lock_shard(index)?),
+                    _ => self.try_lock_shard(index)?,
+                };
+                if let Some(shard) = shard {
+                    shard.make_room(crate::eviction::SLICE);
+                }
+                if let Some(segment) = take() {
+                    return Ok(segment);
+                }
+            }
+            if round > 100 {
+                std::thread::yield_now();
+            }
+        }
+        Err(Error::Full { wanted_bytes: self.shape.segment_bytes })
+    }
+
+    /// Copies a large value together, from its bodies and the tail in its record. None if a body
+    /// is no longer what the record says.
+    pub(crate) fn load_bodies(&self, head: &Head, record: &[u64], value: &mut Vec<u64>) -> bool {
+        let segment_words = (self.shape.segment_bytes / 8) as usize;
+        let bodies_words = segment_words * head.body_count as usize;
+        let tail = head.tail(record, &self.shape);
+        value.resize(bodies_words + tail.len().div_ceil(8), 0);
+        let mut is_whole = true;
+        let mut copy = || {
+            for (body, target) in head.bodies(record).zip(value.chunks_exact_mut(segment_words)) {
+                let Ok(segment) = u32::try_from(body.segment) else {
+                    is_whole = false;
+                    return;
+                };
+                if !self.is_usable(segment) || self.arena.generation(segment) != body.generation {
+                    is_whole = false;
+                    return;
+                }
+                self.arena.region().copy_out(self.arena.geometry().segment_at(segment), target);
+                std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+                if self.arena.generation(segment) != body.generation
+                    || self.hasher.bytes(bytes_of(target)) != body.hash
+                {
+                    is_whole = false;
+                    return;
+                }
+            }
+        };
+        // The host's wish to stop is heard at the next wait; this copy is done by now.
+        let _ = self.arena.waiter().run(&mut copy);
+        if is_whole {
+            let bytes = tuckbox_arena::region::bytes_of_mut(&mut value[bodies_words..]);
+            bytes[..tail.len()].copy_from_slice(tail);
+        }
+        is_whole
+    }
+}
+
+/// Rounds over all shards before a large value is refused.
+const MAKE_ROOM_ROUNDS: u32 = 10_000;

@@ -1,0 +1,189 @@
+//! The types that go in and out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tuckbox_arena::clock::Clock;
+use tuckbox_arena::{NativeWaiter, Waiter};
+
+/// What a key leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Bytes, with a tag below [`crate::VALUE_TAG_COUNT`] whose meaning is the caller's.
+    Bytes {
+        /// The caller's mark, stored with the bytes at no cost.
+        tag: u8,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// An integer, which `incr` can change in place.
+    Int(i64),
+}
+
+impl<'a> Value<'a> {
+    /// Bytes with tag 0.
+    pub fn bytes(bytes: &'a [u8]) -> Value<'a> {
+        Value::Bytes { tag: 0, bytes }
+    }
+
+    /// Length in bytes; 8 for an integer.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        match self {
+            Value::Bytes { bytes, .. } => bytes.len(),
+            Value::Int(_) => 8,
+        }
+    }
+}
+
+/// How long an entry is to live, from now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ttl {
+    /// Until it is evicted, deleted or overwritten.
+    Never,
+    /// At most this many microseconds. Zero means that it is expired at once.
+    Us(u64),
+}
+
+impl From<Duration> for Ttl {
+    fn from(duration: Duration) -> Ttl {
+        Ttl::Us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// An entry, as a read found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The value, in the caller's buffer.
+    pub value: Value<'a>,
+    /// When it expires, in microseconds since 1970 by the file's clock; none if it does not.
+    pub expiry_us: Option<u64>,
+    /// Names this state of the entry. Every change of an entry gives it a version that was never
+    /// used before in this cache.
+    pub version: u64,
+}
+
+/// A key with its entry, as a scan found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its entry.
+    pub entry: Entry<'a>,
+}
+
+/// Where reads put what they copy out of shared memory. Keep one and use it again: it grows to
+/// the largest record read and is not shrunk.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    pub(crate) record: Vec<u64>,
+    pub(crate) value: Vec<u64>,
+}
+
+impl Buffer {
+    /// An empty buffer.
+    pub fn new() -> Buffer {
+        Buffer::default()
+    }
+}
+
+/// How to open a cache.
+#[derive(Clone)]
+pub struct Config {
+    /// Byte limit of the file. Used when the file is made; an existing file keeps its own.
+    pub size_bytes: u64,
+    /// Limit of entries, if any. Used when the file is made; an existing file keeps its own.
+    pub max_entries: Option<u64>,
+    /// How long a write waits for a lock at most.
+    pub lock_limit: Duration,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// What threads sleep through.
+    pub waiter: Arc<dyn Waiter>,
+}
+
+impl Default for Config {
+    /// 64 MiB, no limit of entries, one second for locks, the system's clock.
+    fn default() -> Config {
+        Config {
+            size_bytes: 64 << 20,
+            max_entries: None,
+            lock_limit: Duration::from_secs(1),
+            clock: Clock::System,
+            waiter: Arc::new(NativeWaiter),
+        }
+    }
+}
+
+/// Numbers about a cache. Counts are sums over all processes since the file was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Entries present, including expired ones not yet collected.
+    pub entries: u64,
+    /// Bytes of the records of these entries, keys and record headers included.
+    pub entry_bytes: u64,
+    /// Length of the file now.
+    pub file_bytes: u64,
+    /// Length that the file will not exceed.
+    pub size_bytes: u64,
+    /// Limit of entries, 0 for none.
+    pub max_entries: u64,
+    /// Reads that found their entry.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Entries stored.
+    pub sets: u64,
+    /// Entries deleted on request.
+    pub deletes: u64,
+    /// Entries that gave way to others.
+    pub evictions: u64,
+    /// Expired entries that were collected.
+    pub expirations: u64,
+    /// Entries dropped because they were damaged.
+    pub lost_entries: u64,
+    /// Locks taken over from dead processes.
+    pub takeovers: u64,
+    /// Reads that met a change too often and went on under the lock.
+    pub reads_under_lock: u64,
+    /// Reads that gave up and answered a miss.
+    pub reads_given_up: u64,
+    /// Records whose checksum did not match when read.
+    pub checksum_mismatches: u64,
+    /// Number of shards.
+    pub shards: u64,
+    /// Bytes in a segment.
+    pub segment_bytes: u64,
+    /// Segments in the file now.
+    pub segments: u64,
+    /// Of these, segments that nobody has.
+    pub segments_free: u64,
+    /// Of these, segments that hold the index.
+    pub segments_index: u64,
+}
+
+/// What `check` found. A cache is sound if all counts but the first two are zero.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Entries that were proved: reachable, in bounds, checksum right, under the right slot.
+    pub entries: u64,
+    /// Bytes of their records.
+    pub entry_bytes: u64,
+    /// Entries that were damaged and have been dropped.
+    pub damaged_entries: u64,
+    /// Segments that a shard owned and could not reach, freed now.
+    pub leaked_segments: u64,
+    /// Counters that did not match the recount, corrected now.
+    pub wrong_counts: u64,
+    /// What was found, one sentence each; at most a hundred.
+    pub findings: Vec<String>,
+}
+
+impl CheckReport {
+    /// Whether nothing was found wrong.
+    pub fn is_sound(&self) -> bool {
+        self.damaged_entries == 0 && self.leaked_segments == 0 && self.wrong_counts == 0
+    }
+}

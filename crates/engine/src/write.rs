@@ -1,0 +1,414 @@
+//! Writing, under the shard's lock.
+//!
+//! The order of a write carries the promise that a death loses nothing but the entry being
+//! written: the record is complete, then the log's head moves behind it, then one store of the
+//! slot makes it visible. What replaces a record of the same size is written into it, under its
+//! sequence word and the shard's intent, so that a hot key does not push others out.
+
+use std::cell::Cell;
+use std::sync::atomic::{fence, Ordering};
+
+use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::Counter;
+
+use crate::cache::Cache;
+use crate::error::{Error, Result};
+use crate::hash::KeyHash;
+use crate::index::Found;
+use crate::layout::{shard, PolicyBits, Slot};
+use crate::log::{with_scratch, LogKind};
+use crate::record::{flag, Draft, Head, Sequence};
+use crate::shard::Shard;
+use crate::space::Need;
+use crate::value::{Buffer, Ttl, Value};
+
+/// Slices of eviction that one write does before it gives up.
+const SLICES_MOST: u32 = 100_000;
+
+/// The same, when the shard has nothing to evict and others must give.
+const SLICES_WITHOUT_GAIN: u32 = 1_000;
+
+/// When a value is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Always.
+    Always,
+    /// Only if there is no entry.
+    Absent,
+    /// Only if there is one.
+    Present,
+    /// Only if there is one of this version.
+    Version(u64),
+}
+
+/// An entry found under the lock.
+pub struct Live {
+    /// Its slot.
+    pub found: Found,
+    /// Its record's lengths.
+    pub head: Head,
+}
+
+impl Live {
+    fn offset(&self) -> u64 {
+        self.found.slot.offset()
+    }
+}
+
+/// There was no room for a record: something has to be evicted first.
+struct NoRoom;
+
+thread_local! {
+    static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+}
+
+impl Cache {
+    /// Checks the lengths; nothing has been touched yet.
+    pub(crate) fn check_lengths(&self, key: &[u8], value: Option<Value<'_>>) -> Result<()> {
+        let most_bytes = crate::KEY_BYTES_MAX;
+        if key.len() > most_bytes {
+            return Err(Error::KeyTooLong { len_bytes: key.len(), most_bytes });
+        }
+        // Keys and record headers count against the longest value as well.
+        let most_bytes = self.value_bytes_max();
+        match value {
+            Some(value) if value.len() + key.len() > most_bytes + 256 || value.len() > most_bytes => {
+                Err(Error::ValueTooLarge { len_bytes: value.len(), most_bytes })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// When an entry expires that is to live for `ttl`; none if it does not.
+    pub(crate) fn expiry_of(&self, ttl: Ttl) -> Option<u64> {
+        match ttl {
+            Ttl::Never => None,
+            // The highest number means never; a moment that far away is as good.
+            Ttl::Us(ttl_us) => Some(self.arena.now_us().saturating_add(ttl_us).min(u64::MAX - 1)),
+        }
+    }
+
+    /// Stores a value if the condition holds. Whether it did.
+    pub(crate) fn store(
+        &self,
+        key: &[u8],
+        value: Value<'_>,
+        ttl: Ttl,
+        condition: Condition,
+    ) -> Result<bool> {
+        self.check_lengths(key, Some(value))?;
+        let hash = self.hasher.key(key);
+        let index = hash.shard(self.shape.shard_count);
+        let expiry_us = self.expiry_of(ttl);
+        let spare = DRAFT_WORDS.take();
+        let mut draft = Draft::new(key, hash, value, expiry_us, &self.hasher, &self.shape, spare);
+        let result = self.store_draft(key, index, &mut draft, condition);
+        DRAFT_WORDS.set(draft.into_spare());
+        if matches!(result, Ok(true)) {
+            self.arena.count(Counter::Sets, 1);
+        }
+        result
+    }
+
+    fn store_draft(
+        &self,
+        key: &[u8],
+        index: u64,
+        draft: &mut Draft<'_>,
+        condition: Condition,
+    ) -> Result<bool> {
+        let bodies = match draft.value() {
+            Value::Bytes { bytes, .. } if draft.head().body_count > 0 => {
+                self.build_bodies(index, bytes)?
+            }
+            _ => Vec::new(),
+        };
+        draft.set_bodies(&bodies);
+        for slice in 0..SLICES_MOST {
+            let shard = match self.lock_shard(index) {
+                Ok(shard) => shard,
+                Err(error) => {
+                    self.drop_bodies(&bodies);
+                    return Err(error);
+                }
+            };
+            let live = shard.find_key(key, draft.hash);
+            let holds = match (condition, &live) {
+                (Condition::Always, _)
+                | (Condition::Absent, None)
+                | (Condition::Present, Some(_)) => true,
+                (Condition::Version(version), Some(live)) => {
+                    live.head.sequence.version() == version
+                }
+                _ => false,
+            };
+            if !holds {
+                drop(shard);
+                self.drop_bodies(&bodies);
+                return Ok(false);
+            }
+            if live.is_none() && !shard.make_way() {
+                let shard_is_empty = shard.entries() == 0;
+                drop(shard);
+                if shard_is_empty {
+                    self.make_way_elsewhere(index)?;
+                }
+                continue;
+            }
+            if shard.put(draft, live.as_ref(), &bodies).is_ok() {
+                shard.tidy();
+                return Ok(true);
+            }
+            let more = shard.make_room(crate::eviction::SLICE);
+            drop(shard);
+            if !more {
+                self.make_room_elsewhere(index)?;
+                if slice > SLICES_WITHOUT_GAIN {
+                    break;
+                }
+            }
+        }
+        self.drop_bodies(&bodies);
+        Err(Error::Full { wanted_bytes: draft.head().total_bytes(&self.shape) })
+    }
+
+    /// Lets other shards evict an entry, because this one has none and the limit is reached.
+    #[cold]
+    fn make_way_elsewhere(&self, home: u64) -> Result<()> {
+        for step in 1..self.shape.shard_count {
+            let index = (home + step) % self.shape.shard_count;
+            if let Some(shard) = self.try_lock_shard(index)? {
+                if shard.make_way() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets other shards make room, because this one has nothing to evict.
+    #[cold]
+    fn make_room_elsewhere(&self, home: u64) -> Result<()> {
+        self.arena.free_abandoned_segments();
+        for step in 1..self.shape.shard_count {
+            let index = (home + step) % self.shape.shard_count;
+            if let Some(shard) = self.try_lock_shard(index)? {
+                shard.make_room(crate::eviction::SLICE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks the shard of a key and finds its entry.
+    pub(crate) fn lock_key(&self, key: &[u8]) -> Result<(Shard<'_>, KeyHash, Option<Live>)> {
+        self.check_lengths(key, None)?;
+        let hash = self.hasher.key(key);
+        let shard = self.lock_shard(hash.shard(self.shape.shard_count))?;
+        let live = shard.find_key(key, hash);
+        Ok((shard, hash, live))
+    }
+}
+
+impl Shard<'_> {
+    /// Finds the entry of a key. An expired one is removed and not found.
+    pub fn find_key(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
+        let found = self.find_slot(hash, |slot| {
+            self.load_head(slot.offset())
+                .is_some_and(|head| self.has_key(slot.offset(), &head, key))
+        })?;
+        let head = self.load_head(found.slot.offset())?;
+        let live = Live { found, head };
+        if self.cache.is_expired(head.expiry_us(&self.cache.head_words(live.offset()))) {
+            self.remove(hash, &live.found, &live.head);
+            self.add_word(shard::EXPIRATIONS, 1);
+            return None;
+        }
+        Some(live)
+    }
+
+    /// Takes an entry out of index and counts, and frees its bodies. Its record is dead space.
+    pub fn remove(&self, hash: KeyHash, found: &Found, head: &Head) {
+        let offset = found.slot.offset();
+        self.clear_slot(hash, found);
+        if let Some(position) = self.cache.position_of(offset) {
+            self.count_out(self.log_of(position.segment), head);
+        }
+        if head.body_count > 0 {
+            with_scratch(|words| {
+                if self.load_part(offset, head.key_at(), words) {
+                    self.free_bodies(head, words);
+                }
+            });
+        }
+    }
+
+    /// Stores a draft, over the entry that the key has now if it has one.
+    fn put(&self, draft: &mut Draft<'_>, live: Option<&Live>, bodies: &[crate::record::Body]) -> std::result::Result<(), NoRoom> {
+        if let Some(live) = live {
+            if self.can_rewrite(live, draft) {
+                self.rewrite(live, draft);
+                return Ok(());
+            }
+        }
+        let kind = live
+            .and_then(|live| self.cache.position_of(live.offset()))
+            .map_or(LogKind::Small, |position| self.log_of(position.segment));
+        let head = *draft.head();
+        let Some(room) = self.find_room(kind, head.log_bytes, Need::NewRecord) else {
+            return Err(NoRoom);
+        };
+        let slot_at = match live {
+            Some(live) => Some(live.found.at),
+            None => self.make_slot(draft.hash, self.entries() + 1),
+        };
+        let Some(slot_at) = slot_at else {
+            self.give_back(room);
+            return Err(NoRoom);
+        };
+        let bits = match live {
+            Some(live) => self.keep(Slot(self.region().get(live.found.at))),
+            None => self.admit(draft.hash),
+        };
+        let offset = self.cache.offset_of(room.position);
+        let generation = self.arena().generation(room.position.segment);
+        let version = self.next_version();
+        let words = draft.finish(version, offset, generation, &self.cache.hasher);
+        self.append(room, words);
+        self.adopt_bodies(bodies);
+        self.publish(draft.hash, slot_at, offset, bits, live);
+        self.count_in(kind, &head);
+        Ok(())
+    }
+
+    /// Lets a slot lead to a new record, and lets go of the old one.
+    fn publish(&self, hash: KeyHash, slot_at: u64, offset: u64, bits: PolicyBits, old: Option<&Live>) {
+        self.store_slot(slot_at, Slot::new(offset, hash.tag(), bits));
+        let Some(old) = old else { return };
+        if let Some(position) = self.cache.position_of(old.offset()) {
+            self.count_out(self.log_of(position.segment), &old.head);
+        }
+        if old.head.body_count > 0 {
+            with_scratch(|words| {
+                if self.load_part(old.offset(), old.head.key_at(), words) {
+                    self.free_bodies(&old.head, words);
+                }
+            });
+        }
+    }
+
+    /// Whether a draft fits into the record that is there: same form and size, in one piece.
+    fn can_rewrite(&self, live: &Live, draft: &Draft<'_>) -> bool {
+        let (old, new) = (&live.head, draft.head());
+        old.sequence.flags() == new.sequence.flags()
+            && old.body_count == 0
+            && old.log_bytes == new.log_bytes
+            && self
+                .cache
+                .position_of(live.offset())
+                .is_some_and(|at| at.byte + old.log_bytes <= self.cache.shape.log_bytes)
+    }
+
+    /// Writes a draft into the record that is there.
+    fn rewrite(&self, live: &Live, draft: &mut Draft<'_>) {
+        let offset = live.offset();
+        let version = self.next_version();
+        let position = self.cache.position_of(offset).expect("the entry was found there");
+        let generation = self.arena().generation(position.segment);
+        let words = draft.finish(version, offset, generation, &self.cache.hasher);
+        self.begin_rewrite(live.found.at, offset, words[0]);
+        self.region().set(offset + 8, words[1]);
+        let half = words.len() / 2;
+        self.region().copy_in(offset + 16, &words[2..half.max(2)]);
+        hooks::reach(Point::RewriteHalf);
+        self.region().copy_in(offset + 8 * half.max(2) as u64, &words[half.max(2)..]);
+        self.end_rewrite(offset, words[0]);
+    }
+
+    fn begin_rewrite(&self, slot_at: u64, offset: u64, sequence: u64) {
+        self.set_word(shard::INTENT, slot_at);
+        fence(Ordering::Release);
+        self.region().store(offset, Sequence(sequence).busy().0, Ordering::Release);
+        fence(Ordering::Release);
+        hooks::reach(Point::RewriteBegun);
+    }
+
+    fn end_rewrite(&self, offset: u64, sequence: u64) {
+        self.region().store(offset, sequence, Ordering::Release);
+        self.set_word(shard::INTENT, 0);
+    }
+
+    /// Copies an entry into a buffer, with its bodies. None if it is damaged; it is removed then.
+    pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Option<Head> {
+        let offset = live.offset();
+        let whole = self.load_record(offset, &mut buffer.record).filter(|head| {
+            self.is_proved(offset, head, &buffer.record, hash)
+                && (head.body_count == 0
+                    || self.cache.load_bodies(head, &buffer.record, &mut buffer.value))
+        });
+        if whole.is_none() {
+            self.arena().count(Counter::ChecksumMismatches, 1);
+            self.remove(hash, &live.found, &live.head);
+            self.add_word(shard::LOST, 1);
+        }
+        whole
+    }
+
+    /// Adds to the number of an entry, in place. The caller found it to be one.
+    pub fn add_to_number(&self, live: &Live, delta: i64) -> Result<i64> {
+        let offset = live.offset();
+        let number_at = offset + live.head.number_at();
+        let current = self.region().get(number_at) as i64;
+        let sum = current.checked_add(delta).ok_or(Error::Overflow { current, delta })?;
+        let sequence = Sequence::new(self.next_version(), live.head.sequence.flags());
+        self.begin_rewrite(live.found.at, offset, sequence.0);
+        self.region().store(number_at, sum as u64, Ordering::Release);
+        hooks::reach(Point::RewriteHalf);
+        self.end_rewrite(offset, sequence.0);
+        Ok(sum)
+    }
+
+    /// Gives an entry another expiry. None if there was no room for a longer record.
+    pub fn set_expiry(&self, live: &Live, hash: KeyHash, expiry_us: Option<u64>) -> Option<()> {
+        if live.head.has(flag::EXPIRY) {
+            // One word: a reader sees the old one or the new one, and so does whoever comes after
+            // a death.
+            self.region().store(live.offset() + 16, expiry_us.unwrap_or(u64::MAX), Ordering::Release);
+            return Some(());
+        }
+        let expiry_us = match expiry_us {
+            None => return Some(()),
+            Some(expiry_us) => expiry_us,
+        };
+        with_scratch(|words| {
+            let offset = live.offset();
+            let old = self.load_record(offset, words)?;
+            if !self.is_proved(offset, &old, words, hash) {
+                self.remove(hash, &live.found, &live.head);
+                self.add_word(shard::LOST, 1);
+                return Some(());
+            }
+            words.insert(2, expiry_us);
+            words[0] |= flag::EXPIRY;
+            let mut start = [0; 5];
+            start.copy_from_slice(&words.iter().copied().chain([0; 5]).take(5).collect::<Vec<_>>());
+            let head = Head::parse(&start, &self.cache.shape)?;
+            words.truncate((head.log_bytes / 8) as usize);
+            let kind = self
+                .cache
+                .position_of(offset)
+                .map_or(LogKind::Small, |position| self.log_of(position.segment));
+            let room = self.find_room(kind, head.log_bytes, Need::NewRecord)?;
+            let new_offset = self.cache.offset_of(room.position);
+            let generation = self.arena().generation(room.position.segment);
+            let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
+            head.seal(words, hasher, shape, hash, new_offset, generation);
+            let bits = self.keep(Slot(self.region().get(live.found.at)));
+            self.append(room, words);
+            self.store_slot(live.found.at, Slot::new(new_offset, hash.tag(), bits));
+            // Its bodies stay where they are.
+            self.count_out(kind, &live.head);
+            self.count_in(kind, &head);
+            Some(())
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! Every operation once, and the edges of sizes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use tuckbox_engine::{Buffer, Cache, Clock, Config, Error, Place, Ttl, Value};
+
+fn cache(size_bytes: u64) -> Cache {
+    let config = Config { size_bytes, ..Config::default() };
+    Cache::open(&Place::Private, &config).unwrap()
+}
+
+fn body(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
+        .collect()
+}
+
+fn get(cache: &Cache, key: &[u8]) -> Option<Vec<u8>> {
+    let mut buffer = Buffer::new();
+    cache.get(key, &mut buffer).unwrap().map(|entry| match entry.value {
+        Value::Bytes { bytes, .. } => bytes.to_vec(),
+        Value::Int(number) => number.to_string().into_bytes(),
+    })
+}
+
+#[track_caller]
+fn assert_sound(cache: &Cache) {
+    let report = cache.check().unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!(report.entries, cache.len());
+}
+
+#[test]
+fn values_of_all_sizes_come_back() {
+    for size_bytes in [64 << 10, 1 << 20, 20 << 20] {
+        let cache = cache(size_bytes);
+        let most = cache.value_bytes_max();
+        let mut lens = vec![0, 1, 7, 8, 9, 160, 1000, 1023, 1024, 4000, 4096, 4097, 9000, 65535];
+        lens.extend([65536, 100_000, 262_143, 262_144, 262_145, 1_000_000, most - 1, most]);
+        for (number, len) in lens.into_iter().filter(|len| *len <= most).enumerate() {
+            let key = format!("key {number}");
+            let value = body(number as u64, len);
+            cache.set(key.as_bytes(), Value::Bytes { tag: 63, bytes: &value }, Ttl::Never).unwrap();
+            let mut buffer = Buffer::new();
+            let entry = cache.get(key.as_bytes(), &mut buffer).unwrap();
+            let entry = entry.unwrap_or_else(|| panic!("{len} bytes in {size_bytes}"));
+            assert_eq!(entry.value, Value::Bytes { tag: 63, bytes: &value });
+            assert_sound(&cache);
+        }
+        let refused = cache.set(b"k", Value::bytes(&vec![0; most + 1]), Ttl::Never);
+        assert!(matches!(refused, Err(Error::ValueTooLarge { .. })));
+    }
+}
+
+#[test]
+fn keys_of_all_lengths_come_back() {
+    let cache = cache(4 << 20);
+    for len in [0usize, 1, 8, 36, 1022, 1023, 1024, 4096, 20_000, 65_535, 65_536] {
+        let key = body(len as u64, len);
+        cache.set(&key, Value::bytes(b"value"), Ttl::Never).unwrap();
+        assert_eq!(get(&cache, &key).as_deref(), Some(&b"value"[..]), "{len}");
+    }
+    let refused = cache.set(&body(1, 65_537), Value::bytes(b""), Ttl::Never);
+    assert!(matches!(refused, Err(Error::KeyTooLong { len_bytes: 65_537, .. })));
+    assert_eq!(cache.len(), 11);
+    assert_sound(&cache);
+}
+
+#[test]
+fn many_entries_split_the_index_and_stay() {
+    let cache = cache(64 << 20);
+    for number in 0..100_000u64 {
+        cache.set(&number.to_be_bytes(), Value::bytes(&body(number, 40)), Ttl::Never).unwrap();
+    }
+    assert_eq!(cache.len(), 100_000);
+    for number in 0..100_000u64 {
+        assert_eq!(get(&cache, &number.to_be_bytes()), Some(body(number, 40)), "{number}");
+    }
+    assert_eq!(cache.stats().evictions, 0);
+    assert_sound(&cache);
+    let mut seen = vec![false; 100_000];
+    let (mut scan, mut buffer) = (cache.scan(), Buffer::new());
+    while let Some(item) = scan.next(&mut buffer).unwrap() {
+        let number = u64::from_be_bytes(item.key.try_into().unwrap()) as usize;
+        assert!(!std::mem::replace(&mut seen[number], true), "{number} twice");
+    }
+    assert!(seen.iter().all(|seen| *seen));
+    assert_eq!(cache.clear().unwrap(), 100_000);
+    assert!(cache.is_empty() && get(&cache, &7u64.to_be_bytes()).is_none());
+    assert_sound(&cache);
+}
+
+#[test]
+fn a_full_cache_goes_on_and_stays_sound() {
+    for size_bytes in [64 << 10, 1 << 20, 8 << 20] {
+        let cache = cache(size_bytes);
+        let count = size_bytes / 100;
+        for number in 0..count {
+            let len = (number * 7919 % 500) as usize;
+            cache.set(&number.to_be_bytes(), Value::bytes(&body(number, len)), Ttl::Never).unwrap();
+            if number % (count / 8) == 0 {
+                assert_sound(&cache);
+            }
+        }
+        assert_sound(&cache);
+        let stats = cache.stats();
+        assert!(stats.evictions > 0 && stats.file_bytes <= size_bytes, "{stats:?}");
+        // The smallest caches have few segments, and some of them are heads, tails and spares.
+        let least_percent = if size_bytes < 1 << 20 { 45 } else { 80 };
+        assert!(stats.entry_bytes * 100 > size_bytes * least_percent, "{stats:?}");
+        let mut right = 0;
+        for number in 0..count {
+            let len = (number * 7919 % 500) as usize;
+            if let Some(value) = get(&cache, &number.to_be_bytes()) {
+                assert_eq!(value, body(number, len));
+                right += 1;
+            }
+        }
+        assert_eq!(right, cache.len());
+    }
+}
+
+#[test]
+fn a_limit_of_entries_binds() {
+    for most in [1, 2, 10, 100, 1000] {
+        let config = Config { max_entries: Some(most), ..Config::default() };
+        let cache = Cache::open(&Place::Private, &config).unwrap();
+        for number in 0..5000u64 {
+            cache.set(&number.to_be_bytes(), Value::bytes(b"value"), Ttl::Never).unwrap();
+            assert!(cache.len() <= most, "{} of {most}", cache.len());
+            assert!(number < most || cache.len() == most, "{} of {most}", cache.len());
+        }
+        assert_sound(&cache);
+    }
+}
+
+#[test]
+fn operations_do_what_they_say() {
+    let clock = Arc::new(AtomicU64::new(1_000_000));
+    let config = Config { clock: Clock::Manual(Arc::clone(&clock)), ..Config::default() };
+    let cache = Cache::open(&Place::Private, &config).unwrap();
+    let mut buffer = Buffer::new();
+    assert!(cache.add(b"a", Value::bytes(b"1"), Ttl::Never).unwrap());
+    assert!(!cache.add(b"a", Value::bytes(b"2"), Ttl::Never).unwrap());
+    assert!(cache.replace(b"a", Value::bytes(b"3"), Ttl::Us(500)).unwrap());
+    assert!(!cache.replace(b"b", Value::bytes(b"3"), Ttl::Never).unwrap());
+    let entry = cache.get(b"a", &mut buffer).unwrap().unwrap();
+    assert_eq!(entry.expiry_us, Some(1_000_500));
+    let version = entry.version;
+    assert!(!cache.compare_and_set(b"a", Value::bytes(b"4"), Ttl::Never, version + 1).unwrap());
+    assert!(cache.compare_and_set(b"a", Value::bytes(b"4"), Ttl::Us(500), version).unwrap());
+    assert!(!cache.compare_and_set(b"a", Value::bytes(b"5"), Ttl::Never, version).unwrap());
+    clock.store(1_000_499, Ordering::Relaxed);
+    assert!(cache.contains(b"a").unwrap());
+    clock.store(1_000_500, Ordering::Relaxed);
+    assert!(!cache.contains(b"a").unwrap() && get(&cache, b"a").is_none());
+    assert_eq!((cache.len(), cache.expire().unwrap(), cache.len()), (1, 1, 0));
+
+    cache.set(b"t", Value::bytes(b"x"), Ttl::Never).unwrap();
+    assert!(cache.touch(b"t", Ttl::Us(100)).unwrap());
+    assert_eq!(cache.get(b"t", &mut buffer).unwrap().unwrap().expiry_us, Some(1_000_600));
+    assert!(cache.touch(b"t", Ttl::Us(200)).unwrap() && cache.touch(b"t", Ttl::Never).unwrap());
+    assert_eq!(cache.get(b"t", &mut buffer).unwrap().unwrap().expiry_us, None);
+    assert!(!cache.touch(b"u", Ttl::Never).unwrap());
+
+    assert_eq!(cache.incr(b"n", 5, None, Ttl::Never).unwrap(), None);
+    assert_eq!(cache.incr(b"n", 5, Some(10), Ttl::Us(50)).unwrap(), Some(15));
+    assert_eq!(cache.incr(b"n", -20, None, Ttl::Never).unwrap(), Some(-5));
+    let entry = cache.get(b"n", &mut buffer).unwrap().unwrap();
+    assert_eq!((entry.value, entry.expiry_us), (Value::Int(-5), Some(1_000_550)));
+    assert!(matches!(cache.incr(b"t", 1, None, Ttl::Never), Err(Error::NotAnInteger)));
+    cache.set(b"n", Value::Int(i64::MAX), Ttl::Never).unwrap();
+    assert!(matches!(cache.incr(b"n", 1, None, Ttl::Never), Err(Error::Overflow { .. })));
+    assert_eq!(get(&cache, b"n"), Some(i64::MAX.to_string().into_bytes()));
+
+    assert_eq!(cache.pop(b"t", &mut buffer).unwrap().unwrap().value, Value::bytes(b"x"));
+    assert!(cache.pop(b"t", &mut buffer).unwrap().is_none());
+    assert!(cache.delete(b"n").unwrap() && !cache.delete(b"n").unwrap());
+    assert_sound(&cache);
+    cache.close();
+    assert!(cache.get(b"n", &mut buffer).is_err() && cache.set(b"n", Value::Int(1), Ttl::Never).is_err());
+}
+
+#[test]
+fn a_file_is_there_again_after_it_was_closed() {
+    let folder = std::env::temp_dir().join(format!("tuckbox-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("again.tuck");
+    let place = Place::Path(path.clone());
+    let config = Config { size_bytes: 8 << 20, ..Config::default() };
+    let large = body(3, 1_500_000);
+    {
+        let cache = Cache::open(&place, &config).unwrap();
+        for number in 0..1000u64 {
+            cache.set(&number.to_be_bytes(), Value::bytes(&body(number, 100)), Ttl::Never).unwrap();
+        }
+        cache.set(b"large", Value::bytes(&large), Ttl::Never).unwrap();
+    }
+    let cache = Cache::open(&place, &config).unwrap();
+    for number in 0..1000u64 {
+        assert_eq!(get(&cache, &number.to_be_bytes()), Some(body(number, 100)));
+    }
+    assert_eq!(get(&cache, b"large"), Some(large));
+    assert_sound(&cache);
+    drop(cache);
+    std::fs::remove_dir_all(folder).unwrap();
+}

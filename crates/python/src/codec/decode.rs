@@ -1,0 +1,248 @@
+//! From a tag and bytes to the Python value. The bytes may be anything: what is not an item is an
+//! error, and never more is allocated than the bytes that are there can account for.
+
+use std::cell::Cell;
+
+use pyo3::exceptions::{PyArithmeticError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{
+    IntoPyDict, PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyFrozenSet, PyList, PySet,
+    PyString, PyTuple,
+};
+use tuckbox_engine::Value;
+
+use super::{code, imported, moments, DEPTH_MAX};
+use crate::errors::classes::EntryCorrupt;
+use crate::{keys, varint};
+
+/// Decodes a value.
+///
+/// # Errors
+/// `EntryCorrupt` if the bytes are not those of a value.
+#[inline]
+pub fn decode<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Bytes { tag: code::BYTES, bytes } => Ok(PyBytes::new(py, bytes).into_any()),
+        Value::Int(number) => Ok(number.into_pyobject(py)?.into_any()),
+        Value::Bytes { tag: code::STR, bytes } => {
+            Ok(PyString::from_bytes(py, bytes).map_err(|error| told(py, error))?.into_any())
+        }
+        Value::Bytes { tag, bytes } => decode_item(py, tag, bytes).map_err(|error| told(py, error)),
+    }
+}
+
+fn decode_item<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let decoder = Decoder { rest: Cell::new(bytes) };
+    let value = decoder.item_of(py, tag, 0)?;
+    if decoder.rest.get().is_empty() {
+        return Ok(value);
+    }
+    Err(corrupt("bytes are left over at its end"))
+}
+
+/// Python refuses what cannot be, a month 13 or a list as the key of a dict: that is damage, too.
+#[cold]
+fn told(py: Python<'_>, error: PyErr) -> PyErr {
+    let damage = error.is_instance_of::<PyTypeError>(py)
+        || error.is_instance_of::<PyValueError>(py)
+        || error.is_instance_of::<PyArithmeticError>(py);
+    if damage {
+        corrupt(&error.value(py).to_string())
+    } else {
+        error
+    }
+}
+
+#[cold]
+pub fn corrupt(what: &str) -> PyErr {
+    EntryCorrupt::new_err(format!(
+        "a value cannot be read ({what}): it was stored by another program or a newer version, or \
+         is damaged; store it again, or delete it"
+    ))
+}
+
+/// What is left to read.
+pub struct Decoder<'b> {
+    rest: Cell<&'b [u8]>,
+}
+
+/// The next item, made when Python asks for it: so a list is filled as it is read.
+struct Next<'d, 'b> {
+    decoder: &'d Decoder<'b>,
+    depth: usize,
+}
+
+impl<'py> IntoPyObject<'py> for Next<'_, '_> {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    #[inline]
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.decoder.item(py, self.depth)
+    }
+}
+
+impl<'b> Decoder<'b> {
+    /// One byte.
+    #[inline]
+    pub fn byte(&self) -> PyResult<u8> {
+        let (first, rest) = self.rest.get().split_first().ok_or_else(too_short)?;
+        self.rest.set(rest);
+        Ok(*first)
+    }
+
+    /// Some bytes.
+    #[inline]
+    fn take(&self, length: usize) -> PyResult<&'b [u8]> {
+        let (taken, rest) = self.rest.get().split_at_checked(length).ok_or_else(too_short)?;
+        self.rest.set(rest);
+        Ok(taken)
+    }
+
+    /// A fixed number of bytes.
+    pub fn array<const N: usize>(&self) -> PyResult<[u8; N]> {
+        let (taken, rest) = self.rest.get().split_first_chunk::<N>().ok_or_else(too_short)?;
+        self.rest.set(rest);
+        Ok(*taken)
+    }
+
+    #[inline]
+    fn number(&self) -> PyResult<u64> {
+        let mut rest = self.rest.get();
+        let number = varint::take(&mut rest).ok_or_else(too_short)?;
+        self.rest.set(rest);
+        Ok(number)
+    }
+
+    /// As many bytes as the length in front of them says.
+    fn leaf(&self) -> PyResult<&'b [u8]> {
+        let length = usize::try_from(self.number()?).map_err(|_| too_short())?;
+        self.take(length)
+    }
+
+    /// A length and UTF-8.
+    pub fn text<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        PyString::from_bytes(py, self.leaf()?)
+    }
+
+    /// A number of items that can be there: each takes `bytes_least` bytes or more.
+    #[inline]
+    fn count(&self, bytes_least: usize) -> PyResult<usize> {
+        let count = usize::try_from(self.number()?).map_err(|_| too_short())?;
+        if count > self.rest.get().len() / bytes_least {
+            return Err(too_short());
+        }
+        Ok(count)
+    }
+
+    fn items(&self, count: usize, depth: usize) -> impl ExactSizeIterator<Item = Next<'_, 'b>> {
+        (0..count).map(move |_| Next { decoder: self, depth: depth + 1 })
+    }
+
+    fn item<'py>(&self, py: Python<'py>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+        let code = self.byte()?;
+        match code {
+            code::SMALL_INT.. => Ok((code - code::SMALL_INT).into_pyobject(py)?.into_any()),
+            code::SHORT_STR.. => {
+                let content = self.take(usize::from(code - code::SHORT_STR))?;
+                Ok(PyString::from_bytes(py, content)?.into_any())
+            }
+            _ => self.item_of(py, code, depth),
+        }
+    }
+
+    /// The rest of an item whose code was read. It lies in `depth` containers.
+    fn item_of<'py>(&self, py: Python<'py>, code: u8, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+        if (code::LIST..=code::FROZENSET).contains(&code) && depth == DEPTH_MAX {
+            return Err(corrupt("containers lie too deep in each other"));
+        }
+        match code {
+            code::NONE => Ok(py.None().into_bound(py)),
+            code::FALSE => Ok(PyBool::new(py, false).to_owned().into_any()),
+            code::TRUE => Ok(PyBool::new(py, true).to_owned().into_any()),
+            code::INT => {
+                let zigzag = self.number()?;
+                let number = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+                Ok(number.into_pyobject(py)?.into_any())
+            }
+            code::FLOAT => Ok(PyFloat::new(py, f64::from_le_bytes(self.array()?)).into_any()),
+            code::STR => Ok(self.text(py)?.into_any()),
+            code::BYTES => Ok(PyBytes::new(py, self.leaf()?).into_any()),
+            code::LIST => {
+                let count = self.count(1)?;
+                Ok(PyList::new(py, self.items(count, depth))?.into_any())
+            }
+            code::TUPLE => {
+                let count = self.count(1)?;
+                Ok(PyTuple::new(py, self.items(count, depth))?.into_any())
+            }
+            code::DICT => self.dict(py, depth),
+            code::BIG_INT => keys::big_int_from_bytes(py, self.leaf()?),
+            code::STR_SURROGATES => keys::surrogates_from_bytes(py, self.leaf()?),
+            code::BYTEARRAY => Ok(PyByteArray::new(py, self.leaf()?).into_any()),
+            code::SET => {
+                let count = self.count(1)?;
+                let set = PySet::new(py, self.items(count, depth))?;
+                distinct(set.len(), count)?;
+                Ok(set.into_any())
+            }
+            code::FROZENSET => {
+                let count = self.count(1)?;
+                let set = PyFrozenSet::new(py, self.items(count, depth))?;
+                distinct(set.len(), count)?;
+                Ok(set.into_any())
+            }
+            code::DATETIME => moments::take_datetime(py, self),
+            code::DATE => moments::take_date(py, self),
+            code::TIME => moments::take_time(py, self),
+            code::TIMEDELTA => Ok(moments::take_delta(py, self)?.into_any()),
+            code::DECIMAL => imported::decimal(py)?.call1((self.text(py)?,)),
+            code::UUID => self.uuid(py),
+            _ => Err(corrupt("its kind is unknown to this version")),
+        }
+    }
+
+    fn dict<'py>(&self, py: Python<'py>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+        let count = self.count(2)?;
+        let dict = PyDict::new(py);
+        for _ in 0..count {
+            let key = self.item(py, depth + 1)?;
+            let value = self.item(py, depth + 1)?;
+            dict.set_item(key, value)?;
+        }
+        distinct(dict.len(), count)?;
+        Ok(dict.into_any())
+    }
+
+    fn uuid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let number = u128::from_be_bytes(self.array()?);
+        let arguments = [(intern!(py, "int"), number.into_pyobject(py)?.into_any())];
+        let arguments = arguments.into_py_dict(py)?;
+        let safe = match self.byte()? {
+            0 => None,
+            1 => Some(0),
+            2 => Some(-1),
+            _ => return Err(corrupt("a UUID's mark is unknown")),
+        };
+        if let Some(safe) = safe {
+            let safe = imported::safe_uuid(py)?.call1((safe,))?;
+            arguments.set_item(intern!(py, "is_safe"), safe)?;
+        }
+        imported::uuid(py)?.call((), Some(&arguments))
+    }
+}
+
+#[cold]
+fn too_short() -> PyErr {
+    corrupt("it ends too early")
+}
+
+/// Equal keys or members are never written.
+fn distinct(length: usize, count: usize) -> PyResult<()> {
+    if length == count {
+        return Ok(());
+    }
+    Err(corrupt("a key or member occurs twice"))
+}

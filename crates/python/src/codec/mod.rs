@@ -1,0 +1,107 @@
+//! Python values as bytes, and back, without pickle: reading never runs code that the bytes name.
+//!
+//! A value that is stored has a tag, which the engine keeps beside the bytes at no cost. `bytes`
+//! and `str` are their bytes (UTF-8) and nothing else; an `int` of 64 bits is the engine's own
+//! integer, so that `incr` works on it. Every other value is written as an item, whose first byte
+//! is the tag. An item is:
+//!
+//! | code | item | what follows the code |
+//! |---|---|---|
+//! | 0 | `bytes` | length, bytes |
+//! | 1, 2, 3 | `None`, `False`, `True` | |
+//! | 4 | `int` of 64 bits | zigzag |
+//! | 5 | `int`, longer | length, two's complement, little-endian |
+//! | 6 | `float` | 8 bytes, little-endian |
+//! | 7 | `str` | length, UTF-8 |
+//! | 8 | `str` with lone surrogates | length, UTF-8 with these as three bytes each |
+//! | 9 | `bytearray` | length, bytes |
+//! | 10, 11 | `list`, `tuple` | count, items |
+//! | 12 | `dict` | count, then key and value in turn, in the dict's order |
+//! | 13, 14 | `set`, `frozenset` | count, items |
+//! | 15 to 18 | `datetime`, `date`, `time`, `timedelta` | see `moments` |
+//! | 19 | `Decimal` | length, its `str()` |
+//! | 20 | `UUID` | 16 bytes, big-endian, and one for `is_safe` |
+//! | 128 to 191 | `str` of up to 63 bytes | UTF-8 of code - 128 bytes |
+//! | 192 to 255 | `int` from 0 to 63: code - 192 | |
+//!
+//! Lengths, counts and zigzag numbers are LEB128. Codes below 64 can be tags; the others occur
+//! inside of containers only.
+//!
+//! Only the types themselves are taken. An instance of a subclass would come back as something
+//! else, so it is refused. One object in two places comes back as two equal ones, and what contains
+//! itself is refused.
+
+mod decode;
+mod encode;
+mod moments;
+#[cfg(test)]
+mod tests;
+
+pub use decode::decode;
+pub use encode::{encode, encode_plain, encoded};
+
+/// How deep containers may lie in containers.
+const DEPTH_MAX: usize = 64;
+
+/// First byte of an item.
+mod code {
+    pub const BYTES: u8 = 0;
+    pub const NONE: u8 = 1;
+    pub const FALSE: u8 = 2;
+    pub const TRUE: u8 = 3;
+    pub const INT: u8 = 4;
+    pub const BIG_INT: u8 = 5;
+    pub const FLOAT: u8 = 6;
+    pub const STR: u8 = 7;
+    pub const STR_SURROGATES: u8 = 8;
+    pub const BYTEARRAY: u8 = 9;
+    pub const LIST: u8 = 10;
+    pub const TUPLE: u8 = 11;
+    pub const DICT: u8 = 12;
+    pub const SET: u8 = 13;
+    pub const FROZENSET: u8 = 14;
+    pub const DATETIME: u8 = 15;
+    pub const DATE: u8 = 16;
+    pub const TIME: u8 = 17;
+    pub const TIMEDELTA: u8 = 18;
+    pub const DECIMAL: u8 = 19;
+    pub const UUID: u8 = 20;
+    /// One past the last.
+    pub const END: u8 = 21;
+    pub const SHORT_STR: u8 = 0x80;
+    pub const SMALL_INT: u8 = 0xC0;
+
+    const _: () = assert!(END <= tuckbox_engine::VALUE_TAG_COUNT);
+}
+
+/// Classes that Python code defines, imported when they are first met.
+mod imported {
+    use pyo3::prelude::*;
+    use pyo3::sync::PyOnceLock;
+    use pyo3::types::PyType;
+
+    pub fn decimal(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        CLASS.import(py, "decimal", "Decimal")
+    }
+
+    pub fn uuid(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        CLASS.import(py, "uuid", "UUID")
+    }
+
+    pub fn safe_uuid(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        CLASS.import(py, "uuid", "SafeUUID")
+    }
+
+    pub fn timezone(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        CLASS.import(py, "datetime", "timezone")
+    }
+
+    pub fn zone_info(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        CLASS.import(py, "zoneinfo", "ZoneInfo")
+    }
+}

@@ -1,0 +1,620 @@
+//! The class that `tuckbox.Cache` is built on: each method converts its arguments, asks the
+//! engine, and converts the answer.
+//!
+//! Owns the open handle and the moments at which the GIL is let go: while a file is opened, while
+//! all entries are walked, and while a long value is copied. A get never lets go of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use tuckbox_engine::{ArenaError, Cache, Clock, Config, Entry, Error, Place, Value};
+
+use crate::clock::ManualClock;
+use crate::errors::{self, classes};
+use crate::keys::{self, Key};
+use crate::scan::{Part, Scan};
+use crate::scratch::{self, Used};
+use crate::waiter::PythonWaiter;
+use crate::{codec, many, names, numbers, reports, ttl};
+
+/// A value longer than this is copied into the cache without the GIL.
+const DETACHED_BYTES: usize = 128 << 10;
+
+/// The operations of a cache. Use `tuckbox.Cache`, which opens it.
+#[pyclass(frozen, subclass, module = "tuckbox._engine")]
+pub struct Core {
+    // Set by `__init__`, so that a subclass can have an `__init__` with arguments of its own.
+    opened: OnceLock<Opened>,
+}
+
+/// What `__init__` opened.
+pub struct Opened {
+    /// The engine's handle.
+    pub cache: Cache,
+    /// The longest value that it takes.
+    pub value_bytes_max: usize,
+    place: Place,
+    size_bytes: u64,
+    max_entries: u64,
+    lock_timeout_s: f64,
+}
+
+impl Core {
+    /// The open handle. It may have been closed since: the engine refuses then.
+    #[inline(always)]
+    pub fn opened(&self) -> PyResult<&Opened> {
+        self.opened.get().ok_or_else(errors::never_opened)
+    }
+
+    /// The exception for what the engine refused.
+    #[cold]
+    pub fn refused(&self, py: Python<'_>, error: Error) -> PyErr {
+        match self.opened.get() {
+            Some(opened) => opened.refused(py, error),
+            None => errors::never_opened(),
+        }
+    }
+
+    /// The open handle, for operations that the engine does not refuse by itself once it is closed.
+    fn alive(&self) -> PyResult<&Opened> {
+        let opened = self.opened()?;
+        if opened.cache.is_closed() {
+            return Err(errors::closed(opened.path()));
+        }
+        Ok(opened)
+    }
+}
+
+impl Opened {
+    fn path(&self) -> &Path {
+        match &self.place {
+            Place::Path(path) => path,
+            Place::Private | Place::Shown(_) => Path::new(""),
+        }
+    }
+
+    /// The exception for what the engine refused.
+    #[cold]
+    pub fn refused(&self, py: Python<'_>, error: Error) -> PyErr {
+        errors::raised(py, error, self.path())
+    }
+
+    /// Reads a value.
+    #[inline(always)]
+    pub fn read<'py>(
+        &self,
+        py: Python<'py>,
+        object: &Bound<'_, PyAny>,
+        key: &Key<'_>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        scratch::with_buffer(|buffer| match self.cache.get(key.bytes(), buffer) {
+            Ok(Some(entry)) => Used {
+                result: decoded(py, object, entry.value).map(Some),
+                read_bytes: entry.value.len(),
+            },
+            Ok(None) => Used { result: Ok(None), read_bytes: 0 },
+            Err(error) => Used { result: Err(self.refused(py, error)), read_bytes: 0 },
+        })
+    }
+
+    /// Writes a value that was encoded, without the GIL if it is long.
+    #[inline]
+    pub fn write<T: Send>(
+        &self,
+        py: Python<'_>,
+        value: Value<'_>,
+        operation: impl FnOnce(&Cache, Value<'_>) -> tuckbox_engine::Result<T> + Send,
+    ) -> PyResult<T> {
+        let result = if value.len() > DETACHED_BYTES {
+            py.detach(|| operation(&self.cache, value))
+        } else {
+            operation(&self.cache, value)
+        };
+        result.map_err(|error| self.refused(py, error))
+    }
+
+    /// Encodes a value and writes it.
+    #[inline]
+    fn store<T: Send>(
+        &self,
+        py: Python<'_>,
+        value: &Bound<'_, PyAny>,
+        operation: impl FnOnce(&Cache, Value<'_>) -> tuckbox_engine::Result<T> + Send,
+    ) -> PyResult<T> {
+        match codec::encode_plain(value) {
+            Some(value) => self.write(py, value, operation),
+            None => scratch::with_bytes(|bytes| {
+                let value = codec::encode(value, self.value_bytes_max, bytes)?;
+                self.write(py, value, operation)
+            }),
+        }
+    }
+
+    /// Runs work that takes long without the GIL.
+    fn detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        operation: impl FnOnce(&Cache) -> tuckbox_engine::Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| operation(&self.cache)).map_err(|error| self.refused(py, error))
+    }
+}
+
+/// Decodes the value of `key`, which damage is told of.
+#[inline(always)]
+fn decoded<'py>(
+    py: Python<'py>,
+    key: &Bound<'_, PyAny>,
+    value: Value<'_>,
+) -> PyResult<Bound<'py, PyAny>> {
+    codec::decode(py, value).map_err(|error| with_key(py, error, key))
+}
+
+#[cold]
+fn with_key(py: Python<'_>, error: PyErr, key: &Bound<'_, PyAny>) -> PyErr {
+    if !error.is_instance_of::<classes::EntryCorrupt>(py) {
+        return error;
+    }
+    let message = format!("key {}: {}", names::of_object(key), error.value(py));
+    classes::EntryCorrupt::new_err(message)
+}
+
+#[cold]
+fn missing(key: &Bound<'_, PyAny>) -> PyErr {
+    PyKeyError::new_err(key.clone().unbind())
+}
+
+/// An optional argument for which None is a value as well.
+struct Given<'py>(Option<Bound<'py, PyAny>>);
+
+impl<'py> FromPyObject<'_, 'py> for Given<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Given(Some(object.to_owned())))
+    }
+}
+
+/// What `incr` adds.
+struct Delta(i64);
+
+impl<'py> FromPyObject<'_, 'py> for Delta {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        numbers::signed(&object, "delta").map(Delta)
+    }
+}
+
+fn entry_of<'py>(
+    py: Python<'py>,
+    key: &Bound<'_, PyAny>,
+    entry: &Entry<'_>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let expiry_s = entry.expiry_us.map(|us| us as f64 / 1e6);
+    let value = decoded(py, key, entry.value)?;
+    CLASS.import(py, "tuckbox.results", "Entry")?.call1((value, expiry_s, entry.version))
+}
+
+#[pymethods]
+impl Core {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Core {
+        Core { opened: OnceLock::new() }
+    }
+
+    /// Opens the file at `path`, or makes it; without a path a private cache, or the private cache
+    /// of another process that is `shown` there.
+    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, lock_timeout_s=1.0, clock=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn __init__(
+        &self,
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        shown: Option<PathBuf>,
+        size_bytes: Option<u64>,
+        max_entries: Option<u64>,
+        lock_timeout_s: f64,
+        clock: Option<&Bound<'_, ManualClock>>,
+    ) -> PyResult<()> {
+        let defaults = Config::default();
+        let config = Config {
+            size_bytes: size_bytes.unwrap_or(defaults.size_bytes),
+            max_entries,
+            lock_limit: Duration::try_from_secs_f64(lock_timeout_s).map_err(|_| {
+                classes::InvalidLockTimeout::new_err(format!(
+                    "lock_timeout must be a number of seconds from 0, got {lock_timeout_s}"
+                ))
+            })?,
+            clock: clock.map_or(Clock::System, |clock| clock.get().clock()),
+            waiter: Arc::new(PythonWaiter),
+        };
+        let place = match (path, shown) {
+            (Some(path), _) => Place::Path(path),
+            (None, Some(path)) => Place::Shown(path),
+            (None, None) => Place::Private,
+        };
+        let cache = py.detach(|| Cache::open(&place, &config)).map_err(|error| match &place {
+            Place::Shown(path) => not_shown(py, error, path),
+            Place::Path(path) => errors::raised(py, error, path),
+            Place::Private => errors::raised(py, error, Path::new("")),
+        })?;
+        let stats = cache.stats();
+        let opened = Opened {
+            value_bytes_max: cache.value_bytes_max(),
+            size_bytes: stats.size_bytes,
+            max_entries: stats.max_entries,
+            cache,
+            place,
+            lock_timeout_s,
+        };
+        self.opened.set(opened).map_err(|_| {
+            PyRuntimeError::new_err("this cache is open already; make a new one for another file")
+        })
+    }
+
+    /// Return the value of `key`, or `default` if there is none.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let found = self.opened()?.read(py, key, &keys::encode(key)?)?;
+        Ok(found.or(default))
+    }
+
+    /// Return the Entry of `key`: its value, expiry and version; None if there is none.
+    fn get_entry<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let opened = self.opened()?;
+        let bytes = keys::encode(key)?;
+        scratch::with_buffer(|buffer| match opened.cache.get(bytes.bytes(), buffer) {
+            Ok(Some(entry)) => Used {
+                result: entry_of(py, key, &entry).map(Some),
+                read_bytes: entry.value.len(),
+            },
+            Ok(None) => Used { result: Ok(None), read_bytes: 0 },
+            Err(error) => Used { result: Err(opened.refused(py, error)), read_bytes: 0 },
+        })
+    }
+
+    /// Store `value` under `key`, for `ttl` seconds if given.
+    #[pyo3(signature = (key, value, ttl=None))]
+    fn set<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let key = keys::encode(key)?;
+        let ttl = ttl::parse(ttl)?;
+        self.opened()?.store(py, value, |cache, value| cache.set(key.bytes(), value, ttl))
+    }
+
+    /// Store `value` unless `key` has a value; tell whether it was stored.
+    #[pyo3(signature = (key, value, ttl=None))]
+    fn add<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<bool> {
+        let key = keys::encode(key)?;
+        let ttl = ttl::parse(ttl)?;
+        self.opened()?.store(py, value, |cache, value| cache.add(key.bytes(), value, ttl))
+    }
+
+    /// Store `value` only if `key` has a value; tell whether it was stored.
+    #[pyo3(signature = (key, value, ttl=None))]
+    fn replace<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<bool> {
+        let key = keys::encode(key)?;
+        let ttl = ttl::parse(ttl)?;
+        self.opened()?.store(py, value, |cache, value| cache.replace(key.bytes(), value, ttl))
+    }
+
+    /// Store `value` only if the entry of `key` still has this `version`; tell whether it was
+    /// stored.
+    #[pyo3(signature = (key, value, version, ttl=None))]
+    fn cas<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        version: &Bound<'py, PyAny>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<bool> {
+        let key = keys::encode(key)?;
+        let ttl = ttl::parse(ttl)?;
+        let version = numbers::version(version)?;
+        self.opened()?.store(py, value, |cache, value| {
+            cache.compare_and_set(key.bytes(), value, ttl, version)
+        })
+    }
+
+    /// Remove `key`; tell whether it had a value.
+    fn delete(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let opened = self.opened()?;
+        let key = keys::encode(key)?;
+        opened.cache.delete(key.bytes()).map_err(|error| opened.refused(py, error))
+    }
+
+    /// Remove `key` and return its value; without one return `default`, or raise KeyError if that
+    /// is not given.
+    #[pyo3(signature = (key, default=Given(None)))]
+    fn pop<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Given<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let opened = self.opened()?;
+        let bytes = keys::encode(key)?;
+        scratch::with_buffer(|buffer| match opened.cache.pop(bytes.bytes(), buffer) {
+            Ok(Some(entry)) => {
+                Used { result: decoded(py, key, entry.value), read_bytes: entry.value.len() }
+            }
+            Ok(None) => Used { result: default.0.ok_or_else(|| missing(key)), read_bytes: 0 },
+            Err(error) => Used { result: Err(opened.refused(py, error)), read_bytes: 0 },
+        })
+    }
+
+    /// Give `key` a new time to live; tell whether it has a value.
+    #[pyo3(signature = (key, ttl=None))]
+    fn touch<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<bool> {
+        let opened = self.opened()?;
+        let key = keys::encode(key)?;
+        let ttl = ttl::parse(ttl)?;
+        opened.cache.touch(key.bytes(), ttl).map_err(|error| opened.refused(py, error))
+    }
+
+    /// Add `delta` to the int of `key` and return the sum. Without a value, start from `default`
+    /// with `ttl`, or raise KeyError if that is not given.
+    #[pyo3(signature = (key, delta=Delta(1), default=None, ttl=None))]
+    #[pyo3(text_signature = "($self, key, delta=1, default=None, ttl=None)")]
+    fn incr<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        delta: Delta,
+        default: Option<&Bound<'py, PyAny>>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<i64> {
+        self.add_to(py, key, delta.0, default, ttl)
+    }
+
+    /// Subtract `delta` from the int of `key`, and otherwise do as `incr`.
+    #[pyo3(signature = (key, delta=Delta(1), default=None, ttl=None))]
+    #[pyo3(text_signature = "($self, key, delta=1, default=None, ttl=None)")]
+    fn decr<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        delta: Delta,
+        default: Option<&Bound<'py, PyAny>>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<i64> {
+        let delta = delta.0.checked_neg().ok_or_else(|| {
+            classes::IntegerOverflow::new_err(format!(
+                "delta must lie in the range of 64-bit integers when negated, got {}",
+                delta.0
+            ))
+        })?;
+        self.add_to(py, key, delta, default, ttl)
+    }
+
+    /// Return the values of those `keys` that have one, as a dict.
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        many::get(self, py, keys)
+    }
+
+    /// Store all values of `mapping` under their keys, for `ttl` seconds if given.
+    #[pyo3(signature = (mapping, ttl=None))]
+    fn set_many<'py>(
+        &self,
+        py: Python<'py>,
+        mapping: &Bound<'py, PyAny>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        many::set(self, py, mapping, ttl::parse(ttl)?)
+    }
+
+    /// Remove `keys`; tell how many had a value.
+    fn delete_many(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<usize> {
+        many::delete(self, py, keys)
+    }
+
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.opened()?.read(py, key, &keys::encode(key)?)?;
+        found.ok_or_else(|| missing(key))
+    }
+
+    fn __setitem__(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let key = keys::encode(key)?;
+        let never = tuckbox_engine::Ttl::Never;
+        self.opened()?.store(py, value, |cache, value| cache.set(key.bytes(), value, never))
+    }
+
+    fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.delete(py, key)? {
+            return Ok(());
+        }
+        Err(missing(key))
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let opened = self.opened()?;
+        let key = keys::encode(key)?;
+        opened.cache.contains(key.bytes()).map_err(|error| opened.refused(py, error))
+    }
+
+    /// Entries present, including expired ones that were not collected yet.
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.alive()?.cache.len() as usize)
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> PyResult<Scan> {
+        Core::keys(slf)
+    }
+
+    /// Iterate over all keys.
+    fn keys(slf: Bound<'_, Self>) -> PyResult<Scan> {
+        slf.get().alive()?;
+        Ok(Scan::new(slf.unbind(), Part::Key))
+    }
+
+    /// Iterate over all values.
+    fn values(slf: Bound<'_, Self>) -> PyResult<Scan> {
+        slf.get().alive()?;
+        Ok(Scan::new(slf.unbind(), Part::Value))
+    }
+
+    /// Iterate over all pairs of key and value.
+    fn items(slf: Bound<'_, Self>) -> PyResult<Scan> {
+        slf.get().alive()?;
+        Ok(Scan::new(slf.unbind(), Part::Item))
+    }
+
+    /// Remove all entries; return how many there were.
+    fn clear(&self, py: Python<'_>) -> PyResult<u64> {
+        self.opened()?.detached(py, Cache::clear)
+    }
+
+    /// Remove all expired entries, which are invisible already, to free their room; return how
+    /// many there were.
+    fn expire(&self, py: Python<'_>) -> PyResult<u64> {
+        self.opened()?.detached(py, Cache::expire)
+    }
+
+    fn _stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        reports::stats(py, &self.alive()?.cache.stats())
+    }
+
+    fn _check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        reports::check(py, &self.opened()?.detached(py, Cache::check)?)
+    }
+
+    /// Close this handle. The file, and the handles of others, stay as they are.
+    fn close(&self, py: Python<'_>) {
+        if let Some(opened) = self.opened.get() {
+            py.detach(|| opened.cache.close());
+        }
+    }
+
+    /// Whether this handle was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.opened.get().is_none_or(|opened| opened.cache.is_closed())
+    }
+
+    /// The path of the file; None for a private cache.
+    #[getter]
+    fn path(&self) -> PyResult<Option<&std::ffi::OsStr>> {
+        Ok(match &self.opened()?.place {
+            Place::Path(path) => Some(path.as_os_str()),
+            Place::Private | Place::Shown(_) => None,
+        })
+    }
+
+    /// The byte limit of the file.
+    #[getter]
+    fn size(&self) -> PyResult<u64> {
+        Ok(self.opened()?.size_bytes)
+    }
+
+    /// The limit of entries; None if there is none.
+    #[getter]
+    fn max_entries(&self) -> PyResult<Option<u64>> {
+        Ok(Some(self.opened()?.max_entries).filter(|limit| *limit > 0))
+    }
+
+    /// How many seconds an operation waits for a lock at most.
+    #[getter]
+    fn lock_timeout(&self) -> PyResult<f64> {
+        Ok(self.opened()?.lock_timeout_s)
+    }
+
+    /// Where another process finds a private cache while this one lives.
+    #[getter]
+    fn _shown(&self) -> PyResult<Option<PathBuf>> {
+        let opened = self.alive()?;
+        Ok(match opened.place {
+            Place::Path(_) => None,
+            Place::Private | Place::Shown(_) => opened.cache.shown_path(),
+        })
+    }
+}
+
+impl Core {
+    fn add_to(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        delta: i64,
+        default: Option<&Bound<'_, PyAny>>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i64> {
+        let opened = self.opened()?;
+        let bytes = keys::encode(key)?;
+        let initial = default.map(|default| numbers::signed(default, "default")).transpose()?;
+        let ttl = ttl::parse(ttl)?;
+        opened
+            .cache
+            .incr(bytes.bytes(), delta, initial, ttl)
+            .map_err(|error| opened.refused(py, error))?
+            .ok_or_else(|| missing(key))
+    }
+}
+
+/// A private cache of a process that has ended cannot be opened any more.
+#[cold]
+fn not_shown(py: Python<'_>, error: Error, path: &Path) -> PyErr {
+    match error {
+        Error::Arena(ArenaError::Io { source, .. }) => {
+            let message = format!(
+                "the private cache that was shown at {} cannot be reached ({source}): its process \
+                 has ended or closed it; give the cache a path to share it for longer",
+                path.display()
+            );
+            classes::CacheLost::new_err((source.raw_os_error(), message, path.as_os_str().to_owned()))
+        }
+        error => errors::raised(py, error, path),
+    }
+}

@@ -1,0 +1,128 @@
+//! Operations on many keys at once. All arguments are converted before the first key is touched,
+//! so that a key or value that is refused changes nothing.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+use tuckbox_engine::{Error, Ttl, Value, KEY_BYTES_MAX};
+
+use crate::core::Core;
+use crate::errors::classes::KeyTypeError;
+use crate::keys::{self, Key};
+use crate::{codec, names};
+
+/// See `Core.get_many`.
+pub fn get<'py>(
+    core: &Core,
+    py: Python<'py>,
+    keys: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let opened = core.opened()?;
+    let objects = collected(keys, "get_many")?;
+    let encoded = all_encoded(core, py, &objects)?;
+    let found = PyDict::new(py);
+    for (object, key) in objects.iter().zip(&encoded) {
+        if let Some(value) = opened.read(py, object, key)? {
+            found.set_item(object, value)?;
+        }
+    }
+    Ok(found)
+}
+
+/// See `Core.delete_many`.
+pub fn delete(core: &Core, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let opened = core.opened()?;
+    let objects = collected(keys, "delete_many")?;
+    let mut deleted_count = 0;
+    for key in all_encoded(core, py, &objects)? {
+        let deleted = opened.cache.delete(key.bytes()).map_err(|error| opened.refused(py, error))?;
+        deleted_count += usize::from(deleted);
+    }
+    Ok(deleted_count)
+}
+
+/// See `Core.set_many`.
+pub fn set(core: &Core, py: Python<'_>, mapping: &Bound<'_, PyAny>, ttl: Ttl) -> PyResult<()> {
+    let opened = core.opened()?;
+    let pairs = pairs_of(mapping)?;
+    let mut entries = Vec::with_capacity(pairs.len());
+    for (object, value) in &pairs {
+        let key = checked_key(core, py, object)?;
+        let value = match codec::encode_plain(value) {
+            Some(value) => Encoded::Plain(value),
+            None => {
+                let mut bytes = Vec::new();
+                codec::encode(value, opened.value_bytes_max, &mut bytes)?;
+                Encoded::Item(bytes)
+            }
+        };
+        let len_bytes = value.value().len();
+        if len_bytes > opened.value_bytes_max {
+            let most_bytes = opened.value_bytes_max;
+            return Err(opened.refused(py, Error::ValueTooLarge { len_bytes, most_bytes }));
+        }
+        entries.push((key, value));
+    }
+    for (key, value) in &entries {
+        opened.write(py, value.value(), |cache, value| cache.set(key.bytes(), value, ttl))?;
+    }
+    Ok(())
+}
+
+enum Encoded<'a> {
+    Plain(Value<'a>),
+    Item(Vec<u8>),
+}
+
+impl Encoded<'_> {
+    fn value(&self) -> Value<'_> {
+        match self {
+            Encoded::Plain(value) => *value,
+            Encoded::Item(bytes) => codec::encoded(bytes),
+        }
+    }
+}
+
+fn collected<'py>(keys: &Bound<'py, PyAny>, operation: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    if keys.is_instance_of::<PyString>() || keys.is_instance_of::<PyBytes>() {
+        return Err(KeyTypeError::new_err(format!(
+            "{operation} takes an iterable of keys, not one {}; put the key in a list",
+            names::of_type(keys)
+        )));
+    }
+    keys.try_iter()?.collect()
+}
+
+fn all_encoded<'a>(
+    core: &Core,
+    py: Python<'_>,
+    objects: &'a [Bound<'_, PyAny>],
+) -> PyResult<Vec<Key<'a>>> {
+    objects.iter().map(|object| checked_key(core, py, object)).collect()
+}
+
+fn checked_key<'a>(core: &Core, py: Python<'_>, object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
+    let key = keys::encode(object)?;
+    let len_bytes = key.bytes().len();
+    if len_bytes > KEY_BYTES_MAX {
+        let most_bytes = KEY_BYTES_MAX;
+        return Err(core.refused(py, Error::KeyTooLong { len_bytes, most_bytes }));
+    }
+    Ok(key)
+}
+
+type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+fn pairs_of<'py>(mapping: &Bound<'py, PyAny>) -> PyResult<Vec<Pair<'py>>> {
+    if let Ok(dict) = mapping.cast_exact::<PyDict>() {
+        return Ok(dict.iter().collect());
+    }
+    let items = mapping.call_method0(intern!(mapping.py(), "items")).map_err(|_| {
+        PyTypeError::new_err(format!(
+            "set_many takes a mapping of keys to values, not {}",
+            names::of_type(mapping)
+        ))
+    })?;
+    items.try_iter()?.map(|pair| pair?.extract()).collect()
+}

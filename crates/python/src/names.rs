@@ -1,0 +1,24 @@
+//! What to call a thing in a message.
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+/// The type of an object, as its user would import it: `str`, `decimal.Decimal`.
+pub fn of_type(object: &Bound<'_, PyAny>) -> String {
+    of(&object.get_type())
+}
+
+/// A type, as its user would import it.
+pub fn of(kind: &Bound<'_, PyType>) -> String {
+    kind.fully_qualified_name().map_or_else(|_| "object of unknown type".into(), |name| name.to_string())
+}
+
+/// An object as it is written, cut to one short line.
+pub fn of_object(object: &Bound<'_, PyAny>) -> String {
+    const LENGTH_MAX: usize = 60;
+    let shown = object.repr().map_or_else(|_| of_type(object), |repr| repr.to_string_lossy().into_owned());
+    if shown.chars().count() <= LENGTH_MAX {
+        return shown;
+    }
+    shown.chars().take(LENGTH_MAX - 3).chain("...".chars()).collect()
+}

@@ -1,0 +1,50 @@
+//! What `stats` and `check` answer, as Python's plain types. `tuckbox/results.py` gives them their
+//! classes.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tuckbox_engine::{CheckReport, Stats};
+
+/// All numbers by name.
+pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+    let numbers = [
+        ("entries", stats.entries),
+        ("entry_bytes", stats.entry_bytes),
+        ("file_bytes", stats.file_bytes),
+        ("size_bytes", stats.size_bytes),
+        ("max_entries", stats.max_entries),
+        ("hits", stats.hits),
+        ("misses", stats.misses),
+        ("sets", stats.sets),
+        ("deletes", stats.deletes),
+        ("evictions", stats.evictions),
+        ("expirations", stats.expirations),
+        ("lost_entries", stats.lost_entries),
+        ("takeovers", stats.takeovers),
+        ("reads_under_lock", stats.reads_under_lock),
+        ("reads_given_up", stats.reads_given_up),
+        ("checksum_mismatches", stats.checksum_mismatches),
+        ("shards", stats.shards),
+        ("segment_bytes", stats.segment_bytes),
+        ("segments", stats.segments),
+        ("segments_free", stats.segments_free),
+        ("segments_index", stats.segments_index),
+    ];
+    let dict = PyDict::new(py);
+    for (name, number) in numbers {
+        dict.set_item(name, number)?;
+    }
+    Ok(dict)
+}
+
+/// The report by name.
+pub fn check<'py>(py: Python<'py>, report: &CheckReport) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("entries", report.entries)?;
+    dict.set_item("entry_bytes", report.entry_bytes)?;
+    dict.set_item("damaged_entries", report.damaged_entries)?;
+    dict.set_item("leaked_segments", report.leaked_segments)?;
+    dict.set_item("wrong_counts", report.wrong_counts)?;
+    dict.set_item("findings", &report.findings)?;
+    Ok(dict)
+}

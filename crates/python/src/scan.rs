@@ -1,0 +1,91 @@
+//! Iterators over all entries.
+
+use std::sync::Mutex;
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use tuckbox_engine::{Item, ScanState};
+
+use crate::core::Core;
+use crate::scratch::{self, Used};
+use crate::{codec, keys};
+
+/// What an iterator yields.
+#[derive(Clone, Copy)]
+pub enum Part {
+    /// Keys.
+    Key,
+    /// Values.
+    Value,
+    /// Pairs of key and value.
+    Item,
+}
+
+/// Yields the keys, values or items of a cache, each entry once, in no order. Entries that are
+/// stored meanwhile may be left out; expired entries are.
+#[pyclass(frozen, module = "tuckbox._engine")]
+pub struct Scan {
+    cache: Py<Core>,
+    part: Part,
+    // A `for` loop has it to itself; two threads that share one iterator take turns.
+    state: Mutex<ScanState>,
+}
+
+impl Scan {
+    /// From the beginning.
+    pub fn new(cache: Py<Core>, part: Part) -> Scan {
+        Scan { cache, part, state: Mutex::new(ScanState::default()) }
+    }
+}
+
+#[pymethods]
+impl Scan {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    // A cache may keep an iterator over itself in an attribute.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.cache)
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let core = self.cache.get();
+        let opened = core.opened()?;
+        scratch::with_buffer(|buffer| {
+            let mut state = match self.state.try_lock() {
+                Ok(state) => state,
+                Err(_) => return Used { result: Err(busy()), read_bytes: 0 },
+            };
+            let item = match opened.cache.scan_next(&mut state, buffer) {
+                Ok(item) => item,
+                Err(error) => return Used { result: Err(core.refused(py, error)), read_bytes: 0 },
+            };
+            // Decoding may run other Python code, which may call this iterator.
+            drop(state);
+            let read_bytes = item.as_ref().map_or(0, |item| item.entry.value.len());
+            Used { result: item.map(|item| self.taken(py, item)).transpose(), read_bytes }
+        })
+    }
+}
+
+impl Scan {
+    fn taken<'py>(&self, py: Python<'py>, item: Item<'_>) -> PyResult<Bound<'py, PyAny>> {
+        match self.part {
+            Part::Key => keys::decode(py, item.key),
+            Part::Value => codec::decode(py, item.entry.value),
+            Part::Item => {
+                let key = keys::decode(py, item.key)?;
+                let value = codec::decode(py, item.entry.value)?;
+                Ok((key, value).into_pyobject(py)?.into_any())
+            }
+        }
+    }
+}
+
+#[cold]
+fn busy() -> PyErr {
+    pyo3::exceptions::PyRuntimeError::new_err(
+        "another thread is inside this iterator; give each thread an iterator of its own",
+    )
+}

@@ -1,0 +1,54 @@
+//! Memory that a thread uses again from one operation to the next.
+//!
+//! Decoding a value can run other Python code on the same thread (a finalizer, a signal handler),
+//! which may use a cache in turn: whoever comes second gets memory of its own.
+
+use std::cell::RefCell;
+
+use tuckbox_engine::Buffer;
+
+/// Memory larger than this is given back after use.
+const KEPT_BYTES: usize = 4 << 20;
+
+thread_local! {
+    static BUFFER: RefCell<Buffer> = RefCell::new(Buffer::new());
+    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What became of the buffer: `read_bytes` were read into it.
+pub struct Used<T> {
+    /// What the operation returns.
+    pub result: T,
+    /// How long the value was.
+    pub read_bytes: usize,
+}
+
+/// Runs an operation that reads into a buffer.
+#[inline]
+pub fn with_buffer<T>(operation: impl FnOnce(&mut Buffer) -> Used<T>) -> T {
+    BUFFER.with(|cell| match cell.try_borrow_mut() {
+        Ok(mut buffer) => {
+            let used = operation(&mut buffer);
+            if used.read_bytes > KEPT_BYTES {
+                *buffer = Buffer::new();
+            }
+            used.result
+        }
+        Err(_) => operation(&mut Buffer::new()).result,
+    })
+}
+
+/// Runs an operation that writes an encoded value.
+#[inline]
+pub fn with_bytes<T>(operation: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    BYTES.with(|cell| match cell.try_borrow_mut() {
+        Ok(mut bytes) => {
+            let result = operation(&mut bytes);
+            if bytes.capacity() > KEPT_BYTES {
+                *bytes = Vec::new();
+            }
+            result
+        }
+        Err(_) => operation(&mut Vec::new()),
+    })
+}

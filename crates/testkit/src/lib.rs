@@ -1,0 +1,1 @@
+//! What the tests share. Owns nothing of the product, and knows neither arena nor engine.
