@@ -300,10 +300,10 @@ impl Arena {
             return;
         }
         clock::write_down(&self.region, self.now_us());
-        let attached = self.attached.swap(0, Ordering::AcqRel);
+        let attached = self.attached.swap(0, Ordering::SeqCst);
         if let Membership::File { seat, .. } = &self.membership {
             let ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
-            while ours && self.busy.load(Ordering::Acquire) != 0 {
+            while ours && self.busy.load(Ordering::SeqCst) != 0 {
                 std::thread::sleep(Duration::from_micros(50));
             }
             let _gate = gate();
@@ -318,10 +318,19 @@ impl Arena {
         self.closed.load(Ordering::Relaxed)
     }
 
+    /// Begins an operation that writes: closing waits for its end.
     #[inline]
     pub(crate) fn enter(&self) -> Result<OwnerId> {
-        self.busy.fetch_add(1, Ordering::AcqRel);
-        self.owner().inspect_err(|_| self.leave())
+        loop {
+            // Attaching in a forked child sets the count to zero, so it goes first; and whoever
+            // closes meanwhile either sees the count or has already changed what was attached.
+            let owner = self.owner()?;
+            self.busy.fetch_add(1, Ordering::SeqCst);
+            if self.attached.load(Ordering::SeqCst) as u32 == owner.bits() {
+                return Ok(owner);
+            }
+            self.leave();
+        }
     }
 
     #[inline]
@@ -351,9 +360,15 @@ impl Arena {
     #[inline]
     pub fn count(&self, counter: Counter, amount: u64) {
         if let Ok(owner) = self.owner() {
-            let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
-            self.region.add(at + counter as u64 * 8, amount);
+            self.count_for(owner, counter, amount);
         }
+    }
+
+    /// As [`Arena::count`], for who has just asked [`Arena::owner`].
+    #[inline(always)]
+    pub fn count_for(&self, owner: OwnerId, counter: Counter, amount: u64) {
+        let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
+        self.region.add(at + counter as u64 * 8, amount);
     }
 
     /// The sums of all process slots' counters.

@@ -6,6 +6,8 @@
 /// A place between two steps where another party may act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Point {
+    /// A reader has loaded the index state and not yet a bucket.
+    StateLoaded,
     /// A reader has loaded an index slot and not yet its segment's generation.
     SlotLoaded,
     /// A reader has passed the second slot load and not yet copied the record.
@@ -38,6 +40,8 @@ pub enum Point {
     BodyBuilt,
     /// A clear has advanced the epoch and not yet emptied the logs.
     EpochAdvanced,
+    /// A repairer has finished one part of its work and not yet begun the next.
+    RepairStep,
 }
 
 #[cfg(feature = "hooks")]

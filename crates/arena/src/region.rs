@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// A word is eight bytes.
 pub const WORD: u64 = 8;
 
-/// Payloads from this length on are copied by the processor's string instruction, which the
-/// semantics proposed for a byte-wise atomic copy (RFC 3301) allow to be written as assembly.
+/// Payloads from this length on are copied by the processor's string instruction, shorter ones by
+/// vector registers: the semantics proposed for a byte-wise atomic copy (RFC 3301) allow it to be
+/// written as assembly. Elsewhere, and under Miri, it is a loop of relaxed words.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const STRING_COPY_FROM: usize = 2048;
 
@@ -30,7 +31,7 @@ enum Backing {
 pub struct Region {
     base: *mut u8,
     reserved_bytes: u64,
-    usable_bytes: AtomicU64,
+    usable_words: AtomicU64,
     backing: Backing,
 }
 
@@ -48,7 +49,7 @@ impl Region {
         Region {
             base: memory.as_ptr() as *mut u8,
             reserved_bytes: len_bytes,
-            usable_bytes: AtomicU64::new(len_bytes),
+            usable_words: AtomicU64::new(len_bytes / WORD),
             backing: Backing::Heap(memory),
         }
     }
@@ -60,30 +61,31 @@ impl Region {
         Ok(Region {
             base,
             reserved_bytes,
-            usable_bytes: AtomicU64::new(0),
+            usable_words: AtomicU64::new(0),
             backing: Backing::Mapping,
         })
     }
 
     /// How many bytes may be touched now.
     pub fn usable_bytes(&self) -> u64 {
-        self.usable_bytes.load(Ordering::Relaxed)
+        self.usable_words.load(Ordering::Relaxed) * WORD
     }
 
     /// States that the file behind the mapping has at least `bytes` bytes. Never shrinks.
     pub(crate) fn set_usable(&self, bytes: u64) {
-        self.usable_bytes.fetch_max(bytes.min(self.reserved_bytes), Ordering::Relaxed);
+        self.usable_words.fetch_max(bytes.min(self.reserved_bytes) / WORD, Ordering::Relaxed);
     }
 
-    /// The address of `len_bytes` bytes at `offset`, which is a multiple of eight.
+    /// The address of `word_count` words at `offset`, which is a multiple of eight.
     #[inline(always)]
-    fn at(&self, offset: u64, len_bytes: u64) -> *mut u8 {
-        let usable_bytes = self.usable_bytes();
-        let fits = offset & (WORD - 1) == 0
-            && offset <= usable_bytes
-            && len_bytes <= usable_bytes - offset;
-        assert!(fits, "access to {len_bytes} bytes at {offset} outside of {usable_bytes}");
-        // SAFETY: offset + len_bytes lies within the usable part of one allocation, checked above.
+    fn at(&self, offset: u64, word_count: u64) -> *mut u8 {
+        // The low bits of a misaligned offset become the highest, so one comparison refuses both.
+        let index = offset.rotate_right(WORD.trailing_zeros());
+        let usable_words = self.usable_words.load(Ordering::Relaxed);
+        if index > usable_words || word_count > usable_words - index {
+            refuse(offset, word_count, usable_words);
+        }
+        // SAFETY: the words lie within the usable part of one allocation, checked above.
         unsafe { self.base.add(offset as usize) }
     }
 
@@ -91,14 +93,14 @@ impl Region {
     fn word(&self, offset: u64) -> &AtomicU64 {
         // SAFETY: in bounds and aligned by `at`; the reference is to an atomic, does not leave
         // this module, and the memory lives as long as `self`.
-        unsafe { AtomicU64::from_ptr(self.at(offset, WORD).cast()) }
+        unsafe { AtomicU64::from_ptr(self.at(offset, 1).cast()) }
     }
 
     /// The 32-bit lock word at `offset`.
     #[inline(always)]
     pub(crate) fn lock_word(&self, offset: u64) -> &AtomicU32 {
         // SAFETY: as in `word`; lock words are accessed by this method alone, so widths never mix.
-        unsafe { AtomicU32::from_ptr(self.at(offset, WORD).cast()) }
+        unsafe { AtomicU32::from_ptr(self.at(offset, 1).cast()) }
     }
 
     /// Reads a word.
@@ -142,13 +144,19 @@ impl Region {
     /// Copies words out, each relaxed.
     #[inline]
     pub fn copy_out(&self, offset: u64, target: &mut [u64]) {
-        let from = self.at(offset, target.len() as u64 * WORD);
+        let from = self.at(offset, target.len() as u64);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if target.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
             unsafe { string_copy(from, target.as_mut_ptr().cast(), target.len() * 8) };
             return;
         }
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: `from` covers the words by `at`, `target` is exclusively ours.
+        unsafe {
+            vector_copy(from, target.as_mut_ptr().cast(), target.len())
+        };
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         for (index, word) in target.iter_mut().enumerate() {
             // SAFETY: index < target.len(), so the word lies within what `at` checked.
             let source = unsafe { AtomicU64::from_ptr(from.add(index * 8).cast()) };
@@ -156,16 +164,33 @@ impl Region {
         }
     }
 
+    /// Copies a few words out, each relaxed; for lengths known when the program is compiled.
+    #[inline(always)]
+    pub fn words<const COUNT: usize>(&self, offset: u64) -> [u64; COUNT] {
+        let from = self.at(offset, COUNT as u64);
+        std::array::from_fn(|index| {
+            // SAFETY: index < COUNT, so the word lies within what `at` checked.
+            let source = unsafe { AtomicU64::from_ptr(from.add(index * 8).cast()) };
+            source.load(Ordering::Relaxed)
+        })
+    }
+
     /// Copies words in, each relaxed.
     #[inline]
     pub fn copy_in(&self, offset: u64, source: &[u64]) {
-        let to = self.at(offset, source.len() as u64 * WORD);
+        let to = self.at(offset, source.len() as u64);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if source.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `to` covers the bytes by `at`, `source` is borrowed from its owner.
             unsafe { string_copy(source.as_ptr().cast(), to, source.len() * 8) };
             return;
         }
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: `to` covers the words by `at`, `source` is borrowed from its owner.
+        unsafe {
+            vector_copy(source.as_ptr().cast(), to, source.len())
+        };
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         for (index, word) in source.iter().enumerate() {
             // SAFETY: index < source.len(), so the word lies within what `at` checked.
             let target = unsafe { AtomicU64::from_ptr(to.add(index * 8).cast()) };
@@ -179,7 +204,7 @@ impl Region {
         let (whole, rest) = source.split_at(whole_bytes);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
-            let to = self.at(offset, whole_bytes as u64);
+            let to = self.at(offset, whole_bytes as u64 / WORD);
             // SAFETY: `to` covers the bytes by `at`, `whole` is borrowed from its owner.
             unsafe { string_copy(whole.as_ptr(), to, whole_bytes) };
         }
@@ -215,6 +240,60 @@ impl Drop for Region {
         if let Backing::Mapping = self.backing {
             crate::os::unmap(self.base, self.reserved_bytes as usize);
         }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse(offset: u64, word_count: u64, usable_words: u64) -> ! {
+    panic!(
+        "access to {word_count} words at {offset} outside of {} bytes",
+        usable_words * WORD
+    )
+}
+
+/// Copies words that others may be writing, each whole, by vector registers.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `word_count` words, and they must not overlap.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn vector_copy(from: *const u8, to: *mut u8, word_count: usize) {
+    // SAFETY: the caller vouches for the ranges; four words at a time, then one at a time, the
+    // instructions touch nothing else.
+    unsafe {
+        std::arch::asm!(
+            "mov {rest}, {count}",
+            "shr {count}, 2",
+            "jz 3f",
+            "2:",
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups [{to}], {a}",
+            "movups [{to} + 16], {b}",
+            "add {from}, 32",
+            "add {to}, 32",
+            "dec {count}",
+            "jnz 2b",
+            "3:",
+            "and {rest}, 3",
+            "jz 5f",
+            "4:",
+            "mov {count}, [{from}]",
+            "mov [{to}], {count}",
+            "add {from}, 8",
+            "add {to}, 8",
+            "dec {rest}",
+            "jnz 4b",
+            "5:",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            count = inout(reg) word_count => _,
+            rest = out(reg) _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            options(nostack)
+        );
     }
 }
 

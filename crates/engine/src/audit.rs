@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
+use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
 
 use crate::hash::KeyHash;
@@ -59,7 +60,9 @@ impl Shard<'_> {
     pub fn audit(&self, depth: Depth) -> CheckReport {
         let mut report = CheckReport::default();
         self.resolve_intent(&mut report);
+        hooks::reach(Point::RepairStep);
         let mut reach = self.walk_logs(&mut report);
+        hooks::reach(Point::RepairStep);
         if !self.walk_directory(&mut reach) {
             note_finding(&mut report, || {
                 format!("shard {}: the index directory is damaged; it was emptied", self.index)
@@ -69,9 +72,13 @@ impl Shard<'_> {
             self.start_anew();
             return report;
         }
+        hooks::reach(Point::RepairStep);
         let counts = self.walk_index(depth, &mut reach, &mut report);
+        hooks::reach(Point::RepairStep);
         self.settle_spares(&mut reach);
+        hooks::reach(Point::RepairStep);
         self.free_unreached(&reach, &mut report);
+        hooks::reach(Point::RepairStep);
         self.settle_counts(counts, &mut report);
         report
     }

@@ -137,16 +137,16 @@ impl Cache {
     /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`].
     #[inline]
     pub fn get<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
-        self.arena.owner()?;
+        let owner = self.arena.owner()?;
         self.check_lengths(key, None)?;
         let found = self.read(key, self.hasher.key(key), buffer, true)?;
         match found {
             Some(head) if !self.is_expired(head.expiry_us(&buffer.record)) => {
-                self.arena.count(Counter::Hits, 1);
+                self.arena.count_for(owner, Counter::Hits, 1);
                 Ok(Some(self.entry_in(&head, buffer)))
             }
             _ => {
-                self.arena.count(Counter::Misses, 1);
+                self.arena.count_for(owner, Counter::Misses, 1);
                 Ok(None)
             }
         }

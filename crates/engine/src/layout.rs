@@ -5,6 +5,8 @@
 use tuckbox_arena::layout::HEADER_BYTES;
 use tuckbox_arena::{Geometry, Plan};
 
+pub use crate::record::flag;
+
 /// Offsets in a shard. Readers touch the second cache line only.
 pub mod shard {
     /// The writers' lock.
@@ -226,6 +228,8 @@ impl Position {
 pub struct Shape {
     /// Bytes of a segment.
     pub segment_bytes: u64,
+    /// The power of two that these are.
+    pub segment_shift: u32,
     /// Bytes of a log segment that records may use.
     pub log_bytes: u64,
     /// Records longer than this may cross the end of a segment; shorter ones leave a gap there.
@@ -295,6 +299,7 @@ impl Shape {
         let buckets_per_segment = segment_bytes / (BUCKET_BYTES + GHOST_ROW_BYTES);
         Shape {
             segment_bytes,
+            segment_shift: segment_bytes.trailing_zeros(),
             log_bytes: segment_bytes - TRAILER_BYTES,
             crossing_bytes: segment_bytes / 16,
             buckets_per_segment: buckets_per_segment as u32,

@@ -91,11 +91,9 @@ impl Cache {
     }
 
     /// The first words of a record, enough for its lengths.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn head_words(&self, offset: u64) -> [u64; 5] {
-        let mut words = [0; 5];
-        self.arena.region().copy_out(offset, &mut words);
-        words
+        self.arena.region().words(offset)
     }
 }
 
@@ -167,7 +165,7 @@ impl Shard<'_> {
     /// Hashes the key of a record.
     pub fn key_hash_at(&self, offset: u64, head: &Head) -> Option<KeyHash> {
         with_scratch(|words| {
-            self.load_part(offset, head.key_at() + head.key_bytes, words)
+            self.load_part(offset, head.key_at + head.key_bytes, words)
                 .then(|| self.cache.hasher.key(head.key(words)))
         })
     }
@@ -182,7 +180,7 @@ impl Shard<'_> {
     pub fn has_key(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
         head.key_bytes == key.len() as u64
             && with_scratch(|words| {
-                let key_at = head.key_at();
+                let key_at = head.key_at;
                 self.load_part(offset, key_at + head.key_bytes, words)
                     && &bytes_of(words)[key_at as usize..key_at as usize + key.len()] == key
             })

@@ -21,7 +21,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::index::IndexState;
-use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
+use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_BYTES};
 use crate::record::{flag, Head};
 use crate::value::{Buffer, Entry, Value};
 
@@ -29,6 +29,8 @@ use crate::value::{Buffer, Entry, Value};
 const ATTEMPTS: u32 = 64;
 /// How long it waits for that lock.
 const LOCK_LIMIT: Duration = Duration::from_millis(25);
+
+const BUCKET_WORDS: usize = (BUCKET_BYTES / 8) as usize;
 
 /// What one attempt came to.
 pub(crate) enum Attempt {
@@ -103,20 +105,24 @@ impl Cache {
         let region = self.arena.region();
         let state = region.load(shard_at + shard::STATE, Ordering::Acquire);
         let epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire);
+        hooks::reach(Point::StateLoaded);
         let count = IndexState(state).buckets();
         let mut choice = hash.first();
         loop {
             let Some(bucket_at) = self.bucket_at(shard_at, bucket_of(choice, count)) else { break };
-            let word = region.load(bucket_at + BUCKET_WORD, Ordering::Acquire);
+            let bucket: [u64; BUCKET_WORDS] = region.words(bucket_at);
+            // What a slot leads to was written before the slot was.
+            fence(Ordering::Acquire);
+            let word = bucket[BUCKET_WORDS - 1];
             if word >> 32 != epoch & 0xffff_ffff {
                 break;
             }
-            for place in 0..SLOTS_PER_BUCKET {
-                let slot_at = bucket_at + place * 8;
-                let slot = Slot(region.load(slot_at, Ordering::Acquire));
+            for (place, slot) in bucket[..BUCKET_WORDS - 1].iter().enumerate() {
+                let slot = Slot(*slot);
                 if slot.tag() != hash.tag() || slot.is_empty() {
                     continue;
                 }
+                let slot_at = bucket_at + place as u64 * 8;
                 match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
                     Copied::Changed => return Attempt::Changed,
                     Copied::Damaged => self.arena.count(Counter::ChecksumMismatches, 1),

@@ -108,6 +108,8 @@ pub struct Head {
     pub body_count: u64,
     /// Bytes of the record in its log, a multiple of eight.
     pub log_bytes: u64,
+    /// Where the key begins in the record.
+    pub key_at: u64,
 }
 
 impl Head {
@@ -130,31 +132,24 @@ impl Head {
         if key_bytes > crate::KEY_BYTES_MAX as u64 || value_bytes > shape.value_bytes_max {
             return None;
         }
-        let body_count = value_bytes / shape.segment_bytes;
+        let body_count = value_bytes >> shape.segment_shift;
         if (flags & flag::BODY != 0) != (body_count != 0) {
             return None;
         }
-        let mut head =
-            Head { sequence, form, key_bytes, value_bytes, body_count, log_bytes: 0 };
-        let payload_bytes = key_bytes + head.tail_bytes(shape);
-        head.log_bytes = head.key_at() + payload_bytes.next_multiple_of(8);
-        Some(head)
+        let key_at = (Head::fixed_words(flags) + BODY_WORDS * body_count) * 8;
+        let payload_bytes = key_bytes + value_bytes - (body_count << shape.segment_shift);
+        let log_bytes = key_at + payload_bytes.next_multiple_of(8);
+        Some(Head { sequence, form, key_bytes, value_bytes, body_count, log_bytes, key_at })
     }
 
     fn fixed_words(flags: u64) -> u64 {
-        2 + u64::from((flags & (flag::EXPIRY | flag::NUMBER | flag::LONG)).count_ones())
+        2 + (flags & 1) + (flags >> 1 & 1) + (flags >> 2 & 1)
     }
 
     /// Bytes of the value that are in the record itself.
     #[inline]
     pub fn tail_bytes(&self, shape: &Shape) -> u64 {
-        self.value_bytes - self.body_count * shape.segment_bytes
-    }
-
-    /// Where the key begins in the record.
-    #[inline]
-    pub fn key_at(&self) -> u64 {
-        self.bodies_at() + BODY_WORDS * self.body_count * 8
+        self.value_bytes - (self.body_count << shape.segment_shift)
     }
 
     fn bodies_at(&self) -> u64 {
@@ -208,14 +203,14 @@ impl Head {
     /// The key, from a copy of the record.
     #[inline]
     pub fn key<'a>(&self, words: &'a [u64]) -> &'a [u8] {
-        let at = self.key_at() as usize;
+        let at = self.key_at as usize;
         &bytes_of(words)[at..at + self.key_bytes as usize]
     }
 
     /// What of the value is in the record, from a copy of it.
     #[inline]
     pub fn tail<'a>(&self, words: &'a [u64], shape: &Shape) -> &'a [u8] {
-        let at = (self.key_at() + self.key_bytes) as usize;
+        let at = (self.key_at + self.key_bytes) as usize;
         &bytes_of(words)[at..at + self.tail_bytes(shape) as usize]
     }
 
@@ -285,7 +280,7 @@ impl Head {
 
 #[inline(always)]
 fn long_index(flags: u64) -> usize {
-    2 + (flags & (flag::EXPIRY | flag::NUMBER)).count_ones() as usize
+    (2 + (flags & 1) + (flags >> 1 & 1)) as usize
 }
 
 /// A record being made, outside of any lock: everything but version and place is known.
@@ -349,7 +344,7 @@ impl<'a> Draft<'a> {
         let fixed_count = Head::fixed_words(flags) as usize;
         spare[..fixed_count].copy_from_slice(&fixed[..fixed_count]);
         let tail = &bytes[(head.body_count * shape.segment_bytes) as usize..];
-        let payload = &mut bytes_of_mut(&mut spare)[head.key_at() as usize..];
+        let payload = &mut bytes_of_mut(&mut spare)[head.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
         Draft { hash, value, tail_hash: hasher.bytes(tail), words: spare, head }

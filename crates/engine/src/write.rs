@@ -235,7 +235,7 @@ impl Shard<'_> {
         }
         if head.body_count > 0 {
             with_scratch(|words| {
-                if self.load_part(offset, head.key_at(), words) {
+                if self.load_part(offset, head.key_at, words) {
                     self.free_bodies(head, words);
                 }
             });
@@ -289,7 +289,7 @@ impl Shard<'_> {
         }
         if old.head.body_count > 0 {
             with_scratch(|words| {
-                if self.load_part(old.offset(), old.head.key_at(), words) {
+                if self.load_part(old.offset(), old.head.key_at, words) {
                     self.free_bodies(&old.head, words);
                 }
             });

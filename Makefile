@@ -1,0 +1,82 @@
+# Every command of the house. Each sets up what it needs; `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+venv := .venv
+python := $(venv)/bin/python
+rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+
+.PHONY: help setup build demo test check test-rust test-mutants test-torture test-fuzz test-python \
+	test-lab bench torture format clean
+
+help: ## List the commands.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(venv)/made: requirements-dev.lock lab/requirements.lock
+	@scripts/require cargo python3 cc
+	python3 -m venv $(venv)
+	$(python) -m pip install --quiet --disable-pip-version-check \
+		-r requirements-dev.lock -r lab/requirements.lock
+	@touch $@
+
+$(venv)/built: $(venv)/made $(rust_sources) pyproject.toml
+	VIRTUAL_ENV=$(CURDIR)/$(venv) $(venv)/bin/maturin develop --profile dist --quiet
+	@touch $@
+
+setup: $(venv)/made ## Make the virtual environment.
+
+build: $(venv)/built ## Build the extension into the virtual environment.
+
+demo: $(venv)/built ## Eight processes on one cache file, beside what people use today.
+	$(python) -m lab demo $(ARGS)
+
+test: check test-rust test-python test-lab test-mutants test-torture test-fuzz ## Everything.
+	@echo "make test: all lanes passed"
+
+check: $(venv)/built ## Formats, lints, types.
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks -- -D warnings
+	$(venv)/bin/ruff check python tests lab benches
+	$(venv)/bin/ruff format --check python tests lab benches
+	$(venv)/bin/mypy
+	$(venv)/bin/mypy --config-file lab/pyproject.toml -p lab
+	$(python) -m mypy.stubtest tuckbox._engine
+
+test-rust: ## The engine: operations, model, protocol, damage, documentation.
+	cargo test --profile checked -p tuckbox-arena -p tuckbox-engine -p tuckbox-testkit
+	cargo test --profile checked -p tuckbox-engine --features hooks --test protocol
+
+test-mutants: ## Builds that break one rule each, and must be caught.
+	crates/engine/tests/mutants.sh
+
+test-torture: ## Processes that are killed, stopped and forked, for two minutes.
+	cargo test --profile checked -p tuckbox-torture -- --test-threads=1
+	crates/torture/controls.sh
+
+test-fuzz: ## Each fuzz target for twenty seconds.
+	fuzz/run.sh 20
+
+test-python: $(venv)/built ## The package: its API, semantics, types and processes.
+	$(venv)/bin/pytest
+
+test-lab: $(venv)/built ## The lab, with contestants that must be caught.
+	$(venv)/bin/pytest -c lab/pyproject.toml lab/tests
+
+bench: $(venv)/built ## What an operation costs, beside a dictionary's.
+	$(python) benches/dict_ratio.py
+	cargo bench --quiet -p tuckbox-engine --bench operations
+
+torture: ## The long form of test-torture: eight processes, five minutes, a kill every second.
+	cargo run --profile checked -p tuckbox-torture -- kill --processes 8 --seconds 300 $(ARGS)
+
+format: $(venv)/made ## Format all sources.
+	cargo fmt --all
+	$(venv)/bin/ruff format python tests lab benches
+	$(venv)/bin/ruff check --fix-only --quiet python tests lab benches
+
+clean: ## Remove what was built.
+	cargo clean
+	rm -rf $(venv) .mypy_cache .pytest_cache .ruff_cache .hypothesis

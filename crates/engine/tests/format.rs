@@ -1,0 +1,87 @@
+//! Compares the offsets in `docs/format.md` with those of the code, both ways: a row without a
+//! constant fails as well as a constant without a row.
+
+use std::collections::BTreeMap;
+
+use tuckbox_arena::layout::{header, process, segment};
+use tuckbox_engine::layout::{flag, log, note, shard};
+
+macro_rules! constants {
+    ($map:ident, $module:ident: $($name:ident)*) => {
+        $($map.insert((stringify!($module), stringify!($name)), $module::$name);)*
+    };
+}
+
+fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
+    let mut map = BTreeMap::new();
+    constants!(map, header: MAGIC FORMAT_VERSION BYTE_ORDER LAYOUT_SIGNATURE CACHE_ID HASH_KEY
+        FEATURES_REQUIRED FEATURES_OPTIONAL SIZE_BYTES MAX_ENTRIES SEGMENT_BYTES SEGMENT_COUNT
+        SHARD_COUNT SHARD_BYTES TABLE_BYTES PROCESS_COUNT CREATED_US CHECKSUM GROWTH_LOCK
+        LAST_SEEN_US CLOCK_NEXT CLOCK_ROWS TAG_FLOOR);
+    constants!(map, process: STATE PID START_TICKS PID_NAMESPACE COUNTERS);
+    constants!(map, segment: GENERATION OWNER NOTES);
+    constants!(map, note: NEXT EXTENT OPENED);
+    constants!(map, shard: LOCK STATE EPOCH SEQUENCE EVICTIONS EXPIRATIONS LOST INDEX_SEGMENTS
+        BODY_SEGMENTS INTENT SPARES SMALL MAIN CLOCK INCREMENTS HALVINGS WINS SETTING
+        INVALIDATIONS DIRECTORY);
+    constants!(map, log: HEAD TAIL ENTRIES BYTES BODY_BYTES SEGMENTS);
+    constants!(map, flag: EXPIRY NUMBER LONG BODY);
+    map
+}
+
+#[test]
+fn the_document_and_the_code_agree() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
+    let document = std::fs::read_to_string(path).expect("docs/format.md");
+    let mut expected = constants();
+    let mut room = "";
+    for line in document.lines().filter(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        if cells[0].starts_with(':') {
+            continue;
+        }
+        if let Some(name) = ["header", "process", "segment", "note", "shard", "log", "flag"]
+            .into_iter()
+            .find(|name| *name == cells[0])
+        {
+            room = name;
+            continue;
+        }
+        let offset: u64 = cells[1].parse().expect("an offset");
+        let constant = expected
+            .remove(&(room, cells[0]))
+            .unwrap_or_else(|| panic!("{room} {} is in the document only", cells[0]));
+        assert_eq!(offset, constant, "{room} {}", cells[0]);
+    }
+    assert!(expected.is_empty(), "only in the code: {expected:?}");
+}
+
+#[test]
+fn what_lies_together_does_not_overlap() {
+    // Room for the words that follow each other, up to the next constant.
+    let shard_words = [
+        (shard::LOCK, 64),
+        (shard::STATE, 8),
+        (shard::EPOCH, 8),
+        (shard::SEQUENCE, 8),
+        (shard::EVICTIONS, 8),
+        (shard::EXPIRATIONS, 8),
+        (shard::LOST, 8),
+        (shard::INDEX_SEGMENTS, 8),
+        (shard::BODY_SEGMENTS, 8),
+        (shard::INTENT, 8),
+        (shard::SPARES, shard::SPARE_COUNT * 8),
+        (shard::SMALL, log::SEGMENTS + 8),
+        (shard::MAIN, log::SEGMENTS + 8),
+        (shard::CLOCK, 8),
+        (shard::INCREMENTS, 8),
+        (shard::HALVINGS, 8),
+        (shard::WINS, 8),
+        (shard::SETTING, 8),
+        (shard::INVALIDATIONS, shard::INVALIDATION_COUNT * 8),
+        (shard::DIRECTORY, 8),
+    ];
+    for pair in shard_words.windows(2) {
+        assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
+    }
+}
