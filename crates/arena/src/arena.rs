@@ -97,8 +97,9 @@ impl Arena {
             let geometry = Geometry::new(plan.clone())?;
             let file = CacheFile::create_beside(path, first_bytes(&geometry))?;
             let temporary = file.path().to_path_buf();
-            let made = Arena::from_file(file, Some(geometry), signature, clock.clone(), waiter.clone())
-                .and_then(|arena| lay_out(&arena).map(|()| arena));
+            let made =
+                Arena::from_file(file, Some(geometry), signature, clock.clone(), waiter.clone())
+                    .and_then(|arena| lay_out(&arena).map(|()| arena));
             let mut arena = match made {
                 Ok(arena) => arena,
                 Err(error) => {
@@ -347,8 +348,7 @@ impl Arena {
             Membership::File { seat, .. } => {
                 let _gate = gate();
                 let seat = seat.lock().unwrap_or_else(|broken| broken.into_inner());
-                seat.as_ref()
-                    .is_some_and(|seat| seat.is_dead(&self.region, &self.geometry, owner))
+                seat.as_ref().is_some_and(|seat| seat.is_dead(&self.region, &self.geometry, owner))
             }
             Membership::Twin { dead } => {
                 dead.get(owner.slot() as usize).is_none_or(|dead| dead.load(Ordering::Acquire))
@@ -452,7 +452,9 @@ impl Arena {
     #[inline]
     pub fn now_us(&self) -> u64 {
         match &self.clock {
-            Clock::System => os::boot_time_us().wrapping_add(self.anchor_us.load(Ordering::Relaxed)),
+            Clock::System => {
+                os::boot_time_us().wrapping_add(self.anchor_us.load(Ordering::Relaxed))
+            }
             Clock::Manual(now_us) => now_us.load(Ordering::Relaxed),
         }
     }

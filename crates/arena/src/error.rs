@@ -96,7 +96,9 @@ pub enum Error {
         slots: u32,
     },
     /// More handles in one process than can be made safe over `fork`.
-    #[error("this process has {limit} caches open already; share one handle instead of opening more")]
+    #[error(
+        "this process has {limit} caches open already; share one handle instead of opening more"
+    )]
     TooManyHandles {
         /// The limit of open handles in one process.
         limit: usize,

@@ -17,6 +17,8 @@ use crate::os;
 use crate::process::{Counter, OwnerId};
 
 const WAITERS: u32 = 1 << 31;
+/// Names nobody, and is not the zero of a lock that was let go in order.
+const ABANDONED: u32 = 1 << 30;
 /// Tries before the first sleep. A shard's lock is held for about a microsecond.
 const SPINS: u32 = 200;
 const FIRST_SLICE: Duration = Duration::from_millis(2);
@@ -73,14 +75,26 @@ impl Arena {
         self.leave();
     }
 
+    /// Lets go of a lock as a death would: whoever takes it next is told that it was taken over.
+    #[cold]
+    pub fn abandon(&self, offset: u64) {
+        let word = self.region().lock_word(offset);
+        word.store(ABANDONED, Ordering::Release);
+        os::futex_wake_one(word);
+        self.leave();
+    }
+
+    fn counts_as_dead(&self, owner: OwnerId) -> bool {
+        cfg!(feature = "mutant-steal")
+            || (self.is_dead(owner) && !cfg!(feature = "mutant-no-takeover"))
+    }
+
     #[cold]
     fn wait_for(&self, offset: u64, me: OwnerId, limit: Duration) -> Result<Acquired> {
         let word = self.region().lock_word(offset);
         for _ in 0..SPINS {
             if word.load(Ordering::Relaxed) == 0
-                && word
-                    .compare_exchange(0, me.bits(), Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
+                && word.compare_exchange(0, me.bits(), Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
                 return Ok(Acquired::Clean);
             }
@@ -94,7 +108,11 @@ impl Arena {
                 // Free, or a word that names nobody. We may have left others asleep: keep the bit.
                 let mine = me.bits() | WAITERS;
                 if word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    return Ok(if seen & !WAITERS == 0 { Acquired::Clean } else { Acquired::TakenOver });
+                    return Ok(if seen & !WAITERS == 0 {
+                        Acquired::Clean
+                    } else {
+                        Acquired::TakenOver
+                    });
                 }
                 continue;
             };
@@ -116,7 +134,7 @@ impl Arena {
             slice = SLICE;
             // Our own slot names another thread of this process: alive as we are.
             let unchanged = word.load(Ordering::Relaxed) & !WAITERS == owner.bits();
-            if unchanged && owner != me && self.is_dead(owner) {
+            if unchanged && owner != me && self.counts_as_dead(owner) {
                 let theirs = word.load(Ordering::Relaxed);
                 let mine = me.bits() | WAITERS;
                 if theirs & !WAITERS == owner.bits()

@@ -74,9 +74,8 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
     loop {
         // SAFETY: no memory is passed.
-        let code = unsafe {
-            libc::posix_fallocate(fd, offset as libc::off_t, len_bytes as libc::off_t)
-        };
+        let code =
+            unsafe { libc::posix_fallocate(fd, offset as libc::off_t, len_bytes as libc::off_t) };
         match code {
             0 => return Ok(()),
             libc::EINTR => {}

@@ -10,10 +10,10 @@
 //! daemon that closed all its descriptors lost its token and lives); or the slot has moved on to
 //! another incarnation.
 
+use std::cell::RefCell;
 use std::os::fd::RawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, Once};
 
 use crate::error::{Error, Result};
@@ -118,7 +118,7 @@ extern "C" fn forget_tokens() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     for token in &TOKENS {
         let fd = token.swap(-1, Ordering::Relaxed);
-        if fd >= 0 {
+        if fd >= 0 && !cfg!(feature = "mutant-token-inherited") {
             os::close_raw(fd);
         }
     }
@@ -246,7 +246,8 @@ impl Seat {
             let is_taken = state & TAKEN != 0;
             // Our own process lives, but a slot of it whose token is free was left by a handle
             // that this process lost in a fork or closed half way.
-            if is_taken && recorded_process_lives(region, at) {
+            let is_lost = is_taken && recorded_process_lives(region, at);
+            if is_lost || (is_taken && cfg!(feature = "mutant-slots-kept")) {
                 os::unlock_byte(token.fd, at).map_err(io)?;
                 continue;
             }
@@ -281,7 +282,13 @@ impl Seat {
         if state & TAKEN == 0 || OwnerId::new(owner.slot(), state as u32) != owner {
             return true;
         }
-        debug_assert_eq!(OwnerId::new(owner.slot(), state as u32).incarnation(), owner.incarnation());
+        debug_assert_eq!(
+            OwnerId::new(owner.slot(), state as u32).incarnation(),
+            owner.incarnation()
+        );
+        if cfg!(feature = "mutant-pid-alone") {
+            return start_ticks(region.get(at + slot_layout::PID)).is_none();
+        }
         match os::byte_is_locked(self.token.fd, at) {
             Ok(true) | Err(_) => false,
             Ok(false) => !recorded_process_lives(region, at),

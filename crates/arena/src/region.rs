@@ -175,6 +175,24 @@ impl Region {
         })
     }
 
+    /// Whether the bytes at `offset` are these, each word read once.
+    #[inline]
+    pub fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
+        let from = self.at(offset, (bytes.len() as u64).div_ceil(WORD));
+        let load = |index: usize| {
+            // SAFETY: index counts words of `bytes`, which lie within what `at` checked.
+            unsafe { AtomicU64::from_ptr(from.add(index * 8).cast()) }.load(Ordering::Relaxed)
+        };
+        let chunks = bytes.chunks_exact(8);
+        let rest = chunks.remainder();
+        let rest_is_same =
+            rest.is_empty() || load(bytes.len() / 8).to_ne_bytes()[..rest.len()] == *rest;
+        rest_is_same
+            && chunks.enumerate().all(|(index, chunk)| {
+                load(index) == u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"))
+            })
+    }
+
     /// Copies words in, each relaxed.
     #[inline]
     pub fn copy_in(&self, offset: u64, source: &[u64]) {
@@ -246,10 +264,7 @@ impl Drop for Region {
 #[cold]
 #[inline(never)]
 fn refuse(offset: u64, word_count: u64, usable_words: u64) -> ! {
-    panic!(
-        "access to {word_count} words at {offset} outside of {} bytes",
-        usable_words * WORD
-    )
+    panic!("access to {word_count} words at {offset} outside of {} bytes", usable_words * WORD)
 }
 
 /// Copies words that others may be writing, each whole, by vector registers.
@@ -329,6 +344,8 @@ mod tests {
         region.copy_out(4096, &mut target);
         assert_eq!(source, target);
         region.copy_in_bytes(8, b"twelve bytes");
+        assert!(region.holds(8, b"twelve bytes") && region.holds(8, b"twelve b"));
+        assert!(!region.holds(8, b"twelve bytez") && !region.holds(8, b"Twelve bytes"));
         assert_eq!(region.get(8).to_ne_bytes(), *b"twelve b");
         assert_eq!(region.get(16).to_ne_bytes(), *b"ytes\0\0\0\0");
     }

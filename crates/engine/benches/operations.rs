@@ -15,7 +15,14 @@ const ROUNDS: usize = 11;
 
 fn key(number: usize) -> String {
     let n = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    format!("{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}", n >> 32, n >> 16 & 0xffff, n & 0xfff, n >> 52, n >> 8 & 0xffff_ffff_ffff)
+    format!(
+        "{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}",
+        n >> 32,
+        n >> 16 & 0xffff,
+        n & 0xfff,
+        n >> 52,
+        n >> 8 & 0xffff_ffff_ffff
+    )
 }
 
 fn time(work: impl FnOnce()) -> f64 {
@@ -34,34 +41,59 @@ fn main() {
     let mut map: HashMap<String, Vec<u8>> = HashMap::new();
     for key in &keys {
         cache.set(key.as_bytes(), Value::bytes(&value), Ttl::Never).expect("a set");
-        cache.set(format!("ttl {key}").as_bytes(), Value::bytes(&value), Ttl::Us(1 << 40)).expect("a set");
+        cache
+            .set(format!("ttl {key}").as_bytes(), Value::bytes(&value), Ttl::Us(1 << 40))
+            .expect("a set");
         map.insert(key.clone(), value.to_vec());
     }
     let with_ttl: Vec<String> = keys.iter().map(|key| format!("ttl {key}")).collect();
     let mut buffer = Buffer::new();
-    let names = ["HashMap get, copied", "get hit", "get hit, with ttl", "get miss", "HashMap insert", "set over", "delete + set"];
+    let names = [
+        "HashMap get, copied",
+        "get hit",
+        "get hit, with ttl",
+        "get miss",
+        "HashMap insert",
+        "set over",
+        "delete + set",
+    ];
     let mut times = vec![Vec::new(); names.len()];
     for _ in 0..ROUNDS {
-        times[0].push(time(|| keys.iter().for_each(|key| {
-            black_box(map.get(key).map(|value| value.clone()));
-        })));
+        times[0].push(time(|| {
+            keys.iter().for_each(|key| {
+                black_box(map.get(key).cloned());
+            })
+        }));
         for (place, keys) in [(1, &keys), (2, &with_ttl), (3, &absent)] {
             let buffer = &mut buffer;
             let cache = &cache;
-            times[place].push(time(|| keys.iter().for_each(|key| {
-                black_box(cache.get(key.as_bytes(), buffer).expect("a get").map(|entry| entry.version));
-            })));
+            times[place].push(time(|| {
+                keys.iter().for_each(|key| {
+                    black_box(
+                        cache
+                            .get(key.as_bytes(), buffer)
+                            .expect("a get")
+                            .map(|entry| entry.version),
+                    );
+                })
+            }));
         }
-        times[4].push(time(|| keys.iter().for_each(|key| {
-            map.insert(key.clone(), value.to_vec());
-        })));
-        times[5].push(time(|| keys.iter().for_each(|key| {
-            cache.set(key.as_bytes(), Value::bytes(&value), Ttl::Never).expect("a set");
-        })));
-        times[6].push(time(|| keys.iter().for_each(|key| {
-            cache.delete(key.as_bytes()).expect("a delete");
-            cache.set(key.as_bytes(), Value::bytes(&value), Ttl::Never).expect("a set");
-        })));
+        times[4].push(time(|| {
+            keys.iter().for_each(|key| {
+                map.insert(key.clone(), value.to_vec());
+            })
+        }));
+        times[5].push(time(|| {
+            keys.iter().for_each(|key| {
+                cache.set(key.as_bytes(), Value::bytes(&value), Ttl::Never).expect("a set");
+            })
+        }));
+        times[6].push(time(|| {
+            keys.iter().for_each(|key| {
+                cache.delete(key.as_bytes()).expect("a delete");
+                cache.set(key.as_bytes(), Value::bytes(&value), Ttl::Never).expect("a set");
+            })
+        }));
     }
     println!("{:22} {:>9} {:>9} {:>9}  ns per operation", "", "median", "least", "most");
     for (name, times) in names.iter().zip(&mut times) {

@@ -44,6 +44,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let ratio = 100.0 * hits as f64 / requests as f64;
     let stats = cache.stats();
-    println!("{ratio:.2} % of {requests} requests; refused {refused}; entries {}; shards {}; segment {}", stats.entries, stats.shards, stats.segment_bytes);
+    println!(
+        "{ratio:.2} % of {requests} requests; refused {refused}; entries {}; shards {}; segment {}",
+        stats.entries, stats.shards, stats.segment_bytes
+    );
     Ok(())
 }

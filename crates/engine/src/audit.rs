@@ -218,7 +218,9 @@ impl Shard<'_> {
 
     fn walk_index(&self, depth: Depth, reach: &mut Reach, report: &mut CheckReport) -> [Count; 2] {
         let buckets = self.index_state().buckets();
-        (0..buckets).for_each(|bucket| self.reset_overflow(bucket));
+        // Counted here and set at the end: a count that is too low for a moment would hide entries
+        // from readers, who take no lock.
+        let mut overflows = vec![0u64; buckets as usize];
         let mut counts = [Count::default(); 2];
         let mut version = self.word(shard::SEQUENCE);
         let mut buffer = Buffer::new();
@@ -233,7 +235,7 @@ impl Shard<'_> {
                         version = version.max(head.sequence.version());
                         let first = self.choices(hash).0;
                         if first != bucket {
-                            self.shift_overflow(first, true);
+                            overflows[first as usize] += 1;
                         }
                         for body in head.bodies(&buffer.record) {
                             reach.others.insert(body.segment as u32);
@@ -251,6 +253,9 @@ impl Shard<'_> {
                     }
                 }
             }
+        }
+        for (bucket, count) in (0..).zip(overflows) {
+            self.recount_overflow(bucket, count);
         }
         self.set_word(shard::SEQUENCE, version);
         report.entries = counts.iter().map(|count| count.entries).sum();
@@ -287,9 +292,8 @@ impl Shard<'_> {
             return Proof::Damaged("its key belongs elsewhere");
         }
         let (first, second) = self.choices(hash);
-        let is_in = |bucket| {
-            self.taken_slots(bucket).iter().any(|(_, other)| other.is_same_place(slot))
-        };
+        let is_in =
+            |bucket| self.taken_slots(bucket).iter().any(|(_, other)| other.is_same_place(slot));
         if bucket != first {
             if is_in(first) || (bucket != second && is_in(second)) {
                 return Proof::Twin;
@@ -342,7 +346,8 @@ impl Shard<'_> {
     fn free_unreached(&self, reach: &Reach, report: &mut CheckReport) {
         for segment in 0..self.arena().segments_present() {
             let is_ours = self.arena().segment_owner(segment) == Owner::Shard(self.index as u32);
-            if is_ours && !reach.segments.contains_key(&segment) && !reach.others.contains(&segment) {
+            if is_ours && !reach.segments.contains_key(&segment) && !reach.others.contains(&segment)
+            {
                 self.arena().free_segment(segment);
                 report.leaked_segments += 1;
                 note_finding(report, || {

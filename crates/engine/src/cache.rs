@@ -271,9 +271,8 @@ impl Cache {
             }
             drop(shard);
             let Some(initial) = initial else { return Ok(None) };
-            let sum = initial
-                .checked_add(delta)
-                .ok_or(Error::Overflow { current: initial, delta })?;
+            let sum =
+                initial.checked_add(delta).ok_or(Error::Overflow { current: initial, delta })?;
             if self.add(key, Value::Int(sum), ttl)? {
                 return Ok(Some(sum));
             }

@@ -37,7 +37,7 @@ impl KeyHash {
     /// Which of `count` shards; from the highest bits.
     #[inline(always)]
     pub fn shard(self, count: u64) -> u64 {
-        (self.0 >> 48) * count >> 16
+        ((self.0 >> 48) * count) >> 16
     }
 
     /// For the first choice of a bucket.

@@ -33,7 +33,7 @@ use crate::shard::Shard;
 /// Split when more than this share of all slots is in use, in 64ths.
 const FILL_MOST_64THS: u64 = 52;
 /// Splits that one insert may do beyond the one that the growing number of entries asks for.
-const SPLITS_PER_INSERT: u32 = 64;
+const SPLITS_PER_INSERT: u32 = 8;
 
 /// A slot's place in the file, and what it held when it was found.
 #[derive(Debug, Clone, Copy)]
@@ -157,10 +157,10 @@ impl Shard<'_> {
         }
     }
 
-    /// Sets the count of a bucket, for a recount.
-    pub fn reset_overflow(&self, bucket: u32) {
+    /// Sets the count of a bucket, after a recount.
+    pub fn recount_overflow(&self, bucket: u32, count: u64) {
         if let Some(at) = self.bucket(bucket) {
-            self.set_overflow(at, 0);
+            self.set_overflow(at, count);
         }
     }
 
@@ -214,7 +214,8 @@ impl Shard<'_> {
     }
 
     /// Finds room for a new entry's slot, splitting and moving as needed. The caller stores the
-    /// slot there next. None if no room can be made, which only an index that cannot grow meets.
+    /// slot there next. None if no room can be made: the index cannot grow, or many keys have the
+    /// same two buckets.
     pub fn make_slot(&self, hash: KeyHash, entries: u64) -> Option<u64> {
         let slots = u64::from(self.index_state().buckets()) * SLOTS_PER_BUCKET;
         if entries * 64 > slots * FILL_MOST_64THS {

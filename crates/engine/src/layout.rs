@@ -180,9 +180,7 @@ pub const FREQUENCY_MOST: u64 = 7;
 impl PolicyBits {
     /// From its parts; the frequency saturates.
     pub fn new(hits: u64, frequency: u64, is_admitted: bool) -> PolicyBits {
-        PolicyBits(
-            hits.min(3) | frequency.min(FREQUENCY_MOST) << 2 | u64::from(is_admitted) << 5,
-        )
+        PolicyBits(hits.min(3) | frequency.min(FREQUENCY_MOST) << 2 | u64::from(is_admitted) << 5)
     }
 
     /// Hits since the entry was last looked at, 0 to 3.

@@ -111,7 +111,10 @@ impl Shard<'_> {
     pub fn count_in(&self, kind: LogKind, head: &Head) {
         self.add_word(kind.at() + log::ENTRIES, 1);
         self.add_word(kind.at() + log::BYTES, head.log_bytes);
-        self.add_word(kind.at() + log::BODY_BYTES, head.body_count * self.cache.shape.segment_bytes);
+        self.add_word(
+            kind.at() + log::BODY_BYTES,
+            head.body_count * self.cache.shape.segment_bytes,
+        );
     }
 
     /// Counts a record as no longer being in a log.
@@ -178,12 +181,18 @@ impl Shard<'_> {
 
     /// Whether a record has this key.
     pub fn has_key(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
-        head.key_bytes == key.len() as u64
-            && with_scratch(|words| {
-                let key_at = head.key_at;
-                self.load_part(offset, key_at + head.key_bytes, words)
-                    && &bytes_of(words)[key_at as usize..key_at as usize + key.len()] == key
-            })
+        if head.key_bytes != key.len() as u64 {
+            return false;
+        }
+        let Some(position) = self.cache.position_of(offset) else { return false };
+        if position.byte + head.log_bytes <= self.cache.shape.log_bytes {
+            return self.region().holds(offset + head.key_at, key);
+        }
+        with_scratch(|words| {
+            let at = head.key_at as usize;
+            self.load_part(offset, head.key_at + head.key_bytes, words)
+                && bytes_of(words)[at..at + key.len()] == *key
+        })
     }
 
     /// Whether the record proves itself, from a copy of it.
@@ -216,7 +225,10 @@ impl Shard<'_> {
     /// had without evicting.
     pub fn find_room(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Room> {
         let shape = &self.cache.shape;
-        let head = Position::from_word(self.log_word(kind, log::HEAD));
+        // Another process may have lengthened the file for this segment, so that it lies beyond what
+        // we have looked at so far.
+        let head = Position::from_word(self.log_word(kind, log::HEAD))
+            .filter(|head| self.cache.is_usable(head.segment));
         let room_bytes = head.map_or(0, |head| shape.log_bytes.saturating_sub(head.byte));
         let crosses = log_bytes > shape.crossing_bytes && room_bytes >= RECORD_ROOM_LEAST;
         let fits = log_bytes <= room_bytes && room_bytes >= RECORD_ROOM_LEAST;

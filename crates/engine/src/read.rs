@@ -108,8 +108,7 @@ impl Cache {
         hooks::reach(Point::StateLoaded);
         let count = IndexState(state).buckets();
         let mut choice = hash.first();
-        loop {
-            let Some(bucket_at) = self.bucket_at(shard_at, bucket_of(choice, count)) else { break };
+        while let Some(bucket_at) = self.bucket_at(shard_at, bucket_of(choice, count)) {
             let bucket: [u64; BUCKET_WORDS] = region.words(bucket_at);
             // What a slot leads to was written before the slot was.
             fence(Ordering::Acquire);
@@ -234,8 +233,8 @@ impl Cache {
         };
         hooks::reach(Point::RecordCopied);
         fence(Ordering::Acquire);
-        let is_still = region.get(offset) == first
-            && self.arena.generation(position.segment) == generation;
+        let is_still =
+            region.get(offset) == first && self.arena.generation(position.segment) == generation;
         match head {
             _ if !is_still => Copied::Changed,
             Some(head) if is_sound => Copied::Whole(head, generation),
@@ -283,7 +282,14 @@ impl Cache {
     ) -> bool {
         cfg!(feature = "mutant-no-checksum")
             || head.checksum()
-                == head.checksum_expected(words, &self.hasher, &self.shape, hash, offset, generation)
+                == head.checksum_expected(
+                    words,
+                    &self.hasher,
+                    &self.shape,
+                    hash,
+                    offset,
+                    generation,
+                )
     }
 
     /// The entry in a buffer that [`Cache::read`] filled.

@@ -339,12 +339,15 @@ impl<'a> Draft<'a> {
             fixed[head.number_at() as usize / 8] = number as u64;
         }
         let word_count = (head.log_bytes / 8) as usize;
-        spare.clear();
-        spare.resize(word_count, 0);
+        // What an earlier draft left is overwritten, but for what is behind the last byte.
+        if spare.len() < word_count {
+            spare.resize(word_count, 0);
+        }
+        spare[word_count - 1] = 0;
         let fixed_count = Head::fixed_words(flags) as usize;
         spare[..fixed_count].copy_from_slice(&fixed[..fixed_count]);
         let tail = &bytes[(head.body_count * shape.segment_bytes) as usize..];
-        let payload = &mut bytes_of_mut(&mut spare)[head.key_at as usize..];
+        let payload = &mut bytes_of_mut(&mut spare[..word_count])[head.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
         Draft { hash, value, tail_hash: hasher.bytes(tail), words: spare, head }
@@ -370,14 +373,19 @@ impl<'a> Draft<'a> {
     }
 
     /// The finished words for this version and place.
-    pub fn finish(&mut self, version: u64, offset: u64, generation: u64, hasher: &Hasher) -> &[u64] {
+    pub fn finish(
+        &mut self,
+        version: u64,
+        offset: u64,
+        generation: u64,
+        hasher: &Hasher,
+    ) -> &[u64] {
         let (head, tail) = (&self.head, self.tail_hash);
-        let checksum =
-            head.checksum_with(&self.words, hasher, tail, self.hash, offset, generation);
+        let checksum = head.checksum_with(&self.words, hasher, tail, self.hash, offset, generation);
         let sequence = Sequence::new(version, self.head.sequence.flags());
         self.words[0] = sequence.0;
         self.words[1] = self.head.form & 0xffff_ffff | u64::from(checksum) << 32;
-        &self.words
+        &self.words[..(self.head.log_bytes / 8) as usize]
     }
 
     /// Gives the memory back.

@@ -126,13 +126,8 @@ impl Cache {
                 Copied::Damaged => return None,
                 Copied::Whole(head, generation) => {
                     let hash = self.hasher.key(head.key(&buffer.record));
-                    let sound = self.proves_itself(
-                        &head,
-                        &buffer.record,
-                        hash,
-                        slot.offset(),
-                        generation,
-                    );
+                    let sound =
+                        self.proves_itself(&head, &buffer.record, hash, slot.offset(), generation);
                     if !sound || self.is_expired(head.expiry_us(&buffer.record)) {
                         return None;
                     }

@@ -22,7 +22,13 @@ pub struct Shard<'a> {
 
 impl Drop for Shard<'_> {
     fn drop(&mut self) {
-        self.cache.arena.unlock(self.at + shard::LOCK);
+        let at = self.at + shard::LOCK;
+        // A panic may have left anything half done, as a death does: whoever comes next repairs.
+        if std::thread::panicking() {
+            self.cache.arena.abandon(at);
+        } else {
+            self.cache.arena.unlock(at);
+        }
     }
 }
 
@@ -34,7 +40,11 @@ impl Cache {
     }
 
     /// As [`Cache::lock_shard`], waiting for `limit` at most.
-    pub(crate) fn lock_shard_for(&self, index: u64, limit: std::time::Duration) -> Result<Shard<'_>> {
+    pub(crate) fn lock_shard_for(
+        &self,
+        index: u64,
+        limit: std::time::Duration,
+    ) -> Result<Shard<'_>> {
         let at = self.arena.geometry().shard_at(index);
         let acquired = self.arena.lock(at + shard::LOCK, limit)?;
         let shard = Shard { cache: self, index, at };

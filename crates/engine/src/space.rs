@@ -201,7 +201,11 @@ impl Cache {
         let take = || {
             self.arena.take_segment(owner).or_else(|| {
                 let grown = self.arena.grow().unwrap_or(false);
-                if grown { self.arena.take_segment(owner) } else { None }
+                if grown {
+                    self.arena.take_segment(owner)
+                } else {
+                    None
+                }
             })
         };
         if let Some(segment) = take() {

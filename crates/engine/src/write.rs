@@ -55,6 +55,14 @@ impl Live {
     }
 }
 
+/// How a draft was stored.
+enum Put {
+    /// Into the record that was there.
+    Rewritten,
+    /// As a new record, which took room.
+    Appended,
+}
+
 /// There was no room for a record: something has to be evicted first.
 struct NoRoom;
 
@@ -72,7 +80,9 @@ impl Cache {
         // Keys and record headers count against the longest value as well.
         let most_bytes = self.value_bytes_max();
         match value {
-            Some(value) if value.len() + key.len() > most_bytes + 256 || value.len() > most_bytes => {
+            Some(value)
+                if value.len() + key.len() > most_bytes + 256 || value.len() > most_bytes =>
+            {
                 Err(Error::ValueTooLarge { len_bytes: value.len(), most_bytes })
             }
             _ => Ok(()),
@@ -155,9 +165,13 @@ impl Cache {
                 }
                 continue;
             }
-            if shard.put(draft, live.as_ref(), &bodies).is_ok() {
-                shard.tidy();
-                return Ok(true);
+            match shard.put(draft, live.as_ref(), &bodies) {
+                Ok(Put::Rewritten) => return Ok(true),
+                Ok(Put::Appended) => {
+                    shard.tidy();
+                    return Ok(true);
+                }
+                Err(NoRoom) => {}
             }
             let more = shard.make_room(crate::eviction::SLICE);
             drop(shard);
@@ -212,13 +226,16 @@ impl Cache {
 impl Shard<'_> {
     /// Finds the entry of a key. An expired one is removed and not found.
     pub fn find_key(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
+        let head = Cell::new(None);
         let found = self.find_slot(hash, |slot| {
-            self.load_head(slot.offset())
-                .is_some_and(|head| self.has_key(slot.offset(), &head, key))
+            head.set(self.load_head(slot.offset()));
+            head.get().is_some_and(|head| self.has_key(slot.offset(), &head, key))
         })?;
-        let head = self.load_head(found.slot.offset())?;
+        let head = head.get()?;
         let live = Live { found, head };
-        if self.cache.is_expired(head.expiry_us(&self.cache.head_words(live.offset()))) {
+        if head.has(flag::EXPIRY)
+            && self.cache.is_expired(Some(self.region().get(live.offset() + 16)))
+        {
             self.remove(hash, &live.found, &live.head);
             self.add_word(shard::EXPIRATIONS, 1);
             return None;
@@ -243,11 +260,16 @@ impl Shard<'_> {
     }
 
     /// Stores a draft, over the entry that the key has now if it has one.
-    fn put(&self, draft: &mut Draft<'_>, live: Option<&Live>, bodies: &[crate::record::Body]) -> std::result::Result<(), NoRoom> {
+    fn put(
+        &self,
+        draft: &mut Draft<'_>,
+        live: Option<&Live>,
+        bodies: &[crate::record::Body],
+    ) -> std::result::Result<Put, NoRoom> {
         if let Some(live) = live {
             if self.can_rewrite(live, draft) {
                 self.rewrite(live, draft);
-                return Ok(());
+                return Ok(Put::Rewritten);
             }
         }
         let kind = live
@@ -259,7 +281,9 @@ impl Shard<'_> {
         };
         let slot_at = match live {
             Some(live) => Some(live.found.at),
-            None => self.make_slot(draft.hash, self.entries() + 1),
+            None => {
+                self.make_slot(draft.hash, self.entries() + 1).or_else(|| self.displace(draft.hash))
+            }
         };
         let Some(slot_at) = slot_at else {
             self.give_back(room);
@@ -277,11 +301,18 @@ impl Shard<'_> {
         self.adopt_bodies(bodies);
         self.publish(draft.hash, slot_at, offset, bits, live);
         self.count_in(kind, &head);
-        Ok(())
+        Ok(Put::Appended)
     }
 
     /// Lets a slot lead to a new record, and lets go of the old one.
-    fn publish(&self, hash: KeyHash, slot_at: u64, offset: u64, bits: PolicyBits, old: Option<&Live>) {
+    fn publish(
+        &self,
+        hash: KeyHash,
+        slot_at: u64,
+        offset: u64,
+        bits: PolicyBits,
+        old: Option<&Live>,
+    ) {
         self.store_slot(slot_at, Slot::new(offset, hash.tag(), bits));
         let Some(old) = old else { return };
         if let Some(position) = self.cache.position_of(old.offset()) {
@@ -372,7 +403,11 @@ impl Shard<'_> {
         if live.head.has(flag::EXPIRY) {
             // One word: a reader sees the old one or the new one, and so does whoever comes after
             // a death.
-            self.region().store(live.offset() + 16, expiry_us.unwrap_or(u64::MAX), Ordering::Release);
+            self.region().store(
+                live.offset() + 16,
+                expiry_us.unwrap_or(u64::MAX),
+                Ordering::Release,
+            );
             return Some(());
         }
         let expiry_us = match expiry_us {

@@ -185,7 +185,10 @@ fn operations_do_what_they_say() {
     assert!(cache.delete(b"n").unwrap() && !cache.delete(b"n").unwrap());
     assert_sound(&cache);
     cache.close();
-    assert!(cache.get(b"n", &mut buffer).is_err() && cache.set(b"n", Value::Int(1), Ttl::Never).is_err());
+    assert!(
+        cache.get(b"n", &mut buffer).is_err()
+            && cache.set(b"n", Value::Int(1), Ttl::Never).is_err()
+    );
 }
 
 #[test]

@@ -211,9 +211,8 @@ impl Shard<'_> {
             let position = self.tail(kind)?;
             match self.judge_place(kind, position) {
                 Place::Live(candidate) => {
-                    let expiry_us = candidate
-                        .head
-                        .expiry_us(&self.cache.head_words(candidate.offset));
+                    let expiry_us =
+                        candidate.head.expiry_us(&self.cache.head_words(candidate.offset));
                     if !self.cache.is_expired(expiry_us) {
                         return Some(*candidate);
                     }
@@ -371,6 +370,26 @@ impl Shard<'_> {
         true
     }
 
+    /// Drops the entry that was hit least in the first bucket of a hash, and returns its slot. For
+    /// an index that can make room for a slot in no other way.
+    pub fn displace(&self, hash: KeyHash) -> Option<u64> {
+        let bucket = self.choices(hash).0;
+        let hits = |slot: &Slot| (slot.policy().hits(), slot.policy().frequency());
+        let (at, slot) = self.taken_slots(bucket).into_iter().min_by_key(|(_, slot)| hits(slot))?;
+        match (self.load_head(slot.offset()), self.hash_of(slot)) {
+            (Some(head), Some(hash)) => {
+                let overflowed = self.choices(hash).0 != bucket;
+                self.remove(hash, &Found { at, slot, overflowed }, &head);
+                self.add_word(shard::EVICTIONS, 1);
+            }
+            _ => {
+                self.store_slot(at, Slot::EMPTY);
+                self.add_word(shard::LOST, 1);
+            }
+        }
+        Some(at)
+    }
+
     /// Does a little of what will have to be done, after each write, so that no write has to do
     /// much of it.
     pub fn tidy(&self) {
@@ -490,8 +509,8 @@ impl Shard<'_> {
             self.count_increments(bits.hits());
         }
         let has_room = capacity.main_used + candidate.cost <= capacity.main;
-        let wins = capacity.main != 0
-            && (has_room || self.wins_duel(&candidate, is_admitted, budget));
+        let wins =
+            capacity.main != 0 && (has_room || self.wins_duel(&candidate, is_admitted, budget));
         if !wins {
             // Its hits are in the frequency by now.
             let slot = Slot(self.region().get(candidate.found.at));
