@@ -25,25 +25,20 @@
 //! While a log's segments hold much dead space (overwritten, deleted, expired), what lives is
 //! moved to the head and nothing is dropped: dead space shall not cost an entry.
 
+mod duel;
 mod ghosts;
+mod tail;
 
-use tuckbox_arena::hooks::{self, Point};
-
+use self::tail::Reason;
 use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{log, note, shard, PolicyBits, Position, Slot};
-use crate::log::{with_scratch, LogKind};
+use crate::log::LogKind;
 use crate::record::Head;
 use crate::shard::Shard;
-use crate::space::Need;
 
 /// Entries that are looked at before the lock is let go.
 pub const SLICE: u32 = 64;
-/// By how much a frequency must be beaten.
-const MARGIN: u64 = 1;
-/// Duels that a victim may win in a row before it is moved to the head. Without this a dead key
-/// whose frequency came from another's ghost would block the main log for ever.
-const WINS_MOST: u64 = 64;
 /// Entries that are looked at after a write, at the most,
 const TIDY_STEPS: u32 = 8;
 /// and of these, to have a segment ready for the next one.
@@ -52,8 +47,6 @@ const EVICT_STEPS: u32 = 4;
 const HALVE_AFTER: u64 = 5;
 /// The reuse-distance rule, in tenths.
 const REUSE_TENTHS: u64 = 7;
-/// Entries of the main log's tail that a large newcomer is compared with.
-const VICTIMS_MOST: usize = 8;
 /// Dead space beyond one part in this many of the logs is compacted before anything is dropped.
 const DEAD_PART: u64 = 8;
 
@@ -67,20 +60,6 @@ struct Setting {
 
 const SETTINGS: [Setting; 1] =
     [Setting { small_percent: 5, reuse_distance: true, promote_at_hits: 2 }];
-
-/// An entry at the tail of a log, not yet judged.
-struct Candidate {
-    kind: LogKind,
-    position: Position,
-    offset: u64,
-    head: Head,
-    hash: KeyHash,
-    found: Found,
-    /// Frequency, halved up to now.
-    frequency: u64,
-    /// One, or bytes.
-    cost: u64,
-}
 
 /// The sizes that the policy reckons with, in entries or in bytes.
 struct Capacity {
@@ -202,143 +181,6 @@ impl Shard<'_> {
         };
         let appended = opened + closed.saturating_sub(opened) * tail.byte / end.max(1);
         Some(now.saturating_sub(appended))
-    }
-
-    /// The oldest entry of a log that still lives. Dead records, expired and damaged entries on
-    /// the way are left behind or dropped. None if there is no entry, or the budget is spent.
-    fn candidate(&self, kind: LogKind, budget: &mut Budget) -> Option<Candidate> {
-        loop {
-            let position = self.tail(kind)?;
-            match self.judge_place(kind, position) {
-                Place::Live(candidate) => {
-                    let expiry_us =
-                        candidate.head.expiry_us(&self.cache.head_words(candidate.offset));
-                    if !self.cache.is_expired(expiry_us) {
-                        return Some(*candidate);
-                    }
-                    self.drop_entry(&candidate, Reason::Expired);
-                    self.pass(&candidate);
-                }
-                Place::Dead(end) => self.advance_tail(kind, end),
-                Place::Unreadable => self.abandon_segment(kind, position),
-            }
-            if !budget.spend() {
-                return None;
-            }
-        }
-    }
-
-    fn judge_place(&self, kind: LogKind, position: Position) -> Place {
-        let offset = self.cache.offset_of(position);
-        let Some(head) = self.load_head(offset) else { return Place::Unreadable };
-        let Some(end) = self.end_of(position, head.log_bytes) else { return Place::Unreadable };
-        let Some(hash) = self.key_hash_at(offset, &head) else { return Place::Unreadable };
-        match self.find_slot(hash, |slot| slot.offset() == offset) {
-            None => Place::Dead(end),
-            Some(found) => {
-                let frequency = self.halved(found.slot, position.segment);
-                let cost = self.cost(&head);
-                Place::Live(Box::new(Candidate {
-                    kind,
-                    position,
-                    offset,
-                    head,
-                    hash,
-                    found,
-                    frequency,
-                    cost,
-                }))
-            }
-        }
-    }
-
-    /// Moves the tail past an entry that no slot leads to any more.
-    fn pass(&self, candidate: &Candidate) {
-        if let Some(end) = self.end_of(candidate.position, candidate.head.log_bytes) {
-            self.advance_tail(candidate.kind, end);
-        }
-    }
-
-    /// Leaves the rest of a segment in which a record's lengths are damaged; its entries are lost.
-    fn abandon_segment(&self, kind: LogKind, from: Position) {
-        self.drop_slots_into(from);
-        let head = Position::from_word(self.log_word(kind, log::HEAD));
-        match self.next_in_log(from.segment) {
-            Some(next) if head.is_some_and(|head| head.segment != from.segment) => {
-                let byte = self.arena().note(next, note::EXTENT) >> 32;
-                self.advance_tail(kind, Position { segment: next, byte });
-            }
-            // The head itself: whatever it holds behind this place is not there.
-            _ => {
-                if let Some(head) = head {
-                    self.advance_tail(kind, head);
-                }
-            }
-        }
-    }
-
-    fn drop_slots_into(&self, from: Position) {
-        for bucket in 0..self.index_state().buckets() {
-            for (at, slot) in self.taken_slots(bucket) {
-                let inside = self
-                    .cache
-                    .position_of(slot.offset())
-                    .is_some_and(|at| at.segment == from.segment && at.byte >= from.byte);
-                if inside {
-                    self.store_slot(at, Slot::EMPTY);
-                    self.add_word(shard::LOST, 1);
-                    self.subtract_word(self.log_of(from.segment).at() + log::ENTRIES, 1);
-                }
-            }
-        }
-    }
-
-    /// Takes an entry out of the index and the counts. Its record becomes dead space.
-    fn drop_entry(&self, candidate: &Candidate, reason: Reason) {
-        match reason {
-            Reason::Evicted => {
-                let bits = Slot(self.region().get(candidate.found.at)).policy();
-                let frequency = candidate.frequency + bits.hits();
-                if bits.hits() > 0 {
-                    self.count_increments(bits.hits());
-                }
-                self.put_ghost(candidate.hash, frequency, candidate.kind == LogKind::Main);
-                self.add_word(shard::CLOCK, 1);
-                self.add_word(shard::EVICTIONS, 1);
-            }
-            Reason::Expired => self.add_word(shard::EXPIRATIONS, 1),
-            Reason::Damaged => self.add_word(shard::LOST, 1),
-        }
-        self.remove(candidate.hash, &candidate.found, &candidate.head);
-        hooks::reach(Point::EntryDropped);
-    }
-
-    /// Moves an entry to the head of a log, with these bits. False if there was no room for it, or
-    /// if it proved to be damaged; it is dropped then.
-    fn move_entry(&self, candidate: &Candidate, to: LogKind, bits: PolicyBits) -> bool {
-        let moved = with_scratch(|words| {
-            let head = self.load_record(candidate.offset, words)?;
-            if !self.is_proved(candidate.offset, &head, words, candidate.hash) {
-                self.drop_entry(candidate, Reason::Damaged);
-                return Some(false);
-            }
-            let room = self.find_room(to, head.log_bytes, Need::Move)?;
-            let offset = self.cache.offset_of(room.position);
-            let generation = self.arena().generation(room.position.segment);
-            let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
-            head.seal(words, hasher, shape, candidate.hash, offset, generation);
-            self.append(room, words);
-            self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
-            self.count_out(candidate.kind, &head);
-            self.count_in(to, &head);
-            Some(true)
-        });
-        let moved = moved.unwrap_or_else(|| {
-            self.drop_entry(candidate, Reason::Evicted);
-            false
-        });
-        self.pass(candidate);
-        moved
     }
 
     /// Makes room by looking at `steps` entries at most. False if there is nothing to look at.
@@ -481,134 +323,4 @@ impl Shard<'_> {
             },
         }
     }
-
-    /// The main log's oldest entry that was not hit since it was last looked at; those that were
-    /// go to the head with one hit less.
-    fn victim(&self, budget: &mut Budget) -> Option<Candidate> {
-        loop {
-            let candidate = self.candidate(LogKind::Main, budget)?;
-            let bits = Slot(self.region().get(candidate.found.at)).policy();
-            if bits.hits() == 0 || budget.0 == 0 {
-                return Some(candidate);
-            }
-            let bits = PolicyBits::new(bits.hits() - 1, candidate.frequency + 1, false);
-            self.count_increments(1);
-            self.set_word(shard::WINS, 0);
-            self.move_entry(&candidate, LogKind::Main, bits);
-            budget.spend();
-        }
-    }
-
-    /// Judges an entry that leaves the small log.
-    fn leave_small(&self, mut candidate: Candidate, capacity: &Capacity, budget: &mut Budget) {
-        let bits = Slot(self.region().get(candidate.found.at)).policy();
-        let mut is_admitted = bits.is_admitted();
-        if bits.hits() > 0 {
-            is_admitted |= bits.hits() >= self.setting().promote_at_hits;
-            candidate.frequency += bits.hits();
-            self.count_increments(bits.hits());
-        }
-        let has_room = capacity.main_used + candidate.cost <= capacity.main;
-        let wins =
-            capacity.main != 0 && (has_room || self.wins_duel(&candidate, is_admitted, budget));
-        if !wins {
-            // Its hits are in the frequency by now.
-            let slot = Slot(self.region().get(candidate.found.at));
-            let bits = PolicyBits::new(0, candidate.frequency, is_admitted);
-            self.store_slot(candidate.found.at, slot.with_policy(bits));
-            self.drop_entry(&candidate, Reason::Evicted);
-            self.pass(&candidate);
-            return;
-        }
-        let frequency = candidate.frequency;
-        self.move_entry(&candidate, LogKind::Main, PolicyBits::new(0, frequency, false));
-        // At least one victim gives way even if the budget is spent, so that the main log cannot
-        // outgrow its share slice by slice.
-        while self.used(LogKind::Main) > capacity.main {
-            let Some(victim) = self.victim(budget) else { break };
-            self.drop_entry(&victim, Reason::Evicted);
-            self.pass(&victim);
-            if !budget.spend() {
-                break;
-            }
-        }
-    }
-
-    fn wins_duel(&self, candidate: &Candidate, is_admitted: bool, budget: &mut Budget) -> bool {
-        let Some(victim) = self.victim(budget) else { return true };
-        if is_admitted {
-            self.set_word(shard::WINS, 0);
-            return true;
-        }
-        // In hundredths: the frequency of the bytes that the candidate displaces.
-        let margin = MARGIN * 100 * candidate.cost.min(victim.cost) / victim.cost.max(1);
-        let needed = self.frequency_of_victims(&victim, candidate.cost) + margin;
-        if candidate.frequency * 100 > needed {
-            self.set_word(shard::WINS, 0);
-            return true;
-        }
-        self.add_word(shard::WINS, 1);
-        if self.word(shard::WINS) >= WINS_MOST {
-            self.set_word(shard::WINS, 0);
-            let bits = PolicyBits::new(0, victim.frequency, false);
-            self.move_entry(&victim, LogKind::Main, bits);
-        }
-        false
-    }
-
-    /// Frequency, in hundredths, of what `cost` would displace from `first` on.
-    fn frequency_of_victims(&self, first: &Candidate, cost: u64) -> u64 {
-        let mut needed = first.frequency * 100 * cost.min(first.cost) / first.cost.max(1);
-        let mut covered = first.cost;
-        let mut position = self.end_of(first.position, first.head.log_bytes);
-        let mut seen = 1;
-        while covered < cost && seen < VICTIMS_MOST {
-            let Some(at) = position.and_then(|at| self.next_record(LogKind::Main, at)) else {
-                break;
-            };
-            match self.judge_place(LogKind::Main, at) {
-                Place::Live(next) => {
-                    let share = (cost - covered).min(next.cost);
-                    needed += next.frequency * 100 * share / next.cost.max(1);
-                    covered += next.cost;
-                    seen += 1;
-                    position = self.end_of(at, next.head.log_bytes);
-                }
-                Place::Dead(end) => {
-                    seen += 1;
-                    position = Some(end);
-                }
-                Place::Unreadable => break,
-            }
-        }
-        needed
-    }
-
-    /// Where the record begins that lies at or after a position; none at the log's head.
-    fn next_record(&self, kind: LogKind, mut at: Position) -> Option<Position> {
-        let head = Position::from_word(self.log_word(kind, log::HEAD))?;
-        loop {
-            if at.segment == head.segment {
-                return (at.byte < head.byte).then_some(at);
-            }
-            if at.byte < self.arena().note(at.segment, note::EXTENT) & note::EXTENT_END {
-                return Some(at);
-            }
-            let next = self.next_in_log(at.segment)?;
-            at = Position { segment: next, byte: self.arena().note(next, note::EXTENT) >> 32 };
-        }
-    }
-}
-
-enum Place {
-    Live(Box<Candidate>),
-    Dead(Position),
-    Unreadable,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reason {
-    Evicted,
-    Expired,
-    Damaged,
 }

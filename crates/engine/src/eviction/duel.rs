@@ -1,0 +1,129 @@
+//! The duel: who leaves the small log against who is oldest in the main log.
+
+use super::tail::{Candidate, Place, Reason};
+use super::{Budget, Capacity};
+use crate::layout::{shard, PolicyBits, Slot};
+use crate::log::LogKind;
+use crate::shard::Shard;
+
+/// By how much a frequency must be beaten.
+const MARGIN: u64 = 1;
+/// Duels that a victim may win in a row before it is moved to the head. Without this a dead key
+/// whose frequency came from another's ghost would block the main log for ever.
+const WINS_MOST: u64 = 64;
+/// Entries of the main log's tail that a large newcomer is compared with.
+const VICTIMS_MOST: usize = 8;
+
+impl Shard<'_> {
+    /// The main log's oldest entry that was not hit since it was last looked at; those that were
+    /// go to the head with one hit less.
+    pub(super) fn victim(&self, budget: &mut Budget) -> Option<Candidate> {
+        loop {
+            let candidate = self.candidate(LogKind::Main, budget)?;
+            let bits = Slot(self.region().get(candidate.found.at)).policy();
+            if bits.hits() == 0 || budget.0 == 0 {
+                return Some(candidate);
+            }
+            let bits = PolicyBits::new(bits.hits() - 1, candidate.frequency + 1, false);
+            self.count_increments(1);
+            self.set_word(shard::WINS, 0);
+            self.move_entry(&candidate, LogKind::Main, bits);
+            budget.spend();
+        }
+    }
+
+    /// Judges an entry that leaves the small log.
+    pub(super) fn leave_small(
+        &self,
+        mut candidate: Candidate,
+        capacity: &Capacity,
+        budget: &mut Budget,
+    ) {
+        let bits = Slot(self.region().get(candidate.found.at)).policy();
+        let mut is_admitted = bits.is_admitted();
+        if bits.hits() > 0 {
+            is_admitted |= bits.hits() >= self.setting().promote_at_hits;
+            candidate.frequency += bits.hits();
+            self.count_increments(bits.hits());
+        }
+        let has_room = capacity.main_used + candidate.cost <= capacity.main;
+        let wins =
+            capacity.main != 0 && (has_room || self.wins_duel(&candidate, is_admitted, budget));
+        if !wins {
+            // Its hits are in the frequency by now.
+            let slot = Slot(self.region().get(candidate.found.at));
+            let bits = PolicyBits::new(0, candidate.frequency, is_admitted);
+            self.store_slot(candidate.found.at, slot.with_policy(bits));
+            self.drop_entry(&candidate, Reason::Evicted);
+            self.pass(&candidate);
+            return;
+        }
+        let frequency = candidate.frequency;
+        self.move_entry(&candidate, LogKind::Main, PolicyBits::new(0, frequency, false));
+        // At least one victim gives way even if the budget is spent, so that the main log cannot
+        // outgrow its share slice by slice.
+        while self.used(LogKind::Main) > capacity.main {
+            let Some(victim) = self.victim(budget) else { break };
+            self.drop_entry(&victim, Reason::Evicted);
+            self.pass(&victim);
+            if !budget.spend() {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn wins_duel(
+        &self,
+        candidate: &Candidate,
+        is_admitted: bool,
+        budget: &mut Budget,
+    ) -> bool {
+        let Some(victim) = self.victim(budget) else { return true };
+        if is_admitted {
+            self.set_word(shard::WINS, 0);
+            return true;
+        }
+        // In hundredths: the frequency of the bytes that the candidate displaces.
+        let margin = MARGIN * 100 * candidate.cost.min(victim.cost) / victim.cost.max(1);
+        let needed = self.frequency_of_victims(&victim, candidate.cost) + margin;
+        if candidate.frequency * 100 > needed {
+            self.set_word(shard::WINS, 0);
+            return true;
+        }
+        self.add_word(shard::WINS, 1);
+        if self.word(shard::WINS) >= WINS_MOST {
+            self.set_word(shard::WINS, 0);
+            let bits = PolicyBits::new(0, victim.frequency, false);
+            self.move_entry(&victim, LogKind::Main, bits);
+        }
+        false
+    }
+
+    /// Frequency, in hundredths, of what `cost` would displace from `first` on.
+    pub(super) fn frequency_of_victims(&self, first: &Candidate, cost: u64) -> u64 {
+        let mut needed = first.frequency * 100 * cost.min(first.cost) / first.cost.max(1);
+        let mut covered = first.cost;
+        let mut position = self.end_of(first.position, first.head.log_bytes);
+        let mut seen = 1;
+        while covered < cost && seen < VICTIMS_MOST {
+            let Some(at) = position.and_then(|at| self.next_record(LogKind::Main, at)) else {
+                break;
+            };
+            match self.judge_place(LogKind::Main, at) {
+                Place::Live(next) => {
+                    let share = (cost - covered).min(next.cost);
+                    needed += next.frequency * 100 * share / next.cost.max(1);
+                    covered += next.cost;
+                    seen += 1;
+                    position = self.end_of(at, next.head.log_bytes);
+                }
+                Place::Dead(end) => {
+                    seen += 1;
+                    position = Some(end);
+                }
+                Place::Unreadable => break,
+            }
+        }
+        needed
+    }
+}

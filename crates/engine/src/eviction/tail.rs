@@ -1,0 +1,196 @@
+//! The tails of the logs: what is there, how it goes, and how it moves on. Decides nothing but that
+//! dead, expired and damaged records go.
+
+use tuckbox_arena::hooks::{self, Point};
+
+use super::Budget;
+use crate::hash::KeyHash;
+use crate::index::Found;
+use crate::layout::{log, note, shard, PolicyBits, Position, Slot};
+use crate::log::{with_scratch, LogKind};
+use crate::record::Head;
+use crate::shard::Shard;
+use crate::space::Need;
+
+/// An entry at the tail of a log, not yet judged.
+pub(super) struct Candidate {
+    pub(super) kind: LogKind,
+    pub(super) position: Position,
+    pub(super) offset: u64,
+    pub(super) head: Head,
+    pub(super) hash: KeyHash,
+    pub(super) found: Found,
+    /// Frequency, halved up to now.
+    pub(super) frequency: u64,
+    /// One, or bytes.
+    pub(super) cost: u64,
+}
+
+/// What is at a place of a log.
+pub(super) enum Place {
+    Live(Box<Candidate>),
+    Dead(Position),
+    Unreadable,
+}
+
+/// Why an entry goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    Evicted,
+    Expired,
+    Damaged,
+}
+
+impl Shard<'_> {
+    /// The oldest entry of a log that still lives. Dead records, expired and damaged entries on
+    /// the way are left behind or dropped. None if there is no entry, or the budget is spent.
+    pub(super) fn candidate(&self, kind: LogKind, budget: &mut Budget) -> Option<Candidate> {
+        loop {
+            let position = self.tail(kind)?;
+            match self.judge_place(kind, position) {
+                Place::Live(candidate) => {
+                    let expiry_us =
+                        candidate.head.expiry_us(&self.cache.head_words(candidate.offset));
+                    if !self.cache.is_expired(expiry_us) {
+                        return Some(*candidate);
+                    }
+                    self.drop_entry(&candidate, Reason::Expired);
+                    self.pass(&candidate);
+                }
+                Place::Dead(end) => self.advance_tail(kind, end),
+                Place::Unreadable => self.abandon_segment(kind, position),
+            }
+            if !budget.spend() {
+                return None;
+            }
+        }
+    }
+
+    pub(super) fn judge_place(&self, kind: LogKind, position: Position) -> Place {
+        let offset = self.cache.offset_of(position);
+        let Some(head) = self.load_head(offset) else { return Place::Unreadable };
+        let Some(end) = self.end_of(position, head.log_bytes) else { return Place::Unreadable };
+        let Some(hash) = self.key_hash_at(offset, &head) else { return Place::Unreadable };
+        match self.find_slot(hash, |slot| slot.offset() == offset) {
+            None => Place::Dead(end),
+            Some(found) => {
+                let frequency = self.halved(found.slot, position.segment);
+                let cost = self.cost(&head);
+                Place::Live(Box::new(Candidate {
+                    kind,
+                    position,
+                    offset,
+                    head,
+                    hash,
+                    found,
+                    frequency,
+                    cost,
+                }))
+            }
+        }
+    }
+
+    /// Moves the tail past an entry that no slot leads to any more.
+    pub(super) fn pass(&self, candidate: &Candidate) {
+        if let Some(end) = self.end_of(candidate.position, candidate.head.log_bytes) {
+            self.advance_tail(candidate.kind, end);
+        }
+    }
+
+    /// Leaves the rest of a segment in which a record's lengths are damaged; its entries are lost.
+    pub(super) fn abandon_segment(&self, kind: LogKind, from: Position) {
+        self.drop_slots_into(from);
+        let head = Position::from_word(self.log_word(kind, log::HEAD));
+        match self.next_in_log(from.segment) {
+            Some(next) if head.is_some_and(|head| head.segment != from.segment) => {
+                let byte = self.arena().note(next, note::EXTENT) >> 32;
+                self.advance_tail(kind, Position { segment: next, byte });
+            }
+            // The head itself: whatever it holds behind this place is not there.
+            _ => {
+                if let Some(head) = head {
+                    self.advance_tail(kind, head);
+                }
+            }
+        }
+    }
+
+    pub(super) fn drop_slots_into(&self, from: Position) {
+        for bucket in 0..self.index_state().buckets() {
+            for (at, slot) in self.taken_slots(bucket) {
+                let inside = self
+                    .cache
+                    .position_of(slot.offset())
+                    .is_some_and(|at| at.segment == from.segment && at.byte >= from.byte);
+                if inside {
+                    self.store_slot(at, Slot::EMPTY);
+                    self.add_word(shard::LOST, 1);
+                    self.subtract_word(self.log_of(from.segment).at() + log::ENTRIES, 1);
+                }
+            }
+        }
+    }
+
+    /// Takes an entry out of the index and the counts. Its record becomes dead space.
+    pub(super) fn drop_entry(&self, candidate: &Candidate, reason: Reason) {
+        match reason {
+            Reason::Evicted => {
+                let bits = Slot(self.region().get(candidate.found.at)).policy();
+                let frequency = candidate.frequency + bits.hits();
+                if bits.hits() > 0 {
+                    self.count_increments(bits.hits());
+                }
+                self.put_ghost(candidate.hash, frequency, candidate.kind == LogKind::Main);
+                self.add_word(shard::CLOCK, 1);
+                self.add_word(shard::EVICTIONS, 1);
+            }
+            Reason::Expired => self.add_word(shard::EXPIRATIONS, 1),
+            Reason::Damaged => self.add_word(shard::LOST, 1),
+        }
+        self.remove(candidate.hash, &candidate.found, &candidate.head);
+        hooks::reach(Point::EntryDropped);
+    }
+
+    /// Moves an entry to the head of a log, with these bits. False if there was no room for it, or
+    /// if it proved to be damaged; it is dropped then.
+    pub(super) fn move_entry(&self, candidate: &Candidate, to: LogKind, bits: PolicyBits) -> bool {
+        let moved = with_scratch(|words| {
+            let head = self.load_record(candidate.offset, words)?;
+            if !self.is_proved(candidate.offset, &head, words, candidate.hash) {
+                self.drop_entry(candidate, Reason::Damaged);
+                return Some(false);
+            }
+            let room = self.find_room(to, head.log_bytes, Need::Move)?;
+            let offset = self.cache.offset_of(room.position);
+            let generation = self.arena().generation(room.position.segment);
+            let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
+            head.seal(words, hasher, shape, candidate.hash, offset, generation);
+            self.append(room, words);
+            self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
+            self.count_out(candidate.kind, &head);
+            self.count_in(to, &head);
+            Some(true)
+        });
+        let moved = moved.unwrap_or_else(|| {
+            self.drop_entry(candidate, Reason::Evicted);
+            false
+        });
+        self.pass(candidate);
+        moved
+    }
+
+    /// Where the record begins that lies at or after a position; none at the log's head.
+    pub(super) fn next_record(&self, kind: LogKind, mut at: Position) -> Option<Position> {
+        let head = Position::from_word(self.log_word(kind, log::HEAD))?;
+        loop {
+            if at.segment == head.segment {
+                return (at.byte < head.byte).then_some(at);
+            }
+            if at.byte < self.arena().note(at.segment, note::EXTENT) & note::EXTENT_END {
+                return Some(at);
+            }
+            let next = self.next_in_log(at.segment)?;
+            at = Position { segment: next, byte: self.arena().note(next, note::EXTENT) >> 32 };
+        }
+    }
+}
