@@ -45,8 +45,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ratio = 100.0 * hits as f64 / requests as f64;
     let stats = cache.stats();
     println!(
-        "{ratio:.2} % of {requests} requests; refused {refused}; entries {}; shards {}; segment {}",
-        stats.entries, stats.shards, stats.segment_bytes
+        "{ratio:.2} % of {requests} requests; {} entries in {} bytes of {}; {refused} refused; \
+         {} segments of {} bytes, {} for the index, {} free; {} shards",
+        stats.entries,
+        stats.entry_bytes,
+        stats.file_bytes,
+        stats.segments,
+        stats.segment_bytes,
+        stats.segments_index,
+        stats.segments_free,
+        stats.shards,
     );
     Ok(())
 }

@@ -268,7 +268,8 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         segment_bytes,
         shard_count,
         shard_bytes: shard::DIRECTORY + directory_bytes,
-        table_bytes: (tag_rows + namespace_rows) * TABLE_ROW_BYTES,
+        // A file whose tables end between two cache lines is refused when it is opened again.
+        table_bytes: ((tag_rows + namespace_rows) * TABLE_ROW_BYTES).next_multiple_of(64),
         first_segments: shard_count,
     }
 }
@@ -378,6 +379,10 @@ mod tests {
             let geometry = Geometry::new(plan).unwrap();
             let least = if size_bytes >= 1 << 20 { 48 } else { 10 };
             assert!(geometry.segment_count / shard_count >= least, "{size_bytes}");
+        }
+        for size_bytes in (SIZE_BYTES_LEAST..SIZE_BYTES_LEAST * 9).step_by(997) {
+            let plan = plan(size_bytes, 0);
+            assert_eq!((plan.table_bytes % 64, plan.shard_bytes % 64), (0, 0), "{size_bytes}");
         }
         assert_eq!(plan(64 << 20, 100).shard_count, 1);
         assert_eq!(plan(64 << 20, 1000).shard_count, 4);

@@ -58,7 +58,8 @@ impl Cache {
     pub(crate) fn try_lock_shard(&self, index: u64) -> Result<Option<Shard<'_>>> {
         let at = self.arena.geometry().shard_at(index);
         let taken = self.arena.try_lock(at + shard::LOCK)?;
-        Ok(taken.then_some(Shard { cache: self, index, at }))
+        // Made only if it was taken: dropping a `Shard` lets go of the lock, whoever holds it.
+        Ok(taken.then(|| Shard { cache: self, index, at }))
     }
 }
 

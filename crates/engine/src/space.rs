@@ -31,13 +31,8 @@ impl Shard<'_> {
     }
 
     /// Spare segments that the shard keeps for moving.
-    fn spares_kept(&self) -> u64 {
-        let segments_each = self.arena().geometry().segment_count / self.cache.shape.shard_count;
-        if segments_each < 32 {
-            1
-        } else {
-            2
-        }
+    pub fn spares_kept(&self) -> u64 {
+        1
     }
 
     /// The spare segments.

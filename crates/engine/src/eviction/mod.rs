@@ -63,7 +63,11 @@ const SETTINGS: [Setting; 1] =
 
 /// The sizes that the policy reckons with, in entries or in bytes.
 struct Capacity {
+    /// The small log's share.
     small: u64,
+    /// What the small log keeps before the main log has to give.
+    small_least: u64,
+    /// The main log's share.
     main: u64,
     small_used: u64,
     main_used: u64,
@@ -105,25 +109,29 @@ impl Shard<'_> {
     }
 
     fn capacity(&self) -> Capacity {
+        let (small_used, main_used) = (self.used(LogKind::Small), self.used(LogKind::Main));
+        if self.counts_entries() {
+            let all = self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count);
+            let small = (all * self.setting().small_percent / 100).max(1);
+            let main = all.saturating_sub(small);
+            return Capacity { small, small_least: small, main, small_used, main_used };
+        }
         let log_bytes = self.cache.shape.log_bytes;
-        let (all, slack) = if self.counts_entries() {
-            (self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count), 0)
-        } else {
-            let segments: u64 =
-                LogKind::BOTH.iter().map(|kind| self.log_word(*kind, log::SEGMENTS)).sum();
-            let bodies: u64 =
-                LogKind::BOTH.iter().map(|kind| self.log_word(*kind, log::BODY_BYTES)).sum();
-            // Whole segments are freed: what is being freed at one tail, and what is half dead at
-            // the other, is no room for the main log. If it were, every slice would find room
-            // there, admit without a duel, and then drop from the main log without one.
-            (segments * log_bytes + bodies, 2 * log_bytes)
-        };
-        let small = (all * self.setting().small_percent / 100).max(1);
+        let sum = |word| LogKind::BOTH.iter().map(|kind| self.log_word(*kind, word)).sum::<u64>();
+        let segments = sum(log::SEGMENTS) + self.spares().len() as u64;
+        let all = segments * log_bytes + sum(log::BODY_BYTES);
+        let small = all * self.setting().small_percent / 100;
+        // Whole segments are freed. What is spare, and what is dead or not yet written at the ends
+        // of the logs, is no room for the main log: if it were, every slice would find room there,
+        // admit without a duel, and then drop from the main log without one. And the small log may
+        // fall short of its share by as much as it takes to free a segment, for the same reason.
+        let slack = (self.spares_kept() + 2) * log_bytes;
         Capacity {
             small,
+            small_least: small.saturating_sub(2 * log_bytes).max(small / 4),
             main: all.saturating_sub(slack + small),
-            small_used: self.used(LogKind::Small),
-            main_used: self.used(LogKind::Main),
+            small_used,
+            main_used,
         }
     }
 
@@ -183,11 +191,21 @@ impl Shard<'_> {
         Some(now.saturating_sub(appended))
     }
 
-    /// Makes room by looking at `steps` entries at most. False if there is nothing to look at.
+    /// Segments that hold entries of this shard.
+    fn segments_held(&self) -> u64 {
+        let logs = LogKind::BOTH.map(|kind| self.log_word(kind, log::SEGMENTS));
+        logs[0].wrapping_add(logs[1]).wrapping_add(self.word(shard::BODY_SEGMENTS))
+    }
+
+    /// Makes room by looking at `steps` entries at most, until a segment is gained. False if there
+    /// is nothing to look at.
     pub fn make_room(&self, steps: u32) -> bool {
         let mut budget = Budget(steps);
         let evictions = self.word(shard::EVICTIONS);
-        while budget.0 > 0 {
+        let held = self.segments_held();
+        // Not more than one segment: where entries are large, a whole slice of them may be all that
+        // the shard has. Whoever needs more asks again.
+        while budget.0 > 0 && self.segments_held() >= held {
             let more = match self.log_to_compact() {
                 Some(kind) => self.compact_one(kind, &mut budget),
                 None => self.evict_one(&mut budget),
@@ -296,7 +314,7 @@ impl Shard<'_> {
     /// Evicts an entry, or moves one on its way to that. False if there is none.
     fn evict_one(&self, budget: &mut Budget) -> bool {
         let capacity = self.capacity();
-        let small_first = capacity.small_used + 1 > capacity.small || capacity.main_used == 0;
+        let small_first = capacity.small_used + 1 > capacity.small_least || capacity.main_used == 0;
         if small_first {
             if let Some(candidate) = self.candidate(LogKind::Small, budget) {
                 self.leave_small(candidate, &capacity, budget);
