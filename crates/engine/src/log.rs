@@ -262,6 +262,8 @@ impl Shard<'_> {
     fn open_segment(&self, kind: LogKind, segment: u32, first_byte: u64) {
         let opened = self.word(shard::CLOCK) & ((1 << 48) - 1) | self.word(shard::HALVINGS) << 48;
         let arena = self.arena();
+        // Often enough that a reboot cannot turn the file's clock back by much.
+        arena.write_down_time();
         arena.set_note(segment, note::NEXT, 0);
         let mark = if kind == LogKind::Main { note::EXTENT_MAIN } else { 0 };
         arena.set_note(segment, note::EXTENT, first_byte << 32 | mark);
