@@ -1,0 +1,13 @@
+"""Django's LocMemCache as Django makes it, limited to the suite's number of entries."""
+
+from __future__ import annotations
+
+from django.core.cache.backends.locmem import LocMemCache  # type: ignore[import-untyped, unused-ignore]
+
+from lab.hosts.python.contract import Limits, Store
+
+
+def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
+    """Open this process's dictionary of the name `folder`: a new name is a new dictionary."""
+    cache = LocMemCache(folder, {"OPTIONS": {"MAX_ENTRIES": limits.entries}})
+    return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)

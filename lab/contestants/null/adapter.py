@@ -1,0 +1,26 @@
+"""Verbs that do nothing, so that what remains is the host's loop, its clock and a function call."""
+
+from __future__ import annotations
+
+from lab.hosts.python.contract import Limits, Store
+
+
+def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
+    """Open nothing."""
+    return Store(get=_get, set=_set, delete=_delete, close=_close)
+
+
+def _get(key: str) -> None:
+    """Miss."""
+
+
+def _set(key: str, value: bytes) -> None:
+    """Drop the value."""
+
+
+def _delete(key: str) -> bool:
+    return False
+
+
+def _close() -> None:
+    """Close nothing."""

@@ -1,0 +1,15 @@
+"""Tuckbox as a stranger would use it: one file, a limit in bytes and one in entries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.hosts.python.contract import Limits, Store
+from tuckbox import Cache
+
+
+def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
+    """Open the cache file in `folder`."""
+    path = Path(folder, "cache.tuck")
+    cache = Cache(str(path), size=limits.bytes, max_entries=limits.entries or None)
+    return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)

@@ -1,0 +1,1 @@
+"""One folder for each runtime: the loop that drives an adapter."""

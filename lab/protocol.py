@@ -1,0 +1,160 @@
+"""The messages between the runner and a host: one JSON object a line, as PROTOCOL.md describes.
+
+Owns the shape of each message. Must not know how a host obeys, or what the runner does with a
+reply.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Measure = Literal["throughput", "latency"]
+Action = Literal["get", "set", "delete"]
+ACTIONS: tuple[Action, ...] = ("get", "set", "delete")
+
+
+class Request(msgspec.Struct, tag_field="verb", frozen=True, forbid_unknown_fields=True):
+    """What the runner asks of a host."""
+
+
+class Load(Request, tag="load", frozen=True):
+    """Import the adapter, read the streams (one for each worker), prepare the expected values."""
+
+    adapter: str
+    distribution: str
+    settings: dict[str, str]
+    seed: int
+    worker: int
+    keys: int
+    key_format: str
+    preload: str
+    streams: list[str]
+
+
+class Open(Request, tag="open", frozen=True):
+    """Open the store in `folder`."""
+
+    folder: str
+    entries_max: int
+    bytes_max: int
+
+
+class ProbeWrite(Request, tag="probe_write", frozen=True):
+    """Store, overwrite and delete this worker's own probe keys."""
+
+
+class ProbeRead(Request, tag="probe_read", frozen=True):
+    """Read the probe keys of `workers` and say what is lost, stale or wrong."""
+
+    workers: list[int]
+
+
+class Preload(Request, tag="preload", frozen=True):
+    """Store the first value of every key."""
+
+
+class Run(Request, tag="run", frozen=True):
+    """Run the worker's own stream once."""
+
+    measure: Measure
+    warmup: int
+
+
+class Replay(Request, tag="replay", frozen=True):
+    """Look up each key of the worker's stream, store it on a miss."""
+
+    folder: str
+
+
+class Close(Request, tag="close", frozen=True):
+    """Close the store. The host stays for another open, or leaves at the end of its input."""
+
+
+AnyRequest = Load | Open | ProbeWrite | ProbeRead | Preload | Run | Replay | Close
+
+
+class Verdict(msgspec.Struct, forbid_unknown_fields=True):
+    """What checking the answers found. Counts of operations; `examples` tells the first few."""
+
+    wrong: int = 0
+    stale: int = 0
+    lost: int = 0
+    weak: int = 0
+    examples: list[str] = []
+
+    def add(self, other: Verdict) -> None:
+        """Add the counts of `other`, and its examples as far as there is room for them."""
+        self.wrong += other.wrong
+        self.stale += other.stale
+        self.lost += other.lost
+        self.weak += other.weak
+        self.examples = (self.examples + other.examples)[:EXAMPLES_MAX]
+
+
+EXAMPLES_MAX = 5
+
+
+class Tally(msgspec.Struct, forbid_unknown_fields=True):
+    """One action of one pass. `histogram` is HdrHistogram's V2 encoding, nanoseconds."""
+
+    count: int = 0
+    miss: int = 0
+    wrong: int = 0
+    total_ns: int = 0
+    histogram: str = ""
+
+
+class Reply(msgspec.Struct, tag_field="event", frozen=True, forbid_unknown_fields=True):
+    """What a host answers."""
+
+
+class Done(Reply, tag="done", frozen=True):
+    """The request was obeyed and has nothing to tell."""
+
+
+class Loaded(Reply, tag="loaded", frozen=True):
+    """The adapter is imported. `timer` is the histogram of the clock's own cost, nanoseconds."""
+
+    runtime: str
+    version: str
+    timer: str
+
+
+class Probed(Reply, tag="probed", frozen=True):
+    """What the probe keys showed. `refused` counts sets the contestant answered with False."""
+
+    keys: int
+    refused: int
+    verdict: Verdict
+
+
+class Ran(Reply, tag="ran", frozen=True):
+    """One pass. `blocks_ns` has the time of each full block of a throughput pass."""
+
+    wall_ns: int
+    timed_ns: int
+    blocks_ns: list[int]
+    actions: dict[Action, Tally]
+    verdict: Verdict
+
+
+class Replayed(Reply, tag="replayed", frozen=True):
+    """One replay. `bytes_peak` is the most that the folder was seen to occupy meanwhile."""
+
+    requests: int
+    hits: int
+    refused: int
+    bytes_peak: int
+    verdict: Verdict
+
+
+class Failed(Reply, tag="failed", frozen=True):
+    """The host could not obey. `missing` says that the contestant is not installed."""
+
+    reason: str
+    missing: bool = False
+
+
+AnyReply = Done | Loaded | Probed | Ran | Replayed | Failed

@@ -1,0 +1,1 @@
+"""Shows results. It runs nothing."""

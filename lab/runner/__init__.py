@@ -1,0 +1,1 @@
+"""Plans, starts, measures, checks, records and stops. It prints nothing: `lab.report` does."""

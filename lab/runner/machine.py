@@ -1,0 +1,102 @@
+"""The machine sheet, and what else the machine did while the lab measured.
+
+Owns every question to the operating system about the machine. Must not judge the answers.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+import psutil  # type: ignore[import-untyped, unused-ignore]
+
+_LIBRARIES = ("hdrhistogram", "msgspec", "psutil", "rich", "zstandard")
+
+
+class Machine(msgspec.Struct):
+    """What the figures were measured on. Bytes of memory; cores as the scheduler counts them."""
+
+    cpu: str
+    cores: int
+    memory_bytes: int
+    kernel: str
+    system: str
+    python: str
+    libraries: dict[str, str]
+    load_before: float
+
+
+def machine() -> Machine:
+    """Return the sheet of this machine, now."""
+    return Machine(
+        cpu=_cpu(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _cores(),
+        memory_bytes=psutil.virtual_memory().total,
+        kernel=f"{platform.system()} {platform.release()}",
+        system=_system(),
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        libraries={name: version(name) for name in _LIBRARIES},
+        load_before=os.getloadavg()[0],
+    )
+
+
+class Disturbance(msgspec.Struct):
+    """Shares of the machine's CPU time, 0 to 1, that the lab's processes did not get to use."""
+
+    others: float
+    stolen: float
+
+
+class Disturbances:
+    """Measures what others used of the machine from now on."""
+
+    def __init__(self) -> None:
+        self._times = psutil.cpu_times()
+        self._own_seconds = _own_seconds()
+
+    def until_now(self) -> Disturbance:
+        """Return the disturbance since the start. Hosts count once they have ended."""
+        now = psutil.cpu_times()
+        spent = {
+            name: getattr(now, name) - getattr(self._times, name)
+            for name in now._fields
+            # Guest time is part of user and nice time already.
+            if name not in ("guest", "guest_nice")
+        }
+        total = max(sum(spent.values()), sys.float_info.min)
+        idle = spent["idle"] + spent.get("iowait", 0.0)
+        stolen = spent.get("steal", 0.0)
+        own = _own_seconds() - self._own_seconds
+        others = max(total - idle - stolen - own, 0.0)
+        return Disturbance(others=others / total, stolen=stolen / total)
+
+
+def _own_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.platform()

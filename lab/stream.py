@@ -1,0 +1,41 @@
+"""The recorded operation stream, which every host reads before the clock starts.
+
+Owns the file format (PROTOCOL.md describes it). Must not know how operations are drawn or obeyed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+GET, SET, DELETE = 0, 1, 2
+VERB_NAMES = ("get", "set", "delete")
+
+_MAGIC = b"LABOPS01"
+_RECORD = struct.Struct("<BxxxII")
+
+
+class Operation(NamedTuple):
+    """One operation. `length` is that of the value to store, in bytes, and 0 for get and delete."""
+
+    verb: int
+    key: int
+    length: int
+
+
+def write(path: Path, operations: Iterable[Operation]) -> None:
+    """Write a stream to a new file. Raises FileExistsError when `path` is there."""
+    with path.open("xb") as file:
+        file.write(_MAGIC)
+        file.write(b"".join(_RECORD.pack(*operation) for operation in operations))
+
+
+def read(path: Path) -> Iterator[Operation]:
+    """Yield the operations of a stream. Raises ValueError when the file is not one."""
+    content = path.read_bytes()
+    body = memoryview(content)[len(_MAGIC) :]
+    if not content.startswith(_MAGIC) or len(body) % _RECORD.size:
+        raise ValueError(f"{path} is not an operation stream; let the runner write it again")
+    return map(Operation._make, _RECORD.iter_unpack(body))

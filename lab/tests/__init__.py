@@ -1,0 +1,1 @@
+"""The lab's own tests. None asserts a time."""

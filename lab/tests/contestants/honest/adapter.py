@@ -1,0 +1,29 @@
+"""A table of SQLite without any limit: what is stored is there. It is also a chatty one."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from lab.hosts.python.contract import Limits, Store
+
+
+def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
+    """Open the database in `folder`."""
+    print("an adapter may print: this must not disturb the protocol")
+    database = sqlite3.connect(Path(folder, "honest.db"), timeout=60, isolation_level=None)
+    database.execute("pragma journal_mode = wal")
+    database.execute("pragma synchronous = off")
+    database.execute("create table if not exists entry (key text primary key, value blob)")
+
+    def get(key: str) -> object:
+        row = database.execute("select value from entry where key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def set_(key: str, value: bytes) -> object:
+        return database.execute("replace into entry values (?, ?)", (key, value)).rowcount == 1
+
+    def delete(key: str) -> object:
+        return database.execute("delete from entry where key = ?", (key,)).rowcount == 1
+
+    return Store(get=get, set=set_, delete=delete, close=database.close)

@@ -1,0 +1,10 @@
+"""Its library does not exist."""
+
+from __future__ import annotations
+
+from lab.hosts.python.contract import Limits, Store
+
+
+def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
+    """Never called: its distribution is looked for first."""
+    raise NotImplementedError
