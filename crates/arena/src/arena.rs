@@ -9,6 +9,7 @@ use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 use crate::file::CacheFile;
 use crate::header::{self, Identity};
+use crate::hooks::{self, Point};
 use crate::layout::{header as words, process as slot_layout, Geometry, Plan, HEADER_BYTES};
 use crate::lock::Acquired;
 use crate::os;
@@ -20,7 +21,8 @@ use crate::wait::Waiter;
 const GROWTH_BYTES_LEAST: u64 = 256 << 10;
 /// and at most this much, so that no single write waits long for it.
 const GROWTH_BYTES_MOST: u64 = 1 << 20;
-const GROWTH_LOCK_LIMIT: Duration = Duration::from_secs(1);
+/// For making a clock row, once in each boot.
+const CLOCK_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Where a cache lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,14 +98,16 @@ impl Arena {
             }
             let geometry = Geometry::new(plan.clone())?;
             let file = CacheFile::create_beside(path, first_bytes(&geometry))?;
-            let temporary = file.path().to_path_buf();
+            let leftover = file.leftover();
             let made =
                 Arena::from_file(file, Some(geometry), signature, clock.clone(), waiter.clone())
                     .and_then(|arena| lay_out(&arena).map(|()| arena));
             let mut arena = match made {
                 Ok(arena) => arena,
                 Err(error) => {
-                    let _ = std::fs::remove_file(temporary);
+                    if let Some(leftover) = leftover {
+                        let _ = std::fs::remove_file(leftover);
+                    }
                     return Err(error);
                 }
             };
@@ -271,7 +275,7 @@ impl Arena {
         let Membership::File { file, seat } = &self.membership else {
             return Err(Error::Closed);
         };
-        let _gate = gate();
+        let gate = gate();
         let mut seat = seat.lock().unwrap_or_else(|broken| broken.into_inner());
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -287,10 +291,16 @@ impl Arena {
         // What is here now, if anything, is the parent's: its token notices that when dropped.
         drop(seat.take());
         let taken = Seat::take(&self.region, &self.geometry, file.fd(), &self.path)?;
-        let owner = taken.owner;
+        let (owner, was_left) = (taken.owner, taken.was_left);
         *seat = Some(taken);
         self.busy.store(0, Ordering::Relaxed);
         self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
+        drop(seat);
+        drop(gate);
+        if was_left {
+            // Whoever died in this slot may have been filling segments that no shard knows of.
+            self.free_abandoned_segments();
+        }
         Ok(owner)
     }
 
@@ -371,6 +381,15 @@ impl Arena {
         self.region.add(at + counter as u64 * 8, amount);
     }
 
+    /// Counts a read. Not atomic, because that would cost a tenth of the read: when several
+    /// threads of one process read at once, some of their counts are lost.
+    #[inline(always)]
+    pub fn count_read(&self, owner: OwnerId, counter: Counter) {
+        let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
+        let at = at + counter as u64 * 8;
+        self.region.set(at, self.region.get(at).wrapping_add(1));
+    }
+
     /// The sums of all process slots' counters.
     pub fn counters(&self) -> [u64; COUNTER_COUNT] {
         let mut sums = [0u64; COUNTER_COUNT];
@@ -395,6 +414,10 @@ impl Arena {
 
     /// Lengthens the file by some segments. False if it is as long as it may get.
     ///
+    /// Takes no lock: two that lengthen it at once ask the kernel for the same bytes, or for bytes
+    /// behind each other, and either leaves a longer file. So nobody waits for a grower that is
+    /// stopped, and one that dies leaves nothing to mend.
+    ///
     /// # Errors
     /// [`Error::NoSpace`] if the file system is full; the cache goes on with what it has.
     pub fn grow(&self) -> Result<bool> {
@@ -408,19 +431,7 @@ impl Arena {
         if u64::from(before) == self.geometry.segment_count {
             return Ok(false);
         }
-        let _ = self.lock(words::GROWTH_LOCK, GROWTH_LOCK_LIMIT)?;
-        let grown = self.grow_locked(file);
-        self.unlock(words::GROWTH_LOCK);
-        grown?;
-        Ok(self.segments_present() > before)
-    }
-
-    fn grow_locked(&self, file: &CacheFile) -> Result<()> {
-        let before = self.segments_present();
-        self.region.set_usable(file.len_bytes()?);
-        if self.segments_present() > before {
-            return Ok(());
-        }
+        hooks::reach(Point::GrowthBegun);
         let segment_bytes = self.geometry.plan.segment_bytes;
         let step_bytes = (self.region.usable_bytes() / 8)
             .clamp(GROWTH_BYTES_LEAST, GROWTH_BYTES_MOST)
@@ -434,16 +445,24 @@ impl Arena {
             }
             other => other,
         };
-        grown?;
         self.region.set_usable(file.len_bytes()?);
-        Ok(())
+        grown?;
+        Ok(self.segments_present() > before)
     }
 
     fn learn_time(&self) -> Result<()> {
-        // A dead owner's work here is at most a clock row half made, which `anchor_us` allows for.
-        let _: Acquired = self.lock(words::GROWTH_LOCK, GROWTH_LOCK_LIMIT)?;
-        self.anchor_us.store(clock::anchor_us(&self.region), Ordering::Relaxed);
-        self.unlock(words::GROWTH_LOCK);
+        let anchor_us = match clock::known_anchor_us(&self.region) {
+            Some(anchor_us) => anchor_us,
+            None => {
+                // A dead owner's work here is at most a clock row half made, which `anchor_us`
+                // allows for.
+                let _: Acquired = self.lock(words::CLOCK_LOCK, CLOCK_LOCK_LIMIT)?;
+                let anchor_us = clock::anchor_us(&self.region);
+                self.unlock(words::CLOCK_LOCK);
+                anchor_us
+            }
+        };
+        self.anchor_us.store(anchor_us, Ordering::Relaxed);
         clock::write_down(&self.region, self.now_us());
         Ok(())
     }

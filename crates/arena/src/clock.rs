@@ -6,7 +6,7 @@
 //! its anchor. A new row's anchor is never before the latest file time that anybody wrote down, so
 //! the clock does not run back over a reboot either.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{fence, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -31,17 +31,37 @@ fn boot_hash() -> u64 {
     xxh3_64(&id).max(1)
 }
 
-/// Finds or makes the row of this boot and time namespace, and returns its anchor: file time is
-/// the boot clock plus the anchor. The caller holds the growth lock.
-pub fn anchor_us(region: &Region) -> u64 {
+/// The anchor of this boot and time namespace, if it has a row. Needs no lock, so that a process
+/// that was stopped while it held one keeps nobody from opening the file.
+pub fn known_anchor_us(region: &Region) -> Option<u64> {
     let boot = boot_hash();
     let namespace = crate::process::time_namespace();
     for row in 0..header::CLOCK_ROW_COUNT {
         let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
-        if region.load(at, Ordering::Acquire) == boot && region.get(at + 8) == namespace {
-            return region.get(at + 16);
+        let is_ours =
+            || region.load(at, Ordering::Acquire) == boot && region.get(at + 8) == namespace;
+        if !is_ours() {
+            continue;
+        }
+        let anchor_us = region.get(at + 16);
+        fence(Ordering::Acquire);
+        // Whoever replaces a row writes the namespace before the anchor: if it is still ours, the
+        // anchor was.
+        if is_ours() {
+            return Some(anchor_us);
         }
     }
+    None
+}
+
+/// Finds or makes the row of this boot and time namespace, and returns its anchor: file time is
+/// the boot clock plus the anchor. The caller holds the lock of the rows.
+pub fn anchor_us(region: &Region) -> u64 {
+    if let Some(anchor_us) = known_anchor_us(region) {
+        return anchor_us;
+    }
+    let boot = boot_hash();
+    let namespace = crate::process::time_namespace();
     let now_us = os::wall_time_us().max(region.get(header::LAST_SEEN_US));
     let anchor_us = now_us.wrapping_sub(os::boot_time_us());
     let row = region.get(header::CLOCK_NEXT) % header::CLOCK_ROW_COUNT;

@@ -1,10 +1,11 @@
-//! Opening and creating the file. A new file is laid out completely under a temporary name and
-//! then moved into place, so that nobody ever opens half a cache; a file that is not ours is never
-//! written to.
+//! Opening and creating the file. A new file is laid out completely without a name (or, where the
+//! file system knows no such files, under a temporary one) and then put into place, so that nobody
+//! ever opens half a cache and a death while creating leaves nothing behind; a file that is not
+//! ours is never written to.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,8 +15,11 @@ use crate::os;
 /// An open file and which one it is.
 #[derive(Debug)]
 pub struct CacheFile {
-    file: File,
+    /// None only while it is being dropped.
+    file: Option<File>,
+    /// Where it is; for a file that has no name yet, where it shall be.
     path: PathBuf,
+    has_name: bool,
     device: u64,
     inode: u64,
 }
@@ -39,7 +43,8 @@ impl CacheFile {
         if let Some(kind) = kind {
             return Err(Error::NotAFile { path: path.into(), kind });
         }
-        Ok(CacheFile { device: data.dev(), inode: data.ino(), file, path: path.into() })
+        let (device, inode) = (data.dev(), data.ino());
+        Ok(CacheFile { device, inode, file: Some(file), path: path.into(), has_name: true })
     }
 
     /// Opens what is there; none if nothing is.
@@ -87,15 +92,17 @@ impl CacheFile {
             );
             return Err(io_error("create", path, source));
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let random = getrandom::u64().unwrap_or_else(|_| os::boot_time_us());
-        let temporary = parent.join(format!(".{name}.{random:016x}.new"));
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        let fd =
-            os::open(&temporary, flags, 0o600).map_err(|error| io_error("create", path, error))?;
-        let file = CacheFile::new(fd, &temporary)?;
+        let file = match os::nameless_file(parent, 0o600) {
+            Ok(fd) => {
+                let mut file = CacheFile::new(fd, path)?;
+                file.has_name = false;
+                file
+            }
+            // The directory cannot be written to, or its file system knows no nameless files.
+            Err(_) => CacheFile::create_named(path, parent)?,
+        };
         let made = file
-            .file
+            .file()
             .set_permissions(std::fs::Permissions::from_mode(0o600))
             .map_err(|error| io_error("set the permissions of", path, error))
             .and_then(|()| file.allocate(0, len_bytes));
@@ -114,12 +121,29 @@ impl CacheFile {
         }
     }
 
+    /// A new file under a name that nobody else uses.
+    fn create_named(path: &Path, parent: &Path) -> Result<CacheFile> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let random = getrandom::u64().unwrap_or_else(|_| os::boot_time_us());
+        let temporary = parent.join(format!(".{name}.{random:016x}.new"));
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let fd =
+            os::open(&temporary, flags, 0o600).map_err(|error| io_error("create", path, error))?;
+        CacheFile::new(fd, &temporary)
+    }
+
     /// Gives a file from [`CacheFile::create_beside`] its name. False if the name was taken
     /// meanwhile; the new file is gone then.
     pub fn settle(&mut self, path: &Path) -> Result<bool> {
-        match os::rename_new(&self.path, path) {
+        let settled = if self.has_name {
+            os::rename_new(&self.path, path)
+        } else {
+            os::link_new(self.fd(), path)
+        };
+        match settled {
             Ok(()) => {
                 self.path = path.into();
+                self.has_name = true;
                 Ok(true)
             }
             Err(error) => {
@@ -132,10 +156,21 @@ impl CacheFile {
         }
     }
 
+    /// The temporary name to remove if the file is given up; none if it has no name at all.
+    pub fn leftover(&self) -> Option<PathBuf> {
+        self.has_name.then(|| self.path.clone())
+    }
+
     /// Removes a file that never got its name.
     pub fn discard(&self) {
-        // Nothing depends on it; a leftover carries a name that says what it is.
-        let _ = std::fs::remove_file(&self.path);
+        if let Some(leftover) = self.leftover() {
+            // Nothing depends on it; a leftover carries a name that says what it is.
+            let _ = std::fs::remove_file(leftover);
+        }
+    }
+
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("it is there until it is dropped")
     }
 
     /// Makes sure that the bytes exist, without holes.
@@ -144,7 +179,7 @@ impl CacheFile {
     /// [`Error::NoSpace`], [`Error::Lost`] if the descriptor no longer leads to this file.
     pub fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.len_bytes()?;
-        os::allocate(self.file.as_raw_fd(), offset, len_bytes).map_err(|error| {
+        os::allocate(self.fd(), offset, len_bytes).map_err(|error| {
             match error.raw_os_error() {
                 Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
                     Error::NoSpace { path: self.path.clone(), wanted_bytes: len_bytes }
@@ -160,7 +195,7 @@ impl CacheFile {
     /// [`Error::Lost`] if the descriptor was closed behind our back and given to another file.
     pub fn len_bytes(&self) -> Result<u64> {
         let lost = || Error::Lost { path: self.path.clone() };
-        let data = self.file.metadata().map_err(|_| lost())?;
+        let data = self.file().metadata().map_err(|_| lost())?;
         if (data.dev(), data.ino()) != (self.device, self.inode) {
             return Err(lost());
         }
@@ -169,12 +204,24 @@ impl CacheFile {
 
     /// The descriptor's number.
     pub fn fd(&self) -> i32 {
-        self.file.as_raw_fd()
+        self.file().as_raw_fd()
     }
 
     /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Drop for CacheFile {
+    fn drop(&mut self) {
+        // A daemon that closed all descriptors may have given the number to another file, which is
+        // not ours to close.
+        if self.len_bytes().is_err() {
+            if let Some(file) = self.file.take() {
+                let _ = file.into_raw_fd();
+            }
+        }
     }
 }
 

@@ -38,6 +38,8 @@ pub enum Point {
     GenerationBumped,
     /// A builder owns body segments that no record names yet.
     BodyBuilt,
+    /// A process is about to lengthen the file.
+    GrowthBegun,
     /// A clear has advanced the epoch and not yet emptied the logs.
     EpochAdvanced,
     /// A repairer has finished one part of its work and not yet begun the next.

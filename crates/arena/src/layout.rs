@@ -62,10 +62,10 @@ pub mod header {
     /// End of the part that never changes.
     pub const FIXED_END: u64 = CHECKSUM + 8;
 
-    /// Lock word of growth and of the clock rows.
-    pub const GROWTH_LOCK: u64 = 1024;
+    /// Lock word of the clock rows.
+    pub const CLOCK_LOCK: u64 = 1024;
     /// The latest file time that anybody wrote down, in microseconds.
-    pub const LAST_SEEN_US: u64 = GROWTH_LOCK + 64;
+    pub const LAST_SEEN_US: u64 = CLOCK_LOCK + 64;
     /// Which clock row is replaced next.
     pub const CLOCK_NEXT: u64 = LAST_SEEN_US + 8;
     /// The clock rows: one for each boot and time namespace that used the file lately.
@@ -79,7 +79,7 @@ pub mod header {
     /// End of the words that change.
     pub const CHANGING_END: u64 = TAG_FLOOR + 8;
 
-    const _: () = assert!(FIXED_END <= GROWTH_LOCK && CHANGING_END <= HEADER_BYTES);
+    const _: () = assert!(FIXED_END <= CLOCK_LOCK && CHANGING_END <= HEADER_BYTES);
 }
 
 /// Offsets in a process slot.
@@ -92,6 +92,8 @@ pub mod process {
     pub const START_TICKS: u64 = PID + 8;
     /// Inode of the process's PID namespace.
     pub const PID_NAMESPACE: u64 = START_TICKS + 8;
+    /// Where the process's stack began, which differs after an `exec`; 0 if unknown.
+    pub const STACK_START: u64 = PID_NAMESPACE + 8;
     /// Eight counters, see `Counter`; never set back to zero.
     pub const COUNTERS: u64 = 64;
     /// Bytes of a process slot.
@@ -246,7 +248,7 @@ pub fn signature(above: u64) -> u64 {
         FORMAT_VERSION,
         HEADER_BYTES,
         header::FIXED_END,
-        header::GROWTH_LOCK,
+        header::CLOCK_LOCK,
         header::CHANGING_END,
         process::COUNTERS,
         process::SLOT_BYTES,

@@ -42,6 +42,28 @@ pub fn memory_file(name: &str) -> io::Result<OwnedFd> {
     owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })
 }
 
+/// Opens a new file without a name in a directory, which vanishes unless [`link_new`] names it.
+pub fn nameless_file(directory: &Path, mode: libc::mode_t) -> io::Result<OwnedFd> {
+    open(directory, libc::O_RDWR | libc::O_TMPFILE, mode)
+}
+
+/// Gives a nameless file its name, unless something has it already (`EEXIST`).
+pub fn link_new(fd: RawFd, to: &Path) -> io::Result<()> {
+    let source = path_text(Path::new(&format!("/proc/self/fd/{fd}")))?;
+    let target = path_text(to)?;
+    // SAFETY: both are NUL-terminated strings that outlive the call.
+    checked(unsafe {
+        libc::linkat(
+            libc::AT_FDCWD,
+            source.as_ptr(),
+            libc::AT_FDCWD,
+            target.as_ptr(),
+            libc::AT_SYMLINK_FOLLOW,
+        )
+    })
+    .map(|_| ())
+}
+
 /// Moves a file to `to` unless something is there already (`EEXIST`).
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     let (source, target) = (path_text(from)?, path_text(to)?);
@@ -70,8 +92,29 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// How long a file of this process may get.
+fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure outlives the call, which fills it in.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
+}
+
+/// Device and inode of an open descriptor; none if it is not open. Takes no memory, so that the
+/// child's side of a fork may call it.
+pub fn device_and_inode(fd: RawFd) -> Option<(u64, u64)> {
+    // SAFETY: all-zero bytes are a valid `stat`, which is a plain C structure.
+    let mut data: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call, which fills it in.
+    (unsafe { libc::fstat(fd, &mut data) } == 0).then_some((data.st_dev, data.st_ino))
+}
+
 /// Allocates the bytes from `offset` on and makes the file that long, without holes.
 pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
+    if offset.saturating_add(len_bytes) > file_size_limit() {
+        // Asking for more would not only fail: it would send the signal SIGXFSZ, which kills.
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     loop {
         // SAFETY: no memory is passed.
         let code =

@@ -7,8 +7,9 @@
 //! and takes a slot of its own at its first operation.
 //!
 //! Dead means: the token is free, *and* in the same PID namespace the recorded process is gone (a
-//! daemon that closed all its descriptors lost its token and lives); or the slot has moved on to
-//! another incarnation.
+//! daemon that closed all its descriptors lost its token and lives) or runs another program now (an
+//! `exec` ends all threads and the mapping with them, and keeps the process id); or the slot has
+//! moved on to another incarnation.
 
 use std::cell::RefCell;
 use std::os::fd::RawFd;
@@ -87,6 +88,10 @@ pub static FORKS: AtomicU64 = AtomicU64::new(1);
 
 const TOKENS_MAX: usize = 1024;
 static TOKENS: [AtomicI32; TOKENS_MAX] = [const { AtomicI32::new(-1) }; TOKENS_MAX];
+/// Device and inode of each token's file: a daemon that closed all descriptors may have given the
+/// token's number to another file, which is not ours to close.
+static TOKEN_FILES: [[AtomicU64; 2]; TOKENS_MAX] =
+    [const { [AtomicU64::new(0), AtomicU64::new(0)] }; TOKENS_MAX];
 static AT_FORK: Once = Once::new();
 
 /// Held while a seat is taken, left or used, and across a fork, so that no child is born with a
@@ -116,11 +121,25 @@ extern "C" fn open_gate() {
 extern "C" fn forget_tokens() {
     open_gate();
     FORKS.fetch_add(1, Ordering::Relaxed);
-    for token in &TOKENS {
+    for (place, token) in TOKENS.iter().enumerate() {
         let fd = token.swap(-1, Ordering::Relaxed);
         if fd >= 0 && !cfg!(feature = "mutant-token-inherited") {
-            os::close_raw(fd);
+            close_token(place, fd);
         }
+    }
+}
+
+/// Whether the number of a token still leads to the token's file. Makes one system call and takes
+/// no memory.
+fn is_token(place: usize, fd: RawFd) -> bool {
+    let [device, inode] = &TOKEN_FILES[place];
+    os::device_and_inode(fd)
+        == Some((device.load(Ordering::Relaxed), inode.load(Ordering::Relaxed)))
+}
+
+fn close_token(place: usize, fd: RawFd) {
+    if is_token(place, fd) {
+        os::close_raw(fd);
     }
 }
 
@@ -143,7 +162,12 @@ impl Token {
             token.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         match TOKENS.iter().position(free) {
-            Some(place) => Ok(Some(Token { fd, place, forks })),
+            Some(place) => {
+                let (device, inode) = os::device_and_inode(fd).unwrap_or_default();
+                TOKEN_FILES[place][0].store(device, Ordering::Relaxed);
+                TOKEN_FILES[place][1].store(inode, Ordering::Relaxed);
+                Ok(Some(Token { fd, place, forks }))
+            }
             None => {
                 os::close_raw(fd);
                 Ok(None)
@@ -161,7 +185,7 @@ impl Drop for Token {
         // After a fork the number was closed by `forget_tokens` and may be somebody else's file.
         if self.is_of_this_process() {
             TOKENS[self.place].store(-1, Ordering::Relaxed);
-            os::close_raw(self.fd);
+            close_token(self.place, self.fd);
         }
     }
 }
@@ -171,6 +195,8 @@ impl Drop for Token {
 pub struct Seat {
     /// Whom our words name.
     pub owner: OwnerId,
+    /// Whether the slot's former owner died in it.
+    pub was_left: bool,
     token: Token,
 }
 
@@ -178,6 +204,7 @@ struct Myself {
     pid: u64,
     start_ticks: u64,
     pid_namespace: u64,
+    stack_start: u64,
 }
 
 fn namespace_inode(name: &str) -> u64 {
@@ -189,36 +216,51 @@ pub fn time_namespace() -> u64 {
     namespace_inode("time")
 }
 
-/// When process `pid` began, in clock ticks since boot; none if it is gone or a zombie.
-fn start_ticks(pid: u64) -> Option<u64> {
+/// Inode of this process's PID namespace; 0 if `/proc` shows the processes of another, as it does
+/// in a new namespace where it was not mounted again: then process ids cannot be looked up.
+fn pid_namespace() -> u64 {
+    let shown = std::fs::read_link("/proc/self").ok();
+    let is_ours = shown.is_some_and(|name| name.as_os_str() == &*std::process::id().to_string());
+    if is_ours {
+        namespace_inode("pid")
+    } else {
+        0
+    }
+}
+
+/// When process `pid` began, in clock ticks since boot, and where its stack begins (0 if that is
+/// not shown to us); none if it is gone or a zombie.
+fn birth(pid: u64) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may itself hold spaces and parentheses.
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
     if matches!(*fields.first()?, "Z" | "X" | "x") {
         return None;
     }
-    fields.get(19)?.parse().ok()
+    let stack_start = fields.get(25).and_then(|field| field.parse().ok()).unwrap_or(0);
+    Some((fields.get(19)?.parse().ok()?, stack_start))
 }
 
 impl Myself {
     fn new() -> Myself {
         let pid = u64::from(std::process::id());
-        Myself {
-            pid,
-            start_ticks: start_ticks(pid).unwrap_or(0),
-            pid_namespace: namespace_inode("pid"),
-        }
+        let (start_ticks, stack_start) = birth(pid).unwrap_or((0, 0));
+        Myself { pid, start_ticks, pid_namespace: pid_namespace(), stack_start }
     }
 }
 
 /// Whether the process that a slot records still lives, as far as this namespace can tell.
 fn recorded_process_lives(region: &Region, at: u64) -> bool {
-    let pid_namespace = region.get(at + slot_layout::PID_NAMESPACE);
-    if pid_namespace == 0 || pid_namespace != namespace_inode("pid") {
+    let recorded = region.get(at + slot_layout::PID_NAMESPACE);
+    if recorded == 0 || recorded != pid_namespace() {
         return false;
     }
-    let started = start_ticks(region.get(at + slot_layout::PID));
-    started.is_some() && started == Some(region.get(at + slot_layout::START_TICKS))
+    let Some((start_ticks, stack_start)) = birth(region.get(at + slot_layout::PID)) else {
+        return false;
+    };
+    let stack_then = region.get(at + slot_layout::STACK_START);
+    let is_same_program = stack_start == stack_then || stack_start == 0 || stack_then == 0;
+    start_ticks == region.get(at + slot_layout::START_TICKS) && is_same_program
 }
 
 impl Seat {
@@ -255,9 +297,11 @@ impl Seat {
             region.set(at + slot_layout::PID, myself.pid);
             region.set(at + slot_layout::START_TICKS, myself.start_ticks);
             region.set(at + slot_layout::PID_NAMESPACE, myself.pid_namespace);
+            region.set(at + slot_layout::STACK_START, myself.stack_start);
             let state = TAKEN | u64::from(incarnation);
             region.store(at + slot_layout::STATE, state, Ordering::Release);
-            return Ok(Seat { owner: OwnerId::new(slot, incarnation), token });
+            let owner = OwnerId::new(slot, incarnation);
+            return Ok(Seat { owner, was_left: is_taken, token });
         }
         let slots = geometry.process_count as u32;
         Err(Error::TooManyProcesses { path: path.into(), slots })
@@ -287,7 +331,11 @@ impl Seat {
             owner.incarnation()
         );
         if cfg!(feature = "mutant-pid-alone") {
-            return start_ticks(region.get(at + slot_layout::PID)).is_none();
+            return birth(region.get(at + slot_layout::PID)).is_none();
+        }
+        // Without its token this process cannot ask; it waits, and says so at its time limit.
+        if !is_token(self.token.place, self.token.fd) {
+            return false;
         }
         match os::byte_is_locked(self.token.fd, at) {
             Ok(true) | Err(_) => false,
@@ -312,7 +360,8 @@ mod tests {
 
     #[test]
     fn this_process_lives_and_an_impossible_one_does_not() {
-        assert!(start_ticks(u64::from(std::process::id())).is_some());
-        assert_eq!(start_ticks(u64::MAX), None);
+        let (start_ticks, stack_start) = birth(u64::from(std::process::id())).unwrap();
+        assert!(start_ticks > 0 && stack_start > 0);
+        assert_eq!(birth(u64::MAX), None);
     }
 }

@@ -13,7 +13,7 @@ use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
 
 use crate::hash::KeyHash;
-use crate::layout::{log, note, shard, Position, Slot};
+use crate::layout::{log, note, shard, Slot};
 use crate::log::LogKind;
 use crate::record::{flag, Head, Sequence};
 use crate::shard::Shard;
@@ -128,13 +128,14 @@ impl Shard<'_> {
     }
 
     fn walk_log(&self, kind: LogKind, reach: &mut Reach) -> Option<()> {
-        let Some(head) = Position::from_word(self.log_word(kind, log::HEAD)) else {
+        if self.log_word(kind, log::HEAD) == 0 {
             // A death before the first head cursor: nothing was ever there.
             self.set_word(kind.at() + log::TAIL, 0);
             self.set_word(kind.at() + log::SEGMENTS, 0);
             return Some(());
-        };
-        let tail = Position::from_word(self.log_word(kind, log::TAIL))?;
+        }
+        let head = self.head_cursor(kind)?;
+        let tail = self.tail_cursor(kind)?;
         let owner = Owner::Shard(self.index as u32);
         let mut segment = tail.segment;
         let mut first = tail.byte;
@@ -171,6 +172,9 @@ impl Shard<'_> {
 
     fn walk_directory(&self, reach: &mut Reach) -> bool {
         let needed = self.cache.shape.split_bucket(self.index_state().buckets() - 1).0 + 1;
+        if needed > self.cache.shape.directory_len {
+            return false;
+        }
         let mut count = 0;
         for index in 0..self.cache.shape.directory_len {
             let at = shard::DIRECTORY + index * 8;
@@ -196,7 +200,7 @@ impl Shard<'_> {
 
     /// Empties the shard and gives it a new index. For damage beyond mending.
     fn start_anew(&self) {
-        self.set_word(shard::EPOCH, self.word(shard::EPOCH) + 1);
+        self.add_word(shard::EPOCH, 1);
         for kind in LogKind::BOTH {
             for word in [log::HEAD, log::TAIL, log::ENTRIES, log::BYTES, log::BODY_BYTES] {
                 self.set_word(kind.at() + word, 0);
@@ -242,7 +246,12 @@ impl Shard<'_> {
                         }
                     }
                     // A death between copying a slot to its other bucket and clearing this one.
-                    Proof::Twin => self.store_slot(at, Slot::EMPTY),
+                    // The state moves first, as the dead one would have moved it, so that a reader
+                    // who had passed the other bucket before the copy looks again.
+                    Proof::Twin => {
+                        self.set_word(shard::STATE, self.index_state().with_move().0);
+                        self.store_slot(at, Slot::EMPTY);
+                    }
                     Proof::Damaged(why) => {
                         self.store_slot(at, Slot::EMPTY);
                         self.add_word(shard::LOST, 1);

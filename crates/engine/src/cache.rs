@@ -140,15 +140,12 @@ impl Cache {
         let owner = self.arena.owner()?;
         self.check_lengths(key, None)?;
         let found = self.read(key, self.hasher.key(key), buffer, true)?;
-        match found {
-            Some(head) if !self.is_expired(head.expiry_us(&buffer.record)) => {
-                self.arena.count_for(owner, Counter::Hits, 1);
-                Ok(Some(self.entry_in(&head, buffer)))
-            }
-            _ => {
-                self.arena.count_for(owner, Counter::Misses, 1);
-                Ok(None)
-            }
+        if found && !self.has_expired(buffer) {
+            self.arena.count_read(owner, Counter::Hits);
+            Ok(Some(self.entry_in(buffer)))
+        } else {
+            self.arena.count_read(owner, Counter::Misses);
+            Ok(None)
         }
     }
 
@@ -161,7 +158,7 @@ impl Cache {
         self.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
         let found = self.read(key, self.hasher.key(key), &mut buffer, false)?;
-        Ok(found.is_some_and(|head| !self.is_expired(head.expiry_us(&buffer.record))))
+        Ok(found && !self.has_expired(&buffer))
     }
 
     /// Stores a value, over the one that is there.
@@ -224,11 +221,13 @@ impl Cache {
     pub fn pop<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
         let (shard, hash, live) = self.lock_key(key)?;
         let Some(live) = live else { return Ok(None) };
-        let Some(head) = shard.copy_entry(&live, hash, buffer) else { return Ok(None) };
+        if !shard.copy_entry(&live, hash, buffer) {
+            return Ok(None);
+        }
         shard.remove(hash, &live.found, &live.head);
         drop(shard);
         self.arena.count(Counter::Deletes, 1);
-        Ok(Some(self.entry_in(&head, buffer)))
+        Ok(Some(self.entry_in(buffer)))
     }
 
     /// Gives an entry a new time to live, from now. Whether there was one. Its version stays.
@@ -330,13 +329,13 @@ impl Cache {
                 let at = self.arena.geometry().shard_at(index) + kind.at() + word;
                 self.arena.region().get(at)
             })
-            .sum()
+            .fold(0, u64::wrapping_add)
     }
 
     fn sum_over_shards(&self, word: u64) -> u64 {
         (0..self.shape.shard_count)
             .map(|index| self.arena.region().get(self.arena.geometry().shard_at(index) + word))
-            .sum()
+            .fold(0, u64::wrapping_add)
     }
 
     /// Numbers about the cache. Read without locks: they may not all be of the same moment.
@@ -348,7 +347,9 @@ impl Cache {
         let free = (0..segments).filter(|s| self.arena.segment_owner(*s) == Owner::Free).count();
         Stats {
             entries: self.len(),
-            entry_bytes: self.sum_over_logs(log::BYTES) + self.sum_over_logs(log::BODY_BYTES),
+            entry_bytes: self
+                .sum_over_logs(log::BYTES)
+                .wrapping_add(self.sum_over_logs(log::BODY_BYTES)),
             file_bytes: self.arena.region().usable_bytes(),
             size_bytes: self.arena.geometry().plan.size_bytes,
             max_entries: self.shape.max_entries,
@@ -397,7 +398,7 @@ impl Shard<'_> {
     /// Removes all entries; how many there were.
     fn clear(&self) -> u64 {
         let count = self.entries();
-        self.set_word(shard::EPOCH, self.word(shard::EPOCH) + 1);
+        self.add_word(shard::EPOCH, 1);
         tuckbox_arena::hooks::reach(tuckbox_arena::hooks::Point::EpochAdvanced);
         self.reset_logs();
         // Bodies of large values are what the shard owns and nothing reaches now.

@@ -9,7 +9,7 @@ impl Shard<'_> {
     /// Removes expired entries of some buckets; how many, and whether there are more buckets.
     pub fn expire_buckets(&self, from: u32, count: u32) -> (u64, bool) {
         let mut expired = 0;
-        let end = from.saturating_add(count).min(self.index_state().buckets());
+        let end = from.saturating_add(count).min(self.bucket_count());
         for bucket in from..end {
             for (at, slot) in self.taken_slots(bucket) {
                 let Some(head) = self.load_head(slot.offset()) else { continue };
@@ -24,6 +24,6 @@ impl Shard<'_> {
                 expired += 1;
             }
         }
-        (expired, end < self.index_state().buckets())
+        (expired, end < self.bucket_count())
     }
 }

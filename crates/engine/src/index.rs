@@ -112,6 +112,11 @@ impl Shard<'_> {
         IndexState(self.word(shard::STATE))
     }
 
+    /// How many buckets to walk over, however many a damaged state tells of.
+    pub fn bucket_count(&self) -> u32 {
+        self.index_state().buckets().min(self.cache.shape.buckets_most())
+    }
+
     fn set_index_state(&self, state: IndexState) {
         self.set_word(shard::STATE, state.0);
     }

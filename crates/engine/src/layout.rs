@@ -310,6 +310,12 @@ impl Shape {
         }
     }
 
+    /// The most buckets that the index of a shard can have.
+    pub fn buckets_most(&self) -> u32 {
+        let most = self.directory_len * u64::from(self.buckets_per_segment);
+        u32::try_from(most).unwrap_or(u32::MAX)
+    }
+
     /// Which index segment a bucket is in, and which of its buckets it is.
     #[inline(always)]
     pub fn split_bucket(&self, bucket: u32) -> (u64, u64) {

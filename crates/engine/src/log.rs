@@ -103,6 +103,37 @@ impl Shard<'_> {
         self.word(kind.at() + offset)
     }
 
+    /// A count of a log, not higher than any that is true: a damaged one shall not overflow what is
+    /// reckoned with it.
+    pub fn log_count(&self, kind: LogKind, offset: u64) -> u64 {
+        let geometry = self.arena().geometry();
+        let most = match offset {
+            log::SEGMENTS => geometry.segment_count,
+            _ => geometry.plan.size_bytes,
+        };
+        self.log_word(kind, offset).min(most)
+    }
+
+    /// A cursor of a log, [`log::HEAD`] or [`log::TAIL`]; none if the log is empty, or if the word
+    /// is damaged and names no place in the file.
+    fn cursor(&self, kind: LogKind, word: u64) -> Option<Position> {
+        let at = Position::from_word(self.log_word(kind, word))?;
+        let is_place = at.byte <= self.cache.shape.log_bytes
+            && at.byte % 8 == 0
+            && self.cache.is_usable(at.segment);
+        is_place.then_some(at)
+    }
+
+    /// Where a log's next record goes; none as in [`Shard::tail_cursor`].
+    pub fn head_cursor(&self, kind: LogKind) -> Option<Position> {
+        self.cursor(kind, log::HEAD)
+    }
+
+    /// Where a log begins; none if it is empty or the word is damaged.
+    pub fn tail_cursor(&self, kind: LogKind) -> Option<Position> {
+        self.cursor(kind, log::TAIL)
+    }
+
     fn set_log_word(&self, kind: LogKind, offset: u64, value: u64) {
         self.set_word(kind.at() + offset, value);
     }
@@ -127,7 +158,7 @@ impl Shard<'_> {
 
     /// Entries of this shard.
     pub fn entries(&self) -> u64 {
-        LogKind::BOTH.iter().map(|kind| self.log_word(*kind, log::ENTRIES)).sum()
+        LogKind::BOTH.iter().map(|kind| self.log_count(*kind, log::ENTRIES)).sum()
     }
 
     /// Reads a record's lengths; none if there is no record that a writer of this version made.
@@ -225,10 +256,11 @@ impl Shard<'_> {
     /// had without evicting.
     pub fn find_room(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Room> {
         let shape = &self.cache.shape;
-        // Another process may have lengthened the file for this segment, so that it lies beyond what
-        // we have looked at so far.
-        let head = Position::from_word(self.log_word(kind, log::HEAD))
-            .filter(|head| self.cache.is_usable(head.segment));
+        let head = self.head_cursor(kind);
+        if head.is_none() && self.log_word(kind, log::HEAD) != 0 {
+            // Damaged. Nothing may be written before the shard has been proved.
+            return None;
+        }
         let room_bytes = head.map_or(0, |head| shape.log_bytes.saturating_sub(head.byte));
         let crosses = log_bytes > shape.crossing_bytes && room_bytes >= RECORD_ROOM_LEAST;
         let fits = log_bytes <= room_bytes && room_bytes >= RECORD_ROOM_LEAST;
@@ -281,7 +313,7 @@ impl Shard<'_> {
         let log_bytes = self.cache.shape.log_bytes;
         debug_assert_eq!(room.log_bytes, words.len() as u64 * 8);
         let mut segments = room.segments.iter().copied();
-        let mut before = Position::from_word(self.log_word(room.kind, log::HEAD));
+        let mut before = self.head_cursor(room.kind);
         let mut at = room.position;
         if room.opens_segment {
             let segment = segments.next().expect("find_room took it");
@@ -323,8 +355,8 @@ impl Shard<'_> {
     /// is nothing more are left on the way. None if the log has no such record.
     pub fn tail(&self, kind: LogKind) -> Option<Position> {
         for _ in 0..=self.arena().geometry().segment_count {
-            let tail = Position::from_word(self.log_word(kind, log::TAIL))?;
-            let head = Position::from_word(self.log_word(kind, log::HEAD))?;
+            let tail = self.tail_cursor(kind)?;
+            let head = self.head_cursor(kind)?;
             if tail.segment == head.segment {
                 return (tail.byte < head.byte).then_some(tail);
             }
@@ -345,18 +377,28 @@ impl Shard<'_> {
         self.cache.is_usable(next).then_some(next)
     }
 
-    /// Moves the tail on, and frees the segments it leaves. No slot may refer to them.
-    pub fn advance_tail(&self, kind: LogKind, to: Position) {
-        let Some(from) = Position::from_word(self.log_word(kind, log::TAIL)) else { return };
-        let mut left = Vec::new();
-        let mut segment = from.segment;
-        while segment != to.segment {
-            left.push(segment);
-            match self.next_in_log(segment) {
-                Some(next) => segment = next,
-                None => break,
+    /// The segments of a log from one on, up to another that is not among them. None if the log
+    /// does not lead from the one to the other, because a link in it is damaged.
+    fn segments_between(&self, from: u32, to: u32) -> Option<Vec<u32>> {
+        let mut between = Vec::new();
+        let mut segment = from;
+        while segment != to {
+            between.push(segment);
+            segment = self.next_in_log(segment)?;
+            if between.len() as u64 > self.arena().geometry().segment_count {
+                return None;
             }
         }
+        Some(between)
+    }
+
+    /// Moves the tail on, and frees the segments it leaves. No slot may refer to them.
+    pub fn advance_tail(&self, kind: LogKind, to: Position) {
+        let Some(from) = self.tail_cursor(kind) else { return };
+        let Some(left) = self.segments_between(from.segment, to.segment) else {
+            // A record's trailer and its log do not agree where it goes on.
+            return self.abandon_segment(kind, from);
+        };
         self.set_log_word(kind, log::TAIL, to.word());
         if !left.is_empty() {
             hooks::reach(Point::SegmentUnlinked);
@@ -368,17 +410,17 @@ impl Shard<'_> {
     /// Empties both logs. No slot may refer to them.
     pub fn reset_logs(&self) {
         for kind in LogKind::BOTH {
-            let mut left = Vec::new();
-            let head = Position::from_word(self.log_word(kind, log::HEAD));
-            let mut at = Position::from_word(self.log_word(kind, log::TAIL)).map(|at| at.segment);
-            while let Some(segment) = at {
-                left.push(segment);
-                let is_last = head.is_none_or(|head| head.segment == segment);
-                at = if is_last { None } else { self.next_in_log(segment) };
-                if left.len() as u64 > self.arena().geometry().segment_count {
-                    break;
+            let left = match (self.tail_cursor(kind), self.head_cursor(kind)) {
+                (Some(tail), Some(head)) => {
+                    let mut left = self.segments_between(tail.segment, head.segment);
+                    if let Some(left) = &mut left {
+                        left.push(head.segment);
+                    }
+                    // What a damaged log does not lead to is the shard's, and found by `check`.
+                    left.unwrap_or_default()
                 }
-            }
+                _ => Vec::new(),
+            };
             self.set_log_word(kind, log::HEAD, 0);
             self.set_log_word(kind, log::TAIL, 0);
             for word in [log::ENTRIES, log::BYTES, log::BODY_BYTES, log::SEGMENTS] {

@@ -35,7 +35,7 @@ const BUCKET_WORDS: usize = (BUCKET_BYTES / 8) as usize;
 /// What one attempt came to.
 pub(crate) enum Attempt {
     /// The record is in the buffer, proved.
-    Found(Head),
+    Found,
     /// There is no such entry.
     Missing,
     /// Something moved meanwhile: try again.
@@ -44,8 +44,8 @@ pub(crate) enum Attempt {
 
 /// What copying one record came to.
 pub(crate) enum Copied {
-    /// Whole, and still in its place when the copy was complete.
-    Whole(Head, u64),
+    /// Whole, and still in its place when the copy was complete. The generation of its segment.
+    Whole(u64),
     /// Something moved meanwhile.
     Changed,
     /// Nothing moved, and yet it is no record.
@@ -53,20 +53,21 @@ pub(crate) enum Copied {
 }
 
 impl Cache {
-    /// Finds and copies an entry. The hit is noted in the slot if `notes_hit`.
+    /// Finds and copies an entry; whether there is one. The hit is noted in the slot if
+    /// `notes_hit`.
     pub(crate) fn read(
         &self,
         key: &[u8],
         hash: KeyHash,
         buffer: &mut Buffer,
         notes_hit: bool,
-    ) -> Result<Option<Head>> {
+    ) -> Result<bool> {
         let index = hash.shard(self.shape.shard_count);
         let shard_at = self.arena.geometry().shard_at(index);
         for _ in 0..ATTEMPTS {
             match self.try_read(shard_at, key, hash, buffer, notes_hit) {
-                Attempt::Found(head) => return Ok(Some(head)),
-                Attempt::Missing => return Ok(None),
+                Attempt::Found => return Ok(true),
+                Attempt::Missing => return Ok(false),
                 Attempt::Changed => std::hint::spin_loop(),
             }
         }
@@ -80,17 +81,17 @@ impl Cache {
         key: &[u8],
         hash: KeyHash,
         buffer: &mut Buffer,
-    ) -> Result<Option<Head>> {
+    ) -> Result<bool> {
         self.arena.count(Counter::ReadsUnderLock, 1);
         let shard = match self.lock_shard_for(index, LOCK_LIMIT.min(self.lock_limit)) {
             Ok(shard) => shard,
             Err(Error::Arena(tuckbox_arena::Error::LockTimeout { .. })) => {
                 self.arena.count(Counter::ReadsGivenUp, 1);
-                return Ok(None);
+                return Ok(false);
             }
             Err(error) => return Err(error),
         };
-        Ok(shard.find_key(key, hash).and_then(|live| shard.copy_entry(&live, hash, buffer)))
+        Ok(shard.find_key(key, hash).is_some_and(|live| shard.copy_entry(&live, hash, buffer)))
     }
 
     #[inline]
@@ -116,26 +117,35 @@ impl Cache {
             if word >> 32 != epoch & 0xffff_ffff {
                 break;
             }
+            // All tags are compared before any is looked at: how many slots come before the right
+            // one cannot be predicted.
+            let mut matches = 0u32;
             for (place, slot) in bucket[..BUCKET_WORDS - 1].iter().enumerate() {
-                let slot = Slot(*slot);
-                if slot.tag() != hash.tag() || slot.is_empty() {
+                matches |= u32::from(Slot(*slot).tag() == hash.tag()) << place;
+            }
+            while matches != 0 {
+                let place = matches.trailing_zeros() as usize;
+                matches &= matches - 1;
+                let slot = Slot(bucket[place]);
+                if slot.is_empty() {
                     continue;
                 }
                 let slot_at = bucket_at + place as u64 * 8;
                 match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
                     Copied::Changed => return Attempt::Changed,
                     Copied::Damaged => self.arena.count(Counter::ChecksumMismatches, 1),
-                    Copied::Whole(head, generation) => {
+                    Copied::Whole(generation) => {
+                        let head = &buffer.head;
                         if head.key(&buffer.record) != key {
                             continue;
                         }
                         let offset = slot.offset();
-                        if !self.proves_itself(&head, &buffer.record, hash, offset, generation) {
+                        if !self.proves_itself(head, &buffer.record, hash, offset, generation) {
                             self.arena.count(Counter::ChecksumMismatches, 1);
                             continue;
                         }
                         let value = &mut buffer.value;
-                        if head.has(flag::BODY) && !self.load_bodies(&head, &buffer.record, value) {
+                        if head.has(flag::BODY) && !self.load_bodies(head, &buffer.record, value) {
                             return self.changed_or_missing(slot_at, slot);
                         }
                         if notes_hit {
@@ -144,7 +154,7 @@ impl Cache {
                                 region.replace(slot_at, slot.0, hit.0);
                             }
                         }
-                        return Attempt::Found(head);
+                        return Attempt::Found;
                     }
                 }
             }
@@ -200,47 +210,53 @@ impl Cache {
             }
         }
         hooks::reach(Point::SlotConfirmed);
-        self.copy_record(slot.offset(), position, generation, &mut buffer.record)
+        self.copy_record(slot.offset(), position, generation, buffer)
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy_record(
         &self,
         offset: u64,
         position: Position,
         generation: u64,
-        words: &mut Vec<u64>,
+        buffer: &mut Buffer,
     ) -> Copied {
         let region = self.arena.region();
         let first = region.load(offset, Ordering::Acquire);
         let mut start = self.head_words(offset);
         start[0] = first;
-        let head = Head::parse(&start, &self.shape);
-        let is_sound = match &head {
-            Some(head) if !head.sequence.is_busy() => {
-                let count = (head.log_bytes / 8) as usize;
-                if words.len() < count {
-                    words.resize(count, 0);
-                }
-                if position.byte + head.log_bytes <= self.shape.log_bytes {
-                    region.copy_out(offset, &mut words[..count]);
-                    true
-                } else {
-                    self.copy_crossing(position, &mut words[..count])
-                }
+        let is_record = match Head::parse(&start, &self.shape) {
+            Some(head) => {
+                buffer.head = head;
+                true
             }
-            _ => false,
+            None => false,
         };
+        let is_busy = is_record && buffer.head.sequence.is_busy();
+        let mut is_whole = is_record && !is_busy;
+        if is_whole {
+            let count = (buffer.head.log_bytes / 8) as usize;
+            if buffer.record.len() < count {
+                buffer.record.resize(count, 0);
+            }
+            let words = &mut buffer.record[..count];
+            if position.byte + buffer.head.log_bytes <= self.shape.log_bytes {
+                region.copy_out(offset, words);
+            } else {
+                is_whole = self.copy_crossing(position, words);
+            }
+        }
         hooks::reach(Point::RecordCopied);
         fence(Ordering::Acquire);
         let is_still =
             region.get(offset) == first && self.arena.generation(position.segment) == generation;
-        match head {
-            _ if !is_still => Copied::Changed,
-            Some(head) if is_sound => Copied::Whole(head, generation),
+        if is_whole && is_still {
+            Copied::Whole(generation)
+        } else if is_busy || !is_still {
             // Rewritten by a live writer, or by one that died: the lock tells.
-            Some(head) if head.sequence.is_busy() => Copied::Changed,
-            _ => Copied::Damaged,
+            Copied::Changed
+        } else {
+            Copied::Damaged
         }
     }
 
@@ -292,9 +308,10 @@ impl Cache {
                 )
     }
 
-    /// The entry in a buffer that [`Cache::read`] filled.
-    #[inline]
-    pub(crate) fn entry_in<'b>(&self, head: &Head, buffer: &'b Buffer) -> Entry<'b> {
+    /// The entry in a buffer that was filled.
+    #[inline(always)]
+    pub(crate) fn entry_in<'b>(&self, buffer: &'b Buffer) -> Entry<'b> {
+        let head = &buffer.head;
         let value = if head.has(flag::NUMBER) {
             Value::Int(head.number(&buffer.record))
         } else if head.has(flag::BODY) {
@@ -305,6 +322,12 @@ impl Cache {
         };
         let expiry_us = head.expiry_us(&buffer.record).filter(|expiry_us| *expiry_us != u64::MAX);
         Entry { value, expiry_us, version: head.sequence.version() }
+    }
+
+    /// Whether the entry in a buffer that was filled has expired.
+    #[inline(always)]
+    pub(crate) fn has_expired(&self, buffer: &Buffer) -> bool {
+        self.is_expired(buffer.head.expiry_us(&buffer.record))
     }
 
     /// Whether an expiry has passed. Reads the clock only if there is one.

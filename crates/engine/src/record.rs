@@ -48,7 +48,7 @@ const TAG_SHIFT: u32 = KEY_BITS + VALUE_BITS;
 const LONG_KEY_BITS: u32 = 20;
 
 /// Word 0 of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Sequence(pub u64);
 
 impl Sequence {
@@ -94,7 +94,7 @@ pub struct Body {
 const BODY_WORDS: u64 = 3;
 
 /// What can be known of a record from its first words, and the sizes that follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// Word 0.
     pub sequence: Sequence,

@@ -67,12 +67,21 @@ impl Cache {
         walk: &mut ScanState,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Item<'b>>> {
+        if !self.walk_on(walk, buffer)? {
+            return Ok(None);
+        }
+        let key = buffer.head.key(&buffer.record);
+        Ok(Some(Item { key, entry: self.entry_in(buffer) }))
+    }
+
+    /// Copies the next entry of a walk into the buffer; false at the end.
+    fn walk_on(&self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
         self.arena.owner()?;
         while walk.shard < self.shape.shard_count {
             let shard_at = self.arena.geometry().shard_at(walk.shard);
             let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Acquire);
             let began = *walk.moves.get_or_insert(state >> 32);
-            if walk.bucket >= IndexState(state).buckets() {
+            if walk.bucket >= IndexState(state).buckets().min(self.shape.buckets_most()) {
                 walk.bucket = 0;
                 walk.slot = 0;
                 walk.moves = None;
@@ -90,24 +99,22 @@ impl Cache {
                 walk.slot = 0;
                 walk.bucket += 1;
             }
-            if let Some((head, hash)) = self.scan_slot(shard_at, bucket, place, buffer) {
-                if walk.seen.insert(hash) {
-                    let key = head.key(&buffer.record);
-                    return Ok(Some(Item { key, entry: self.entry_in(&head, buffer) }));
-                }
+            let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer) else { continue };
+            if !self.has_expired(buffer) && walk.seen.insert(hash) {
+                return Ok(true);
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
-    /// Reads the entry of a slot, if it has one that is proved and not expired.
+    /// Reads the entry of a slot, if it has one that is proved. Returns its key's hash.
     fn scan_slot(
         &self,
         shard_at: u64,
         bucket: u32,
         place: u64,
         buffer: &mut Buffer,
-    ) -> Option<(crate::record::Head, u64)> {
+    ) -> Option<u64> {
         let region = self.arena.region();
         for _ in 0..ATTEMPTS {
             let epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire);
@@ -124,19 +131,16 @@ impl Cache {
             match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
                 Copied::Changed => std::hint::spin_loop(),
                 Copied::Damaged => return None,
-                Copied::Whole(head, generation) => {
-                    let hash = self.hasher.key(head.key(&buffer.record));
-                    let sound =
-                        self.proves_itself(&head, &buffer.record, hash, slot.offset(), generation);
-                    if !sound || self.is_expired(head.expiry_us(&buffer.record)) {
+                Copied::Whole(generation) => {
+                    let (head, record) = (&buffer.head, &buffer.record);
+                    let hash = self.hasher.key(head.key(record));
+                    if !self.proves_itself(head, record, hash, slot.offset(), generation) {
                         return None;
                     }
-                    if head.has(flag::BODY)
-                        && !self.load_bodies(&head, &buffer.record, &mut buffer.value)
-                    {
+                    if head.has(flag::BODY) && !self.load_bodies(head, record, &mut buffer.value) {
                         continue;
                     }
-                    return Some((head, hash.0));
+                    return Some(hash.0);
                 }
             }
         }

@@ -50,6 +50,7 @@ impl Cache {
         let shard = Shard { cache: self, index, at };
         if acquired == Acquired::TakenOver && !cfg!(feature = "mutant-no-repair") {
             shard.repair();
+            self.arena.free_abandoned_segments();
         }
         Ok(shard)
     }
@@ -98,7 +99,7 @@ impl<'a> Shard<'a> {
 
     /// A version that no record of this shard ever had. It is used up even if its writer dies.
     pub fn next_version(&self) -> u64 {
-        let version = self.word(shard::SEQUENCE) + 1;
+        let version = self.word(shard::SEQUENCE).wrapping_add(1);
         self.set_word(shard::SEQUENCE, version);
         version
     }

@@ -44,9 +44,26 @@ impl Shard<'_> {
 
     fn pop_spare(&self) -> Option<u32> {
         let at = self.spare_words().find(|at| self.word(*at) != 0)?;
-        let segment = u32::try_from(self.word(at) - 1).ok()?;
+        let segment = u32::try_from(self.word(at) - 1).ok();
         self.set_word(at, 0);
-        self.cache.is_usable(segment).then_some(segment)
+        // A damaged word may name a segment that is in use, or none at all.
+        segment.filter(|segment| self.owns(*segment))
+    }
+
+    /// Whether a segment is there, and this shard's.
+    fn owns(&self, segment: u32) -> bool {
+        self.cache.is_usable(segment)
+            && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
+    }
+
+    /// Sets a segment aside that was just taken. None if all places are taken, which a damaged word
+    /// can do; the segment is free again then.
+    fn keep_spare(&self, segment: u32) -> Option<()> {
+        if !self.push_spare(segment) {
+            self.arena().give_segment(segment, Owner::Free);
+            return None;
+        }
+        Some(())
     }
 
     fn push_spare(&self, segment: u32) -> bool {
@@ -85,10 +102,7 @@ impl Shard<'_> {
         }
         if self.pool_is_scarce() {
             while (self.spares().len() as u64) < self.spares_kept() {
-                match self.take_from_pool() {
-                    Some(segment) => self.push_spare(segment),
-                    None => return None,
-                };
+                self.keep_spare(self.take_from_pool()?)?;
             }
             if self.spares().len() as u64 > self.spares_kept() {
                 return self.pop_spare();
@@ -108,10 +122,9 @@ impl Shard<'_> {
             return true;
         }
         while self.spares().len() as u64 <= self.spares_kept() {
-            match self.take_from_pool() {
-                Some(segment) => self.push_spare(segment),
-                None => return false,
-            };
+            if self.take_from_pool().and_then(|segment| self.keep_spare(segment)).is_none() {
+                return false;
+            }
         }
         true
     }
@@ -127,17 +140,18 @@ impl Shard<'_> {
 
     /// Gives back a segment to which nothing refers any more.
     pub fn end_and_put_back(&self, segment: u32) {
-        self.arena().end_use(segment);
-        self.put_back(segment);
+        // A damaged link can lead to a segment that somebody else uses.
+        if self.owns(segment) {
+            self.arena().end_use(segment);
+            self.put_back(segment);
+        }
     }
 
     /// Frees the bodies of a record to which no slot leads any more. `words` is a copy of it.
     pub fn free_bodies(&self, head: &Head, words: &[u64]) {
         for body in head.bodies(words) {
             let Ok(segment) = u32::try_from(body.segment) else { continue };
-            let is_ours = self.cache.is_usable(segment)
-                && self.arena().generation(segment) == body.generation
-                && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32);
+            let is_ours = self.owns(segment) && self.arena().generation(segment) == body.generation;
             if is_ours {
                 self.end_and_put_back(segment);
                 self.subtract_word(shard::BODY_SEGMENTS, 1);

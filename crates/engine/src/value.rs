@@ -6,6 +6,8 @@ use std::time::Duration;
 use tuckbox_arena::clock::Clock;
 use tuckbox_arena::{NativeWaiter, Waiter};
 
+use crate::record::Head;
+
 /// What a key leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
@@ -76,6 +78,7 @@ pub struct Item<'a> {
 /// the largest record read and is not shrunk.
 #[derive(Debug, Default)]
 pub struct Buffer {
+    pub(crate) head: Head,
     pub(crate) record: Vec<u64>,
     pub(crate) value: Vec<u64>,
 }

@@ -127,6 +127,24 @@ impl Cache {
         draft: &mut Draft<'_>,
         condition: Condition,
     ) -> Result<bool> {
+        match self.try_store_draft(key, index, draft, condition) {
+            // No room, and nothing that could make some: the file is damaged, or really full.
+            // Proving the shard once tells, and mends it.
+            Err(Error::Full { .. }) => {
+                self.lock_shard(index)?.repair();
+                self.try_store_draft(key, index, draft, condition)
+            }
+            result => result,
+        }
+    }
+
+    fn try_store_draft(
+        &self,
+        key: &[u8],
+        index: u64,
+        draft: &mut Draft<'_>,
+        condition: Condition,
+    ) -> Result<bool> {
         let bodies = match draft.value() {
             Value::Bytes { bytes, .. } if draft.head().body_count > 0 => {
                 self.build_bodies(index, bytes)?
@@ -368,20 +386,23 @@ impl Shard<'_> {
         self.set_word(shard::INTENT, 0);
     }
 
-    /// Copies an entry into a buffer, with its bodies. None if it is damaged; it is removed then.
-    pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Option<Head> {
+    /// Copies an entry into a buffer, with its bodies. False if it is damaged; it is removed then.
+    pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> bool {
         let offset = live.offset();
         let whole = self.load_record(offset, &mut buffer.record).filter(|head| {
             self.is_proved(offset, head, &buffer.record, hash)
                 && (head.body_count == 0
                     || self.cache.load_bodies(head, &buffer.record, &mut buffer.value))
         });
-        if whole.is_none() {
-            self.arena().count(Counter::ChecksumMismatches, 1);
-            self.remove(hash, &live.found, &live.head);
-            self.add_word(shard::LOST, 1);
+        match whole {
+            Some(head) => buffer.head = head,
+            None => {
+                self.arena().count(Counter::ChecksumMismatches, 1);
+                self.remove(hash, &live.found, &live.head);
+                self.add_word(shard::LOST, 1);
+            }
         }
-        whole
+        whole.is_some()
     }
 
     /// Adds to the number of an entry, in place. The caller found it to be one.

@@ -32,7 +32,7 @@ mod tail;
 use self::tail::Reason;
 use crate::hash::KeyHash;
 use crate::index::Found;
-use crate::layout::{log, note, shard, PolicyBits, Position, Slot};
+use crate::layout::{log, note, shard, PolicyBits, Slot};
 use crate::log::LogKind;
 use crate::record::Head;
 use crate::shard::Shard;
@@ -102,9 +102,9 @@ impl Shard<'_> {
 
     fn used(&self, kind: LogKind) -> u64 {
         if self.counts_entries() {
-            self.log_word(kind, log::ENTRIES)
+            self.log_count(kind, log::ENTRIES)
         } else {
-            self.log_word(kind, log::BYTES) + self.log_word(kind, log::BODY_BYTES)
+            self.log_count(kind, log::BYTES) + self.log_count(kind, log::BODY_BYTES)
         }
     }
 
@@ -117,7 +117,7 @@ impl Shard<'_> {
             return Capacity { small, small_least: small, main, small_used, main_used };
         }
         let log_bytes = self.cache.shape.log_bytes;
-        let sum = |word| LogKind::BOTH.iter().map(|kind| self.log_word(*kind, word)).sum::<u64>();
+        let sum = |word| LogKind::BOTH.iter().map(|kind| self.log_count(*kind, word)).sum::<u64>();
         let segments = sum(log::SEGMENTS) + self.spares().len() as u64;
         let all = segments * log_bytes + sum(log::BODY_BYTES);
         let small = all * self.setting().small_percent / 100;
@@ -142,7 +142,7 @@ impl Shard<'_> {
     }
 
     fn count_increments(&self, amount: u64) {
-        let increments = self.word(shard::INCREMENTS) + amount;
+        let increments = self.word(shard::INCREMENTS).saturating_add(amount);
         if increments >= HALVE_AFTER * self.entries().max(1) && self.word(shard::CLOCK) > 0 {
             self.set_word(shard::INCREMENTS, 0);
             self.add_word(shard::HALVINGS, 1);
@@ -158,8 +158,8 @@ impl Shard<'_> {
             frequency = ghost.frequency;
             if self.setting().reuse_distance && !ghost.from_main {
                 if let Some(idle) = self.idle_at_main_tail() {
-                    let distance = ghost.age + self.log_word(LogKind::Small, log::ENTRIES);
-                    is_admitted = distance * 10 < idle * REUSE_TENTHS;
+                    let distance = ghost.age + self.log_count(LogKind::Small, log::ENTRIES);
+                    is_admitted = distance * 10 < idle.saturating_mul(REUSE_TENTHS);
                 }
             }
         }
@@ -178,7 +178,7 @@ impl Shard<'_> {
     /// clocks at which its segment and the next were opened, by its place in the segment.
     fn idle_at_main_tail(&self) -> Option<u64> {
         let tail = self.tail(LogKind::Main)?;
-        let head = Position::from_word(self.log_word(LogKind::Main, log::HEAD))?;
+        let head = self.head_cursor(LogKind::Main)?;
         let clock = |segment| self.arena().note(segment, note::OPENED) & ((1 << 48) - 1);
         let now = self.word(shard::CLOCK);
         let opened = clock(tail.segment);
@@ -187,14 +187,15 @@ impl Shard<'_> {
         } else {
             (clock(self.next_in_log(tail.segment)?), self.cache.shape.log_bytes)
         };
-        let appended = opened + closed.saturating_sub(opened) * tail.byte / end.max(1);
+        let passed = closed.saturating_sub(opened).saturating_mul(tail.byte) / end.max(1);
+        let appended = opened.saturating_add(passed);
         Some(now.saturating_sub(appended))
     }
 
     /// Segments that hold entries of this shard.
     fn segments_held(&self) -> u64 {
-        let logs = LogKind::BOTH.map(|kind| self.log_word(kind, log::SEGMENTS));
-        logs[0].wrapping_add(logs[1]).wrapping_add(self.word(shard::BODY_SEGMENTS))
+        let logs: u64 = LogKind::BOTH.iter().map(|kind| self.log_count(*kind, log::SEGMENTS)).sum();
+        logs.saturating_add(self.word(shard::BODY_SEGMENTS))
     }
 
     /// Makes room by looking at `steps` entries at most, until a segment is gained. False if there
@@ -287,11 +288,11 @@ impl Shard<'_> {
         let log_bytes = self.cache.shape.log_bytes;
         let (mut all, mut dead_all, mut worst) = (0, 0, None);
         for kind in LogKind::BOTH {
-            let segments = self.log_word(kind, log::SEGMENTS);
-            let head = Position::from_word(self.log_word(kind, log::HEAD));
+            let segments = self.log_count(kind, log::SEGMENTS);
+            let head = self.head_cursor(kind);
             let unwritten = head.map_or(0, |head| log_bytes.saturating_sub(head.byte));
             let written = (segments * log_bytes).saturating_sub(unwritten);
-            let dead = written.saturating_sub(self.log_word(kind, log::BYTES));
+            let dead = written.saturating_sub(self.log_count(kind, log::BYTES));
             all += written;
             dead_all += dead;
             if segments >= 2 && worst.is_none_or(|(most, _)| dead > most) {

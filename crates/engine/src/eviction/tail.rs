@@ -98,25 +98,27 @@ impl Shard<'_> {
     }
 
     /// Leaves the rest of a segment in which a record's lengths are damaged; its entries are lost.
-    pub(super) fn abandon_segment(&self, kind: LogKind, from: Position) {
-        self.drop_slots_into(from);
-        let head = Position::from_word(self.log_word(kind, log::HEAD));
+    pub fn abandon_segment(&self, kind: LogKind, from: Position) {
+        let Some(head) = self.head_cursor(kind) else { return };
         match self.next_in_log(from.segment) {
-            Some(next) if head.is_some_and(|head| head.segment != from.segment) => {
+            Some(next) if head.segment != from.segment => {
+                self.drop_slots_into(from);
                 let byte = self.arena().note(next, note::EXTENT) >> 32;
                 self.advance_tail(kind, Position { segment: next, byte });
             }
             // The head itself: whatever it holds behind this place is not there.
-            _ => {
-                if let Some(head) = head {
-                    self.advance_tail(kind, head);
-                }
+            _ if head.segment == from.segment => {
+                self.drop_slots_into(from);
+                self.advance_tail(kind, head);
             }
+            // Nothing leads on. What lies between is left where it is, readable, until the shard is
+            // proved.
+            _ => self.set_word(kind.at() + log::TAIL, head.word()),
         }
     }
 
     pub(super) fn drop_slots_into(&self, from: Position) {
-        for bucket in 0..self.index_state().buckets() {
+        for bucket in 0..self.bucket_count() {
             for (at, slot) in self.taken_slots(bucket) {
                 let inside = self
                     .cache
@@ -125,7 +127,12 @@ impl Shard<'_> {
                 if inside {
                     self.store_slot(at, Slot::EMPTY);
                     self.add_word(shard::LOST, 1);
-                    self.subtract_word(self.log_of(from.segment).at() + log::ENTRIES, 1);
+                    match self.load_head(slot.offset()) {
+                        Some(head) => self.count_out(self.log_of(from.segment), &head),
+                        None => {
+                            self.subtract_word(self.log_of(from.segment).at() + log::ENTRIES, 1);
+                        }
+                    }
                 }
             }
         }
@@ -181,8 +188,9 @@ impl Shard<'_> {
 
     /// Where the record begins that lies at or after a position; none at the log's head.
     pub(super) fn next_record(&self, kind: LogKind, mut at: Position) -> Option<Position> {
-        let head = Position::from_word(self.log_word(kind, log::HEAD))?;
-        loop {
+        let head = self.head_cursor(kind)?;
+        // Bounded, should the log lead in a circle.
+        for _ in 0..=self.arena().geometry().segment_count {
             if at.segment == head.segment {
                 return (at.byte < head.byte).then_some(at);
             }
@@ -192,5 +200,6 @@ impl Shard<'_> {
             let next = self.next_in_log(at.segment)?;
             at = Position { segment: next, byte: self.arena().note(next, note::EXTENT) >> 32 };
         }
+        None
     }
 }
