@@ -85,17 +85,19 @@ impl Shard<'_> {
 
     /// Finishes or drops the record that was being rewritten in place.
     fn resolve_intent(&self, report: &mut CheckReport) {
-        let slot_at = self.word(shard::INTENT);
-        if slot_at == 0 {
+        let intent = self.word(shard::INTENT);
+        if intent == 0 {
             return;
         }
+        let slot_at = intent & !shard::INTENT_NUMBER;
         let inside = slot_at % 8 == 0
             && self.arena().geometry().segment_of(slot_at).is_some_and(|s| self.cache.is_usable(s));
         let slot = if inside { Slot(self.region().get(slot_at)) } else { Slot::EMPTY };
         if let Some(head) = self.load_head(slot.offset()).filter(|_| !slot.is_empty()) {
             if head.sequence.is_busy() {
-                if head.has(flag::NUMBER) {
-                    // The number is one word: the old one or the new one, and either is whole.
+                if head.has(flag::NUMBER) && intent & shard::INTENT_NUMBER != 0 {
+                    // The number is one word: the old one or the new one, and either is whole. Had
+                    // its expiry been written too, the one might be old and the other new.
                     let (version, flags) = (head.sequence.version(), head.sequence.flags());
                     let sequence = Sequence::new(version, flags);
                     self.region().store(slot.offset(), sequence.0, Ordering::Release);

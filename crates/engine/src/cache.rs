@@ -9,6 +9,7 @@ use tuckbox_arena::{Arena, Counter, Place};
 
 use crate::audit::Depth;
 use crate::error::{Error, Result};
+use crate::eviction::{IfStuck, SLICE};
 use crate::hash::Hasher;
 use crate::layout::{self, log, shard, Shape, SIZE_BYTES_LEAST};
 use crate::log::LogKind;
@@ -236,13 +237,13 @@ impl Cache {
     /// As [`Cache::delete`], and [`Error::Full`].
     pub fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool> {
         let expiry_us = self.expiry_of(ttl);
-        for _ in 0..1000 {
+        for attempt in 0..1000 {
             let (shard, hash, live) = self.lock_key(key)?;
             let Some(live) = live else { return Ok(false) };
             if shard.set_expiry(&live, hash, expiry_us).is_some() {
                 return Ok(true);
             }
-            shard.make_room(crate::eviction::SLICE);
+            shard.make_room(SLICE, IfStuck::after(attempt));
         }
         Err(Error::Full { wanted_bytes: key.len() as u64 })
     }

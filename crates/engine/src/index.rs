@@ -335,6 +335,9 @@ impl Shard<'_> {
                 self.region().set(to + word * 8, self.region().get(from + word * 8));
             }
         }
+        if cfg!(feature = "mutant-early-split-clear") {
+            moved.iter().for_each(|at| self.store_slot(*at, Slot::EMPTY));
+        }
         hooks::reach(Point::SplitCopied);
         self.set_index_state(state.with_split());
         hooks::reach(Point::SplitPublished);

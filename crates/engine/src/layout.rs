@@ -29,6 +29,8 @@ pub mod shard {
     pub const BODY_SEGMENTS: u64 = INDEX_SEGMENTS + 8;
     /// The record that is being rewritten in place: its slot's offset, 0 for none.
     pub const INTENT: u64 = 192;
+    /// Set in [`INTENT`] when nothing but the record's number is being rewritten.
+    pub const INTENT_NUMBER: u64 = 1;
     /// Segments set aside for moving entries: four words, segment + 1 or 0.
     pub const SPARES: u64 = INTENT + 8;
     /// Number of words at [`SPARES`].
@@ -244,6 +246,10 @@ pub struct Shape {
     pub value_bytes_max: u64,
     /// Limit of entries, 0 for none.
     pub max_entries: u64,
+    /// Slices of eviction that are more than enough for any one write, other writers aside: twice
+    /// as many as it takes to look at every entry of a shard and to free every segment. In a
+    /// damaged file there may be no end of what can be looked at.
+    pub slices_most: u64,
 }
 
 fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
@@ -307,6 +313,9 @@ impl Shape {
             shard_count: plan.shard_count,
             value_bytes_max: geometry.segment_count / 4 * segment_bytes,
             max_entries: plan.max_entries,
+            slices_most: 1_000
+                + 2 * geometry.segment_count
+                + plan.size_bytes / plan.shard_count / 512,
         }
     }
 

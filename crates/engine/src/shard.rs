@@ -59,6 +59,9 @@ impl Cache {
     pub(crate) fn try_lock_shard(&self, index: u64) -> Result<Option<Shard<'_>>> {
         let at = self.arena.geometry().shard_at(index);
         let taken = self.arena.try_lock(at + shard::LOCK)?;
+        if cfg!(feature = "mutant-eager-unlock") {
+            return Ok(Some(Shard { cache: self, index, at }).filter(|_| taken));
+        }
         // Made only if it was taken: dropping a `Shard` lets go of the lock, whoever holds it.
         Ok(taken.then(|| Shard { cache: self, index, at }))
     }

@@ -9,6 +9,7 @@ use tuckbox_arena::segments::Owner;
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::eviction::{IfStuck, SLICE};
 use crate::layout::shard;
 use crate::record::{Body, Head};
 use crate::shard::Shard;
@@ -30,9 +31,16 @@ impl Shard<'_> {
         (0..shard::SPARE_COUNT).map(|index| shard::SPARES + index * 8)
     }
 
-    /// Spare segments that the shard keeps for moving.
+    /// Spare segments that the shard keeps for moving: two, because a record of nearly a segment
+    /// may follow another before the first one's old segment is free. A cache of few segments
+    /// cannot spare as many.
     pub fn spares_kept(&self) -> u64 {
-        1
+        let segments_each = self.arena().geometry().segment_count / self.cache.shape.shard_count;
+        if segments_each < 32 {
+            1
+        } else {
+            2
+        }
     }
 
     /// The spare segments.
@@ -77,16 +85,7 @@ impl Shard<'_> {
     }
 
     fn take_from_pool(&self) -> Option<u32> {
-        let owner = Owner::Shard(self.index as u32);
-        self.arena().take_segment(owner).or_else(|| {
-            // A file system that is full is no error here: the shard evicts instead.
-            let grown = self.arena().grow().unwrap_or(false);
-            if grown {
-                self.arena().take_segment(owner)
-            } else {
-                None
-            }
-        })
+        self.cache.take_or_grow(Owner::Shard(self.index as u32))
     }
 
     fn pool_is_scarce(&self) -> bool {
@@ -169,6 +168,21 @@ impl Shard<'_> {
 }
 
 impl Cache {
+    /// A segment that is free, or that the file grows by. None if it may not grow any more.
+    fn take_or_grow(&self, owner: Owner) -> Option<u32> {
+        loop {
+            if let Some(segment) = self.arena.take_segment(owner) {
+                return Some(segment);
+            }
+            // True also when others made the file longer, and they may have taken all of that
+            // already: as long as it can still grow, nothing has to be evicted. A file system that
+            // is full is no error here: the shard evicts instead.
+            if !self.arena.grow().unwrap_or(false) {
+                return None;
+            }
+        }
+    }
+
     /// Copies the whole segments of a large value into segments of this process's own, without any
     /// lock. Whoever gets them publishes them in a record or calls [`Cache::drop_bodies`].
     pub(crate) fn build_bodies(&self, home: u64, value: &[u8]) -> Result<Vec<Body>> {
@@ -207,16 +221,7 @@ impl Cache {
 
     fn take_for_building(&self, home: u64) -> Result<u32> {
         let owner = Owner::Builder(self.arena.owner()?);
-        let take = || {
-            self.arena.take_segment(owner).or_else(|| {
-                let grown = self.arena.grow().unwrap_or(false);
-                if grown {
-                    self.arena.take_segment(owner)
-                } else {
-                    None
-                }
-            })
-        };
+        let take = || self.take_or_grow(owner);
         if let Some(segment) = take() {
             return Ok(segment);
         }
@@ -227,7 +232,7 @@ impl Cache {
         }
         // Every shard gives a slice in turn, the home shard first, until a segment is free. Only
         // the home shard may be waited for.
-        for round in 0..MAKE_ROOM_ROUNDS {
+        for round in 0..self.shape.slices_most {
             for step in 0..self.shape.shard_count {
                 let index = (home + step) % self.shape.shard_count;
                 let shard = match step {
@@ -235,7 +240,7 @@ impl Cache {
                     _ => self.try_lock_shard(index)?,
                 };
                 if let Some(shard) = shard {
-                    shard.make_room(crate::eviction::SLICE);
+                    shard.make_room(SLICE, IfStuck::after(round));
                 }
                 if let Some(segment) = take() {
                     return Ok(segment);
@@ -285,6 +290,3 @@ impl Cache {
         is_whole
     }
 }
-
-/// Rounds over all shards before a large value is refused.
-const MAKE_ROOM_ROUNDS: u32 = 10_000;

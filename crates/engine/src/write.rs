@@ -13,6 +13,7 @@ use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::eviction::{IfStuck, SLICE};
 use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{shard, PolicyBits, Slot};
@@ -22,11 +23,9 @@ use crate::shard::Shard;
 use crate::space::Need;
 use crate::value::{Buffer, Ttl, Value};
 
-/// Slices of eviction that one write does before it gives up.
-const SLICES_MOST: u32 = 100_000;
-
-/// The same, when the shard has nothing to evict and others must give.
-const SLICES_WITHOUT_GAIN: u32 = 1_000;
+/// Slices of eviction that one write does before it gives up, when the shard has nothing to evict
+/// and others must give.
+const SLICES_WITHOUT_GAIN: u64 = 1_000;
 
 /// When a value is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +151,8 @@ impl Cache {
             _ => Vec::new(),
         };
         draft.set_bodies(&bodies);
-        for slice in 0..SLICES_MOST {
+        let mut stuck = 0;
+        for _ in 0..self.shape.slices_most {
             let shard = match self.lock_shard(index) {
                 Ok(shard) => shard,
                 Err(error) => {
@@ -191,11 +191,13 @@ impl Cache {
                 }
                 Err(NoRoom) => {}
             }
-            let more = shard.make_room(crate::eviction::SLICE);
+            let if_stuck = IfStuck::after(stuck);
+            let more = shard.make_room(SLICE, if_stuck);
             drop(shard);
             if !more {
-                self.make_room_elsewhere(index)?;
-                if slice > SLICES_WITHOUT_GAIN {
+                self.make_room_elsewhere(index, if_stuck)?;
+                stuck += 1;
+                if stuck > SLICES_WITHOUT_GAIN {
                     break;
                 }
             }
@@ -220,12 +222,12 @@ impl Cache {
 
     /// Lets other shards make room, because this one has nothing to evict.
     #[cold]
-    fn make_room_elsewhere(&self, home: u64) -> Result<()> {
+    fn make_room_elsewhere(&self, home: u64, if_stuck: IfStuck) -> Result<()> {
         self.arena.free_abandoned_segments();
         for step in 1..self.shape.shard_count {
             let index = (home + step) % self.shape.shard_count;
             if let Some(shard) = self.try_lock_shard(index)? {
-                shard.make_room(crate::eviction::SLICE);
+                shard.make_room(SLICE, if_stuck);
             }
         }
         Ok(())
@@ -314,6 +316,9 @@ impl Shard<'_> {
         let offset = self.cache.offset_of(room.position);
         let generation = self.arena().generation(room.position.segment);
         let version = self.next_version();
+        if cfg!(feature = "mutant-early-publication") {
+            self.store_slot(slot_at, Slot::new(offset, draft.hash.tag(), bits));
+        }
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
         self.append(room, words);
         self.adopt_bodies(bodies);
@@ -373,10 +378,12 @@ impl Shard<'_> {
         self.end_rewrite(offset, words[0]);
     }
 
-    fn begin_rewrite(&self, slot_at: u64, offset: u64, sequence: u64) {
-        self.set_word(shard::INTENT, slot_at);
+    fn begin_rewrite(&self, intent: u64, offset: u64, sequence: u64) {
+        self.set_word(shard::INTENT, intent);
         fence(Ordering::Release);
-        self.region().store(offset, Sequence(sequence).busy().0, Ordering::Release);
+        if !cfg!(feature = "mutant-no-busy") {
+            self.region().store(offset, Sequence(sequence).busy().0, Ordering::Release);
+        }
         fence(Ordering::Release);
         hooks::reach(Point::RewriteBegun);
     }
@@ -412,7 +419,7 @@ impl Shard<'_> {
         let current = self.region().get(number_at) as i64;
         let sum = current.checked_add(delta).ok_or(Error::Overflow { current, delta })?;
         let sequence = Sequence::new(self.next_version(), live.head.sequence.flags());
-        self.begin_rewrite(live.found.at, offset, sequence.0);
+        self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, sequence.0);
         self.region().store(number_at, sum as u64, Ordering::Release);
         hooks::reach(Point::RewriteHalf);
         self.end_rewrite(offset, sequence.0);

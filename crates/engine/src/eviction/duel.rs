@@ -21,7 +21,7 @@ impl Shard<'_> {
         loop {
             let candidate = self.candidate(LogKind::Main, budget)?;
             let bits = Slot(self.region().get(candidate.found.at)).policy();
-            if bits.hits() == 0 || budget.0 == 0 {
+            if bits.hits() == 0 || budget.steps == 0 {
                 return Some(candidate);
             }
             let bits = PolicyBits::new(bits.hits() - 1, candidate.frequency + 1, false);

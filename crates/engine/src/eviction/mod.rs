@@ -39,6 +39,8 @@ use crate::shard::Shard;
 
 /// Entries that are looked at before the lock is let go.
 pub const SLICE: u32 = 64;
+/// Attempts without gain before entries are dropped that should have been moved.
+const PATIENCE: u64 = 16;
 /// Entries that are looked at after a write, at the most,
 const TIDY_STEPS: u32 = 8;
 /// and of these, to have a segment ready for the next one.
@@ -73,13 +75,37 @@ struct Capacity {
     main_used: u64,
 }
 
+/// What to do about an entry that is to be moved, so that its segment becomes free, when there is no
+/// room to move it to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfStuck {
+    /// Leave it: others may give a segment.
+    Stop,
+    /// Drop it: they did not.
+    Drop,
+}
+
+impl IfStuck {
+    /// After so many attempts that gained nothing.
+    pub fn after(attempts: u64) -> IfStuck {
+        if attempts < PATIENCE {
+            IfStuck::Stop
+        } else {
+            IfStuck::Drop
+        }
+    }
+}
+
 /// Counts what a slice may still do.
-struct Budget(u32);
+struct Budget {
+    steps: u32,
+    if_stuck: IfStuck,
+}
 
 impl Budget {
     fn spend(&mut self) -> bool {
-        self.0 = self.0.saturating_sub(1);
-        self.0 > 0
+        self.steps = self.steps.saturating_sub(1);
+        self.steps > 0
     }
 }
 
@@ -199,20 +225,20 @@ impl Shard<'_> {
     }
 
     /// Makes room by looking at `steps` entries at most, until a segment is gained. False if there
-    /// is nothing to look at.
-    pub fn make_room(&self, steps: u32) -> bool {
-        let mut budget = Budget(steps);
+    /// is nothing to look at, or nothing that could be done.
+    pub fn make_room(&self, steps: u32, if_stuck: IfStuck) -> bool {
+        let mut budget = Budget { steps, if_stuck };
         let evictions = self.word(shard::EVICTIONS);
         let held = self.segments_held();
         // Not more than one segment: where entries are large, a whole slice of them may be all that
         // the shard has. Whoever needs more asks again.
-        while budget.0 > 0 && self.segments_held() >= held {
+        while budget.steps > 0 && self.segments_held() >= held {
             let more = match self.log_to_compact() {
                 Some(kind) => self.compact_one(kind, &mut budget),
                 None => self.evict_one(&mut budget),
             };
             if !more {
-                return budget.0 < steps || self.word(shard::EVICTIONS) != evictions;
+                return budget.steps < steps || self.word(shard::EVICTIONS) != evictions;
             }
         }
         true
@@ -222,9 +248,9 @@ impl Shard<'_> {
     /// suffice, or this shard has nothing to evict.
     pub fn make_way(&self) -> bool {
         let most = self.cache.shape.max_entries;
-        let mut budget = Budget(SLICE);
+        let mut budget = Budget { steps: SLICE, if_stuck: IfStuck::Drop };
         while most != 0 && self.cache.len() >= most {
-            if budget.0 == 0 || !self.evict_one(&mut budget) {
+            if budget.steps == 0 || !self.evict_one(&mut budget) {
                 return false;
             }
         }
@@ -254,7 +280,7 @@ impl Shard<'_> {
     /// Does a little of what will have to be done, after each write, so that no write has to do
     /// much of it.
     pub fn tidy(&self) {
-        let mut budget = Budget(TIDY_STEPS);
+        let mut budget = Budget { steps: TIDY_STEPS, if_stuck: IfStuck::Stop };
         let capacity = self.capacity();
         let share = if self.counts_entries() {
             capacity.small + capacity.main
@@ -266,7 +292,7 @@ impl Shard<'_> {
         // move to the main log, as long as that has room, without a duel.
         let is_filling = (capacity.small_used + capacity.main_used) * 4 > share * 3;
         if is_filling && capacity.small_used > capacity.small {
-            while self.used(LogKind::Main) < capacity.main && budget.0 > 0 {
+            while self.used(LogKind::Main) < capacity.main && budget.steps > 0 {
                 if self.used(LogKind::Small) <= capacity.small {
                     break;
                 }
@@ -278,8 +304,8 @@ impl Shard<'_> {
                 budget.spend();
             }
         }
-        if budget.0 > 0 && !self.counts_entries() && !self.has_segment_ready() {
-            self.make_room(budget.0.min(EVICT_STEPS));
+        if budget.steps > 0 && !self.counts_entries() && !self.has_segment_ready() {
+            self.make_room(budget.steps.min(EVICT_STEPS), IfStuck::Stop);
         }
     }
 
@@ -305,9 +331,13 @@ impl Shard<'_> {
 
     /// Moves the oldest live entry of a log to the log's head. False if there is none.
     fn compact_one(&self, kind: LogKind, budget: &mut Budget) -> bool {
-        let Some(candidate) = self.candidate(kind, budget) else { return budget.0 == 0 };
+        let Some(candidate) = self.candidate(kind, budget) else { return budget.steps == 0 };
         let bits = self.keep(Slot(self.region().get(candidate.found.at)));
-        self.move_entry(&candidate, kind, bits);
+        if budget.if_stuck == IfStuck::Drop {
+            self.move_entry(&candidate, kind, bits);
+        } else if self.try_move_entry(&candidate, kind, bits).is_none() {
+            return false;
+        }
         budget.spend();
         true
     }
@@ -330,7 +360,7 @@ impl Shard<'_> {
                 budget.spend();
                 true
             }
-            None if small_first || budget.0 == 0 => budget.0 == 0,
+            None if small_first || budget.steps == 0 => budget.steps == 0,
             None => match self.candidate(LogKind::Small, budget) {
                 Some(candidate) => {
                     self.drop_entry(&candidate, Reason::Evicted);

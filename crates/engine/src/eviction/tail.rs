@@ -158,9 +158,24 @@ impl Shard<'_> {
         hooks::reach(Point::EntryDropped);
     }
 
-    /// Moves an entry to the head of a log, with these bits. False if there was no room for it, or
-    /// if it proved to be damaged; it is dropped then.
+    /// Moves an entry to the head of a log, with these bits, or drops it if there is no room for it
+    /// there. Whether it moved.
     pub(super) fn move_entry(&self, candidate: &Candidate, to: LogKind, bits: PolicyBits) -> bool {
+        self.try_move_entry(candidate, to, bits).unwrap_or_else(|| {
+            self.drop_entry(candidate, Reason::Evicted);
+            self.pass(candidate);
+            false
+        })
+    }
+
+    /// Moves an entry to the head of a log, with these bits; a damaged one is dropped. Whether it
+    /// moved. None if there is no room for it there: nothing has changed then.
+    pub(super) fn try_move_entry(
+        &self,
+        candidate: &Candidate,
+        to: LogKind,
+        bits: PolicyBits,
+    ) -> Option<bool> {
         let moved = with_scratch(|words| {
             let head = self.load_record(candidate.offset, words)?;
             if !self.is_proved(candidate.offset, &head, words, candidate.hash) {
@@ -178,11 +193,9 @@ impl Shard<'_> {
             self.count_in(to, &head);
             Some(true)
         });
-        let moved = moved.unwrap_or_else(|| {
-            self.drop_entry(candidate, Reason::Evicted);
-            false
-        });
-        self.pass(candidate);
+        if moved.is_some() {
+            self.pass(candidate);
+        }
         moved
     }
 
