@@ -33,7 +33,7 @@ use crate::shard::Shard;
 /// Split when more than this share of all slots is in use, in 64ths.
 const FILL_MOST_64THS: u64 = 52;
 /// Splits that one insert may do beyond the one that the growing number of entries asks for.
-const SPLITS_PER_INSERT: u32 = 8;
+const SPLITS_PER_INSERT: u32 = 64;
 
 /// A slot's place in the file, and what it held when it was found.
 #[derive(Debug, Clone, Copy)]
@@ -240,11 +240,11 @@ impl Shard<'_> {
                     return Some(at);
                 }
             }
-            if let Some(at) = self.move_one_away(first, 2) {
+            if let Some(at) = self.move_one_away(&[first], 3) {
                 return Some(at);
             }
             if second != first {
-                if let Some(at) = self.move_one_away(second, 1) {
+                if let Some(at) = self.move_one_away(&[second], 2) {
                     self.shift_overflow(first, true);
                     return Some(at);
                 }
@@ -256,22 +256,27 @@ impl Shard<'_> {
         None
     }
 
-    /// Moves an entry of a full bucket to its other choice, and returns the slot that this freed.
-    fn move_one_away(&self, bucket: u32, depth: u32) -> Option<u64> {
+    /// Moves an entry of the full bucket at the end of `path` to its other choice, and returns the
+    /// slot that this freed. If that one is full too, it makes room there first, `depth` buckets
+    /// deep, but never in a bucket of the path, whose slots are being looked at.
+    fn move_one_away(&self, path: &[u32], depth: u32) -> Option<u64> {
+        let bucket = *path.last()?;
         for (at, slot) in self.taken_slots(bucket) {
             let Some(hash) = self.hash_of(slot) else { continue };
             let (first, second) = self.choices(hash);
             let other = if bucket == first { second } else { first };
-            if other == bucket {
+            if path.contains(&other) {
                 continue;
             }
             let other_at = self.bucket(other)?;
             let free = match self.free_slot(other_at) {
                 Some(free) => free,
-                None if depth > 1 => match self.move_one_away(other, depth - 1) {
-                    Some(free) => free,
-                    None => continue,
-                },
+                None if depth > 1 => {
+                    match self.move_one_away(&[path, &[other]].concat(), depth - 1) {
+                        Some(free) => free,
+                        None => continue,
+                    }
+                }
                 None => continue,
             };
             if other == second {

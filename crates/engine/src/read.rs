@@ -201,13 +201,10 @@ impl Cache {
         hooks::reach(Point::SlotLoaded);
         let Some(position) = self.position_of(slot.offset()) else { return Copied::Damaged };
         let generation = self.arena.generation(position.segment);
-        if !cfg!(feature = "mutant-one-slot-load") {
-            let again = Slot(region.load(slot_at, Ordering::Acquire));
-            if !again.is_same_place(slot)
-                || region.load(shard_at + shard::EPOCH, Ordering::Acquire) != epoch
-            {
-                return Copied::Changed;
-            }
+        let again = Slot(region.load(slot_at, Ordering::Acquire));
+        let is_same = again.is_same_place(slot) || cfg!(feature = "mutant-one-slot-load");
+        if !is_same || region.load(shard_at + shard::EPOCH, Ordering::Acquire) != epoch {
+            return Copied::Changed;
         }
         hooks::reach(Point::SlotConfirmed);
         self.copy_record(slot.offset(), position, generation, buffer)

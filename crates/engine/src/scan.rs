@@ -3,7 +3,8 @@
 //! Buckets are visited in order. A split moves entries only to a bucket further on, so an entry
 //! that stays present is met at least once; met twice, it is told by its hash and passed over.
 //! A move between an entry's two choices can go either way: when the index state tells of one,
-//! the shard is walked again, a bounded number of times.
+//! the shard is walked again; and if entries move all the time, the keys of those not yet met are
+//! listed at last under the shard's lock, and read one by one.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -14,10 +15,11 @@ use crate::index::IndexState;
 use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
 use crate::read::Copied;
 use crate::record::flag;
+use crate::shard::Shard;
 use crate::value::{Buffer, Item};
 
-/// How often a shard is walked again because entries moved.
-const WALKS_MOST: u32 = 4;
+/// How often a shard is walked without its lock.
+const WALKS_MOST: u32 = 2;
 /// How often a slot is read again because it changed.
 const ATTEMPTS: u32 = 64;
 
@@ -49,7 +51,10 @@ pub struct ScanState {
     walks: u32,
     /// The count of moves when this walk of the shard began.
     moves: Option<u64>,
+    /// Hashes of the keys that were met in this shard.
     seen: HashSet<u64>,
+    /// Keys of this shard that were not, once they have been listed.
+    listed: Option<Vec<Vec<u8>>>,
 }
 
 impl Cache {
@@ -78,18 +83,30 @@ impl Cache {
     fn walk_on(&self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
         self.arena.owner()?;
         while walk.shard < self.shape.shard_count {
+            if let Some(listed) = &mut walk.listed {
+                let Some(key) = listed.pop() else {
+                    *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
+                    continue;
+                };
+                let found = self.read(&key, self.hasher.key(&key), buffer, false)?;
+                if found && !self.has_expired(buffer) {
+                    return Ok(true);
+                }
+                continue;
+            }
             let shard_at = self.arena.geometry().shard_at(walk.shard);
             let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Acquire);
             let began = *walk.moves.get_or_insert(state >> 32);
             if walk.bucket >= IndexState(state).buckets().min(self.shape.buckets_most()) {
-                walk.bucket = 0;
-                walk.slot = 0;
-                walk.moves = None;
                 walk.walks += 1;
-                if state >> 32 == began || walk.walks >= WALKS_MOST {
-                    walk.shard += 1;
-                    walk.walks = 0;
-                    walk.seen.clear();
+                if state >> 32 == began {
+                    *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
+                } else if walk.walks < WALKS_MOST {
+                    walk.bucket = 0;
+                    walk.slot = 0;
+                    walk.moves = None;
+                } else {
+                    walk.listed = Some(self.lock_shard(walk.shard)?.list_unseen(&walk.seen));
                 }
                 continue;
             }
@@ -145,5 +162,27 @@ impl Cache {
             }
         }
         None
+    }
+}
+
+impl Shard<'_> {
+    /// The keys of all entries but those whose keys' hashes are given.
+    fn list_unseen(&self, seen: &HashSet<u64>) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        let mut record = Vec::new();
+        for bucket in 0..self.index_state().buckets() {
+            for (_, slot) in self.taken_slots(bucket) {
+                let offset = slot.offset();
+                let Some(head) = self.load_head(offset) else { continue };
+                if !self.load_part(offset, head.key_at + head.key_bytes, &mut record) {
+                    continue;
+                }
+                let key = head.key(&record);
+                if !seen.contains(&self.cache.hasher.key(key).0) {
+                    keys.push(key.to_vec());
+                }
+            }
+        }
+        keys
     }
 }

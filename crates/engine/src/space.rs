@@ -187,8 +187,10 @@ impl Cache {
     /// lock. Whoever gets them publishes them in a record or calls [`Cache::drop_bodies`].
     pub(crate) fn build_bodies(&self, home: u64, value: &[u8]) -> Result<Vec<Body>> {
         let mut bodies = Vec::new();
-        for part in value.chunks_exact(self.shape.segment_bytes as usize) {
-            let segment = match self.take_for_building(home) {
+        let parts = value.chunks_exact(self.shape.segment_bytes as usize);
+        let count = parts.len() as u64;
+        for part in parts {
+            let segment = match self.take_for_building(home, count) {
                 Ok(segment) => segment,
                 Err(error) => {
                     self.drop_bodies(&bodies);
@@ -219,7 +221,8 @@ impl Cache {
         bodies.iter().for_each(|body| self.arena.free_segment(body.segment as u32));
     }
 
-    fn take_for_building(&self, home: u64) -> Result<u32> {
+    /// A segment to be filled by this process, one of `count` that a value needs.
+    fn take_for_building(&self, home: u64, count: u64) -> Result<u32> {
         let owner = Owner::Builder(self.arena.owner()?);
         let take = || self.take_or_grow(owner);
         if let Some(segment) = take() {
@@ -229,6 +232,12 @@ impl Cache {
             if let Some(segment) = take() {
                 return Ok(segment);
             }
+        }
+        // A file system that is full keeps the file shorter than it was to become. What would be
+        // too large for a cache of that size is refused before anything has to go for it.
+        let present = u64::from(self.arena.segments_present());
+        if present < self.arena.geometry().segment_count && count > present / 4 {
+            return Err(Error::Full { wanted_bytes: count * self.shape.segment_bytes });
         }
         // Every shard gives a slice in turn, the home shard first, until a segment is free. Only
         // the home shard may be waited for.
