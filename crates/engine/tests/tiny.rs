@@ -18,6 +18,10 @@ fn an_index_that_cannot_grow_displaces() {
         }
         let report = cache.check().unwrap();
         assert!(report.is_sound(), "{report:?}");
-        assert!(report.entry_bytes * 4 > size_bytes, "{} bytes in {size_bytes}", report.entry_bytes);
+        assert!(
+            report.entry_bytes * 4 > size_bytes,
+            "{} bytes in {size_bytes}",
+            report.entry_bytes
+        );
     }
 }

@@ -15,11 +15,11 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use tuckbox_engine::{ArenaError, Cache, Clock, Config, Entry, Error, Place, Value};
 
 use crate::clock::ManualClock;
-use crate::errors::{self, classes};
+use crate::errors::{self, classes, Quick};
 use crate::keys::{self, Key};
 use crate::scan::{Part, Scan};
 use crate::scratch::{self, Used};
-use crate::waiter::PythonWaiter;
+use crate::waiter::{self, PythonWaiter};
 use crate::{codec, many, names, numbers, reports, ttl};
 
 /// A value longer than this is copied into the cache without the GIL.
@@ -47,8 +47,8 @@ pub struct Opened {
 impl Core {
     /// The open handle. It may have been closed since: the engine refuses then.
     #[inline(always)]
-    pub fn opened(&self) -> PyResult<&Opened> {
-        self.opened.get().ok_or_else(errors::never_opened)
+    pub fn opened(&self) -> Quick<&Opened> {
+        self.opened.get().ok_or_else(|| errors::never_opened().into())
     }
 
     /// The exception for what the engine refused.
@@ -91,14 +91,14 @@ impl Opened {
         py: Python<'py>,
         object: &Bound<'_, PyAny>,
         key: &Key<'_>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    ) -> Quick<Option<Bound<'py, PyAny>>> {
         scratch::with_buffer(|buffer| match self.cache.get(key.bytes(), buffer) {
             Ok(Some(entry)) => Used {
                 result: decoded(py, object, entry.value).map(Some),
                 read_bytes: entry.value.len(),
             },
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
-            Err(error) => Used { result: Err(self.refused(py, error)), read_bytes: 0 },
+            Err(error) => Used { result: Err(self.refused(py, error).into()), read_bytes: 0 },
         })
     }
 
@@ -109,13 +109,13 @@ impl Opened {
         py: Python<'_>,
         value: Value<'_>,
         operation: impl FnOnce(&Cache, Value<'_>) -> tuckbox_engine::Result<T> + Send,
-    ) -> PyResult<T> {
+    ) -> Quick<T> {
         let result = if value.len() > DETACHED_BYTES {
-            py.detach(|| operation(&self.cache, value))
+            waiter::detached(py, || operation(&self.cache, value))
         } else {
             operation(&self.cache, value)
         };
-        result.map_err(|error| self.refused(py, error))
+        result.map_err(|error| self.refused(py, error).into())
     }
 
     /// Encodes a value and writes it.
@@ -125,7 +125,7 @@ impl Opened {
         py: Python<'_>,
         value: &Bound<'_, PyAny>,
         operation: impl FnOnce(&Cache, Value<'_>) -> tuckbox_engine::Result<T> + Send,
-    ) -> PyResult<T> {
+    ) -> Quick<T> {
         match codec::encode_plain(value) {
             Some(value) => self.write(py, value, operation),
             None => scratch::with_bytes(|bytes| {
@@ -141,7 +141,7 @@ impl Opened {
         py: Python<'_>,
         operation: impl FnOnce(&Cache) -> tuckbox_engine::Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| operation(&self.cache)).map_err(|error| self.refused(py, error))
+        waiter::detached(py, || operation(&self.cache)).map_err(|error| self.refused(py, error))
     }
 }
 
@@ -151,8 +151,8 @@ fn decoded<'py>(
     py: Python<'py>,
     key: &Bound<'_, PyAny>,
     value: Value<'_>,
-) -> PyResult<Bound<'py, PyAny>> {
-    codec::decode(py, value).map_err(|error| with_key(py, error, key))
+) -> Quick<Bound<'py, PyAny>> {
+    codec::decode(py, value).map_err(|raised| with_key(py, raised.into(), key).into())
 }
 
 #[cold]
@@ -166,7 +166,8 @@ fn with_key(py: Python<'_>, error: PyErr, key: &Bound<'_, PyAny>) -> PyErr {
 
 #[cold]
 fn missing(key: &Bound<'_, PyAny>) -> PyErr {
-    PyKeyError::new_err(key.clone().unbind())
+    // One argument, also if the key is a tuple.
+    PyKeyError::new_err((key.clone().unbind(),))
 }
 
 /// An optional argument for which None is a value as well.
@@ -241,11 +242,14 @@ impl Core {
             (None, Some(path)) => Place::Shown(path),
             (None, None) => Place::Private,
         };
-        let cache = py.detach(|| Cache::open(&place, &config)).map_err(|error| match &place {
-            Place::Shown(path) => not_shown(py, error, path),
-            Place::Path(path) => errors::raised(py, error, path),
-            Place::Private => errors::raised(py, error, Path::new("")),
-        })?;
+        let cache =
+            waiter::detached(py, || Cache::open(&place, &config)).map_err(
+                |error| match &place {
+                    Place::Shown(path) => not_shown(py, error, path),
+                    Place::Path(path) => errors::raised_by_open(py, error, path),
+                    Place::Private => errors::raised_by_open(py, error, Path::new("")),
+                },
+            )?;
         let stats = cache.stats();
         let opened = Opened {
             value_bytes_max: cache.value_bytes_max(),
@@ -267,7 +271,7 @@ impl Core {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    ) -> Quick<Option<Bound<'py, PyAny>>> {
         let found = self.opened()?.read(py, key, &keys::encode(key)?)?;
         Ok(found.or(default))
     }
@@ -281,10 +285,9 @@ impl Core {
         let opened = self.opened()?;
         let bytes = keys::encode(key)?;
         scratch::with_buffer(|buffer| match opened.cache.get(bytes.bytes(), buffer) {
-            Ok(Some(entry)) => Used {
-                result: entry_of(py, key, &entry).map(Some),
-                read_bytes: entry.value.len(),
-            },
+            Ok(Some(entry)) => {
+                Used { result: entry_of(py, key, &entry).map(Some), read_bytes: entry.value.len() }
+            }
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
             Err(error) => Used { result: Err(opened.refused(py, error)), read_bytes: 0 },
         })
@@ -298,7 +301,7 @@ impl Core {
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<()> {
+    ) -> Quick<()> {
         let key = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
         self.opened()?.store(py, value, |cache, value| cache.set(key.bytes(), value, ttl))
@@ -312,7 +315,7 @@ impl Core {
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<bool> {
+    ) -> Quick<bool> {
         let key = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
         self.opened()?.store(py, value, |cache, value| cache.add(key.bytes(), value, ttl))
@@ -326,7 +329,7 @@ impl Core {
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<bool> {
+    ) -> Quick<bool> {
         let key = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
         self.opened()?.store(py, value, |cache, value| cache.replace(key.bytes(), value, ttl))
@@ -342,7 +345,7 @@ impl Core {
         value: &Bound<'py, PyAny>,
         version: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<bool> {
+    ) -> Quick<bool> {
         let key = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
         let version = numbers::version(version)?;
@@ -366,15 +369,17 @@ impl Core {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         default: Given<'py>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> Quick<Bound<'py, PyAny>> {
         let opened = self.opened()?;
         let bytes = keys::encode(key)?;
         scratch::with_buffer(|buffer| match opened.cache.pop(bytes.bytes(), buffer) {
             Ok(Some(entry)) => {
                 Used { result: decoded(py, key, entry.value), read_bytes: entry.value.len() }
             }
-            Ok(None) => Used { result: default.0.ok_or_else(|| missing(key)), read_bytes: 0 },
-            Err(error) => Used { result: Err(opened.refused(py, error)), read_bytes: 0 },
+            Ok(None) => {
+                Used { result: default.0.ok_or_else(|| missing(key).into()), read_bytes: 0 }
+            }
+            Err(error) => Used { result: Err(opened.refused(py, error).into()), read_bytes: 0 },
         })
     }
 
@@ -456,9 +461,9 @@ impl Core {
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> Quick<Bound<'py, PyAny>> {
         let found = self.opened()?.read(py, key, &keys::encode(key)?)?;
-        found.ok_or_else(|| missing(key))
+        found.ok_or_else(|| missing(key).into())
     }
 
     fn __setitem__(
@@ -466,7 +471,7 @@ impl Core {
         py: Python<'_>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    ) -> Quick<()> {
         let key = keys::encode(key)?;
         let never = tuckbox_engine::Ttl::Never;
         self.opened()?.store(py, value, |cache, value| cache.set(key.bytes(), value, never))
@@ -534,7 +539,7 @@ impl Core {
     /// Close this handle. The file, and the handles of others, stay as they are.
     fn close(&self, py: Python<'_>) {
         if let Some(opened) = self.opened.get() {
-            py.detach(|| opened.cache.close());
+            waiter::detached(py, || opened.cache.close());
         }
     }
 
@@ -613,8 +618,12 @@ fn not_shown(py: Python<'_>, error: Error, path: &Path) -> PyErr {
                  has ended or closed it; give the cache a path to share it for longer",
                 path.display()
             );
-            classes::CacheLost::new_err((source.raw_os_error(), message, path.as_os_str().to_owned()))
+            classes::CacheLost::new_err((
+                source.raw_os_error(),
+                message,
+                path.as_os_str().to_owned(),
+            ))
         }
-        error => errors::raised(py, error, path),
+        error => errors::raised_by_open(py, error, path),
     }
 }

@@ -46,19 +46,67 @@ pub mod classes {
 
 use classes::*;
 
-/// "No space left on device".
-const ENOSPC: i32 = 28;
+/// A Python exception on its way out, one word long: the results that are handed through on the
+/// way of a get stay in registers.
+pub struct Raised(Box<PyErr>);
+
+/// The result of what is on the way of a get or set.
+pub type Quick<T> = Result<T, Raised>;
+
+impl From<PyErr> for Raised {
+    #[cold]
+    fn from(error: PyErr) -> Raised {
+        Raised(Box::new(error))
+    }
+}
+
+impl From<Raised> for PyErr {
+    #[cold]
+    fn from(raised: Raised) -> PyErr {
+        *raised.0
+    }
+}
+
+// Numbers that Python programs compare `errno` with, for answers that are not the system's own.
+/// "No such file or directory".
+const ENOENT: i32 = 2;
 /// "Is a directory".
 const EISDIR: i32 = 21;
-/// "Disk quota exceeded".
-const EDQUOT: i32 = 122;
+/// "No space left on device".
+const ENOSPC: i32 = 28;
 
-/// The exception for what the engine refused. `path` is the cache's, for errors that name none.
+/// The exception for what an operation was refused for. `path` is the cache's, for errors that
+/// name none.
 #[cold]
 pub fn raised(py: Python<'_>, error: Error, path: &Path) -> PyErr {
+    convert(py, error, path, |errno, _, message, name| {
+        CacheFileError::new_err((errno, message, name))
+    })
+}
+
+/// The exception for why a cache could not be opened.
+#[cold]
+pub fn raised_by_open(py: Python<'_>, error: Error, path: &Path) -> PyErr {
+    convert(py, error, path, |errno, kind, message, name| match kind {
+        io::ErrorKind::NotFound => {
+            DirectoryMissing::new_err((errno.or(Some(ENOENT)), message, name))
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            let advice = "; this user must be able to read and write the file, and to make files \
+                          in its directory: change the rights, or choose another path";
+            AccessDenied::new_err((errno, message + advice, name))
+        }
+        _ => CacheOpenError::new_err((errno, message, name)),
+    })
+}
+
+/// The exception for an answer of the operating system: its number and kind, a sentence, the file.
+type BySystem = fn(Option<i32>, io::ErrorKind, String, OsString) -> PyErr;
+
+fn convert(py: Python<'_>, error: Error, path: &Path, by_system: BySystem) -> PyErr {
     let message = error.to_string();
     match error {
-        Error::Arena(error) => raised_by_arena(py, error, message, path),
+        Error::Arena(error) => convert_arena(py, error, message, path, by_system),
         Error::KeyTooLong { .. } => KeyTooLong::new_err(message),
         Error::ValueTooLarge { .. } => ValueTooLarge::new_err(message),
         Error::NotAnInteger => NotAnInteger::new_err(message),
@@ -70,11 +118,23 @@ pub fn raised(py: Python<'_>, error: Error, path: &Path) -> PyErr {
     }
 }
 
-fn raised_by_arena(py: Python<'_>, error: ArenaError, message: String, own: &Path) -> PyErr {
+fn convert_arena(
+    py: Python<'_>,
+    error: ArenaError,
+    message: String,
+    own: &Path,
+    by_system: BySystem,
+) -> PyErr {
     let none: Option<i32> = None;
     match error {
-        ArenaError::Io { action, path, source } => {
-            refused_by_system(action, &path, &source, message)
+        ArenaError::Io { path, source, .. } => {
+            let (errno, kind) = (source.raw_os_error(), source.kind());
+            match kind {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    CacheFull::new_err((errno, message, text(&path)))
+                }
+                _ => by_system(errno, kind, message, text(&path)),
+            }
         }
         ArenaError::NoSpace { path, .. } => CacheFull::new_err((ENOSPC, message, text(&path))),
         ArenaError::NotAFile { path, .. } => {
@@ -103,32 +163,11 @@ fn raised_by_arena(py: Python<'_>, error: ArenaError, message: String, own: &Pat
     }
 }
 
-fn refused_by_system(action: &str, path: &Path, source: &io::Error, message: String) -> PyErr {
-    let errno = source.raw_os_error();
-    let name = text(path);
-    match source.kind() {
-        io::ErrorKind::NotFound => {
-            let advice = "; a cache makes its file but not the directory: make that first";
-            DirectoryMissing::new_err((errno, message + advice, name))
-        }
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            let advice = "; this user needs to read and write the file and its directory: \
-                          change their rights, or choose another path";
-            AccessDenied::new_err((errno, message + advice, name))
-        }
-        io::ErrorKind::StorageFull => CacheFull::new_err((errno, message, name)),
-        _ if errno == Some(EDQUOT) => CacheFull::new_err((errno, message, name)),
-        _ if matches!(action, "open" | "create" | "make" | "map") => {
-            CacheOpenError::new_err((errno, message, name))
-        }
-        _ => CacheFileError::new_err((errno, message, name)),
-    }
-}
-
 /// For a handle that was closed.
 #[cold]
 pub fn closed(path: &Path) -> PyErr {
-    let name = if path.as_os_str().is_empty() { "this cache".into() } else { path.display().to_string() };
+    let name =
+        if path.as_os_str().is_empty() { "this cache".into() } else { path.display().to_string() };
     CacheClosed::new_err(format!("{name} is closed in this program; open it again to use it"))
 }
 

@@ -22,6 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyInt, PyString, PyTuple, PyType};
 
 use crate::errors::classes::{EntryCorrupt, KeyTypeError};
+use crate::errors::Quick;
 use crate::names;
 use crate::varint;
 
@@ -61,16 +62,17 @@ impl Key<'_> {
 ///
 /// # Errors
 /// `KeyTypeError` for what cannot be a key. The length is for the engine to refuse.
-#[inline]
-pub fn encode<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
+#[inline(always)]
+pub fn encode<'a>(key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
     if let Ok(text) = key.cast_exact::<PyString>() {
         if let Ok(text) = text.to_str() {
             return Ok(Key::Borrowed(text.as_bytes()));
         }
     }
-    encode_other(key)
+    Ok(encode_other(key)?)
 }
 
+#[inline(never)]
 fn encode_other<'a>(key: &Bound<'_, PyAny>) -> PyResult<Key<'a>> {
     if let Ok(number) = key.cast_exact::<PyInt>() {
         if let Ok(number) = number.extract::<i64>() {

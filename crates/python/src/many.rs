@@ -36,7 +36,8 @@ pub fn delete(core: &Core, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<
     let objects = collected(keys, "delete_many")?;
     let mut deleted_count = 0;
     for key in all_encoded(core, py, &objects)? {
-        let deleted = opened.cache.delete(key.bytes()).map_err(|error| opened.refused(py, error))?;
+        let deleted =
+            opened.cache.delete(key.bytes()).map_err(|error| opened.refused(py, error))?;
         deleted_count += usize::from(deleted);
     }
     Ok(deleted_count)

@@ -10,13 +10,15 @@ pub fn of_type(object: &Bound<'_, PyAny>) -> String {
 
 /// A type, as its user would import it.
 pub fn of(kind: &Bound<'_, PyType>) -> String {
-    kind.fully_qualified_name().map_or_else(|_| "object of unknown type".into(), |name| name.to_string())
+    kind.fully_qualified_name()
+        .map_or_else(|_| "object of unknown type".into(), |name| name.to_string())
 }
 
 /// An object as it is written, cut to one short line.
 pub fn of_object(object: &Bound<'_, PyAny>) -> String {
     const LENGTH_MAX: usize = 60;
-    let shown = object.repr().map_or_else(|_| of_type(object), |repr| repr.to_string_lossy().into_owned());
+    let shown =
+        object.repr().map_or_else(|_| of_type(object), |repr| repr.to_string_lossy().into_owned());
     if shown.chars().count() <= LENGTH_MAX {
         return shown;
     }

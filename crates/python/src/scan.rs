@@ -73,7 +73,7 @@ impl Scan {
     fn taken<'py>(&self, py: Python<'py>, item: Item<'_>) -> PyResult<Bound<'py, PyAny>> {
         match self.part {
             Part::Key => keys::decode(py, item.key),
-            Part::Value => codec::decode(py, item.entry.value),
+            Part::Value => Ok(codec::decode(py, item.entry.value)?),
             Part::Item => {
                 let key = keys::decode(py, item.key)?;
                 let value = codec::decode(py, item.entry.value)?;

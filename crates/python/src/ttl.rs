@@ -5,6 +5,7 @@ use pyo3::types::{PyBool, PyDelta, PyDeltaAccess, PyFloat, PyInt};
 use tuckbox_engine::Ttl;
 
 use crate::errors::classes::InvalidTTL;
+use crate::errors::Quick;
 
 /// From here on (about 146,000 years) a time to live is as good as none.
 const US_MAX: u64 = 1 << 62;
@@ -15,8 +16,15 @@ const US_MAX: u64 = 1 << 62;
 ///
 /// # Errors
 /// `InvalidTTL` for negative numbers, NaN, bool and every other type.
-pub fn parse(ttl: Option<&Bound<'_, PyAny>>) -> PyResult<Ttl> {
-    let Some(ttl) = ttl else { return Ok(Ttl::Never) };
+#[inline(always)]
+pub fn parse(ttl: Option<&Bound<'_, PyAny>>) -> Quick<Ttl> {
+    match ttl {
+        None => Ok(Ttl::Never),
+        Some(ttl) => Ok(parse_given(ttl)?),
+    }
+}
+
+fn parse_given(ttl: &Bound<'_, PyAny>) -> PyResult<Ttl> {
     if ttl.is_instance_of::<PyBool>() {
         return Err(refuse_type(ttl));
     }

@@ -3,7 +3,7 @@
 //! survivors must read on, take over, find the shard whole, and have lost nothing but the entry
 //! that the dead one was writing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tuckbox_testkit::watchdog::Watchdog;
 use super::{assert_sound, look, name, nth, points_of, store, twins, Seen, Stopped};
 
 /// How many deaths at each point are played at most, spread over the workload.
-const DEATHS_AT_EACH_POINT: usize = 40;
+const DEATHS_AT_EACH_POINT: usize = 150;
 
 #[derive(Debug, Clone, Copy)]
 enum Act {
@@ -124,7 +124,9 @@ fn roomy_workload() -> Vec<Step> {
             step(key, Act::Touch);
         }
         // Longer than a segment, longer than a part of one, and short again.
-        for (key, len) in [(3000, 40_000), (3001, 3_000), (3000, 70_000), (3000, 16_384), (3000, 60)] {
+        for (key, len) in
+            [(3000, 40_000), (3001, 3_000), (3000, 70_000), (3000, 16_384), (3000, 60)]
+        {
             step(key, Act::Set(len));
         }
         step(3000, Act::Set(50_000));
@@ -245,7 +247,7 @@ fn die_and_look(size_bytes: u64, steps: &Arc<Vec<Step>>, death: (Point, u32), is
         }
         seen
     };
-    let keys: Vec<usize> = state.keys().chain(open.keys()).copied().collect();
+    let keys: BTreeSet<usize> = state.keys().chain(open.keys()).copied().collect();
     // Without any lock, while the dead one still holds its own.
     let lost_before = evictions(&twins[1]);
     let found_before: Vec<usize> =
@@ -283,7 +285,10 @@ fn die_and_look(size_bytes: u64, steps: &Arc<Vec<Step>>, death: (Point, u32), is
     }
     let most = cache.value_bytes_max();
     store(cache, 9999, 1, most);
-    assert_eq!(look(cache, 9999), Some(Seen::Value(1)), "{what}: the longest value");
+    let seen = look(cache, 9999);
+    // In a crowd the policy may prefer what was there to a newcomer as large as this.
+    let is_right = seen == Some(Seen::Value(1)) || (!is_roomy && seen.is_none());
+    assert!(is_right, "{what}: the longest value is {seen:?}");
     assert_sound(cache);
     drop((victim, second));
 }
@@ -336,4 +341,36 @@ fn a_death_in_a_crowded_cache_costs_at_most_the_entry_being_written() {
     ] {
         assert!(points.contains(&point), "{point:?} was not reached");
     }
+}
+
+/// The bug that this guards against: a number with an expiry was overwritten by another, and the
+/// writer died between the two words. The old number came back, with the new expiry.
+#[test]
+fn a_number_does_not_get_the_expiry_of_another() {
+    let lives = [Ttl::Us(1 << 40), Ttl::Us(1 << 50)];
+    let mut deaths = 0;
+    for point in [Point::RewriteBegun, Point::RewriteHalf] {
+        for key in [&b""[..], b"n", b"number of many", b"a number with a long name, of some words"]
+        {
+            let twins = twins(1 << 20, 2);
+            twins[0].set(key, Value::Int(1), lives[0]).unwrap();
+            let mut buffer = Buffer::new();
+            let old = twins[1].get(key, &mut buffer).unwrap().unwrap();
+            let (old, limit) = ((old.value, old.expiry_us), old.expiry_us.unwrap() + (1 << 41));
+            let victim = Stopped::start(&twins[0], nth(point, 1), move |cache| {
+                cache.set(key, Value::Int(2), lives[1]).unwrap();
+            });
+            deaths += u32::from(victim.is_some());
+            twins[1].declare_dead(0);
+            twins[1].delete(b"nobody").unwrap();
+            let mut buffer = Buffer::new();
+            if let Some(entry) = twins[1].get(key, &mut buffer).unwrap() {
+                let is_old = (entry.value, entry.expiry_us) == old;
+                let is_new = entry.value == Value::Int(2) && entry.expiry_us > Some(limit);
+                assert!(is_old || is_new, "{entry:?} at {point:?}");
+            }
+            assert_sound(&twins[1]);
+        }
+    }
+    assert_eq!(deaths, 8, "a number is overwritten in place");
 }

@@ -71,6 +71,7 @@ pub fn look(cache: &Cache, key: usize) -> Option<Seen> {
     })
 }
 
+/// Proves every entry.
 #[track_caller]
 pub fn assert_sound(cache: &Cache) {
     let report = cache.check().unwrap();

@@ -1,1 +1,562 @@
-//! x
+//! Chosen interleavings. One party stops at a point, another acts or stops at a point of its own,
+//! and then they go on in one order or the other; every pair of points is played. What a reader
+//! answers must have been true at some moment between its beginning and its end, and what it has
+//! once answered must stay true.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tuckbox_arena::hooks::Point;
+use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Ttl, Value};
+use tuckbox_testkit::watchdog::Watchdog;
+
+use super::{assert_sound, look, name, nth, points_of, stamped, store, twins, Seen, Stopped};
+
+/// The key that both parties are after.
+const KEY: usize = 0;
+const LEN: usize = 200;
+/// How many stops of a party are played at most, spread over what it does.
+const STOPS: usize = 40;
+
+/// What was announced and what was acknowledged of [`KEY`].
+struct Ledger {
+    announced: AtomicU64,
+    acknowledged: AtomicU64,
+}
+
+impl Ledger {
+    fn change(&self, change: impl FnOnce(u64)) {
+        let sequence = self.announced.fetch_add(1, Ordering::SeqCst) + 1;
+        change(sequence);
+        self.acknowledged.store(sequence, Ordering::SeqCst);
+    }
+
+    fn announced(&self) -> u64 {
+        self.announced.load(Ordering::SeqCst)
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::SeqCst)
+    }
+}
+
+/// A cache with [`KEY`] in it, among others.
+fn prepared(size_bytes: u64) -> (Vec<Arc<Cache>>, Arc<Ledger>) {
+    let twins = twins(size_bytes, 3);
+    for key in 1..20 {
+        store(&twins[1], key, 1, LEN);
+    }
+    store(&twins[1], KEY, 1, LEN);
+    let ledger = Ledger { announced: AtomicU64::new(1), acknowledged: AtomicU64::new(1) };
+    (twins, Arc::new(ledger))
+}
+
+fn put(cache: &Cache, ledger: &Ledger, len: usize) {
+    ledger.change(|sequence| store(cache, KEY, sequence, len));
+}
+
+fn remove(cache: &Cache, ledger: &Ledger) {
+    ledger.change(|_| {
+        cache.delete(&name(KEY)).unwrap();
+    });
+}
+
+/// Other entries, all of one size, that come to lie everywhere.
+fn fill(cache: &Cache, count: usize, len: usize) {
+    (0..count).for_each(|number| store(cache, 100 + number, 1, len));
+}
+
+/// What the other party does.
+#[derive(Clone, Copy)]
+struct Part {
+    what: &'static str,
+    play: fn(&Cache, &Ledger),
+    /// Whether the key has an entry all the time.
+    keeps: bool,
+    size_bytes: u64,
+}
+
+const SMALL: u64 = 64 << 10;
+const ROOMY: u64 = 1 << 20;
+
+const PARTS: &[Part] = &[
+    Part {
+        what: "rewriter: in place",
+        // A reader that meets a stopped rewriter gives up, and may.
+        keeps: false,
+        size_bytes: ROOMY,
+        play: |cache, ledger| (0..3).for_each(|_| put(cache, ledger, LEN)),
+    },
+    Part {
+        what: "writer: of another size",
+        keeps: true,
+        size_bytes: ROOMY,
+        play: |cache, ledger| (1..6).for_each(|part| put(cache, ledger, LEN + 16 * part)),
+    },
+    Part {
+        what: "writer: removes and stores again",
+        keeps: false,
+        size_bytes: ROOMY,
+        play: |cache, ledger| {
+            for _ in 0..3 {
+                remove(cache, ledger);
+                put(cache, ledger, LEN);
+            }
+        },
+    },
+    Part {
+        what: "writer: touches, and compares and sets",
+        keeps: true,
+        size_bytes: ROOMY,
+        play: |cache, ledger| {
+            assert!(cache.touch(&name(KEY), Ttl::Us(1 << 40)).unwrap());
+            let mut buffer = Buffer::new();
+            let version = cache.get(&name(KEY), &mut buffer).unwrap().unwrap().version;
+            ledger.change(|sequence| {
+                let value = stamped(KEY, sequence, LEN);
+                let value = Value::bytes(&value);
+                assert!(cache.compare_and_set(&name(KEY), value, Ttl::Never, version).unwrap());
+            });
+            assert!(cache.touch(&name(KEY), Ttl::Us(1 << 40)).unwrap());
+        },
+    },
+    Part {
+        what: "splitter and mover",
+        keeps: true,
+        size_bytes: ROOMY,
+        play: |cache, _| fill(cache, 600, 40),
+    },
+    Part {
+        what: "evictor: makes room",
+        keeps: false,
+        size_bytes: SMALL,
+        play: |cache, ledger| {
+            for round in 0..8 {
+                fill(cache, 60, LEN);
+                put(cache, ledger, LEN + 8 * (round % 2));
+            }
+        },
+    },
+    Part {
+        what: "evictor: compacts what died",
+        keeps: true,
+        size_bytes: ROOMY,
+        // The key is always there: dead space is no reason to drop what lives.
+        play: |cache, ledger| {
+            for round in 0..1200 {
+                store(cache, 100 + round % 3, 1, 1500 + 8 * (round % 7));
+                if round % 100 == 0 {
+                    put(cache, ledger, LEN + round / 100 % 2 * 8);
+                }
+            }
+        },
+    },
+    Part {
+        what: "builder: a value of many segments",
+        keeps: true,
+        size_bytes: ROOMY,
+        play: |cache, ledger| {
+            for len in [40_000, LEN, 100_000, 50_000, 16_384] {
+                put(cache, ledger, len);
+            }
+        },
+    },
+    Part {
+        what: "builder in a crowd",
+        keeps: false,
+        size_bytes: SMALL,
+        play: |cache, ledger| {
+            for _ in 0..4 {
+                put(cache, ledger, 9_000);
+                fill(cache, 80, LEN);
+            }
+        },
+    },
+    Part {
+        what: "clearer",
+        keeps: false,
+        size_bytes: SMALL,
+        play: |cache, ledger| {
+            for round in 0..12 {
+                ledger.change(|_| {
+                    cache.clear().unwrap();
+                });
+                fill(cache, round, LEN);
+                put(cache, ledger, LEN);
+            }
+        },
+    },
+    Part { what: "repairer", keeps: true, size_bytes: ROOMY, play: |cache, _| assert_sound(cache) },
+];
+
+/// What reads of [`KEY`] must obey, while the other party has a part to play.
+struct Judge<'a> {
+    part: &'a Part,
+    ledger: &'a Ledger,
+    what: &'a dyn Fn() -> String,
+}
+
+impl Judge<'_> {
+    fn sequence(&self, seen: Option<Seen>) -> Option<u64> {
+        match seen {
+            Some(Seen::Value(sequence)) => Some(sequence),
+            None => None,
+            Some(number) => panic!("{}: {number:?}", (self.what)()),
+        }
+    }
+
+    /// Judges an answer to a read that began when `floor` was acknowledged.
+    fn judge(&self, seen: Option<Seen>, floor: u64) -> Option<u64> {
+        let sequence = self.sequence(seen);
+        match sequence {
+            None => assert!(!self.part.keeps, "{}: nothing was found", (self.what)()),
+            Some(found) => {
+                let announced = self.ledger.announced();
+                assert!(found >= floor, "{}: {found} after {floor}", (self.what)());
+                assert!(found <= announced, "{}: {found} before {announced}", (self.what)());
+            }
+        }
+        sequence
+    }
+
+    /// Looks again, with nobody moving since `seen` was answered.
+    fn look_again(&self, cache: &Cache, seen: Option<u64>) {
+        let acknowledged = self.ledger.acknowledged();
+        let again = self.judge(look(cache, KEY), acknowledged.max(seen.unwrap_or(0)));
+        if seen.is_some_and(|seen| seen > acknowledged) {
+            assert_eq!(again, seen, "{}: what was read was never published", (self.what)());
+        }
+    }
+}
+
+/// Stops of a party: each point that it passes, by the how-manyeth time, not more than `most`.
+fn stops(part: &Part, most: usize) -> Vec<(Point, u32)> {
+    let (twins, ledger) = prepared(part.size_bytes);
+    let mut counts = std::collections::HashMap::new();
+    let points = points_of(|| (part.play)(&twins[1], &ledger));
+    let stops: Vec<(Point, u32)> = points
+        .into_iter()
+        .map(|point| {
+            let count = counts.entry(point).or_insert(0);
+            *count += 1;
+            (point, *count)
+        })
+        .collect();
+    let played = stops.len().min(most);
+    (0..played).map(|index| stops[index * stops.len() / played]).collect()
+}
+
+const READER_POINTS: [Point; 5] = [
+    Point::StateLoaded,
+    Point::SlotLoaded,
+    Point::SlotConfirmed,
+    Point::RecordCopied,
+    Point::ProbeMissed,
+];
+
+type Reader = (Option<Stopped>, std::sync::mpsc::Receiver<Option<Seen>>);
+
+fn start_reader(cache: &Arc<Cache>, point: Point) -> Reader {
+    let (answer, answered) = channel();
+    let stopped = Stopped::start(cache, nth(point, 1), move |cache| {
+        answer.send(look(cache, KEY)).expect("whoever asked waits");
+    });
+    (stopped, answered)
+}
+
+/// The reader stops first, the other acts up to its own stop, the reader ends.
+fn reader_first(part: &Part, point: Point, stop: (Point, u32)) {
+    let what = || format!("{}, a reader at {point:?}, then {stop:?}", part.what);
+    let (twins, ledger) = prepared(part.size_bytes);
+    let judge = Judge { part, ledger: &ledger, what: &what };
+    let (reader, answered) = start_reader(&twins[0], point);
+    let Some(reader) = reader else { return };
+    let (its_ledger, play) = (Arc::clone(&ledger), part.play);
+    let other = Stopped::start(&twins[1], nth(stop.0, stop.1), move |cache| {
+        play(cache, &its_ledger);
+    });
+    reader.resume();
+    let seen = judge.judge(answered.recv().unwrap(), 1);
+    judge.look_again(&twins[2], seen);
+    if let Some(other) = other {
+        other.resume();
+    }
+    judge.judge(look(&twins[2], KEY), ledger.acknowledged());
+    assert_eq!(twins[2].stats().checksum_mismatches, 0, "{}", what());
+}
+
+/// The other stops first, the reader comes up to its own stop, the other ends, then the reader.
+fn reader_last(part: &Part, point: Point, stop: (Point, u32)) {
+    let what = || format!("{} at {stop:?}, then a reader at {point:?}", part.what);
+    let (twins, ledger) = prepared(part.size_bytes);
+    let judge = Judge { part, ledger: &ledger, what: &what };
+    let (its_ledger, play) = (Arc::clone(&ledger), part.play);
+    let other = Stopped::start(&twins[1], nth(stop.0, stop.1), move |cache| {
+        play(cache, &its_ledger);
+    });
+    let floor = ledger.acknowledged();
+    let (reader, answered) = start_reader(&twins[0], point);
+    if let Some(other) = other {
+        other.resume();
+    }
+    if let Some(reader) = reader {
+        reader.resume();
+    }
+    let seen = judge.judge(answered.recv().unwrap(), floor);
+    judge.look_again(&twins[2], seen);
+    assert_eq!(twins[2].stats().checksum_mismatches, 0, "{}", what());
+    assert_sound(&twins[2]);
+}
+
+#[test]
+fn a_reader_and_any_other_party_in_any_order() {
+    let _watchdog = Watchdog::new("readers and others", Duration::from_secs(120));
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let cells: Vec<_> = PARTS
+        .iter()
+        .flat_map(|part| stops(part, STOPS).into_iter().map(move |stop| (part, stop)))
+        .collect();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some((part, stop)) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    for point in READER_POINTS {
+                        reader_first(part, point, *stop);
+                        reader_last(part, point, *stop);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// The bug that this guards against: a reader has loaded a slot; the record that it leads to is
+/// removed, its segment freed and used again, and by and by a writer has written a new record of
+/// the same key to the same place, and not yet published it. Everything about that record is in
+/// order, its checksum included. A reader that believed it would answer a value that is not there
+/// for anybody else, nor for itself the next time.
+fn unpublished_record_is_not_read(point: Point, free: fn(&Cache, &Ledger)) {
+    let _watchdog = Watchdog::new("unpublished records", Duration::from_secs(60));
+    let mut met_a_change = 0;
+    // Where the new record comes to lie goes on with every other entry that is stored before it:
+    // through all segments and all places in them, the old one among them.
+    for count in 0..420 {
+        let (twins, ledger) = prepared(SMALL);
+        let part = Part { what: "", play: |_, _| (), keeps: false, size_bytes: SMALL };
+        let what = || format!("a reader at {point:?}, {count} others, then an unpublished record");
+        let judge = Judge { part: &part, ledger: &ledger, what: &what };
+        let (reader, answered) = start_reader(&twins[0], point);
+        free(&twins[1], &ledger);
+        fill(&twins[1], count, LEN);
+        let its_ledger = Arc::clone(&ledger);
+        let stop = if count % 2 == 0 { Point::RecordWritten } else { Point::CursorMoved };
+        let writer = Stopped::start(&twins[1], nth(stop, 1), move |cache| {
+            put(cache, &its_ledger, LEN);
+        });
+        reader.expect("a reader passes its points").resume();
+        let seen = judge.judge(answered.recv().unwrap(), 1);
+        judge.look_again(&twins[2], seen);
+        assert_ne!(seen, Some(3), "{}", what());
+        met_a_change += u32::from(seen.is_none());
+        writer.expect("a new entry is appended").resume();
+        assert_eq!(look(&twins[2], KEY), Some(Seen::Value(3)), "{}", what());
+    }
+    assert!(met_a_change > 0, "no reader met a change");
+}
+
+/// So that the segments of both logs are used again, and not the small log's alone.
+fn by_deleting(cache: &Cache, ledger: &Ledger) {
+    remove(cache, ledger);
+    for _ in 0..3 {
+        fill(cache, 150, LEN);
+        for number in 0..150 {
+            cache.delete(&name(100 + number)).unwrap();
+        }
+    }
+}
+
+fn by_clearing(cache: &Cache, ledger: &Ledger) {
+    ledger.change(|_| {
+        cache.clear().unwrap();
+    });
+}
+
+#[test]
+fn an_unpublished_record_is_not_read_by_a_reader_with_an_old_slot() {
+    unpublished_record_is_not_read(Point::SlotLoaded, by_deleting);
+    unpublished_record_is_not_read(Point::SlotLoaded, by_clearing);
+}
+
+#[test]
+fn an_unpublished_record_is_not_read_by_a_reader_with_an_old_generation() {
+    unpublished_record_is_not_read(Point::SlotConfirmed, by_deleting);
+    unpublished_record_is_not_read(Point::SlotConfirmed, by_clearing);
+}
+
+/// While somebody splits, moves and publishes, a reader that comes in between finds every entry.
+#[test]
+fn a_reader_between_the_steps_of_a_writer_finds_everything() {
+    let twins = twins(ROOMY, 2);
+    for key in 0..700 {
+        let (reader, lens) = (Arc::clone(&twins[1]), [60usize, 100]);
+        for (sequence, len) in lens.into_iter().enumerate() {
+            let (reader, before) = (Arc::clone(&reader), sequence as u64);
+            tuckbox_arena::hooks::set(move |point| {
+                for other in (0..key).filter(|other| other % 8 == key % 8 || other + 8 > key) {
+                    assert_eq!(look(&reader, other), Some(Seen::Value(2)), "{other} at {point:?}");
+                }
+                let seen = look(&reader, key);
+                let was = (before > 0).then_some(Seen::Value(before));
+                let is = Some(Seen::Value(before + 1));
+                assert!(seen == was || seen == is, "{key} is {seen:?} at {point:?}");
+                if matches!(point, Point::RecordWritten | Point::CursorMoved) {
+                    assert_eq!(seen, was, "{key} at {point:?}");
+                }
+            });
+            store(&twins[0], key, sequence as u64 + 1, len);
+            tuckbox_arena::hooks::clear();
+        }
+    }
+    assert_eq!(twins[1].stats().checksum_mismatches, 0);
+    assert_sound(&twins[1]);
+}
+
+/// A check counts and sets right what readers go by; meanwhile they must miss nothing.
+#[test]
+fn a_check_hides_no_entry_from_readers() {
+    let twins = twins(ROOMY, 2);
+    (0..1500).for_each(|key| store(&twins[0], key, 1, 60));
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..40).for_each(|_| assert_sound(&twins[0]));
+            is_done.store(true, Ordering::SeqCst);
+        });
+        while !is_done.load(Ordering::SeqCst) {
+            for key in 0..1500 {
+                assert_eq!(look(&twins[1], key), Some(Seen::Value(1)), "{key}");
+            }
+        }
+    });
+}
+
+/// A builder holds no lock while it builds: whatever others do meanwhile, its value arrives.
+#[test]
+fn a_builder_and_any_other_party() {
+    let _watchdog = Watchdog::new("builders", Duration::from_secs(60));
+    for part in PARTS {
+        for len in [9_000, 12_000] {
+            let (twins, ledger) = prepared(part.size_bytes);
+            let len = if part.size_bytes == ROOMY { len * 10 } else { len };
+            let builder = Stopped::start(&twins[0], nth(Point::BodyBuilt, 1), move |cache| {
+                store(cache, KEY, 1000, len);
+            });
+            (part.play)(&twins[1], &ledger);
+            assert_sound(&twins[1]);
+            let segments_free = twins[1].stats().segments_free;
+            builder.expect("a large value is built").resume();
+            let seen = look(&twins[2], KEY);
+            let is_there = seen == Some(Seen::Value(1000));
+            // In a crowd the policy may prefer what was there to a large newcomer.
+            assert!(is_there || (part.size_bytes == SMALL && seen.is_none()), "{}", part.what);
+            assert_sound(&twins[2]);
+            // Its segments are one shard's now, and free when the entry is gone.
+            assert_eq!(twins[2].delete(&name(KEY)).unwrap(), is_there);
+            assert!(twins[2].stats().segments_free >= segments_free, "{}", part.what);
+            assert_sound(&twins[2]);
+        }
+    }
+}
+
+/// Two builders, the second of which finds the pool empty, or dies.
+#[test]
+fn what_a_dead_builder_held_is_there_again() {
+    let twins = twins(SMALL, 8);
+    let most = twins[0].value_bytes_max();
+    for victim in 0..6 {
+        let dead = Stopped::start(&twins[victim], nth(Point::BodyBuilt, 1), move |cache| {
+            store(cache, KEY, 1, most);
+        });
+        assert!(dead.is_some());
+        twins[7].declare_dead(victim as u32);
+        for sequence in 0..4 {
+            store(&twins[7], victim + 1, sequence, most);
+            let seen = look(&twins[7], victim + 1);
+            assert!(seen.is_none() || seen == Some(Seen::Value(sequence)), "{seen:?}");
+        }
+        assert_eq!(look(&twins[7], KEY), None);
+        assert_sound(&twins[7]);
+        // The zombie ends without touching what is no longer its own.
+        std::mem::forget(dead);
+    }
+}
+
+/// A stopped process is not a dead one: its lock is waited for and not taken.
+#[test]
+fn a_stopped_writer_keeps_its_lock_and_readers_go_on() {
+    let config =
+        Config { size_bytes: ROOMY, lock_limit: Duration::from_millis(30), ..Config::default() };
+    let twins: Vec<_> = Cache::twins(&config, 3).unwrap().into_iter().map(Arc::new).collect();
+    (0..100).for_each(|key| store(&twins[0], key, 1, LEN));
+    for point in [Point::RecordWritten, Point::CursorMoved, Point::RewriteBegun, Point::RewriteHalf]
+    {
+        let len = if matches!(point, Point::RewriteBegun | Point::RewriteHalf) { LEN } else { 300 };
+        let before = look(&twins[2], KEY);
+        let writer = Stopped::start(&twins[0], nth(point, 1), move |cache| {
+            store(cache, KEY, 2, len);
+            store(cache, KEY, 1, LEN);
+        });
+        let writer = writer.expect("it writes");
+        for result in [
+            twins[1].set(&name(5), Value::bytes(b"value"), Ttl::Never).map(|()| true),
+            twins[1].delete(&name(KEY)),
+            twins[1].incr(b"number", 1, Some(0), Ttl::Never).map(|_| true),
+            twins[1].touch(&name(KEY), Ttl::Us(5)),
+            twins[1].clear().map(|_| true),
+            twins[1].check().map(|_| true),
+        ] {
+            let refused = matches!(result, Err(Error::Arena(ArenaError::LockTimeout { .. })));
+            assert!(refused, "at {point:?}: {result:?}");
+        }
+        (1..100).for_each(|key| assert_eq!(look(&twins[2], key), Some(Seen::Value(1)), "{key}"));
+        let seen = look(&twins[2], KEY);
+        let is_rewriting = len == LEN;
+        assert!(seen == before || (is_rewriting && seen.is_none()), "{seen:?} at {point:?}");
+        writer.resume();
+        assert_eq!(look(&twins[2], KEY), Some(Seen::Value(1)));
+        assert_eq!(twins[2].stats().takeovers, 0);
+        assert_sound(&twins[2]);
+    }
+}
+
+/// The bug that this guards against: who tried a second shard's lock in vain let go of it all the
+/// same, while its owner was still writing.
+#[test]
+fn a_lock_tried_in_vain_stays_its_owners() {
+    let config =
+        Config { size_bytes: 32 << 20, lock_limit: Duration::from_millis(5), ..Config::default() };
+    let twins: Vec<_> = Cache::twins(&config, 3).unwrap().into_iter().map(Arc::new).collect();
+    assert_eq!(twins[0].stats().shards, 2);
+    let is_held = |key: usize| {
+        let result = twins[2].delete(&name(key));
+        matches!(result, Err(Error::Arena(ArenaError::LockTimeout { .. })))
+    };
+    let writer = Stopped::start(&twins[0], nth(Point::CursorMoved, 1), |cache| {
+        store(cache, 0, 1, LEN);
+    });
+    let writer = writer.expect("it writes");
+    let (held, free): (Vec<usize>, Vec<usize>) = (1..80).partition(|key| is_held(*key));
+    assert!(!held.is_empty() && !free.is_empty(), "keys go to both shards");
+    // More than there is room for: then who builds asks all shards for it.
+    for key in free {
+        store(&twins[1], key, 1, 3 << 20);
+        assert!(is_held(held[0]), "the lock was let go of for key {key}");
+    }
+    assert!(twins[1].stats().evictions > 0);
+    writer.resume();
+    assert!(!is_held(held[0]));
+    assert_eq!(look(&twins[2], 0), Some(Seen::Value(1)));
+    assert_sound(&twins[2]);
+}

@@ -14,26 +14,35 @@ use tuckbox_engine::Value;
 
 use super::{code, imported, moments, DEPTH_MAX};
 use crate::errors::classes::EntryCorrupt;
+use crate::errors::Quick;
 use crate::{keys, varint};
 
 /// Decodes a value.
 ///
 /// # Errors
 /// `EntryCorrupt` if the bytes are not those of a value.
-#[inline]
-pub fn decode<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyAny>> {
+#[inline(always)]
+pub fn decode<'py>(py: Python<'py>, value: Value<'_>) -> Quick<Bound<'py, PyAny>> {
     match value {
         Value::Bytes { tag: code::BYTES, bytes } => Ok(PyBytes::new(py, bytes).into_any()),
-        Value::Int(number) => Ok(number.into_pyobject(py)?.into_any()),
-        Value::Bytes { tag: code::STR, bytes } => {
-            Ok(PyString::from_bytes(py, bytes).map_err(|error| told(py, error))?.into_any())
-        }
-        Value::Bytes { tag, bytes } => decode_item(py, tag, bytes).map_err(|error| told(py, error)),
+        other => decode_other(py, other),
     }
 }
 
+#[inline(never)]
+fn decode_other<'py>(py: Python<'py>, value: Value<'_>) -> Quick<Bound<'py, PyAny>> {
+    let decoded = match value {
+        Value::Int(number) => return Ok(number.into_pyobject(py).map_err(PyErr::from)?.into_any()),
+        Value::Bytes { tag: code::STR, bytes } => {
+            PyString::from_bytes(py, bytes).map(Bound::into_any)
+        }
+        Value::Bytes { tag, bytes } => decode_item(py, tag, bytes),
+    };
+    decoded.map_err(|error| told(py, error).into())
+}
+
 fn decode_item<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    let decoder = Decoder { rest: Cell::new(bytes) };
+    let decoder = Decoder { rest: Cell::new(bytes), items_left: Cell::new(bytes.len()) };
     let value = decoder.item_of(py, tag, 0)?;
     if decoder.rest.get().is_empty() {
         return Ok(value);
@@ -65,6 +74,9 @@ pub fn corrupt(what: &str) -> PyErr {
 /// What is left to read.
 pub struct Decoder<'b> {
     rest: Cell<&'b [u8]>,
+    /// How many more items all containers together may announce. An item takes a byte at least, so
+    /// containers within containers cannot each claim all the bytes that are left.
+    items_left: Cell<usize>,
 }
 
 /// The next item, made when Python asks for it: so a list is filled as it is read.
@@ -127,14 +139,14 @@ impl<'b> Decoder<'b> {
         PyString::from_bytes(py, self.leaf()?)
     }
 
-    /// A number of items that can be there: each takes `bytes_least` bytes or more.
+    /// The number of members of a container, of `item_count` items each.
     #[inline]
-    fn count(&self, bytes_least: usize) -> PyResult<usize> {
-        let count = usize::try_from(self.number()?).map_err(|_| too_short())?;
-        if count > self.rest.get().len() / bytes_least {
-            return Err(too_short());
-        }
-        Ok(count)
+    fn count(&self, item_count: u64) -> PyResult<usize> {
+        let count = self.number()?;
+        let items = count.checked_mul(item_count).and_then(|items| usize::try_from(items).ok());
+        let left = items.and_then(|items| self.items_left.get().checked_sub(items));
+        self.items_left.set(left.ok_or_else(too_short)?);
+        Ok(count as usize)
     }
 
     fn items(&self, count: usize, depth: usize) -> impl ExactSizeIterator<Item = Next<'_, 'b>> {

@@ -310,7 +310,7 @@ impl Refusal {
     }
 
     #[cold]
-    fn raised(self: Box<Refusal>) -> PyErr {
+    fn raised(self) -> PyErr {
         let mut place = String::from("value");
         place.extend(self.place.iter().rev().map(String::as_str));
         match self.cause {

@@ -50,10 +50,7 @@ pub fn append_date(date: &impl PyDateAccess, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[date.get_month(), date.get_day()]);
 }
 
-pub fn append_datetime(
-    moment: &Bound<'_, PyDateTime>,
-    bytes: &mut Vec<u8>,
-) -> Result<(), Refusal> {
+pub fn append_datetime(moment: &Bound<'_, PyDateTime>, bytes: &mut Vec<u8>) -> Result<(), Refusal> {
     append_date(moment, bytes);
     append_clock(moment, bytes);
     append_zone(moment.get_tzinfo(), bytes)
@@ -170,8 +167,7 @@ pub fn take_datetime<'py>(py: Python<'py>, decoder: &Decoder<'_>) -> PyResult<Bo
 pub fn take_time<'py>(py: Python<'py>, decoder: &Decoder<'_>) -> PyResult<Bound<'py, PyAny>> {
     let Clock { hour, minute, second, microsecond, fold } = clock(decoder)?;
     let zone = take_zone(py, decoder)?;
-    let time =
-        PyTime::new_with_fold(py, hour, minute, second, microsecond, zone.as_ref(), fold)?;
+    let time = PyTime::new_with_fold(py, hour, minute, second, microsecond, zone.as_ref(), fold)?;
     Ok(time.into_any())
 }
 

@@ -1,0 +1,44 @@
+#!/bin/bash
+# The test of the tests: builds that break one rule of docs/concurrency.md each, and the test that
+# must fail on each of them. Succeeds only if every mutant is caught by the very test that is there
+# to catch it. A mutant that does not build is an error, not a catch.
+set -eu -o pipefail
+cd "$(dirname "$0")/../../.."
+
+# mutant, test file, test
+mutants="
+one-slot-load       protocol  an_unpublished_record_is_not_read_by_a_reader_with_an_old_slot
+no-generation       protocol  an_unpublished_record_is_not_read_by_a_reader_with_an_old_generation
+no-state-check      protocol  a_reader_and_any_other_party_in_any_order
+early-publication   protocol  a_reader_between_the_steps_of_a_writer_finds_everything
+early-split-clear   protocol  a_reader_between_the_steps_of_a_writer_finds_everything
+eager-unlock        protocol  a_lock_tried_in_vain_stays_its_owners
+no-busy             protocol  a_death_anywhere_costs_at_most_the_entry_being_written
+no-repair           protocol  a_death_anywhere_costs_at_most_the_entry_being_written
+no-checksum         damage    sampled_bytes_of_the_pool
+"
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+escaped=0
+while read -r mutant file test; do
+    [ -n "$mutant" ] || continue
+    command=(cargo test --quiet --profile checked -p tuckbox-engine
+        --features "hooks,mutant-$mutant" --test "$file")
+    if ! "${command[@]}" --no-run 2> "$log"; then
+        cat "$log" >&2
+        echo "mutant $mutant does not build" >&2
+        exit 1
+    fi
+    if RUST_BACKTRACE=0 "${command[@]}" -- "$test" > "$log" 2>&1; then
+        echo "mutant $mutant ESCAPED $test"
+        escaped=1
+    elif grep -q "$test" "$log"; then
+        echo "mutant $mutant is caught by $test"
+    else
+        cat "$log" >&2
+        echo "mutant $mutant: $test was not run" >&2
+        exit 1
+    fi
+done <<< "$mutants"
+exit $escaped

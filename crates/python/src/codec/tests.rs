@@ -1,0 +1,176 @@
+//! The codec against arbitrary and damaged bytes, in an interpreter of its own. (Round trips of
+//! Python values are tested from Python, where values are easy to make.)
+
+use proptest::prelude::*;
+use pyo3::prelude::*;
+use pyo3::types::PyModule;
+use tuckbox_engine::Value;
+
+use super::{decode, encode};
+use crate::errors::classes::EntryCorrupt;
+
+/// An interpreter that finds `tuckbox.errors` in the source tree, and this very build as
+/// `tuckbox._engine`.
+fn with_python<T>(test: impl FnOnce(Python<'_>) -> T) -> T {
+    Python::attach(|py| {
+        let modules = py.import("sys").unwrap().getattr("modules").unwrap();
+        if !modules.contains("tuckbox._engine").unwrap() {
+            let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python");
+            let path = py.import("sys").unwrap().getattr("path").unwrap();
+            path.call_method1("insert", (0, source)).unwrap();
+            let engine = pyo3::wrap_pymodule!(crate::_engine)(py);
+            modules.set_item("tuckbox._engine", engine).unwrap();
+        }
+        test(py)
+    })
+}
+
+/// Decodes, and demands that a refusal is the one for damage.
+fn decoded<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> Option<Bound<'py, PyAny>> {
+    match decode(py, Value::Bytes { tag, bytes }) {
+        Ok(value) => Some(value),
+        Err(raised) => {
+            let error = PyErr::from(raised);
+            assert!(error.is_instance_of::<EntryCorrupt>(py), "{error} for {tag} {bytes:?}");
+            None
+        }
+    }
+}
+
+/// One value of every kind, nested.
+fn sample<'py>(py: Python<'py>) -> Bound<'py, PyAny> {
+    let source = cr#"
+import datetime, decimal, uuid, zoneinfo
+zone = datetime.timezone(datetime.timedelta(hours=5, minutes=30), "IST")
+moment = datetime.datetime(2026, 3, 29, 2, 30, 15, 123456, tzinfo=zone, fold=1)
+value = {
+    "none": None, "truth": [True, False], "ints": (0, 63, 64, -1, 2**62, -(2**63), 2**200),
+    "floats": [0.0, -1.5], "text": "plain", "long": "x" * 100, "odd": "\ud800", b"bytes": b"\x00\xff",
+    "array": bytearray(b"abc"), 7: {1, 2}, (1, "a"): frozenset([b"x"]),
+    "moments": [moment, moment.replace(tzinfo=datetime.timezone.utc), moment.date(),
+                moment.time(), moment.timetz(), datetime.timedelta(days=-3, microseconds=5)],
+    "decimal": decimal.Decimal("-1.50E+7"), "uuid": uuid.UUID(int=12345),
+}
+"#;
+    PyModule::from_code(py, source, c"sample.py", c"sample").unwrap().getattr("value").unwrap()
+}
+
+#[test]
+fn the_sample_comes_back() {
+    with_python(|py| {
+        let value = sample(py);
+        let mut bytes = Vec::new();
+        encode(&value, usize::MAX, &mut bytes).unwrap();
+        let back = decoded(py, bytes[0], &bytes[1..]).unwrap();
+        assert!(back.eq(&value).unwrap());
+        assert_eq!(back.repr().unwrap().to_string(), value.repr().unwrap().to_string());
+    });
+}
+
+#[test]
+fn every_prefix_of_the_sample_is_refused() {
+    with_python(|py| {
+        let mut bytes = Vec::new();
+        encode(&sample(py), usize::MAX, &mut bytes).unwrap();
+        for length in 1..bytes.len() {
+            assert!(
+                decoded(py, bytes[0], &bytes[1..length]).is_none(),
+                "{length} bytes were taken"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_count_that_cannot_be_is_refused_before_memory_is_taken() {
+    with_python(|py| {
+        let mut bytes = Vec::new();
+        crate::varint::append(&mut bytes, u64::MAX >> 1);
+        bytes.push(super::code::NONE);
+        for code in super::code::BYTES..super::code::END {
+            decoded(py, code, &bytes);
+        }
+    });
+}
+
+#[test]
+fn containers_cannot_each_claim_the_same_bytes() {
+    with_python(|py| {
+        // Each list announces as many items as there are bytes after it, and the first of them is
+        // the next list.
+        const BYTES: usize = 1 << 20;
+        let mut bytes = Vec::new();
+        for _ in 0..super::DEPTH_MAX {
+            bytes.push(super::code::LIST);
+            crate::varint::append(&mut bytes, (BYTES - super::DEPTH_MAX * 8) as u64);
+        }
+        bytes.resize(BYTES, super::code::NONE);
+        let tracemalloc = py.import("tracemalloc").unwrap();
+        tracemalloc.call_method0("start").unwrap();
+        assert!(decoded(py, bytes[0], &bytes[1..]).is_none());
+        let traced = tracemalloc.call_method0("get_traced_memory").unwrap();
+        let (_, peak): (usize, usize) = traced.extract().unwrap();
+        tracemalloc.call_method0("stop").unwrap();
+        // A pointer for each byte, and what the message needs.
+        assert!(peak < BYTES * 10, "{peak} bytes were allocated for {BYTES}");
+    });
+}
+
+#[test]
+fn containers_deeper_than_allowed_are_refused() {
+    with_python(|py| {
+        let nested = |depth: usize| {
+            let mut bytes = [super::code::LIST, 1].repeat(depth);
+            bytes.push(super::code::NONE);
+            bytes
+        };
+        let deepest = nested(super::DEPTH_MAX);
+        assert!(decoded(py, deepest[0], &deepest[1..]).is_some());
+        for depth in [super::DEPTH_MAX + 1, 100_000] {
+            let deeper = nested(depth);
+            assert!(decoded(py, deeper[0], &deeper[1..]).is_none());
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn arbitrary_bytes_are_a_value_or_damage(tag in 0u8..64, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        with_python(|py| { decoded(py, tag, &bytes); });
+    }
+
+    #[test]
+    fn a_damaged_sample_is_a_value_or_damage(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+        with_python(|py| {
+            let mut bytes = Vec::new();
+            encode(&sample(py), usize::MAX, &mut bytes).unwrap();
+            for (index, byte) in &changes {
+                let index = index.index(bytes.len());
+                bytes[index] = *byte;
+            }
+            if let Some(value) = decoded(py, bytes[0] & 63, &bytes[1..]) {
+                // Whatever came out can be stored again.
+                let mut again = Vec::new();
+                encode(&value, usize::MAX, &mut again).unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_a_key_or_damage(kind in prop::sample::select(&b"\x00bitx"[..]), rest: Vec<u8>) {
+        let mut bytes = rest;
+        if kind != 0 {
+            bytes.splice(0..0, [0xFF, kind]);
+        }
+        with_python(|py| match crate::keys::decode(py, &bytes) {
+            Ok(key) => {
+                // It is a key, though perhaps not written as we would write it.
+                let again = crate::keys::encode(&key).map_err(PyErr::from).unwrap();
+                assert!(crate::keys::decode(py, again.bytes()).unwrap().eq(&key).unwrap());
+            }
+            Err(error) => assert!(error.is_instance_of::<EntryCorrupt>(py)),
+        });
+    }
+}

@@ -1,0 +1,261 @@
+//! What a cache may answer: the expected state of keys, kept outside of the cache in words that
+//! all processes of the test share.
+//!
+//! Every key has one writer at a time, and any number of readers. The writer announces a change,
+//! makes it, and acknowledges it; when it is killed in between, whoever takes its place asks the
+//! cache what became of it ([`Oracle::resolve`]). A reader notes what was known before its read,
+//! reads, and asks for a judgement. A cache may forget, unless the test says that it must not; it
+//! may never answer what was not stored last.
+
+use std::sync::atomic::Ordering;
+
+use crate::shared::SharedWords;
+
+/// What a change leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// No entry.
+    Absent,
+    /// An entry.
+    Present,
+    /// An entry that may be gone at any moment, because it expires.
+    Fading,
+}
+
+/// A change of a key: its number, which is never used twice for a key, and its outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// Its number; 0 only for the state before the first change.
+    pub sequence: u64,
+    /// What it leaves behind.
+    pub outcome: Outcome,
+}
+
+impl Change {
+    fn word(self) -> u64 {
+        self.sequence << 2 | self.outcome as u64
+    }
+
+    fn from_word(word: u64) -> Change {
+        let outcome = match word & 3 {
+            0 => Outcome::Absent,
+            1 => Outcome::Present,
+            _ => Outcome::Fading,
+        };
+        Change { sequence: word >> 2, outcome }
+    }
+}
+
+/// What is known of a key at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// The last change that was certainly made.
+    pub acknowledged: Change,
+    /// The last change that may have been made.
+    pub announced: Change,
+}
+
+impl Known {
+    /// Whether no change was under way.
+    pub fn is_settled(&self) -> bool {
+        self.acknowledged == self.announced
+    }
+}
+
+/// What is wrong with an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wrong {
+    /// A value older than the one that was certainly there: stored before, or deleted since.
+    Stale,
+    /// A value that nobody had stored yet.
+    Unborn,
+    /// No value, although one was there and nobody was changing it.
+    Lost,
+}
+
+/// The expected states of `count` keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Oracle<'a> {
+    words: &'a SharedWords,
+    at: usize,
+    count: usize,
+}
+
+impl<'a> Oracle<'a> {
+    /// How many words the states of `count` keys take.
+    pub const fn word_count(count: usize) -> usize {
+        count * 2
+    }
+
+    /// The states that begin at word `at`. Words that are zero mean absent, never changed.
+    pub fn new(words: &'a SharedWords, at: usize, count: usize) -> Oracle<'a> {
+        assert!(at + Oracle::word_count(count) <= words.count(), "the states do not fit");
+        Oracle { words, at, count }
+    }
+
+    fn index(&self, key: usize) -> usize {
+        assert!(key < self.count, "key {key} of {}", self.count);
+        self.at + key * 2
+    }
+
+    /// The writer is about to change the key.
+    pub fn announce(&self, key: usize, change: Change) {
+        self.words.word(self.index(key) + 1).store(change.word(), Ordering::SeqCst);
+    }
+
+    /// The announced change was made.
+    pub fn acknowledge(&self, key: usize) {
+        let announced = self.words.word(self.index(key) + 1).load(Ordering::SeqCst);
+        self.words.word(self.index(key)).store(announced, Ordering::SeqCst);
+    }
+
+    /// The announced change was not made, and never will be.
+    pub fn withdraw(&self, key: usize) {
+        let acknowledged = self.words.word(self.index(key)).load(Ordering::SeqCst);
+        self.words.word(self.index(key) + 1).store(acknowledged, Ordering::SeqCst);
+    }
+
+    /// What is known of the key now. To be asked before a read, and again after it.
+    pub fn known(&self, key: usize) -> Known {
+        // In the order in which the writer does not store them, so that what is acknowledged is
+        // never taken for newer than what is announced.
+        let acknowledged = self.words.word(self.index(key)).load(Ordering::SeqCst);
+        let announced = self.words.word(self.index(key) + 1).load(Ordering::SeqCst);
+        Known {
+            acknowledged: Change::from_word(acknowledged),
+            announced: Change::from_word(announced),
+        }
+    }
+
+    /// Judges a read: `found` is the sequence of the value, none for a miss; `may_forget` says
+    /// that the cache may drop entries.
+    ///
+    /// # Errors
+    /// What is wrong with the answer.
+    pub fn judge(
+        &self,
+        key: usize,
+        before: Known,
+        found: Option<u64>,
+        may_forget: bool,
+    ) -> Result<(), Wrong> {
+        let after = self.known(key);
+        let undisturbed = before.is_settled() && after.announced == before.announced;
+        let known = before.acknowledged;
+        match found {
+            Some(sequence) if sequence < known.sequence => Err(Wrong::Stale),
+            Some(sequence) if sequence > after.announced.sequence => Err(Wrong::Unborn),
+            Some(_) if undisturbed && known.outcome == Outcome::Absent => Err(Wrong::Stale),
+            Some(sequence) if undisturbed && sequence != known.sequence => Err(Wrong::Unborn),
+            None if undisturbed && known.outcome == Outcome::Present && !may_forget => {
+                Err(Wrong::Lost)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Settles a key whose writer died, by what a read finds now. For the key's next writer.
+    ///
+    /// # Errors
+    /// If the cache holds neither what was there nor what was about to be.
+    pub fn resolve(&self, key: usize, found: Option<u64>) -> Result<(), Wrong> {
+        let known = self.known(key);
+        if known.is_settled() {
+            return Ok(());
+        }
+        let change = match found {
+            Some(sequence) if sequence == known.announced.sequence => known.announced,
+            Some(sequence) if sequence == known.acknowledged.sequence => known.acknowledged,
+            Some(sequence) if sequence < known.acknowledged.sequence => return Err(Wrong::Stale),
+            Some(_) => return Err(Wrong::Unborn),
+            // The victim's own entry may be gone; its number must not be used again.
+            None => Change { outcome: Outcome::Absent, ..known.announced },
+        };
+        self.words.word(self.index(key) + 1).store(change.word(), Ordering::SeqCst);
+        self.words.word(self.index(key)).store(change.word(), Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_oracle(test: impl Fn(Oracle<'_>)) {
+        static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tuckbox-oracle-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let words = SharedWords::create(&path, Oracle::word_count(4)).unwrap();
+        std::fs::remove_file(path).unwrap();
+        test(Oracle::new(&words, 0, 4));
+    }
+
+    fn change(sequence: u64, outcome: Outcome) -> Change {
+        Change { sequence, outcome }
+    }
+
+    #[test]
+    fn what_was_stored_last_is_right_and_nothing_else() {
+        with_oracle(|oracle| {
+            oracle.announce(1, change(5, Outcome::Present));
+            oracle.acknowledge(1);
+            let known = oracle.known(1);
+            assert_eq!(oracle.judge(1, known, Some(5), false), Ok(()));
+            assert_eq!(oracle.judge(1, known, Some(4), false), Err(Wrong::Stale));
+            assert_eq!(oracle.judge(1, known, Some(6), false), Err(Wrong::Unborn));
+            assert_eq!(oracle.judge(1, known, None, false), Err(Wrong::Lost));
+            assert_eq!(oracle.judge(1, known, None, true), Ok(()));
+        });
+    }
+
+    #[test]
+    fn while_a_change_is_under_way_old_and_new_are_right() {
+        with_oracle(|oracle| {
+            oracle.announce(0, change(1, Outcome::Present));
+            oracle.acknowledge(0);
+            oracle.announce(0, change(2, Outcome::Present));
+            let known = oracle.known(0);
+            for found in [Some(1), Some(2), None] {
+                assert_eq!(oracle.judge(0, known, found, false), Ok(()));
+            }
+            assert_eq!(oracle.judge(0, known, Some(3), false), Err(Wrong::Unborn));
+            oracle.acknowledge(0);
+            assert_eq!(oracle.judge(0, oracle.known(0), Some(1), false), Err(Wrong::Stale));
+        });
+    }
+
+    #[test]
+    fn what_was_deleted_does_not_come_back() {
+        with_oracle(|oracle| {
+            oracle.announce(2, change(1, Outcome::Present));
+            oracle.acknowledge(2);
+            oracle.announce(2, change(2, Outcome::Absent));
+            oracle.acknowledge(2);
+            let known = oracle.known(2);
+            assert_eq!(oracle.judge(2, known, Some(1), true), Err(Wrong::Stale));
+            assert_eq!(oracle.judge(2, known, None, false), Ok(()));
+        });
+    }
+
+    #[test]
+    fn what_a_dead_writer_left_is_settled_by_what_is_there() {
+        with_oracle(|oracle| {
+            oracle.announce(3, change(1, Outcome::Present));
+            oracle.acknowledge(3);
+            for (found, expected) in [
+                (Some(1), Ok(())),
+                (Some(2), Ok(())),
+                (None, Ok(())),
+                (Some(3), Err(Wrong::Unborn)),
+                (Some(0), Err(Wrong::Stale)),
+            ] {
+                oracle.announce(3, change(1, Outcome::Present));
+                oracle.acknowledge(3);
+                oracle.announce(3, change(2, Outcome::Present));
+                assert_eq!(oracle.resolve(3, found), expected, "{found:?}");
+                assert_eq!(oracle.known(3).is_settled(), expected.is_ok());
+            }
+        });
+    }
+}

@@ -1,0 +1,159 @@
+//! Child processes of a test: started by running a program, signalled and reaped by their id, and
+//! ended when the test forgets them. Knows nothing of what they do.
+
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// A child process. Killed and reaped when dropped.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    status: Option<ExitStatus>,
+}
+
+impl Worker {
+    /// Runs a program. The child is killed by the kernel if this thread's process ends first.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn start(command: &mut Command) -> io::Result<Worker> {
+        // SAFETY: between fork and exec only one system call is made, which takes no memory.
+        unsafe {
+            command.pre_exec(|| {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {
+                    return Err(io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        Ok(Worker { child: command.spawn()?, status: None })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal, unless it has ended.
+    pub fn signal(&mut self, signal: libc::c_int) {
+        if self.poll().is_none() {
+            // SAFETY: no memory is passed; the child was not reaped, so the id is still its own.
+            unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+        }
+    }
+
+    /// Kills it as `kill -9` does, and reaps it. False if it had ended by itself.
+    pub fn kill(&mut self) -> bool {
+        self.signal(libc::SIGKILL);
+        let status = match self.status {
+            Some(status) => Ok(status),
+            None => self.child.wait(),
+        };
+        if let Ok(status) = status {
+            self.status = Some(status);
+        }
+        self.status.is_some_and(|status| status.signal() == Some(libc::SIGKILL))
+    }
+
+    /// How it ended, if it has.
+    pub fn poll(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status
+    }
+
+    /// Waits until it has ended, `limit` at most.
+    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let began = Instant::now();
+        while self.poll().is_none() && began.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.status
+    }
+
+    /// Waits until a signal has stopped it, `limit` at most. Whether it is stopped.
+    pub fn wait_stopped(&mut self, limit: Duration) -> bool {
+        let began = Instant::now();
+        while began.elapsed() < limit {
+            if is_stopped(self.id()) {
+                return true;
+            }
+            if self.poll().is_some() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.poll().is_none() {
+            self.kill();
+        }
+    }
+}
+
+/// Whether a process is stopped by a signal.
+pub fn is_stopped(id: u32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+}
+
+/// Microseconds of a clock that all processes of the machine share and nobody sets.
+pub fn monotonic_us() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure outlives the call, which fills it in.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+}
+
+/// Sends a signal to this very thread: a stop or a kill happens before the call returns.
+pub fn signal_myself(signal: libc::c_int) {
+    // SAFETY: no memory is passed.
+    unsafe { libc::raise(signal) };
+}
+
+/// What the threads of a process wait for, one line each: for a report about one that hangs.
+pub fn describe_threads(id: u32) -> String {
+    let read = |task: &std::path::Path, name: &str| {
+        let text = std::fs::read_to_string(task.join(name)).unwrap_or_default();
+        text.trim().replace('\n', " | ")
+    };
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{id}/task")) else {
+        return format!("process {id} is gone");
+    };
+    tasks
+        .flatten()
+        .map(|task| {
+            let path = task.path();
+            format!(
+                "thread {}: system call {}; kernel stack {}\n",
+                task.file_name().to_string_lossy(),
+                read(&path, "syscall"),
+                read(&path, "stack"),
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_stopped_killed_and_reaped() {
+        let mut worker = Worker::start(Command::new("sleep").arg("60")).unwrap();
+        assert!(worker.poll().is_none());
+        worker.signal(libc::SIGSTOP);
+        assert!(worker.wait_stopped(Duration::from_secs(5)));
+        assert!(worker.kill() && worker.poll().is_some());
+        let mut worker = Worker::start(&mut Command::new("true")).unwrap();
+        assert!(worker.wait(Duration::from_secs(5)).unwrap().success());
+        assert!(!worker.kill());
+    }
+}

@@ -1,0 +1,59 @@
+//! Torture: processes that share a cache are killed, stopped, forked and starved, and every answer
+//! that the others get meanwhile is checked against what they stored.
+//!
+//! Each subcommand is a supervisor that runs this program again for its workers. It prints a
+//! summary on the standard error and one line of JSON on the standard output, and ends with
+//! status 1 if anything was wrong.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod actor;
+mod board;
+mod fork;
+mod kill;
+mod place;
+mod points;
+mod reopen;
+mod report;
+mod roles;
+mod scene;
+mod stop;
+mod worker;
+
+#[derive(Parser)]
+#[command(about = "Kills, stops, forks and starves processes that share a cache")]
+struct Program {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Kills workers while they work.
+    Kill(kill::Arguments),
+    /// Stops, or kills, a worker between two named steps.
+    Stop(stop::Arguments),
+    /// Forks, becomes other programs, closes descriptors.
+    Fork(fork::Arguments),
+    /// Opens, closes, crashes, makes caches, and runs out of space.
+    Reopen(reopen::Arguments),
+    /// A child of the supervisors.
+    #[command(hide = true)]
+    Role(roles::Role),
+    /// A worker of the supervisors.
+    #[command(hide = true)]
+    Worker(worker::Orders),
+}
+
+fn main() -> ExitCode {
+    match Program::parse().command {
+        Task::Kill(arguments) => kill::run(&arguments),
+        Task::Stop(arguments) => stop::run(&arguments),
+        Task::Fork(arguments) => fork::run(&arguments),
+        Task::Reopen(arguments) => reopen::run(&arguments),
+        Task::Role(role) => roles::play(&role),
+        Task::Worker(orders) => worker::run(&orders),
+    }
+}

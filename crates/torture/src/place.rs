@@ -1,0 +1,60 @@
+//! Where a run keeps its files.
+
+use std::path::{Path, PathBuf};
+
+/// A folder for one run. Removed with all that is in it when dropped, unless it is to be kept.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Folder {
+    /// A new folder in `parent`, or where shared memory is, or where temporary files are.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn new(parent: Option<&Path>) -> Folder {
+        let parent = parent.map_or_else(
+            || {
+                let memory = PathBuf::from("/dev/shm");
+                if memory.is_dir() {
+                    memory
+                } else {
+                    std::env::temp_dir()
+                }
+            },
+            Path::to_path_buf,
+        );
+        let random = fastrand::u64(..);
+        let path = parent.join(format!("torture-{}-{random:08x}", std::process::id()));
+        std::fs::create_dir_all(&path)
+            .unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
+        Folder { path, keep: false }
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves the folder where it is, for who wants to see what went wrong.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.keep {
+            eprintln!("the files of this run are kept in {}", self.path.display());
+        } else {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}

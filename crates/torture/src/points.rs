@@ -1,0 +1,100 @@
+//! Dying and stopping between two named steps of the engine. Only in builds with the feature
+//! `points`; without it the orders that ask for it are refused.
+
+use crate::board::Board;
+use crate::worker::Orders;
+
+/// Whether this build can stop at named points.
+pub const ARE_BUILT: bool = cfg!(feature = "points");
+
+/// Ends the program, if it was built without the points and `what` needs them.
+pub fn require(what: &str) {
+    if !ARE_BUILT {
+        eprintln!("{what} needs a build with the named points: cargo build --features points");
+        std::process::exit(2);
+    }
+}
+
+/// Makes this thread do at the points what its orders say.
+#[cfg(not(feature = "points"))]
+pub fn arm(_board: &Board, _seat: usize, orders: &Orders) {
+    if orders.die_one_in != 0 || orders.at.is_some() {
+        require("this order");
+    }
+}
+
+#[cfg(feature = "points")]
+pub use armed::arm;
+
+#[cfg(feature = "points")]
+mod armed {
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::sync::Arc;
+
+    use tuckbox_arena::hooks::{self, Point};
+    use tuckbox_testkit::process::signal_myself;
+    use tuckbox_testkit::shared::SharedWords;
+
+    use crate::board::{Board, Flag, SeatWord};
+    use crate::worker::Orders;
+
+    /// What happens at a point.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Deed {
+        /// The process is killed.
+        Kill,
+        /// The process is stopped.
+        Stop,
+        /// The thread alone waits, until the board says that it may go on.
+        Hold,
+    }
+
+    /// Reads "stop:RewriteHalf". None if it says nothing of the kind.
+    fn parse(text: &str) -> Option<(Deed, &str)> {
+        let (deed, point) = text.split_once(':')?;
+        let deed = match deed {
+            "kill" => Deed::Kill,
+            "stop" => Deed::Stop,
+            "hold" => Deed::Hold,
+            _ => return None,
+        };
+        Some((deed, point))
+    }
+
+    /// Makes this thread do at the points what its orders say.
+    pub fn arm(board: &Board, seat: usize, orders: &Orders) {
+        let words: Arc<SharedWords> = board.words();
+        let reached = board.seat_index(seat, SeatWord::Points);
+        let mut random =
+            fastrand::Rng::with_seed(orders.seed ^ orders.incarnation << 20 ^ seat as u64);
+        let die_one_in = orders.die_one_in;
+        let mut at = orders.at.as_deref().map(|text| {
+            let (deed, point) = parse(text).expect("the supervisor made the order");
+            (deed, point.to_string())
+        });
+        if die_one_in == 0 && at.is_none() {
+            return;
+        }
+        hooks::set(move |point: Point| {
+            words.word(reached).fetch_or(1 << point as u64, SeqCst);
+            if die_one_in != 0 && random.u64(..die_one_in) == 0 {
+                signal_myself(libc::SIGKILL);
+            }
+            if at.as_ref().is_some_and(|(_, name)| *name == format!("{point:?}")) {
+                let (deed, _) = at.take().expect("it was just looked at");
+                match deed {
+                    Deed::Kill => signal_myself(libc::SIGKILL),
+                    // A stop reaches a thread when it returns from a system call, which that is;
+                    // the process goes on from here when it is continued.
+                    Deed::Stop => signal_myself(libc::SIGSTOP),
+                    Deed::Hold => {
+                        words.word(Board::flag_index(Flag::Holding)).store(1, SeqCst);
+                        while words.word(Board::flag_index(Flag::Release)).load(SeqCst) == 0 {
+                            std::thread::sleep(std::time::Duration::from_millis(1));
+                        }
+                    }
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,139 @@
+//! A scene: a folder with one cache and its board, the workers on it, and the questions that every
+//! trial ends with.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
+use tuckbox_testkit::stamp::{self, Stamp};
+
+use crate::actor::Actor;
+use crate::board::{Board, SeatWord, Shape};
+use crate::place::Folder;
+use crate::report::Report;
+use crate::worker::{config, Orders};
+
+/// A cache on which a trial is made.
+pub struct Scene {
+    /// The run's files.
+    pub folder: Folder,
+    /// The cache file.
+    pub path: PathBuf,
+    /// The supervisor's own handle.
+    pub cache: Cache,
+    /// The board.
+    pub board: Board,
+}
+
+/// What a write came to that may have met a held lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// It was done.
+    Done,
+    /// A live process kept the lock.
+    TimedOut,
+    /// Something else.
+    Failed,
+}
+
+impl Scene {
+    /// A new cache of `size_bytes` with a board for `seats`.
+    ///
+    /// # Panics
+    /// If it cannot be made: then there is nothing to try.
+    pub fn new(size_bytes: u64, seats: usize, keys_each: usize, may_forget: bool) -> Scene {
+        let folder = Folder::new(None);
+        let path = folder.file("cache.tuck");
+        let cache = Cache::open(&Place::Path(path.clone()), &config(size_bytes))
+            .unwrap_or_else(|error| panic!("the cache cannot be made: {error}"));
+        let shape = Shape { seats, keys_each, contested: 16, counters: 8 };
+        let board = Board::create(&path, shape, may_forget).expect("a new board");
+        Scene { folder, path, cache, board }
+    }
+
+    /// Orders for a worker with one thread in each of `threads` seats from `first_seat` on.
+    pub fn orders(&self, first_seat: usize, threads: usize, seed: u64) -> Orders {
+        Orders {
+            path: self.path.clone(),
+            first_seat,
+            threads,
+            incarnation: 1,
+            seed,
+            die_one_in: 0,
+            at: None,
+            lie: None,
+        }
+    }
+
+    /// Another handle, that waits for locks no longer than `lock_limit`.
+    ///
+    /// # Panics
+    /// If the cache cannot be opened.
+    pub fn impatient(&self, lock_limit: Duration) -> Cache {
+        let config = Config { lock_limit, ..Config::default() };
+        Cache::open(&Place::Path(self.path.clone()), &config).expect("the cache is there")
+    }
+
+    /// What every trial ends with: all is sound, and nothing that was found was wrong.
+    pub fn settle(&self, report: &mut Report, trial: &str) {
+        match self.cache.check() {
+            Ok(found) => report.expect(found.is_sound(), || {
+                format!("{trial}: check: {:?}", found.findings.iter().take(4).collect::<Vec<_>>())
+            }),
+            Err(error) => report.fail(format!("{trial}: check was refused: {error}")),
+        }
+        for seat in 0..self.board.shape().seats {
+            let mut actor = Actor::new(&self.cache, &self.board, seat, 0, 0, None);
+            actor.resolve();
+            actor.judge_all();
+        }
+        for word in [SeatWord::Wrong, SeatWord::Lost, SeatWord::Errors] {
+            let count = self.board.sum(word);
+            if count > 0 {
+                let path = crate::board::findings_path(&self.path);
+                let text = std::fs::read_to_string(path).unwrap_or_default();
+                let first: Vec<_> = text.lines().take(3).collect();
+                report.fail(format!("{trial}: {count} times {word:?}: {first:?}"));
+            }
+        }
+    }
+}
+
+/// Stores a value under `key`; what came of it, and how long it took.
+pub fn probe(cache: &Cache, key: &[u8], len: usize) -> (Probe, Duration) {
+    let mut value = Vec::new();
+    stamp::make(key, Stamp { writer: 1 << 40, sequence: 1 }, len, &mut value);
+    let began = Instant::now();
+    let result = cache.set(key, Value::bytes(&value), Ttl::Never);
+    let took = began.elapsed();
+    let probe = match result {
+        Ok(()) => Probe::Done,
+        Err(Error::Arena(ArenaError::LockTimeout { .. })) => Probe::TimedOut,
+        Err(error) => {
+            eprintln!("a write was refused: {error}");
+            Probe::Failed
+        }
+    };
+    (probe, took)
+}
+
+/// Whether `key` has the value that [`probe`] stores; none if it has no value.
+pub fn look(cache: &Cache, key: &[u8]) -> Option<bool> {
+    let mut buffer = Buffer::new();
+    let entry = cache.get(key, &mut buffer).ok()??;
+    match entry.value {
+        Value::Bytes { bytes, .. } => Some(stamp::read(key, bytes).is_ok()),
+        Value::Int(_) => Some(false),
+    }
+}
+
+/// Opens `count` further handles at once, which take a process slot each. An error if one of the
+/// slots is not to be had.
+///
+/// # Errors
+/// As [`Cache::open`].
+pub fn open_many(path: &std::path::Path, count: usize) -> tuckbox_engine::Result<()> {
+    let handles: Result<Vec<Cache>, Error> =
+        (0..count).map(|_| crate::worker::open(path)).collect();
+    handles.map(drop)
+}

@@ -1,0 +1,99 @@
+"""What operations of a cache answer with, where that is more than a value.
+
+Knows nothing of how an answer is come by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = ["CheckReport", "Entry", "Stats"]
+
+
+class Entry(NamedTuple):
+    """An entry as ``get_entry`` found it."""
+
+    value: Any
+    """The value."""
+    expiry: float | None
+    """When it expires, in seconds since 1970 (as ``time.time()``); None if it does not."""
+    version: int
+    """Names this state of the entry, for ``cas``. No version occurs twice in a cache."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Numbers about a cache. Counts are sums over all processes since the file was made."""
+
+    entries: int
+    """Entries present, including expired ones that were not collected yet."""
+    entry_bytes: int
+    """Bytes that these entries take, with keys and headers."""
+    file_bytes: int
+    """Length of the file now."""
+    size_bytes: int
+    """Length that the file does not exceed."""
+    max_entries: int
+    """Limit of entries; 0 if there is none."""
+    hits: int
+    """Reads that found their entry."""
+    misses: int
+    """Reads that did not."""
+    sets: int
+    """Entries stored."""
+    deletes: int
+    """Entries deleted on request."""
+    evictions: int
+    """Entries that gave way to others."""
+    expirations: int
+    """Expired entries that were collected."""
+    lost_entries: int
+    """Entries dropped because they were damaged."""
+    takeovers: int
+    """Locks taken over from processes that had died."""
+    reads_under_lock: int
+    """Reads that met a change too often and went on under the lock."""
+    reads_given_up: int
+    """Reads that gave up and answered that there is no entry."""
+    checksum_mismatches: int
+    """Entries whose checksum did not match when they were read."""
+    shards: int
+    """Parts that are written independently of each other."""
+    segment_bytes: int
+    """Bytes in a segment, the unit in which the file grows."""
+    segments: int
+    """Segments in the file now."""
+    segments_free: int
+    """Of these, segments that nothing is in."""
+    segments_index: int
+    """Of these, segments that hold the index."""
+
+    @property
+    def hit_ratio(self) -> float:
+        """Hits among all reads, from 0 to 1; 0 without a read."""
+        reads = self.hits + self.misses
+        return self.hits / reads if reads else 0.0
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What ``check`` found, and mended."""
+
+    entries: int
+    """Entries that were proved to be sound."""
+    entry_bytes: int
+    """Bytes that they take."""
+    damaged_entries: int
+    """Entries that were damaged, and are dropped now."""
+    leaked_segments: int
+    """Segments that nothing led to, and are free now."""
+    wrong_counts: int
+    """Counters that were wrong, and are right now."""
+    findings: tuple[str, ...]
+    """One sentence for each thing found, a hundred at most."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing was found wrong."""
+        return not (self.damaged_entries or self.leaked_segments or self.wrong_counts)

@@ -1,0 +1,58 @@
+"""Sizes as people write them.
+
+Owns the units. Knows nothing of caches.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from tuckbox.errors import InvalidSize
+
+__all__ = ["parse_size"]
+
+_UNITS = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", re.ASCII)
+_BYTES_MAX = 2**63 - 1
+_ADVICE = 'give bytes as an int, or a string such as "256 MB" (10^6 bytes) or "64 KiB" (2^10 bytes)'
+
+
+def parse_size(size: int | str) -> int:
+    """Return how many bytes ``size`` says.
+
+    Args:
+        size: Bytes as an int, or a string of a number and a unit, in any case, with or without a
+            space between: B; kB, MB, GB and TB, powers of 1000; KiB, MiB, GiB and TiB, powers of
+            1024. A fraction of a byte is dropped.
+
+    Returns:
+        The number of bytes, at least 1.
+
+    Raises:
+        InvalidSize: It is not a size, not positive, or 8 EiB and more.
+    """
+    if isinstance(size, bool) or not isinstance(size, (int, str)):
+        raise InvalidSize(f"size must be an int or a str, not {type(size).__name__}; {_ADVICE}")
+    if isinstance(size, str):
+        match = _SIZE.fullmatch(size)
+        unit_bytes = _UNITS.get(match[2].upper()) if match else None
+        if match is None or unit_bytes is None:
+            raise InvalidSize(f"{size!r} is not a size; {_ADVICE}")
+        size_bytes = int(Decimal(match[1]) * unit_bytes)
+    else:
+        size_bytes = int(size)
+    if not 0 < size_bytes <= _BYTES_MAX:
+        given = f", got {size!r}" if isinstance(size, str) else ""
+        raise InvalidSize(f"size must lie between 1 and {_BYTES_MAX:,} bytes{given}; {_ADVICE}")
+    return size_bytes

@@ -1,0 +1,54 @@
+"""Who may import whom. An arrow that is not drawn here is an arrow that was not meant."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import tuckbox
+
+ARROWS: dict[str, set[str]] = {
+    "tuckbox.errors": set(),
+    "tuckbox.keys": set(),
+    "tuckbox.results": set(),
+    "tuckbox.sizes": {"tuckbox.errors"},
+    "tuckbox.cache": {
+        "tuckbox._engine",
+        "tuckbox.errors",
+        "tuckbox.results",
+        "tuckbox.sizes",
+    },
+    "tuckbox": {
+        "tuckbox._engine",
+        "tuckbox.cache",
+        "tuckbox.errors",
+        "tuckbox.keys",
+        "tuckbox.results",
+    },
+}
+
+
+def imports_of(source: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            names = {f"{module}.{alias.name}" for alias in node.names}
+            found |= names if module == "tuckbox" else {module}
+    return {name for name in found if name.split(".")[0] in {"tuckbox", "lab"}}
+
+
+def test_modules_import_what_is_drawn() -> None:
+    folder = Path(tuckbox.__file__).parent
+    surprises = []
+    modules = set()
+    for source in sorted(folder.rglob("*.py")):
+        parts = source.relative_to(folder).with_suffix("").parts
+        module = ".".join(["tuckbox", *(part for part in parts if part != "__init__")])
+        modules.add(module)
+        surprising = imports_of(source) - ARROWS.get(module, set())
+        surprises += [f"{module} -> {target}" for target in sorted(surprising)]
+    assert not surprises, f"arrows that nobody drew: {', '.join(surprises)}"
+    assert modules == set(ARROWS), "a module that is not in the drawing, or is drawn and gone"
