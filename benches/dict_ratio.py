@@ -43,7 +43,10 @@ def fresh(keys: list[str]) -> list[str]:
 def measure(cache: Cache) -> dict[str, tuple[list[float], list[float]]]:
     """Return for each row the dictionary's and the cache's times of all rounds."""
     value = bytes(VALUE_BYTES)
-    keys = [str(uuid.UUID(int=(n * 0x9E3779B97F4A7C15F39CC0605CEDC835) % 2**128)) for n in range(ENTRIES)]
+    keys = [
+        str(uuid.UUID(int=(n * 0x9E3779B97F4A7C15F39CC0605CEDC835) % 2**128))
+        for n in range(ENTRIES)
+    ]
     absent = [key.replace("-", "+") for key in keys]
     table = dict.fromkeys(keys, value)
     timed = {f"ttl {key}": value for key in keys}
@@ -84,7 +87,10 @@ def measure(cache: Cache) -> dict[str, tuple[list[float], list[float]]]:
 def main() -> int:
     """Print the table; return 1 if a limit is exceeded."""
     folder = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
-    with tempfile.TemporaryDirectory(dir=folder) as place, Cache(Path(place) / "bench.tuck") as cache:
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as place,
+        Cache(Path(place) / "bench.tuck") as cache,
+    ):
         rows = measure(cache)
     table = Table("operation", "dict ns", "cache ns", "ratio", "least .. most", "limit")
     failed = False

@@ -276,7 +276,9 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         shard_bytes: shard::DIRECTORY + directory_bytes,
         // A file whose tables end between two cache lines is refused when it is opened again.
         table_bytes: ((tag_rows + namespace_rows) * TABLE_ROW_BYTES).next_multiple_of(64),
-        first_segments: shard_count,
+        // For each shard its index and one of a log, so that a file system which is full from then on
+        // leaves every shard room to work in.
+        first_segments: 2 * shard_count,
     }
 }
 

@@ -407,6 +407,27 @@ impl Shard<'_> {
         }
     }
 
+    /// Gives back the head segments of logs in which nothing is left, and the spares: for a shard
+    /// that has nothing else to give while another has no segment at all. Whether there were any.
+    pub fn give_up_empty_logs(&self) -> bool {
+        let mut gave = self.give_up_spares();
+        for kind in LogKind::BOTH {
+            let head = self.log_word(kind, log::HEAD);
+            if head == 0 || head != self.log_word(kind, log::TAIL) {
+                continue;
+            }
+            let Some(position) = Position::from_word(head) else { continue };
+            self.set_log_word(kind, log::HEAD, 0);
+            self.set_log_word(kind, log::TAIL, 0);
+            self.set_log_word(kind, log::SEGMENTS, 0);
+            if self.cache.is_usable(position.segment) {
+                self.end_and_put_back(position.segment);
+                gave = true;
+            }
+        }
+        gave
+    }
+
     /// Empties both logs. No slot may refer to them.
     pub fn reset_logs(&self) {
         for kind in LogKind::BOTH {

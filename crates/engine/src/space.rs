@@ -115,6 +115,16 @@ impl Shard<'_> {
         self.take_from_pool().or_else(|| self.pop_spare())
     }
 
+    /// Gives all spare segments to the pool. Whether there were any.
+    pub fn give_up_spares(&self) -> bool {
+        let mut gave = false;
+        while let Some(segment) = self.pop_spare() {
+            self.arena().give_segment(segment, Owner::Free);
+            gave = true;
+        }
+        gave
+    }
+
     /// Whether the next segment that a new record needs is at hand, or could be taken now.
     pub fn has_segment_ready(&self) -> bool {
         if !self.pool_is_scarce() || self.spares().len() as u64 > self.spares_kept() {

@@ -237,6 +237,9 @@ impl Shard<'_> {
                 Some(kind) => self.compact_one(kind, &mut budget),
                 None => self.evict_one(&mut budget),
             };
+            if !more && if_stuck == IfStuck::Drop && self.give_up_empty_logs() {
+                return true;
+            }
             if !more {
                 return budget.steps < steps || self.word(shard::EVICTIONS) != evictions;
             }

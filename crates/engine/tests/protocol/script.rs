@@ -543,20 +543,26 @@ fn a_lock_tried_in_vain_stays_its_owners() {
         let result = twins[2].delete(&name(key));
         matches!(result, Err(Error::Arena(ArenaError::LockTimeout { .. })))
     };
-    let writer = Stopped::start(&twins[0], nth(Point::CursorMoved, 1), |cache| {
-        store(cache, 0, 1, LEN);
-    });
-    let writer = writer.expect("it writes");
+    let stop_writer = |sequence| {
+        let work = move |cache: &Cache| store(cache, 0, sequence, LEN + 8 * sequence as usize);
+        Stopped::start(&twins[0], nth(Point::CursorMoved, 1), work).expect("it writes")
+    };
+    let writer = stop_writer(1);
     let (held, free): (Vec<usize>, Vec<usize>) = (1..80).partition(|key| is_held(*key));
-    assert!(!held.is_empty() && !free.is_empty(), "keys go to both shards");
-    // More than there is room for: then who builds asks all shards for it.
-    for key in free {
-        store(&twins[1], key, 1, 3 << 20);
-        assert!(is_held(held[0]), "the lock was let go of for key {key}");
+    writer.resume();
+    assert!(held.len() > 20 && !free.is_empty(), "keys go to both shards");
+    // All that there is goes to the one shard, so that the other one has nothing to evict.
+    for key in held.iter().take(20) {
+        store(&twins[1], *key, 1, 3 << 20);
     }
     assert!(twins[1].stats().evictions > 0);
+    let writer = stop_writer(2);
+    let value = stamped(free[0], 1, 3 << 20);
+    let result = twins[1].set(&name(free[0]), Value::bytes(&value), Ttl::Never);
+    assert!(matches!(result, Err(Error::Full { .. })), "{result:?}");
+    assert!(is_held(held[0]), "the lock was let go of");
     writer.resume();
     assert!(!is_held(held[0]));
-    assert_eq!(look(&twins[2], 0), Some(Seen::Value(1)));
+    assert_eq!(look(&twins[2], 0), Some(Seen::Value(2)));
     assert_sound(&twins[2]);
 }
