@@ -45,9 +45,10 @@ check: $(venv)/built ## Formats, lints, types.
 	$(venv)/bin/mypy --config-file lab/pyproject.toml -p lab
 	$(python) -m mypy.stubtest tuckbox._engine
 
-test-rust: ## The engine: operations, model, protocol, damage, documentation.
+test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, documentation; the codec.
 	cargo test --profile checked -p tuckbox-arena -p tuckbox-engine -p tuckbox-testkit
 	cargo test --profile checked -p tuckbox-engine --features hooks --test protocol
+	PYO3_PYTHON=$(CURDIR)/$(python) cargo test --profile checked -p tuckbox-python
 
 test-mutants: ## Builds that break one rule each, and must be caught.
 	crates/engine/tests/mutants.sh
