@@ -25,6 +25,12 @@ pub enum Clock {
     Manual(Arc<AtomicU64>),
 }
 
+/// Whether a time can be one that a clock showed: it lies before the year 2540. A damaged one that
+/// were believed would leave no room for any expiry, for as long as the file exists.
+fn is_plausible(time_us: u64) -> bool {
+    time_us < 1 << 54
+}
+
 /// Tells this boot from others; never 0.
 fn boot_hash() -> u64 {
     let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -47,7 +53,7 @@ pub fn known_anchor_us(region: &Region) -> Option<u64> {
         fence(Ordering::Acquire);
         // Whoever replaces a row writes the namespace before the anchor: if it is still ours, the
         // anchor was.
-        if is_ours() {
+        if is_ours() && is_plausible(os::boot_time_us().wrapping_add(anchor_us)) {
             return Some(anchor_us);
         }
     }
@@ -62,7 +68,8 @@ pub fn anchor_us(region: &Region) -> u64 {
     }
     let boot = boot_hash();
     let namespace = crate::process::time_namespace();
-    let now_us = os::wall_time_us().max(region.get(header::LAST_SEEN_US));
+    let last_seen_us = Some(region.get(header::LAST_SEEN_US)).filter(|us| is_plausible(*us));
+    let now_us = os::wall_time_us().max(last_seen_us.unwrap_or(0));
     let anchor_us = now_us.wrapping_sub(os::boot_time_us());
     let row = region.get(header::CLOCK_NEXT) % header::CLOCK_ROW_COUNT;
     let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
@@ -77,7 +84,8 @@ pub fn anchor_us(region: &Region) -> u64 {
 
 /// Writes down a file time that was seen, for the next boot.
 pub fn write_down(region: &Region, now_us: u64) {
-    if now_us > region.get(header::LAST_SEEN_US) {
+    let last_seen_us = region.get(header::LAST_SEEN_US);
+    if now_us > last_seen_us || !is_plausible(last_seen_us) {
         region.store(header::LAST_SEEN_US, now_us, Ordering::Relaxed);
     }
 }
@@ -105,6 +113,21 @@ mod tests {
         let anchor_us = anchor_us(&region);
         let now_us = os::boot_time_us().wrapping_add(anchor_us);
         assert!(now_us >= future_us);
+    }
+
+    #[test]
+    fn a_damaged_time_is_not_believed() {
+        let region = Region::heap(HEADER_BYTES);
+        let sound = anchor_us(&region);
+        for at in [header::CLOCK_ROWS + 16, header::LAST_SEEN_US] {
+            region.set(at, 0xff << 56);
+        }
+        let again = anchor_us(&region);
+        assert!(again.abs_diff(sound) < 60_000_000, "{again} instead of {sound}");
+        assert_eq!(known_anchor_us(&region), Some(again));
+        let now_us = os::boot_time_us().wrapping_add(again);
+        write_down(&region, now_us);
+        assert_eq!(region.get(header::LAST_SEEN_US), now_us);
     }
 
     #[test]

@@ -6,14 +6,14 @@
 //! nothing reaches, and sets the counts. It may itself be killed: whoever comes next begins anew,
 //! and comes to the same result.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
 
 use crate::hash::KeyHash;
-use crate::layout::{log, note, shard, Slot};
+use crate::layout::{log, note, shard, Position, Slot};
 use crate::log::LogKind;
 use crate::record::{flag, Head, Sequence};
 use crate::shard::Shard;
@@ -34,6 +34,15 @@ pub enum Depth {
 struct Reach {
     segments: HashMap<u32, (LogKind, u64, u64)>,
     others: HashSet<u32>,
+    /// Where proved entries begin, segment and byte, and how long their records are. Filled when
+    /// the contents are read.
+    entries: BTreeMap<(u32, u64), u64>,
+}
+
+impl Reach {
+    fn nothing() -> Reach {
+        Reach { segments: HashMap::new(), others: HashSet::new(), entries: BTreeMap::new() }
+    }
 }
 
 /// A recount of one log.
@@ -75,6 +84,9 @@ impl Shard<'_> {
         hooks::reach(Point::RepairStep);
         let counts = self.walk_index(depth, &mut reach, &mut report);
         hooks::reach(Point::RepairStep);
+        if depth == Depth::Content {
+            self.mend_dead_records(&reach);
+        }
         self.settle_spares(&mut reach);
         hooks::reach(Point::RepairStep);
         self.free_unreached(&reach, &mut report);
@@ -114,7 +126,7 @@ impl Shard<'_> {
     }
 
     fn walk_logs(&self, report: &mut CheckReport) -> Reach {
-        let mut reach = Reach { segments: HashMap::new(), others: HashSet::new() };
+        let mut reach = Reach::nothing();
         for kind in LogKind::BOTH {
             if self.walk_log(kind, &mut reach).is_none() {
                 note_finding(report, || {
@@ -216,7 +228,7 @@ impl Shard<'_> {
             self.set_word(shard::SPARES + index * 8, 0);
         }
         self.set_word(shard::BODY_SEGMENTS, 0);
-        let nothing = Reach { segments: HashMap::new(), others: HashSet::new() };
+        let nothing = Reach::nothing();
         self.free_unreached(&nothing, &mut CheckReport::default());
         // Its own segments are free by now, so there is one.
         self.lay_out_index();
@@ -245,6 +257,11 @@ impl Shard<'_> {
                         }
                         for body in head.bodies(&buffer.record) {
                             reach.others.insert(body.segment as u32);
+                        }
+                        if let Some(at) = self.cache.position_of(slot.offset()) {
+                            if depth == Depth::Content {
+                                reach.entries.insert((at.segment, at.byte), head.log_bytes);
+                            }
                         }
                     }
                     // A death between copying a slot to its other bucket and clearing this one.
@@ -295,6 +312,9 @@ impl Shard<'_> {
         let Some(head) = self.load_record(offset, &mut buffer.record) else {
             return Proof::Damaged("its lengths are damaged");
         };
+        if !self.is_within(position, &head, *kind, reach) {
+            return Proof::Damaged("it goes on outside of its log");
+        }
         if head.sequence.is_busy() {
             return Proof::Damaged("it is half written");
         }
@@ -336,6 +356,69 @@ impl Shard<'_> {
             }
         }
         Proof::Sound(*kind, head, hash)
+    }
+
+    /// Whether every segment that a record lies in belongs to its log. One that does not is about to
+    /// be freed.
+    fn is_within(&self, position: Position, head: &Head, kind: LogKind, reach: &Reach) -> bool {
+        let log_bytes = self.cache.shape.log_bytes;
+        let mut rest_bytes = head.log_bytes.saturating_sub(log_bytes - position.byte);
+        let mut segment = position.segment;
+        while rest_bytes > 0 {
+            match self.cache.trailer(segment) {
+                Some((next, _)) if reach.segments.get(&next).is_some_and(|at| at.0 == kind) => {
+                    segment = next;
+                }
+                _ => return false,
+            }
+            rest_bytes = rest_bytes.saturating_sub(log_bytes);
+        }
+        true
+    }
+
+    /// Walks every log segment from record to record, as eviction will. A dead record whose lengths
+    /// are damaged would lead it past entries that live, and their segment would be freed under
+    /// them: such a one gets lengths that lead to the next entry.
+    fn mend_dead_records(&self, reach: &Reach) {
+        for (&segment, &(_, first, end)) in &reach.segments {
+            let mut byte = first;
+            while byte < end {
+                let position = Position { segment, byte };
+                let mut from_here = reach.entries.range((segment, byte)..(segment + 1, 0));
+                let next = from_here.next().map(|(at, log_bytes)| (at.1, *log_bytes));
+                let target = next.map_or(end, |(at, _)| at);
+                let after = match next {
+                    Some((at, log_bytes)) if at == byte => self.end_of(position, log_bytes),
+                    _ => self
+                        .load_head(self.cache.offset_of(position))
+                        .and_then(|head| self.end_of(position, head.log_bytes))
+                        .filter(|after| match after.segment == segment {
+                            true => after.byte <= target,
+                            false => target == end && reach.segments.contains_key(&after.segment),
+                        }),
+                };
+                match after {
+                    Some(after) if after.segment == segment => byte = after.byte,
+                    // Goes on in the next segment.
+                    Some(_) => break,
+                    None if self.write_dead_record(position, target) => byte = target,
+                    None => break,
+                }
+            }
+        }
+    }
+
+    /// Writes the lengths of a record without a key that reaches up to `end`. False if there is no
+    /// such record.
+    fn write_dead_record(&self, at: Position, end: u64) -> bool {
+        let offset = self.cache.offset_of(at);
+        let Some((sequence, form, lengths)) = Head::filler(end - at.byte) else { return false };
+        self.region().store(offset, sequence, Ordering::Release);
+        self.region().store(offset + 8, form, Ordering::Release);
+        if let Some(lengths) = lengths {
+            self.region().store(offset + 16, lengths, Ordering::Release);
+        }
+        true
     }
 
     fn settle_spares(&self, reach: &mut Reach) {

@@ -397,7 +397,7 @@ impl Shard<'_> {
         let Some(from) = self.tail_cursor(kind) else { return };
         let Some(left) = self.segments_between(from.segment, to.segment) else {
             // A record's trailer and its log do not agree where it goes on.
-            return self.abandon_segment(kind, from);
+            return self.skip_damaged(kind, from);
         };
         self.set_log_word(kind, log::TAIL, to.word());
         if !left.is_empty() {

@@ -142,6 +142,16 @@ impl Head {
         Some(Head { sequence, form, key_bytes, value_bytes, body_count, log_bytes, key_at })
     }
 
+    /// The first words of a record without key and value that is `log_bytes` long: word 0, word 1,
+    /// and the lengths if it has them. None if no record is as short as that.
+    pub fn filler(log_bytes: u64) -> Option<(u64, u64, Option<u64>)> {
+        match log_bytes {
+            0..=15 => None,
+            16 => Some((0, 0, None)),
+            _ => Some((flag::LONG, 0, Some((log_bytes - 24) << LONG_KEY_BITS))),
+        }
+    }
+
     fn fixed_words(flags: u64) -> u64 {
         2 + (flags & 1) + (flags >> 1 & 1) + (flags >> 2 & 1)
     }

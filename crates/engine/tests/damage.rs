@@ -200,10 +200,12 @@ fn open(bytes: &[u8], image: &Image, file: &TemporaryFile) -> Option<Cache> {
     }
 }
 
+type Damage = Box<dyn Fn(&mut Vec<u8>) + Send + Sync>;
+
 /// One case: what is done to the bytes, and what to call it.
 struct Case {
     what: String,
-    damage: Box<dyn Fn(&mut Vec<u8>) + Send + Sync>,
+    damage: Damage,
     /// Whether the cache is used after it was read.
     is_used: bool,
 }

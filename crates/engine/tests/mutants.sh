@@ -18,6 +18,8 @@ no-repair           protocol  a_death_anywhere_costs_at_most_the_entry_being_wri
 no-checksum         damage    sampled_bytes_of_the_pool
 "
 
+# Built fast rather than fast: each is run once.
+export CARGO_PROFILE_CHECKED_DEBUG=0 CARGO_PROFILE_CHECKED_OPT_LEVEL=1
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 escaped=0

@@ -142,6 +142,20 @@ fn a_limit_of_entries_binds() {
 }
 
 #[test]
+fn whichever_limit_comes_first_binds() {
+    // The limit of entries is never reached, so the policy has to reckon in bytes.
+    let config = Config { size_bytes: 1 << 20, max_entries: Some(1 << 20), ..Config::default() };
+    let cache = Cache::open(&Place::Private, &config).unwrap();
+    for number in 0..20_000u64 {
+        cache.set(&number.to_be_bytes(), Value::bytes(&body(number, 200)), Ttl::Never).unwrap();
+    }
+    let stats = cache.stats();
+    assert!(stats.evictions > 0 && stats.file_bytes <= 1 << 20, "{stats:?}");
+    assert!(stats.entry_bytes * 100 > (1 << 20) * 75, "{stats:?}");
+    assert_sound(&cache);
+}
+
+#[test]
 fn operations_do_what_they_say() {
     let clock = Arc::new(AtomicU64::new(1_000_000));
     let config = Config { clock: Clock::Manual(Arc::clone(&clock)), ..Config::default() };

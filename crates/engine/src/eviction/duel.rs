@@ -1,7 +1,7 @@
 //! The duel: who leaves the small log against who is oldest in the main log.
 
 use super::tail::{Candidate, Place, Reason};
-use super::{Budget, Capacity};
+use super::{Budget, Capacity, Unit};
 use crate::layout::{shard, PolicyBits, Slot};
 use crate::log::LogKind;
 use crate::shard::Shard;
@@ -46,7 +46,8 @@ impl Shard<'_> {
             candidate.frequency += bits.hits();
             self.count_increments(bits.hits());
         }
-        let has_room = capacity.main_used + candidate.cost <= capacity.main;
+        let has_room =
+            capacity.main_used + self.cost(&candidate.head, capacity.unit) <= capacity.main;
         let wins =
             capacity.main != 0 && (has_room || self.wins_duel(&candidate, is_admitted, budget));
         if !wins {
@@ -62,7 +63,7 @@ impl Shard<'_> {
         self.move_entry(&candidate, LogKind::Main, PolicyBits::new(0, frequency, false));
         // At least one victim gives way even if the budget is spent, so that the main log cannot
         // outgrow its share slice by slice.
-        while self.used(LogKind::Main) > capacity.main {
+        while self.used(LogKind::Main, capacity.unit) > capacity.main {
             let Some(victim) = self.victim(budget) else { break };
             self.drop_entry(&victim, Reason::Evicted);
             self.pass(&victim);
@@ -84,8 +85,10 @@ impl Shard<'_> {
             return true;
         }
         // In hundredths: the frequency of the bytes that the candidate displaces.
-        let margin = MARGIN * 100 * candidate.cost.min(victim.cost) / victim.cost.max(1);
-        let needed = self.frequency_of_victims(&victim, candidate.cost) + margin;
+        let unit = budget.unit;
+        let (cost, victim_cost) = (self.cost(&candidate.head, unit), self.cost(&victim.head, unit));
+        let margin = MARGIN * 100 * cost.min(victim_cost) / victim_cost.max(1);
+        let needed = self.frequency_of_victims(&victim, cost, unit) + margin;
         if candidate.frequency * 100 > needed {
             self.set_word(shard::WINS, 0);
             return true;
@@ -100,9 +103,9 @@ impl Shard<'_> {
     }
 
     /// Frequency, in hundredths, of what `cost` would displace from `first` on.
-    pub(super) fn frequency_of_victims(&self, first: &Candidate, cost: u64) -> u64 {
-        let mut needed = first.frequency * 100 * cost.min(first.cost) / first.cost.max(1);
-        let mut covered = first.cost;
+    fn frequency_of_victims(&self, first: &Candidate, cost: u64, unit: Unit) -> u64 {
+        let mut covered = self.cost(&first.head, unit);
+        let mut needed = first.frequency * 100 * cost.min(covered) / covered.max(1);
         let mut position = self.end_of(first.position, first.head.log_bytes);
         let mut seen = 1;
         while covered < cost && seen < VICTIMS_MOST {
@@ -111,9 +114,10 @@ impl Shard<'_> {
             };
             match self.judge_place(LogKind::Main, at) {
                 Place::Live(next) => {
-                    let share = (cost - covered).min(next.cost);
-                    needed += next.frequency * 100 * share / next.cost.max(1);
-                    covered += next.cost;
+                    let next_cost = self.cost(&next.head, unit);
+                    let share = (cost - covered).min(next_cost);
+                    needed += next.frequency * 100 * share / next_cost.max(1);
+                    covered += next_cost;
                     seen += 1;
                     position = self.end_of(at, next.head.log_bytes);
                 }

@@ -19,8 +19,8 @@
 //! * **Second chance** (CLOCK): the main log's oldest entry, if it was hit, goes to the log's head
 //!   with one hit less instead of duelling.
 //!
-//! Sizes: with a limit of entries every entry counts one; with bytes, its bytes, and the newcomer
-//! has to beat the frequency per byte of those that it displaces.
+//! Sizes: when the limit of entries binds, every entry counts one; when bytes are short, its bytes,
+//! and the newcomer has to beat the frequency per byte of those that it displaces.
 //!
 //! While a log's segments hold much dead space (overwritten, deleted, expired), what lives is
 //! moved to the head and nothing is dropped: dead space shall not cost an entry.
@@ -63,8 +63,16 @@ struct Setting {
 const SETTINGS: [Setting; 1] =
     [Setting { small_percent: 5, reuse_distance: true, promote_at_hits: 2 }];
 
-/// The sizes that the policy reckons with, in entries or in bytes.
+/// What the policy reckons in: that of which there is not enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Entries,
+    Bytes,
+}
+
+/// The sizes that the policy reckons with.
 struct Capacity {
+    unit: Unit,
     /// The small log's share.
     small: u64,
     /// What the small log keeps before the main log has to give.
@@ -100,6 +108,7 @@ impl IfStuck {
 struct Budget {
     steps: u32,
     if_stuck: IfStuck,
+    unit: Unit,
 }
 
 impl Budget {
@@ -114,33 +123,29 @@ impl Shard<'_> {
         SETTINGS.get(self.word(shard::SETTING) as usize).unwrap_or(&SETTINGS[0])
     }
 
-    fn counts_entries(&self) -> bool {
-        self.cache.shape.max_entries != 0
-    }
-
-    fn cost(&self, head: &Head) -> u64 {
-        if self.counts_entries() {
-            1
-        } else {
-            head.total_bytes(&self.cache.shape)
+    fn cost(&self, head: &Head, unit: Unit) -> u64 {
+        match unit {
+            Unit::Entries => 1,
+            Unit::Bytes => head.total_bytes(&self.cache.shape),
         }
     }
 
-    fn used(&self, kind: LogKind) -> u64 {
-        if self.counts_entries() {
-            self.log_count(kind, log::ENTRIES)
-        } else {
-            self.log_count(kind, log::BYTES) + self.log_count(kind, log::BODY_BYTES)
+    fn used(&self, kind: LogKind, unit: Unit) -> u64 {
+        match unit {
+            Unit::Entries => self.log_word(kind, log::ENTRIES),
+            Unit::Bytes => self.log_word(kind, log::BYTES) + self.log_word(kind, log::BODY_BYTES),
         }
     }
 
-    fn capacity(&self) -> Capacity {
-        let (small_used, main_used) = (self.used(LogKind::Small), self.used(LogKind::Main));
-        if self.counts_entries() {
+    /// The logs' shares of what the shard may have, or, in bytes, of what it has.
+    fn capacity(&self, unit: Unit) -> Capacity {
+        let (small_used, main_used) =
+            (self.used(LogKind::Small, unit), self.used(LogKind::Main, unit));
+        if unit == Unit::Entries {
             let all = self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count);
             let small = (all * self.setting().small_percent / 100).max(1);
             let main = all.saturating_sub(small);
-            return Capacity { small, small_least: small, main, small_used, main_used };
+            return Capacity { unit, small, small_least: small, main, small_used, main_used };
         }
         let log_bytes = self.cache.shape.log_bytes;
         let sum = |word| LogKind::BOTH.iter().map(|kind| self.log_count(*kind, word)).sum::<u64>();
@@ -153,6 +158,7 @@ impl Shard<'_> {
         // fall short of its share by as much as it takes to free a segment, for the same reason.
         let slack = (self.spares_kept() + 2) * log_bytes;
         Capacity {
+            unit,
             small,
             small_least: small.saturating_sub(2 * log_bytes).max(small / 4),
             main: all.saturating_sub(slack + small),
@@ -227,7 +233,7 @@ impl Shard<'_> {
     /// Makes room by looking at `steps` entries at most, until a segment is gained. False if there
     /// is nothing to look at, or nothing that could be done.
     pub fn make_room(&self, steps: u32, if_stuck: IfStuck) -> bool {
-        let mut budget = Budget { steps, if_stuck };
+        let mut budget = Budget { steps, if_stuck, unit: Unit::Bytes };
         let evictions = self.word(shard::EVICTIONS);
         let held = self.segments_held();
         // Not more than one segment: where entries are large, a whole slice of them may be all that
@@ -251,7 +257,7 @@ impl Shard<'_> {
     /// suffice, or this shard has nothing to evict.
     pub fn make_way(&self) -> bool {
         let most = self.cache.shape.max_entries;
-        let mut budget = Budget { steps: SLICE, if_stuck: IfStuck::Drop };
+        let mut budget = Budget { steps: SLICE, if_stuck: IfStuck::Drop, unit: Unit::Entries };
         while most != 0 && self.cache.len() >= most {
             if budget.steps == 0 || !self.evict_one(&mut budget) {
                 return false;
@@ -283,33 +289,41 @@ impl Shard<'_> {
     /// Does a little of what will have to be done, after each write, so that no write has to do
     /// much of it.
     pub fn tidy(&self) {
-        let mut budget = Budget { steps: TIDY_STEPS, if_stuck: IfStuck::Stop };
-        let capacity = self.capacity();
-        let share = if self.counts_entries() {
-            capacity.small + capacity.main
-        } else {
-            let geometry = self.arena().geometry();
-            geometry.segment_count / self.cache.shape.shard_count * self.cache.shape.log_bytes
-        };
-        // While the cache fills, everything is in the small log. Before it is full, the oldest
-        // move to the main log, as long as that has room, without a duel.
-        let is_filling = (capacity.small_used + capacity.main_used) * 4 > share * 3;
-        if is_filling && capacity.small_used > capacity.small {
-            while self.used(LogKind::Main) < capacity.main && budget.steps > 0 {
-                if self.used(LogKind::Small) <= capacity.small {
-                    break;
-                }
-                let Some(candidate) = self.candidate(LogKind::Small, &mut budget) else { break };
-                let frequency = candidate.frequency;
-                let slot = Slot(self.region().get(candidate.found.at));
-                let bits = PolicyBits::new(slot.policy().hits(), frequency, false);
-                self.move_entry(&candidate, LogKind::Main, bits);
-                budget.spend();
+        let mut steps = TIDY_STEPS;
+        let geometry = self.arena().geometry();
+        let segments_each = geometry.segment_count / self.cache.shape.shard_count;
+        let share_bytes = segments_each * self.cache.shape.log_bytes;
+        let entries = self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count);
+        for (unit, share) in [(Unit::Entries, entries), (Unit::Bytes, share_bytes)] {
+            if share > 0 {
+                self.fill_main(unit, share, &mut steps);
             }
         }
-        if budget.steps > 0 && !self.counts_entries() && !self.has_segment_ready() {
-            self.make_room(budget.steps.min(EVICT_STEPS), IfStuck::Stop);
+        if steps > 0 && !self.has_segment_ready() {
+            self.make_room(steps.min(EVICT_STEPS), IfStuck::Stop);
         }
+    }
+
+    /// While the cache fills, everything is in the small log. Before it is full, the oldest move to
+    /// the main log, as long as that has room, without a duel.
+    fn fill_main(&self, unit: Unit, share: u64, steps: &mut u32) {
+        let mut budget = Budget { steps: *steps, if_stuck: IfStuck::Stop, unit };
+        let capacity = self.capacity(unit);
+        let is_filling = (capacity.small_used + capacity.main_used) * 4 > share * 3;
+        while is_filling
+            && budget.steps > 0
+            && self.used(LogKind::Small, unit) > capacity.small
+            && self.used(LogKind::Main, unit) < capacity.main
+        {
+            let Some(candidate) = self.candidate(LogKind::Small, &mut budget) else { break };
+            let slot = Slot(self.region().get(candidate.found.at));
+            let bits = PolicyBits::new(slot.policy().hits(), candidate.frequency, false);
+            if self.try_move_entry(&candidate, LogKind::Main, bits).is_none() {
+                break;
+            }
+            budget.spend();
+        }
+        *steps = budget.steps;
     }
 
     /// A log with much dead space in it.
@@ -347,7 +361,7 @@ impl Shard<'_> {
 
     /// Evicts an entry, or moves one on its way to that. False if there is none.
     fn evict_one(&self, budget: &mut Budget) -> bool {
-        let capacity = self.capacity();
+        let capacity = self.capacity(budget.unit);
         let small_first = capacity.small_used + 1 > capacity.small_least || capacity.main_used == 0;
         if small_first {
             if let Some(candidate) = self.candidate(LogKind::Small, budget) {

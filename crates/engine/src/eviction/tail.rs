@@ -22,8 +22,6 @@ pub(super) struct Candidate {
     pub(super) found: Found,
     /// Frequency, halved up to now.
     pub(super) frequency: u64,
-    /// One, or bytes.
-    pub(super) cost: u64,
 }
 
 /// What is at a place of a log.
@@ -58,7 +56,7 @@ impl Shard<'_> {
                     self.pass(&candidate);
                 }
                 Place::Dead(end) => self.advance_tail(kind, end),
-                Place::Unreadable => self.abandon_segment(kind, position),
+                Place::Unreadable => self.skip_damaged(kind, position),
             }
             if !budget.spend() {
                 return None;
@@ -75,7 +73,6 @@ impl Shard<'_> {
             None => Place::Dead(end),
             Some(found) => {
                 let frequency = self.halved(found.slot, position.segment);
-                let cost = self.cost(&head);
                 Place::Live(Box::new(Candidate {
                     kind,
                     position,
@@ -84,7 +81,6 @@ impl Shard<'_> {
                     hash,
                     found,
                     frequency,
-                    cost,
                 }))
             }
         }
@@ -97,45 +93,43 @@ impl Shard<'_> {
         }
     }
 
-    /// Leaves the rest of a segment in which a record's lengths are damaged; its entries are lost.
-    pub fn abandon_segment(&self, kind: LogKind, from: Position) {
+    /// Leaves a record whose lengths are damaged, and goes on with the next entry of its segment,
+    /// which only the index can tell.
+    pub fn skip_damaged(&self, kind: LogKind, from: Position) {
         let Some(head) = self.head_cursor(kind) else { return };
+        if let Some(byte) = self.leave_and_find_next(from) {
+            return self.advance_tail(kind, Position { byte, ..from });
+        }
         match self.next_in_log(from.segment) {
-            Some(next) if head.segment != from.segment => {
-                self.drop_slots_into(from);
+            // The head itself: whatever it holds behind this place is not there.
+            _ if head.segment == from.segment => self.advance_tail(kind, head),
+            Some(next) => {
                 let byte = self.arena().note(next, note::EXTENT) >> 32;
                 self.advance_tail(kind, Position { segment: next, byte });
             }
-            // The head itself: whatever it holds behind this place is not there.
-            _ if head.segment == from.segment => {
-                self.drop_slots_into(from);
-                self.advance_tail(kind, head);
-            }
             // Nothing leads on. What lies between is left where it is, readable, until the shard is
             // proved.
-            _ => self.set_word(kind.at() + log::TAIL, head.word()),
+            None => self.set_word(kind.at() + log::TAIL, head.word()),
         }
     }
 
-    pub(super) fn drop_slots_into(&self, from: Position) {
+    /// Drops the entry at a place, if there is one, and returns where the next entry of the segment
+    /// begins. Looks at the whole index.
+    fn leave_and_find_next(&self, from: Position) -> Option<u64> {
+        let mut next = None;
         for bucket in 0..self.bucket_count() {
             for (at, slot) in self.taken_slots(bucket) {
-                let inside = self
-                    .cache
-                    .position_of(slot.offset())
-                    .is_some_and(|at| at.segment == from.segment && at.byte >= from.byte);
-                if inside {
+                let Some(position) = self.cache.position_of(slot.offset()) else { continue };
+                if position == from {
                     self.store_slot(at, Slot::EMPTY);
                     self.add_word(shard::LOST, 1);
-                    match self.load_head(slot.offset()) {
-                        Some(head) => self.count_out(self.log_of(from.segment), &head),
-                        None => {
-                            self.subtract_word(self.log_of(from.segment).at() + log::ENTRIES, 1);
-                        }
-                    }
+                    self.subtract_word(self.log_of(from.segment).at() + log::ENTRIES, 1);
+                } else if position.segment == from.segment && position.byte > from.byte {
+                    next = Some(next.map_or(position.byte, |byte: u64| byte.min(position.byte)));
                 }
             }
         }
+        next
     }
 
     /// Takes an entry out of the index and the counts. Its record becomes dead space.
@@ -193,8 +187,11 @@ impl Shard<'_> {
             self.count_in(to, &head);
             Some(true)
         });
-        if moved.is_some() {
-            self.pass(candidate);
+        match moved {
+            Some(true) => self.pass(candidate),
+            // Its lengths may be what is damaged: they do not tell where the next one begins.
+            Some(false) => self.skip_damaged(candidate.kind, candidate.position),
+            None => {}
         }
         moved
     }
