@@ -179,13 +179,11 @@ impl CacheFile {
     /// [`Error::NoSpace`], [`Error::Lost`] if the descriptor no longer leads to this file.
     pub fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.len_bytes()?;
-        os::allocate(self.fd(), offset, len_bytes).map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
-                    Error::NoSpace { path: self.path.clone(), wanted_bytes: len_bytes }
-                }
-                _ => io_error("allocate space for", &self.path, error),
+        os::allocate(self.fd(), offset, len_bytes).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
+                Error::NoSpace { path: self.path.clone(), wanted_bytes: len_bytes }
             }
+            _ => io_error("allocate space for", &self.path, error),
         })
     }
 

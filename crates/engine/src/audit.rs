@@ -142,7 +142,7 @@ impl Shard<'_> {
     }
 
     fn walk_log(&self, kind: LogKind, reach: &mut Reach) -> Option<()> {
-        if self.log_word(kind, log::HEAD) == 0 {
+        if self.log_is_empty(kind) {
             // A death before the first head cursor: nothing was ever there.
             self.set_word(kind.at() + log::TAIL, 0);
             self.set_word(kind.at() + log::SEGMENTS, 0);
@@ -394,7 +394,10 @@ impl Shard<'_> {
                         .and_then(|head| self.end_of(position, head.log_bytes))
                         .filter(|after| match after.segment == segment {
                             true => after.byte <= target,
-                            false => target == end && reach.segments.contains_key(&after.segment),
+                            false => {
+                                let first = reach.segments.get(&after.segment).map(|at| at.1);
+                                target == end && first == Some(after.byte)
+                            }
                         }),
                 };
                 match after {

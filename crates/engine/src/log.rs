@@ -98,9 +98,14 @@ impl Cache {
 }
 
 impl Shard<'_> {
-    /// A word of a log.
-    pub fn log_word(&self, kind: LogKind, offset: u64) -> u64 {
+    /// A word of a log, as it is in the file.
+    fn log_word(&self, kind: LogKind, offset: u64) -> u64 {
         self.word(kind.at() + offset)
+    }
+
+    /// Whether a log has no segment.
+    pub fn log_is_empty(&self, kind: LogKind) -> bool {
+        self.log_word(kind, log::HEAD) == 0
     }
 
     /// A count of a log, not higher than any that is true: a damaged one shall not overflow what is
@@ -395,8 +400,10 @@ impl Shard<'_> {
     /// Moves the tail on, and frees the segments it leaves. No slot may refer to them.
     pub fn advance_tail(&self, kind: LogKind, to: Position) {
         let Some(from) = self.tail_cursor(kind) else { return };
-        let Some(left) = self.segments_between(from.segment, to.segment) else {
-            // A record's trailer and its log do not agree where it goes on.
+        let first = self.arena().note(to.segment, note::EXTENT) >> 32;
+        let between = self.segments_between(from.segment, to.segment);
+        let Some(left) = between.filter(|left| left.is_empty() || to.byte == first) else {
+            // A record and its log do not agree where the next one begins.
             return self.skip_damaged(kind, from);
         };
         self.set_log_word(kind, log::TAIL, to.word());

@@ -60,8 +60,8 @@ pub struct Entry<'a> {
     pub value: Value<'a>,
     /// When it expires, in microseconds since 1970 by the file's clock; none if it does not.
     pub expiry_us: Option<u64>,
-    /// Names this state of the entry. Every change of an entry gives it a version that was never
-    /// used before in this cache.
+    /// Names this state of the entry. Every change of a key's value gives it a version that this key
+    /// never had before.
     pub version: u64,
 }
 

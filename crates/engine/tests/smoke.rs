@@ -128,6 +128,21 @@ fn a_full_cache_goes_on_and_stays_sound() {
 }
 
 #[test]
+fn what_was_just_stored_is_there() {
+    // Large values fill the small log by themselves; making room for the next one must not cost the
+    // last one.
+    for size_bytes in [64 << 10, 1 << 20, 8 << 20] {
+        let cache = cache(size_bytes);
+        for number in 0..2000u64 {
+            let len = number.wrapping_mul(7919) % (size_bytes * 15 / 100);
+            let value = body(number, len as usize);
+            cache.set(&number.to_be_bytes(), Value::bytes(&value), Ttl::Never).unwrap();
+            assert_eq!(get(&cache, &number.to_be_bytes()), Some(value), "{number} in {size_bytes}");
+        }
+    }
+}
+
+#[test]
 fn a_limit_of_entries_binds() {
     for most in [1, 2, 10, 100, 1000] {
         let config = Config { max_entries: Some(most), ..Config::default() };

@@ -132,8 +132,8 @@ impl Shard<'_> {
 
     fn used(&self, kind: LogKind, unit: Unit) -> u64 {
         match unit {
-            Unit::Entries => self.log_word(kind, log::ENTRIES),
-            Unit::Bytes => self.log_word(kind, log::BYTES) + self.log_word(kind, log::BODY_BYTES),
+            Unit::Entries => self.log_count(kind, log::ENTRIES),
+            Unit::Bytes => self.log_count(kind, log::BYTES) + self.log_count(kind, log::BODY_BYTES),
         }
     }
 
@@ -299,8 +299,11 @@ impl Shard<'_> {
                 self.fill_main(unit, share, &mut steps);
             }
         }
+        // Not the entry that was just written, though it may be all that the small log holds.
+        let older = self.used(LogKind::Small, Unit::Entries).saturating_sub(1) as u32;
+        let steps = steps.min(EVICT_STEPS).min(older);
         if steps > 0 && !self.has_segment_ready() {
-            self.make_room(steps.min(EVICT_STEPS), IfStuck::Stop);
+            self.make_room(steps, IfStuck::Stop);
         }
     }
 

@@ -1,0 +1,131 @@
+//! Guards against files that lie: the input says which words of a cache's file are overwritten, and
+//! with what; then the file is opened and used. No panic, no endless work, no value that is not
+//! the one that was stored under that key; and after `check` the cache works.
+
+#![no_main]
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+use libfuzzer_sys::fuzz_target;
+use tuckbox_engine::{ArenaError, Buffer, Cache, Clock, Config, Error, Place, Ttl, Value};
+use tuckbox_testkit::stamp::{self, Stamp};
+
+const KEYS: u64 = 80;
+
+fn config() -> Config {
+    let clock = Clock::Manual(Arc::new(AtomicU64::new(1_000_000_000)));
+    Config { size_bytes: 64 << 10, clock, ..Config::default() }
+}
+
+fn path() -> PathBuf {
+    let folder = PathBuf::from("/dev/shm");
+    let folder = if folder.is_dir() { folder } else { std::env::temp_dir() };
+    folder.join(format!("tuckbox-fuzz-{}", std::process::id()))
+}
+
+fn name(key: u64) -> Vec<u8> {
+    format!("key {key}").into_bytes()
+}
+
+fn stamped(key: u64, len: usize) -> Vec<u8> {
+    let mut value = Vec::new();
+    stamp::make(&name(key), Stamp { writer: 0, sequence: key }, len, &mut value);
+    value
+}
+
+/// The file before it is damaged. Its random numbers, and so the places of its entries in the index,
+/// are others in every run.
+fn image() -> &'static [u8] {
+    static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
+    IMAGE.get_or_init(|| {
+        let _ = std::fs::remove_file(path());
+        let cache = Cache::open(&Place::Path(path()), &config()).unwrap();
+        for key in 0..KEYS {
+            let len = if key % 20 == 7 { 5_000 } else { 60 + key as usize * 3 };
+            let ttl = if key % 5 == 0 { Ttl::Us(1 << 40) } else { Ttl::Never };
+            cache.set(&name(key), Value::bytes(&stamped(key, len)), ttl).unwrap();
+        }
+        cache.close();
+        std::fs::read(path()).unwrap()
+    })
+}
+
+/// Every eight bytes of the input: two for the place, one for the kind, the rest for the word.
+fn damage(bytes: &mut [u8], data: &[u8]) {
+    for part in data.chunks_exact(8) {
+        let at = usize::from(u16::from_le_bytes([part[0], part[1]])) & !7;
+        let Some(place) = bytes.get_mut(at..at + 8) else { continue };
+        let given = u64::from_le_bytes([part[3], part[4], part[5], part[6], part[7], 0, 0, 0]);
+        let old = u64::from_le_bytes(place.try_into().expect("eight bytes"));
+        let new = match part[2] % 8 {
+            0 => given,
+            1 => old ^ 1 << (given % 64),
+            2 => old.wrapping_add(given % 64).wrapping_sub(32),
+            3 => given << 32,
+            4 => given % 16 << 32 | given >> 8 & 0xff8,
+            5 => given % 16,
+            6 => 1 << 56 | given % 16,
+            _ => u64::MAX - given % 64,
+        };
+        place.copy_from_slice(&new.to_le_bytes());
+    }
+}
+
+fn read_all(cache: &Cache) {
+    let mut buffer = Buffer::new();
+    for key in 0..KEYS {
+        if let Some(entry) = cache.get(&name(key), &mut buffer).unwrap() {
+            let Value::Bytes { bytes, .. } = entry.value else { panic!("key {key} is a number") };
+            assert_eq!(stamp::read(&name(key), bytes).map(|stamp| stamp.sequence), Ok(key));
+        }
+    }
+}
+
+fn or_full(result: Result<(), Error>) {
+    match result {
+        Ok(()) | Err(Error::Full { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut bytes = image().to_vec();
+    damage(&mut bytes, data);
+    std::fs::write(path(), &bytes).unwrap();
+    let cache = match Cache::open(&Place::Path(path()), &config()) {
+        Ok(cache) => cache,
+        Err(Error::Arena(
+            ArenaError::NotACache { .. }
+            | ArenaError::VersionMismatch { .. }
+            | ArenaError::Damaged { .. },
+        )) => return,
+        Err(error) => panic!("{error}"),
+    };
+    read_all(&cache);
+    for key in (0..KEYS).step_by(3) {
+        let value = stamped(key, 100 + key as usize * 5);
+        or_full(cache.set(&name(key), Value::bytes(&value), Ttl::Never));
+        or_full(cache.touch(&name(key + 1), Ttl::Us(1 << 30)).map(drop));
+        cache.delete(&name(key + 2)).unwrap();
+    }
+    let (mut scan, mut buffer) = (cache.scan(), Buffer::new());
+    while let Some(item) = scan.next(&mut buffer).unwrap() {
+        if let Value::Bytes { bytes, .. } = item.entry.value {
+            stamp::read(item.key, bytes).expect("what a scan finds proves itself");
+        }
+    }
+    cache.expire().unwrap();
+    or_full(cache.set(b"key 7", Value::bytes(&stamped(7, 9_000)), Ttl::Never));
+    read_all(&cache);
+    let first = cache.check().unwrap();
+    let second = cache.check().unwrap();
+    assert!(second.is_sound(), "after {first:?}: {second:?}");
+    for key in 0..KEYS {
+        cache.set(&name(key), Value::bytes(&stamped(key, 500)), Ttl::Never).unwrap();
+    }
+    read_all(&cache);
+    let third = cache.check().unwrap();
+    assert!(third.is_sound(), "after {first:?}: {third:?}");
+});
