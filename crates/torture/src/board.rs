@@ -92,11 +92,14 @@ pub enum SeatWord {
     LongestUs,
     /// and which it was.
     LongestOperation,
-    /// Named points that were reached.
+    /// Named points that were reached, a bit for each. Only in builds that have them.
+    #[cfg_attr(not(feature = "points"), allow(dead_code))]
     Points,
 }
 
 const SEAT_WORDS: usize = 24;
+/// Set with what is uncertain about a counter, if its entry may have been lost with its writer.
+const MAY_RESTART: u64 = 1 << 63;
 /// Changes of a contested key that are remembered.
 const RING_LEN: usize = 256;
 const RING_WORDS: usize = 3;
@@ -246,6 +249,7 @@ impl Board {
     }
 
     /// The words themselves, for who outlives a borrow of the board.
+    #[cfg_attr(not(feature = "points"), allow(dead_code))]
     pub fn words(&self) -> Arc<SharedWords> {
         Arc::clone(&self.words)
     }
@@ -285,9 +289,11 @@ impl Board {
         self.words.word(self.shape.uncertain_at() + counter)
     }
 
-    /// A seat is about to count a counter up.
-    pub fn begin_count(&self, seat: usize, counter: usize, delta: u64) {
-        self.seat(seat, SeatWord::CounterDelta).store(delta, SeqCst);
+    /// A seat is about to count a counter up; `replaces` says that it does so by writing the whole
+    /// entry, which may be gone if it dies meanwhile.
+    pub fn begin_count(&self, seat: usize, counter: usize, delta: u64, replaces: bool) {
+        let mark = if replaces { MAY_RESTART } else { 0 };
+        self.seat(seat, SeatWord::CounterDelta).store(delta | mark, SeqCst);
         self.seat(seat, SeatWord::Counter).store(counter as u64 + 1, SeqCst);
     }
 
@@ -297,10 +303,13 @@ impl Board {
         self.seat(seat, SeatWord::Counter).store(0, SeqCst);
     }
 
-    /// What was certainly counted, and what may have been counted besides.
+    /// The least and the most that a counter may hold now, if nothing is under way.
     pub fn count_bounds(&self, counter: usize) -> (u64, u64) {
-        let sum = (0..self.shape.seats).map(|seat| self.counted(seat, counter).load(SeqCst)).sum();
-        (sum, self.uncertain(counter).load(SeqCst))
+        let uncertain = self.uncertain(counter).load(SeqCst);
+        let seats = 0..self.shape.seats;
+        let sum: u64 = seats.map(|seat| self.counted(seat, counter).load(SeqCst)).sum();
+        let least = if uncertain & MAY_RESTART == 0 { sum } else { 0 };
+        (least, sum + (uncertain & !MAY_RESTART))
     }
 
     fn contested_word(&self, key: usize, word: usize) -> &AtomicU64 {
@@ -380,7 +389,9 @@ impl Board {
         let counter = self.seat(seat, SeatWord::Counter).swap(0, SeqCst);
         if counter != 0 {
             let delta = self.seat(seat, SeatWord::CounterDelta).load(SeqCst);
-            self.uncertain(counter as usize - 1).fetch_add(delta, SeqCst);
+            let uncertain = self.uncertain(counter as usize - 1);
+            uncertain.fetch_add(delta & !MAY_RESTART, SeqCst);
+            uncertain.fetch_or(delta & MAY_RESTART, SeqCst);
         }
         self.seat(seat, SeatWord::StartedUs).store(0, SeqCst);
     }

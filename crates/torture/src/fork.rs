@@ -126,9 +126,10 @@ fn becomes_another(report: &mut Report) {
     is_taken_over(report, trial, &scene);
     report.expect(holder.poll().is_none(), || format!("{trial}: the new program ended early"));
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", holder.id()));
-    let inherited = descriptors.into_iter().flatten().flatten().filter(|entry| {
-        std::fs::read_link(entry.path()).is_ok_and(|target| target == scene.path)
-    });
+    let inherited =
+        descriptors.into_iter().flatten().flatten().filter(|entry| {
+            std::fs::read_link(entry.path()).is_ok_and(|target| target == scene.path)
+        });
     let inherited = inherited.count();
     report.expect(inherited == 0, || format!("{trial}: {inherited} descriptors were inherited"));
     slots_are_free(report, trial, &scene);

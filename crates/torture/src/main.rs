@@ -13,6 +13,7 @@ mod actor;
 mod board;
 mod fork;
 mod kill;
+mod namespaces;
 mod place;
 mod points;
 mod reopen;
@@ -39,6 +40,8 @@ enum Task {
     Fork(fork::Arguments),
     /// Opens, closes, crashes, makes caches, and runs out of space.
     Reopen(reopen::Arguments),
+    /// Kills workers that are all process 1 of their PID namespaces.
+    Namespaces(namespaces::Arguments),
     /// A child of the supervisors.
     #[command(hide = true)]
     Role(roles::Role),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Task::Stop(arguments) => stop::run(&arguments),
         Task::Fork(arguments) => fork::run(&arguments),
         Task::Reopen(arguments) => reopen::run(&arguments),
+        Task::Namespaces(arguments) => namespaces::run(&arguments),
         Task::Role(role) => roles::play(&role),
         Task::Worker(orders) => worker::run(&orders),
     }

@@ -1,9 +1,6 @@
 //! Dying and stopping between two named steps of the engine. Only in builds with the feature
 //! `points`; without it the orders that ask for it are refused.
 
-use crate::board::Board;
-use crate::worker::Orders;
-
 /// Whether this build can stop at named points.
 pub const ARE_BUILT: bool = cfg!(feature = "points");
 
@@ -17,7 +14,7 @@ pub fn require(what: &str) {
 
 /// Makes this thread do at the points what its orders say.
 #[cfg(not(feature = "points"))]
-pub fn arm(_board: &Board, _seat: usize, orders: &Orders) {
+pub fn arm(_board: &crate::board::Board, _seat: usize, orders: &crate::worker::Orders) {
     if orders.die_one_in != 0 || orders.at.is_some() {
         require("this order");
     }

@@ -59,7 +59,8 @@ fn churn(report: &mut Report, seconds: f64) -> u64 {
     while began.elapsed().as_secs_f64() < seconds {
         for (place, worker) in workers.iter_mut().enumerate() {
             let Some(status) = worker.poll() else { continue };
-            let is_meant = status.success() || std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL);
+            let is_meant = status.success()
+                || std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL);
             report.expect(is_meant, || format!("churn: a process ended with {status}"));
             scene.board.bury(place);
             *worker = start(place);
@@ -87,14 +88,17 @@ fn churn(report: &mut Report, seconds: f64) -> u64 {
 fn others(scene: &Scene) -> Vec<String> {
     let entries = std::fs::read_dir(scene.folder.path()).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| !["cache.tuck", "cache.board", "cache.findings"].contains(&&**name)).collect()
+    names
+        .filter(|name| !["cache.tuck", "cache.board", "cache.findings"].contains(&&**name))
+        .collect()
 }
 
 fn create_at_once(report: &mut Report, count: u64) {
     let scene = Scene::new(SMALL_BYTES, 1, 64, true);
     scene.board.flag(Flag::ProcessId).store(count, SeqCst);
-    let mut workers: Vec<Worker> =
-        (0..count).map(|number| Role::new(Part::Creator, &scene.path).number(number).start()).collect();
+    let mut workers: Vec<Worker> = (0..count)
+        .map(|number| Role::new(Part::Creator, &scene.path).number(number).start())
+        .collect();
     let arrived = scene.board.wait_for(Flag::Arrived, count, Duration::from_secs(60));
     report.expect(arrived, || "creators: not all processes came".into());
     scene.board.flag(Flag::Go).store(1, SeqCst);
@@ -121,7 +125,8 @@ fn die_creating(report: &mut Report, count: u64) {
         maker.kill();
         made += u64::from(path.exists());
     }
-    let left: Vec<_> = others(&scene).into_iter().filter(|name| !name.starts_with("made-")).collect();
+    let left: Vec<_> =
+        others(&scene).into_iter().filter(|name| !name.starts_with("made-")).collect();
     report.expect(left.is_empty(), || format!("killed creators left behind: {left:?}"));
     // What is there is whole.
     for number in 0..count / 4 {

@@ -59,6 +59,9 @@ pub enum Part {
     Creator,
     /// Makes a cache and exits.
     Maker,
+    /// Gives a worker a PID namespace of its own. `number` is its incarnation (from bit 16 on), its
+    /// seat (from bit 1 on), and whether it mounts its own `/proc`.
+    NamespaceHost,
     /// Works on a file system of `number` bytes.
     FullDisk,
     /// Works under a limit of the size of files.
@@ -110,6 +113,7 @@ impl Role {
             incarnation: 1,
             seed: self.seed,
             die_one_in: 0,
+            own_proc: false,
             at: self.at.clone(),
             lie: None,
         }
@@ -143,6 +147,7 @@ pub fn play(role: &Role) -> ExitCode {
             drop(role.open());
             true
         }
+        Part::NamespaceHost => namespace_host(role),
         Part::FullDisk => full_disk(role),
         Part::SizeLimit => size_limit(role),
     };
@@ -206,15 +211,15 @@ fn fork_parent(role: &Role) -> bool {
             settle(place, &mut living);
             let seed = role.seed ^ child;
             living[place] = Some(fork(|| {
-                let mut actor =
-                    Actor::new(cache, board, THREADS + place, child + 2, seed, None);
+                let mut actor = Actor::new(cache, board, THREADS + place, child + 2, seed, None);
                 actor.resolve();
-                for step in 0..STEPS {
-                    actor.step();
-                    if child % 5 == 4 && step == seed % STEPS {
-                        process::signal_myself(libc::SIGKILL);
-                    }
+                if child % 5 == 4 {
+                    // Killed within an operation, sooner or later.
+                    let mut orders = role.orders(THREADS + place);
+                    (orders.die_one_in, orders.incarnation) = (100, child);
+                    points::arm(board, THREADS + place, &orders);
                 }
+                (0..STEPS).for_each(|_| actor.step());
                 match child % 5 {
                     0 => {
                         cache.close();
@@ -243,12 +248,10 @@ fn fork_parent(role: &Role) -> bool {
 /// Lets a thread do writes until it is held up at the point that the role names.
 fn hold(role: &Role, cache: &Cache, board: &Board) {
     points::arm(board, 0, &role.orders(0));
-    for index in 0u64.. {
-        if board.is_stopped() {
-            return;
-        }
-        // The same key again and again: whoever writes it as well meets the lock.
-        let (stored, _) = probe(cache, b"held", 100 + (index % 2) as usize * 400);
+    while !board.is_stopped() {
+        // The same key and length again and again, so that the record is rewritten in place; and
+        // whoever writes it as well meets the lock.
+        let (stored, _) = probe(cache, b"held", 300);
         if stored != Probe::Done {
             board.report("wrong: a write of the holder was refused");
         }
@@ -340,9 +343,9 @@ fn daemon(role: &Role) -> bool {
     });
     // A child has lost the file: it is told so, and the daemon's own files stay open in it.
     let status = reap(fork(|| {
-        let mut value = Vec::new();
-        value.resize(100, 0);
-        let result = cache.set(b"child", tuckbox_engine::Value::bytes(&value), tuckbox_engine::Ttl::Never);
+        let value = vec![0; 100];
+        let result =
+            cache.set(b"child", tuckbox_engine::Value::bytes(&value), tuckbox_engine::Ttl::Never);
         let is_told = matches!(result, Err(Error::Arena(ArenaError::Lost { .. })));
         libc::c_int::from(!is_told) | libc::c_int::from(!are_open(&descriptors)) << 1
     }));
@@ -410,22 +413,60 @@ fn creator(role: &Role) -> bool {
     seen == all
 }
 
+fn check(code: libc::c_int) -> std::io::Result<()> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+/// Mounts the `/proc` of this process's PID namespace, where nobody else sees it.
+///
+/// # Errors
+/// What the system answers.
+pub fn mount_proc() -> std::io::Result<()> {
+    // SAFETY: all strings are NUL-terminated and outlive the call.
+    check(unsafe {
+        libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), 0, std::ptr::null())
+    })
+}
+
+/// Gives this process a mount namespace in which it may mount what it likes.
+fn own_mounts() -> std::io::Result<()> {
+    // SAFETY: no memory is passed; the new namespace is this process's alone.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    let flags = libc::MS_REC | libc::MS_PRIVATE;
+    // SAFETY: all strings are NUL-terminated and outlive the call.
+    check(unsafe {
+        libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null())
+    })
+}
+
+fn namespace_host(role: &Role) -> bool {
+    // SAFETY: no memory is passed; the next child begins the new namespace.
+    let unshared = own_mounts().and_then(|()| check(unsafe { libc::unshare(libc::CLONE_NEWPID) }));
+    if let Err(error) = unshared {
+        eprintln!("no PID namespace: {error}");
+        std::process::exit(i32::from(NOT_PERMITTED));
+    }
+    let mut orders = role.orders((role.number >> 1 & 0x7fff) as usize);
+    orders.incarnation = role.number >> 16;
+    orders.own_proc = role.number & 1 == 1;
+    let mut worker = orders.start().expect("a worker can be started");
+    let status = worker.wait(Duration::from_secs(600));
+    if status.and_then(|status| status.code()) == Some(i32::from(NOT_PERMITTED)) {
+        std::process::exit(i32::from(NOT_PERMITTED));
+    }
+    status.is_some_and(|status| status.success())
+}
+
 /// Gives this process a file system of its own of `size_bytes`, at `folder`.
 fn mount_small(folder: &Path, size_bytes: u64) -> std::io::Result<()> {
     let text = |text: &str| std::ffi::CString::new(text).expect("no NUL in it");
     let (target, options) = (text(&folder.to_string_lossy()), text(&format!("size={size_bytes}")));
-    let check = |code: libc::c_int| {
-        if code == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-    };
-    // SAFETY: no memory is passed; the new namespace is this process's alone.
-    check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
-    let none = c"none".as_ptr();
-    let flags = libc::MS_REC | libc::MS_PRIVATE;
+    own_mounts()?;
     // SAFETY: all strings are NUL-terminated and outlive the call.
-    check(unsafe {
-        libc::mount(none, c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null())
-    })?;
-    // SAFETY: as above.
     check(unsafe {
         libc::mount(
             c"tmpfs".as_ptr(),
@@ -470,12 +511,15 @@ fn overfill(cache: &Cache, count: u64) -> bool {
     let found = (0..count).filter_map(|index| look(cache, &key(index)));
     let (mut right, mut wrong) = (0, 0);
     for is_right in found {
-        if is_right { right += 1 } else { wrong += 1 }
+        if is_right {
+            right += 1
+        } else {
+            wrong += 1
+        }
     }
     let stats = cache.stats();
     let sound = cache.check().is_ok_and(|report| report.is_sound());
-    let is_good =
-        refused == 0 && wrong == 0 && right > count / 100 && stats.evictions > 0 && sound;
+    let is_good = refused == 0 && wrong == 0 && right > 0 && stats.evictions > 0 && sound;
     if !is_good {
         eprintln!("{refused} refused, {wrong} wrong, {right} right, sound {sound}, {stats:?}");
     }
@@ -499,7 +543,9 @@ fn full_disk(role: &Role) -> bool {
         }
         return no_space && left.is_empty();
     }
-    let cache = Cache::open(&Place::Path(path.clone()), &config(64 << 20)).expect("there is room");
+    // Four times as large as the disk, but not so large that a single segment is much of the disk.
+    let size_bytes = role.number * 4;
+    let cache = Cache::open(&Place::Path(path), &config(size_bytes)).expect("there is room");
     for index in 0..200u32 {
         let _ = probe(&cache, format!("first/{index}").as_bytes(), 500);
     }
@@ -508,7 +554,7 @@ fn full_disk(role: &Role) -> bool {
     let page = vec![1u8; 64 << 10];
     while std::io::Write::write_all(&mut &filler, &page).is_ok() {}
     let is_good = overfill(&cache, 20_000);
-    let another = Cache::open(&Place::Path(folder.join("second.tuck")), &config(64 << 20));
+    let another = Cache::open(&Place::Path(folder.join("second.tuck")), &config(size_bytes));
     let no_space = is_no_space(another);
     let mut left = list(&folder);
     left.sort();
@@ -529,8 +575,8 @@ fn size_limit(role: &Role) -> bool {
     limit(100_000);
     let no_space = is_no_space(Cache::open(&Place::Path(folder.join("a")), &config(64 << 20)));
     let left = list(&folder);
-    limit(6 << 20);
-    let cache = Cache::open(&Place::Path(folder.join("b")), &config(64 << 20)).expect("it fits");
+    limit(3 << 20);
+    let cache = Cache::open(&Place::Path(folder.join("b")), &config(16 << 20)).expect("it fits");
     no_space && left.is_empty() && overfill(&cache, 20_000)
 }
 

@@ -60,6 +60,7 @@ impl Scene {
             incarnation: 1,
             seed,
             die_one_in: 0,
+            own_proc: false,
             at: None,
             lie: None,
         }

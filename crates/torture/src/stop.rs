@@ -152,7 +152,9 @@ fn try_point(
         done = probe_all(report, trial, held, &impatient);
         read_all(report, trial, &scene);
         let stolen = scene.cache.stats().takeovers - before.takeovers;
-        report.expect(stolen == 0, || format!("{trial}: {stolen} locks of a live process were taken"));
+        report.expect(stolen == 0, || {
+            format!("{trial}: {stolen} locks of a live process were taken")
+        });
         worker.signal(libc::SIGCONT);
     }
     // From now on every lock is free, or its owner is dead: all writes are done in time.

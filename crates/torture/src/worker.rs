@@ -11,6 +11,7 @@ use tuckbox_testkit::process::Worker;
 use crate::actor::{Actor, Lie, LOCK_LIMIT_MS};
 use crate::board::Board;
 use crate::points;
+use crate::roles::{self, NOT_PERMITTED};
 
 /// What a worker is told on its command line.
 #[derive(Debug, Clone, clap::Args)]
@@ -33,6 +34,9 @@ pub struct Orders {
     /// Dies at one in so many of the named points that it reaches; 0 for never.
     #[arg(long, default_value_t = 0)]
     pub die_one_in: u64,
+    /// Mounts the `/proc` of its own PID namespace first.
+    #[arg(long)]
+    pub own_proc: bool,
     /// What to do, and at which named point: "stop:RewriteHalf", "kill:CursorMoved".
     #[arg(long)]
     pub at: Option<String>,
@@ -77,6 +81,9 @@ impl Orders {
         ] {
             command.arg(name).arg(value.to_string());
         }
+        if self.own_proc {
+            command.arg("--own-proc");
+        }
         if let Some(at) = &self.at {
             command.arg("--at").arg(at);
         }
@@ -90,6 +97,12 @@ impl Orders {
 
 /// Runs the worker.
 pub fn run(orders: &Orders) -> ExitCode {
+    if orders.own_proc {
+        if let Err(error) = roles::mount_proc() {
+            eprintln!("/proc cannot be mounted: {error}");
+            return ExitCode::from(NOT_PERMITTED);
+        }
+    }
     let board = Board::open(&orders.path).expect("the supervisor made the board");
     let cache = match open(&orders.path) {
         Ok(cache) => cache,
