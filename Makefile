@@ -53,8 +53,8 @@ test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, docu
 test-mutants: ## Builds that break one rule each, and must be caught.
 	crates/engine/tests/mutants.sh
 
-test-torture: ## Processes that are killed, stopped and forked, for two minutes.
-	cargo test --profile checked -p tuckbox-torture -- --test-threads=1
+test-torture: ## Processes that are killed, stopped and forked; engines that must be caught.
+	cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points
 	crates/torture/controls.sh
 
 test-fuzz: ## Each fuzz target for twenty seconds.

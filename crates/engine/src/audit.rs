@@ -163,7 +163,8 @@ impl Shard<'_> {
             }
             let extent = self.arena().note(segment, note::EXTENT);
             let end = if segment == head.segment { head.byte } else { extent & note::EXTENT_END };
-            if end > self.cache.shape.log_bytes || first > self.cache.shape.log_bytes {
+            let is_place = |byte: u64| byte % 8 == 0 && byte <= self.cache.shape.log_bytes;
+            if !is_place(first) || !is_place(end) || first > end {
                 return None;
             }
             let mark = if kind == LogKind::Main { note::EXTENT_MAIN } else { 0 };
@@ -415,6 +416,9 @@ impl Shard<'_> {
     /// such record.
     fn write_dead_record(&self, at: Position, end: u64) -> bool {
         let offset = self.cache.offset_of(at);
+        if self.cache.position_of(offset).is_none() {
+            return false;
+        }
         let Some((sequence, form, lengths)) = Head::filler(end - at.byte) else { return false };
         self.region().store(offset, sequence, Ordering::Release);
         self.region().store(offset + 8, form, Ordering::Release);
