@@ -1,8 +1,9 @@
 """What `Cache.get` and `Cache.set` cost, as multiples of a dictionary's.
 
 20,000 entries of a 36-character key and a 160-byte value, resident on tmpfs, one process, default
-settings, loop included. Entries with a ttl are in a cache of their own. Dictionary and cache take turns in one run; each ratio is that of the
-medians over the rounds, with the least and the most of the rounds' own ratios beside it.
+settings, loop included. Entries with a ttl are in a cache of their own. Dictionary and cache take
+turns in one run; each ratio is that of the medians over the rounds, with the least and the most of
+the rounds' own ratios beside it.
 
 `get, fresh keys` looks up with equal keys that are other objects, whose hash Python has not
 computed yet: what programs do that build or read their keys.
