@@ -58,8 +58,8 @@ test-torture: ## Processes that are killed, stopped and forked; engines that mus
 	cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points
 	crates/torture/controls.sh
 
-test-fuzz: ## Each fuzz target for twenty seconds.
-	fuzz/run.sh 20
+test-fuzz: ## Each fuzz target for a quarter of a minute.
+	fuzz/run.sh 15
 
 test-python: $(venv)/built ## The package: its API, semantics, types and processes.
 	$(venv)/bin/pytest
