@@ -1,6 +1,7 @@
-//! Which entries stay. The whole policy is in this module; the rest of the engine asks it three
-//! things: with which bits a newcomer enters ([`Shard::admit`]), to make way for one entry
-//! ([`Shard::make_way`]), and to make room ([`Shard::make_room`]).
+//! Which entries stay. The whole policy is in this module. The rest of the engine asks it with which
+//! bits an entry enters or stays ([`Shard::admit`], [`Shard::keep`]), to make way for one entry
+//! ([`Shard::make_way`]), room in the logs ([`Shard::make_room`]) or in a bucket
+//! ([`Shard::displace`]), and to do a little of that after each write ([`Shard::tidy`]).
 //!
 //! Two first-in-first-out logs: a *small* one, where newcomers wait, and a *main* one. A read only
 //! adds a hit to its slot (two bits, so a hot entry stops being written to). An entry is judged
