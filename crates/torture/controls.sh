@@ -26,6 +26,7 @@ control() {
 }
 
 control mutant-no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
+control mutant-old-length stop --deed kill --point BodyAdopted --rounds 5
 control mutant-no-takeover kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
 control mutant-steal stop --deed stop --point RewriteHalf
 control mutant-token-inherited fork --children 50

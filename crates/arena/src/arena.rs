@@ -1,5 +1,7 @@
 //! The arena: a mapped file, or its in-process twin, and this handle's place in it.
 
+use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -40,13 +42,14 @@ enum Membership {
     /// A slot in the file; none once closed. The seat is touched in `process::gate` only, which
     /// keeps the mutex free at the moment of a fork; the owner's bits are in `Arena::identity`, where the hot paths read them.
     File { file: CacheFile, seat: Mutex<Option<Seat>> },
-    /// A participant of the twin. `dead[slot]` is set by a test that lets one die.
-    Twin { dead: Arc<Vec<AtomicBool>> },
+    /// A participant of the twin. `dead[slot]` is set by a test that lets one die; `file_bytes` is
+    /// how long a file would be.
+    Twin { dead: Arc<Vec<AtomicBool>>, file_bytes: Arc<AtomicU64> },
 }
 
 /// Shared memory with segments, locks and participants.
 pub struct Arena {
-    region: Arc<Region>,
+    region: Region,
     geometry: Geometry,
     identity: Identity,
     path: PathBuf,
@@ -151,7 +154,7 @@ impl Arena {
             identity
         });
         let arena = Arena {
-            region: Arc::new(region),
+            region,
             geometry,
             identity,
             path,
@@ -170,7 +173,8 @@ impl Arena {
     }
 
     /// The in-process twin: the same layout in plain memory, and `participants` handles on it that
-    /// act as processes of their own. For tests and tools.
+    /// act as processes of their own: each knows of growth, too, only what it has looked at. For
+    /// tests and tools.
     ///
     /// # Errors
     /// [`Error::SizeTooSmall`].
@@ -182,21 +186,28 @@ impl Arena {
         participants: u32,
     ) -> Result<Vec<Arena>> {
         let geometry = Geometry::new(plan.clone())?;
-        let region = Arc::new(Region::heap(geometry.file_bytes_max()));
+        let memory = Region::heap(geometry.file_bytes_max());
+        let first_bytes = first_bytes(&geometry);
+        let file_bytes = Arc::new(AtomicU64::new(first_bytes));
         let identity = Identity { cache_id: [1, 2], hash_key: [3, 4] };
-        header::write(&region, &geometry, &identity, signature);
+        header::write(&memory, &geometry, &identity, signature);
         let dead = Arc::new((0..participants).map(|_| AtomicBool::new(false)).collect::<Vec<_>>());
         (0..participants)
             .map(|slot| {
                 let at = geometry.process_at(slot);
+                let region = memory.again().expect("it is no mapping");
+                region.set_usable(first_bytes);
                 region.set(at + slot_layout::STATE, 1 << 32 | 1);
                 let owner = u64::from(1u32 << 12 | (slot + 1));
                 let arena = Arena {
-                    region: Arc::clone(&region),
+                    region,
                     geometry: geometry.clone(),
                     identity,
                     path: PathBuf::from("(in-process twin)"),
-                    membership: Membership::Twin { dead: Arc::clone(&dead) },
+                    membership: Membership::Twin {
+                        dead: Arc::clone(&dead),
+                        file_bytes: Arc::clone(&file_bytes),
+                    },
                     attached: AtomicU64::new(FORKS.load(Ordering::Relaxed) << 32 | owner),
                     closed: AtomicBool::new(false),
                     busy: AtomicU32::new(0),
@@ -213,7 +224,7 @@ impl Arena {
 
     /// Declares a participant of the twin dead, whatever it holds. For tests.
     pub fn declare_dead(&self, slot: u32) {
-        if let Membership::Twin { dead } = &self.membership {
+        if let Membership::Twin { dead, .. } = &self.membership {
             dead[slot as usize].store(true, Ordering::Release);
         }
     }
@@ -306,6 +317,9 @@ impl Arena {
 
     /// Ends this handle's participation; later operations answer [`Error::Closed`]. Waits for
     /// writes of other threads through this handle. Doing it twice is the same as once.
+    ///
+    /// A host that runs code of its own in the middle of an operation ([`Waiter::run`]) may do it
+    /// there, if that thread holds no lock: the operation goes on afterwards, and is refused.
     pub fn close(&self) {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
@@ -314,7 +328,9 @@ impl Arena {
         let attached = self.attached.swap(0, Ordering::SeqCst);
         if let Membership::File { seat, .. } = &self.membership {
             let ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
-            while ours && self.busy.load(Ordering::SeqCst) != 0 {
+            // What this thread itself is in the middle of goes on after this, and finds it closed.
+            let mine = self.operations_of_this_thread();
+            while ours && self.busy.load(Ordering::SeqCst) > mine {
                 std::thread::sleep(Duration::from_micros(50));
             }
             let _gate = gate();
@@ -337,7 +353,7 @@ impl Arena {
             // closes meanwhile either sees the count or has already changed what was attached.
             let owner = self.owner()?;
             self.busy.fetch_add(1, Ordering::SeqCst);
-            if self.attached.load(Ordering::SeqCst) as u32 == owner.bits() {
+            if self.is_still(owner) {
                 return Ok(owner);
             }
             self.leave();
@@ -347,6 +363,48 @@ impl Arena {
     #[inline]
     pub(crate) fn leave(&self) {
         self.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Keeps this handle's participation until the answer is dropped: other threads that close it
+    /// wait. For work in its name outside of any lock; a lock does the same.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], or what taking a slot after a fork met.
+    pub fn stay(&self) -> Result<Stay<'_>> {
+        let owner = self.enter()?;
+        Ok(Stay { owner, forks: FORKS.load(Ordering::Relaxed), within: self.within() })
+    }
+
+    /// States until the answer is dropped that this thread, which has entered and holds no lock,
+    /// may run code of the host's. For [`Arena::close`].
+    pub(crate) fn within(&self) -> Within<'_> {
+        WITHIN.with_borrow_mut(|handles| handles.push(self.address()));
+        Within { arena: self, of_this_thread: PhantomData }
+    }
+
+    fn operations_of_this_thread(&self) -> u32 {
+        let is_mine = |handle: &&usize| **handle == self.address();
+        WITHIN.with_borrow(|handles| handles.iter().filter(is_mine).count() as u32)
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
+    /// Whether an owner that this handle was is what it still is. Not so once it is being closed.
+    pub(crate) fn is_still(&self, owner: OwnerId) -> bool {
+        self.attached.load(Ordering::SeqCst) as u32 == owner.bits()
+    }
+
+    /// Whether this handle takes part: also while another thread that closes it waits.
+    pub(crate) fn is_seated(&self) -> bool {
+        match &self.membership {
+            Membership::File { seat, .. } => {
+                let _gate = gate();
+                seat.lock().unwrap_or_else(|broken| broken.into_inner()).is_some()
+            }
+            Membership::Twin { .. } => true,
+        }
     }
 
     /// Whether a participant is dead. Our own slot never is.
@@ -360,7 +418,7 @@ impl Arena {
                 let seat = seat.lock().unwrap_or_else(|broken| broken.into_inner());
                 seat.as_ref().is_some_and(|seat| seat.is_dead(&self.region, &self.geometry, owner))
             }
-            Membership::Twin { dead } => {
+            Membership::Twin { dead, .. } => {
                 dead.get(owner.slot() as usize).is_none_or(|dead| dead.load(Ordering::Acquire))
             }
         }
@@ -402,13 +460,28 @@ impl Arena {
         sums
     }
 
+    fn file_bytes(&self) -> Result<u64> {
+        match &self.membership {
+            Membership::File { file, .. } => file.len_bytes(),
+            Membership::Twin { file_bytes, .. } => Ok(file_bytes.load(Ordering::Acquire)),
+        }
+    }
+
+    fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        match &self.membership {
+            Membership::File { file, .. } => file.allocate(offset, len_bytes),
+            Membership::Twin { file_bytes, .. } => {
+                file_bytes.fetch_max(offset + len_bytes, Ordering::AcqRel);
+                Ok(())
+            }
+        }
+    }
+
     /// Looks whether another process has lengthened the file. For offsets beyond what is usable.
     #[cold]
     pub fn look_at_length(&self) {
-        if let Membership::File { file, .. } = &self.membership {
-            if let Ok(file_bytes) = file.len_bytes() {
-                self.region.set_usable(file_bytes);
-            }
+        if let Ok(file_bytes) = self.file_bytes() {
+            self.region.set_usable(file_bytes);
         }
     }
 
@@ -421,10 +494,9 @@ impl Arena {
     /// # Errors
     /// [`Error::NoSpace`] if the file system is full; the cache goes on with what it has.
     pub fn grow(&self) -> Result<bool> {
-        let Membership::File { file, .. } = &self.membership else { return Ok(false) };
         let before = self.segments_present();
         // Another process may have grown it: its length says so.
-        self.region.set_usable(file.len_bytes()?);
+        self.region.set_usable(self.file_bytes()?);
         if self.segments_present() > before {
             return Ok(true);
         }
@@ -438,14 +510,14 @@ impl Arena {
             .next_multiple_of(segment_bytes);
         let from = self.geometry.pool_at + u64::from(before) * segment_bytes;
         let to = (from + step_bytes).min(self.geometry.file_bytes_max());
-        let grown = match file.allocate(from, to - from) {
+        let grown = match self.allocate(from, to - from) {
             // Not room for a whole step: a single segment may still fit.
             Err(Error::NoSpace { .. }) if step_bytes > segment_bytes => {
-                file.allocate(from, segment_bytes)
+                self.allocate(from, segment_bytes)
             }
             other => other,
         };
-        self.region.set_usable(file.len_bytes()?);
+        self.region.set_usable(self.file_bytes()?);
         grown?;
         Ok(self.segments_present() > before)
     }
@@ -495,6 +567,47 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+thread_local! {
+    /// The handles of the operations that this thread is in the middle of, see [`Arena::within`].
+    static WITHIN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// See [`Arena::within`].
+pub(crate) struct Within<'a> {
+    arena: &'a Arena,
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        WITHIN.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// A handle's participation, kept: see [`Arena::stay`].
+#[must_use = "it lasts until it is dropped"]
+pub struct Stay<'a> {
+    owner: OwnerId,
+    forks: u64,
+    within: Within<'a>,
+}
+
+impl Stay<'_> {
+    /// Whom our words name meanwhile.
+    pub fn owner(&self) -> OwnerId {
+        self.owner
+    }
+}
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        // In a child that was forked meanwhile nobody has entered.
+        if self.forks == FORKS.load(Ordering::Relaxed) {
+            self.within.arena.leave();
+        }
     }
 }
 

@@ -38,6 +38,10 @@ pub enum Point {
     GenerationBumped,
     /// A builder owns body segments that no record names yet.
     BodyBuilt,
+    /// A segment was taken, from what was free or from growth, and nothing leads to it yet.
+    SegmentTaken,
+    /// Body segments are the shard's and no slot leads to them yet.
+    BodyAdopted,
     /// A process is about to lengthen the file.
     GrowthBegun,
     /// A clear has advanced the epoch and not yet emptied the logs.

@@ -21,7 +21,7 @@ mod os;
 mod process;
 mod wait;
 
-pub use arena::{Arena, Place};
+pub use arena::{Arena, Place, Stay};
 pub use error::{Error, Result};
 pub use layout::{Geometry, Plan};
 pub use lock::Acquired;

@@ -129,8 +129,13 @@ impl Arena {
                 continue;
             }
             let nap = slice.min(limit - waited);
+            let within = self.within();
             let slept = self.waiter().run(&mut || os::futex_wait(word, asleep_on, nap));
+            drop(within);
             slept.map_err(|_| Error::Interrupted)?;
+            if !self.is_still(me) {
+                return Err(Error::Closed);
+            }
             slice = SLICE;
             // Our own slot names another thread of this process: alive as we are.
             let unchanged = word.load(Ordering::Relaxed) & !WAITERS == owner.bits();

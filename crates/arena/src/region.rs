@@ -10,6 +10,7 @@
 //! Every access is checked against the length held privately here, never against one in the file.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
 
 /// A word is eight bytes.
 pub const WORD: u64 = 8;
@@ -24,7 +25,7 @@ enum Backing {
     /// A shared mapping of a file: address and length as `mmap` gave them.
     Mapping,
     /// The in-process twin, for tests and tools.
-    Heap(#[allow(dead_code)] Box<[AtomicU64]>),
+    Heap(Arc<[AtomicU64]>),
 }
 
 /// Memory that others write to.
@@ -44,7 +45,7 @@ impl Region {
     /// Zeroed memory of this process alone, `len_bytes` rounded up to whole words.
     pub fn heap(len_bytes: u64) -> Region {
         let words = len_bytes.div_ceil(WORD) as usize;
-        let memory: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let memory: Arc<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
         let len_bytes = words as u64 * WORD;
         Region {
             base: memory.as_ptr() as *mut u8,
@@ -52,6 +53,18 @@ impl Region {
             usable_words: AtomicU64::new(len_bytes / WORD),
             backing: Backing::Heap(memory),
         }
+    }
+
+    /// The same memory once more, of which as much is usable as [`Region::set_usable`] says: to the
+    /// twin's participants what a mapping is to a process. None of a mapping.
+    pub(crate) fn again(&self) -> Option<Region> {
+        let Backing::Heap(memory) = &self.backing else { return None };
+        Some(Region {
+            base: self.base,
+            reserved_bytes: self.reserved_bytes,
+            usable_words: AtomicU64::new(0),
+            backing: Backing::Heap(Arc::clone(memory)),
+        })
     }
 
     /// Maps `reserved_bytes` of `fd`, shared and writable; none is usable until

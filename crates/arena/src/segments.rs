@@ -6,6 +6,7 @@
 //! the generation moves, then a release fence, then the owner word says free, and only a later
 //! owner writes its first byte.
 
+use std::ops::Range;
 use std::sync::atomic::{fence, Ordering};
 
 use crate::arena::Arena;
@@ -51,7 +52,10 @@ impl Owner {
 }
 
 impl Arena {
-    /// How many segments the file has now. Grows, never shrinks.
+    /// How many segments the file has, as far as this handle knows: others may have made it longer
+    /// since, and taken what is behind. So this bounds what can be taken without asking the system
+    /// ([`Arena::look_at_length`]), and never a search for what somebody has: see
+    /// [`Arena::segments_of`]. Grows, never shrinks.
     #[inline]
     pub fn segments_present(&self) -> u32 {
         let geometry = self.geometry();
@@ -72,7 +76,19 @@ impl Arena {
         Owner::from_word(self.region().load(at, Ordering::Acquire))
     }
 
-    /// Takes a free segment of those that the file has now, if there is one.
+    /// All segments that the file can ever have. Their words lie in the tables, whose length does
+    /// not change, so that they can be read however long the file is.
+    fn all_segments(&self) -> Range<u32> {
+        0..self.geometry().segment_count as u32
+    }
+
+    /// The segments of an owner, those included that lie behind the end of the file as this handle
+    /// knows it.
+    pub fn segments_of(&self, owner: Owner) -> impl Iterator<Item = u32> + '_ {
+        self.all_segments().filter(move |segment| self.segment_owner(*segment) == owner)
+    }
+
+    /// Takes a free segment of those that this handle knows, if there is one.
     pub fn take_segment(&self, owner: Owner) -> Option<u32> {
         let present = self.segments_present();
         let start = self.segment_hint() % present.max(1);
@@ -110,26 +126,29 @@ impl Arena {
         self.give_segment(segment, Owner::Free);
     }
 
+    /// Frees a segment that this handle was filling, within a [`Arena::stay`]. If the thread itself
+    /// has closed the handle meanwhile, it is an abandoned one, and not ours any more.
+    pub fn free_own_segment(&self, segment: u32) {
+        if self.is_seated() {
+            self.free_segment(segment);
+        }
+    }
+
     /// Frees the segments that dead builders left. Returns how many.
     pub fn free_abandoned_segments(&self) -> u32 {
         let mut count = 0;
-        for segment in 0..self.segments_present() {
-            let abandoned = match self.segment_owner(segment) {
+        for segment in self.all_segments() {
+            let at = self.geometry().segment_word_at(segment::OWNER, segment);
+            let seen = self.region().get(at);
+            let abandoned = match Owner::from_word(seen) {
                 Owner::Builder(owner) => self.is_dead(owner),
                 Owner::Unknown(_) => true,
                 Owner::Free | Owner::Shard(_) => false,
             };
             if abandoned {
                 // Two rescuers may come here at once: whoever makes the word its own frees it.
-                let at = self.geometry().segment_word_at(segment::OWNER, segment);
-                let seen = self.region().get(at);
-                let Ok(me) = self.owner() else { return count };
-                let still = match Owner::from_word(seen) {
-                    Owner::Builder(owner) => self.is_dead(owner),
-                    Owner::Unknown(_) => true,
-                    Owner::Free | Owner::Shard(_) => false,
-                };
-                if still && self.region().replace(at, seen, Owner::Builder(me).word()) {
+                let Ok(stay) = self.stay() else { return count };
+                if self.region().replace(at, seen, Owner::Builder(stay.owner()).word()) {
                     self.free_segment(segment);
                     count += 1;
                 }
@@ -152,5 +171,51 @@ impl Arena {
             value,
             Ordering::Release,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::layout::Plan;
+    use crate::wait::NativeWaiter;
+
+    fn twins() -> Vec<Arena> {
+        let plan = Plan {
+            size_bytes: 1 << 20,
+            max_entries: 0,
+            segment_bytes: 4096,
+            shard_count: 1,
+            shard_bytes: 2048,
+            table_bytes: 0,
+            first_segments: 2,
+        };
+        Arena::twins(&plan, 0, Clock::System, Arc::new(NativeWaiter), 2).unwrap()
+    }
+
+    #[test]
+    fn growth_is_known_to_who_looks() {
+        let [one, other] = &twins()[..] else { panic!("two were asked for") };
+        assert!(one.grow().unwrap());
+        assert!(one.segments_present() > 2);
+        assert_eq!(other.segments_present(), 2);
+        other.look_at_length();
+        assert_eq!(other.segments_present(), one.segments_present());
+    }
+
+    #[test]
+    fn what_a_dead_builder_took_of_a_longer_file_is_freed() {
+        let [dead, other] = &twins()[..] else { panic!("two were asked for") };
+        assert!(dead.grow().unwrap());
+        let builder = Owner::Builder(dead.owner().unwrap());
+        let taken: Vec<u32> = (0..4).map(|_| dead.take_segment(builder).unwrap()).collect();
+        assert!(taken.iter().any(|segment| *segment >= other.segments_present()));
+        assert_eq!(other.free_abandoned_segments(), 0);
+        other.declare_dead(0);
+        assert_eq!(other.free_abandoned_segments(), 4);
+        assert_eq!(other.segments_of(builder).count(), 0);
     }
 }

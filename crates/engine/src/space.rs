@@ -174,6 +174,9 @@ impl Shard<'_> {
             self.arena().give_segment(body.segment as u32, Owner::Shard(self.index as u32));
         }
         self.add_word(shard::BODY_SEGMENTS, bodies.len() as u64);
+        if !bodies.is_empty() {
+            hooks::reach(Point::BodyAdopted);
+        }
     }
 }
 
@@ -182,6 +185,7 @@ impl Cache {
     fn take_or_grow(&self, owner: Owner) -> Option<u32> {
         loop {
             if let Some(segment) = self.arena.take_segment(owner) {
+                hooks::reach(Point::SegmentTaken);
                 return Some(segment);
             }
             // True also when others made the file longer, and they may have taken all of that
@@ -194,7 +198,8 @@ impl Cache {
     }
 
     /// Copies the whole segments of a large value into segments of this process's own, without any
-    /// lock. Whoever gets them publishes them in a record or calls [`Cache::drop_bodies`].
+    /// lock. Whoever gets them publishes them in a record or calls [`Cache::drop_bodies`], and stays
+    /// ([`tuckbox_arena::Arena::stay`]) until then.
     pub(crate) fn build_bodies(&self, home: u64, value: &[u8]) -> Result<Vec<Body>> {
         let mut bodies = Vec::new();
         let parts = value.chunks_exact(self.shape.segment_bytes as usize);
@@ -213,7 +218,7 @@ impl Cache {
                 hash = self.hasher.bytes(part);
             };
             if self.arena.waiter().run(&mut copy).is_err() {
-                self.arena.free_segment(segment);
+                self.arena.free_own_segment(segment);
                 self.drop_bodies(&bodies);
                 return Err(tuckbox_arena::Error::Interrupted.into());
             }
@@ -228,7 +233,7 @@ impl Cache {
 
     /// Frees bodies that no record names.
     pub(crate) fn drop_bodies(&self, bodies: &[Body]) {
-        bodies.iter().for_each(|body| self.arena.free_segment(body.segment as u32));
+        bodies.iter().for_each(|body| self.arena.free_own_segment(body.segment as u32));
     }
 
     /// A segment to be filled by this process, one of `count` that a value needs.

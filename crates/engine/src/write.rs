@@ -144,6 +144,12 @@ impl Cache {
         draft: &mut Draft<'_>,
         condition: Condition,
     ) -> Result<bool> {
+        // From the first segment that is taken to the slot that leads there: others must not take
+        // this handle's segments for a dead one's because a thread closes it meanwhile.
+        let _stay = match draft.head().body_count {
+            0 => None,
+            _ => Some(self.arena.stay()?),
+        };
         let bodies = match draft.value() {
             Value::Bytes { bytes, .. } if draft.head().body_count > 0 => {
                 self.build_bodies(index, bytes)?

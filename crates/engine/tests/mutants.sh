@@ -15,6 +15,7 @@ early-split-clear   protocol  a_reader_between_the_steps_of_a_writer_finds_every
 eager-unlock        protocol  a_lock_tried_in_vain_stays_its_owners
 no-busy             protocol  a_death_anywhere_costs_at_most_the_entry_being_written
 no-repair           protocol  a_death_anywhere_costs_at_most_the_entry_being_written
+old-length          protocol  what_the_dead_one_took_of_a_longer_file_is_found
 no-checksum         damage    sampled_bytes_of_the_pool
 "
 

@@ -1,7 +1,9 @@
 //! Child processes of a test: started by running a program, signalled and reaped by their id, and
 //! ended when the test forgets them. Knows nothing of what they do.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -112,6 +114,40 @@ pub fn monotonic_us() -> u64 {
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }
 
+/// The number of this thread.
+pub fn thread_id() -> u32 {
+    // SAFETY: no memory is passed.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// How long a thread was ready to run while no processor ran it: what a busy machine adds to the
+/// time of whatever it does.
+#[derive(Debug)]
+pub struct ProcessorWait {
+    file: Option<File>,
+}
+
+impl ProcessorWait {
+    /// Of a thread of a process, as this process sees their numbers.
+    pub fn of(process: u32, thread: u32) -> ProcessorWait {
+        ProcessorWait { file: File::open(format!("/proc/{process}/task/{thread}/schedstat")).ok() }
+    }
+
+    /// Of this thread.
+    pub fn mine() -> ProcessorWait {
+        ProcessorWait { file: File::open("/proc/thread-self/schedstat").ok() }
+    }
+
+    /// Microseconds since the thread began; 0 if it is gone, or the kernel does not tell.
+    pub fn us(&self) -> u64 {
+        let mut bytes = [0; 80];
+        let len = self.file.as_ref().and_then(|file| file.read_at(&mut bytes, 0).ok()).unwrap_or(0);
+        let text = std::str::from_utf8(&bytes[..len]).unwrap_or_default();
+        let wait_ns = text.split_whitespace().nth(1).and_then(|field| field.parse::<u64>().ok());
+        wait_ns.unwrap_or(0) / 1000
+    }
+}
+
 /// Sends a signal to this very thread: a stop or a kill happens before the call returns.
 pub fn signal_myself(signal: libc::c_int) {
     // SAFETY: no memory is passed.
@@ -144,6 +180,18 @@ pub fn describe_threads(id: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_waits_for_its_processor_and_only_for_that() {
+        let wait = ProcessorWait::mine();
+        let before_us = wait.us();
+        std::thread::sleep(Duration::from_millis(50));
+        let slept_us = wait.us() - before_us;
+        assert!(slept_us < 50_000, "{slept_us} microseconds of a sleep are counted");
+        let again_us = ProcessorWait::of(std::process::id(), thread_id()).us();
+        assert!(again_us >= before_us + slept_us);
+        assert_eq!(ProcessorWait::of(0, 0).us(), 0);
+    }
 
     #[test]
     fn a_child_is_stopped_killed_and_reaped() {

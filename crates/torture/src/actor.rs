@@ -7,14 +7,15 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use tuckbox_engine::{ArenaError, Buffer, Cache, Error, Ttl, Value};
 use tuckbox_testkit::oracle::{Change, Known, Outcome, Wrong};
-use tuckbox_testkit::process::monotonic_us;
+use tuckbox_testkit::process::{monotonic_us, thread_id, ProcessorWait};
 use tuckbox_testkit::stamp::{self, Stamp, STAMP_BYTES_LEAST};
 
 use crate::board::{Board, SeatWord, Verdict};
 
 /// How long a write waits for a lock.
 pub const LOCK_LIMIT_MS: u64 = 1000;
-/// An operation that takes longer than this has hung.
+/// An operation that takes longer than this has hung, not counting the time in which its thread was
+/// ready and other work had the processors.
 pub const HANG_US: u64 = (LOCK_LIMIT_MS + 250) * 1000;
 /// The number of entries that the supervisor stores first and nobody touches.
 pub const CANARIES: usize = 1000;
@@ -147,12 +148,13 @@ pub struct Actor<'a> {
     value: Vec<u8>,
     lie: Option<Lie>,
     may_forget: bool,
+    processor_wait: ProcessorWait,
     /// Values as they were read, for the lie that answers stale ones.
     remembered: Vec<(usize, u64)>,
 }
 
 impl<'a> Actor<'a> {
-    /// The actor of a seat. `incarnation` counts the processes that had it.
+    /// The actor of a seat, for this thread. `incarnation` counts the processes that had it.
     pub fn new(
         cache: &'a Cache,
         board: &'a Board,
@@ -173,6 +175,7 @@ impl<'a> Actor<'a> {
             value: Vec::new(),
             lie,
             may_forget,
+            processor_wait: ProcessorWait::mine(),
             remembered: Vec::new(),
         }
     }
@@ -201,6 +204,9 @@ impl<'a> Actor<'a> {
         let (board, seat) = (self.board, self.seat);
         let operation = (kind as u64) << 32 | index as u64;
         board.seat(seat, SeatWord::Operation).store(operation, SeqCst);
+        let waited_us = self.processor_wait.us();
+        board.seat(seat, SeatWord::WaitedUs).store(waited_us, SeqCst);
+        board.seat(seat, SeatWord::Thread).store(u64::from(thread_id()), SeqCst);
         board.seat(seat, SeatWord::StartedUs).store(monotonic_us(), SeqCst);
         let began = Instant::now();
         let result = work(self.cache, &mut self.buffer);
@@ -212,7 +218,9 @@ impl<'a> Actor<'a> {
             board.seat(seat, SeatWord::LongestUs).store(took_us, SeqCst);
             board.seat(seat, SeatWord::LongestOperation).store(operation, SeqCst);
         }
-        if took_us > HANG_US {
+        let had_us =
+            |wait: &ProcessorWait| took_us.saturating_sub(wait.us().saturating_sub(waited_us));
+        if took_us > HANG_US && had_us(&self.processor_wait) > HANG_US {
             self.add(SeatWord::Overdue, 1);
             board.report(&format!(
                 "hang: seat {seat}: {} took {took_us} microseconds",

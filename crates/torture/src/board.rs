@@ -56,7 +56,11 @@ pub enum Flag {
 pub enum SeatWord {
     /// When the operation under way began, in microseconds; 0 between operations.
     StartedUs,
-    /// Which it is.
+    /// How long its thread had waited for a processor by then, in microseconds.
+    WaitedUs,
+    /// The thread's number, in its own PID namespace.
+    Thread,
+    /// Which operation it is.
     Operation,
     /// The last number given to a change.
     Sequence,

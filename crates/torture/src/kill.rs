@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use tuckbox_engine::{Cache, Value};
-use tuckbox_testkit::process::{describe_threads, Worker};
+use tuckbox_testkit::process::{describe_threads, ProcessorWait, Worker};
 use tuckbox_testkit::watchdog::Watchdog;
 
 use crate::actor::{self, Actor, Kind, Lie, CANARIES, HANG_US};
@@ -154,6 +154,12 @@ impl<'a> Crew<'a> {
             let operation = self.board.seat(seat, SeatWord::Operation).load(SeqCst);
             let place = seat / self.arguments.threads;
             let id = self.workers[place].id();
+            let thread = self.board.seat(seat, SeatWord::Thread).load(SeqCst) as u32;
+            let waited_us = ProcessorWait::of(id, thread).us();
+            let before_us = self.board.seat(seat, SeatWord::WaitedUs).load(SeqCst);
+            if took_us.saturating_sub(waited_us.saturating_sub(before_us)) <= HANG_US {
+                continue;
+            }
             report.fail(format!(
                 "hang: seat {seat} (process {id}) is in {} for {took_us} microseconds\n{}",
                 Kind::name(operation),

@@ -374,3 +374,47 @@ fn a_number_does_not_get_the_expiry_of_another() {
     }
     assert_eq!(deaths, 8, "a number is overwritten in place");
 }
+
+/// The bug that this guards against: the dead one had made the file longer and taken a segment of
+/// what it gained. Whoever repaired its shard looked for lost segments only up to the end of the
+/// file as it knew it, and the segment stayed the shard's until the next check.
+#[test]
+fn what_the_dead_one_took_of_a_longer_file_is_found() {
+    // A record in one segment, one that crosses into the next, and a value with bodies.
+    for (len, points) in [
+        (300, &[Point::SegmentTaken, Point::RecordWritten][..]),
+        (6_000, &[Point::SegmentTaken, Point::RecordWritten]),
+        (40_000, &[Point::BodyAdopted]),
+    ] {
+        for &point in points {
+            for growth in 1..=3 {
+                let what = format!("{len} bytes, {point:?} after growth {growth}");
+                let twins = twins(1 << 20, 3);
+                let survivors = [Arc::clone(&twins[1]), Arc::clone(&twins[2])];
+                let mut grows = nth(Point::GrowthBegun, growth);
+                let mut has_grown = false;
+                let victim = Stopped::start(
+                    &twins[0],
+                    move |reached| {
+                        if grows(reached) {
+                            has_grown = true;
+                            // They know the file up to here, as if they had been at work as well.
+                            for cache in &survivors {
+                                cache.stats();
+                            }
+                        }
+                        has_grown && reached == point
+                    },
+                    move |cache| (0..3000).for_each(|key| store(cache, key, 1, len)),
+                );
+                assert!(victim.is_some(), "{what}: not reached");
+                twins[1].declare_dead(0);
+                // Takes the lock over, and needs no segment for it.
+                twins[1].delete(b"nobody").unwrap();
+                assert_eq!(twins[1].stats().takeovers, 1, "{what}");
+                let report = twins[2].check().unwrap();
+                assert!(report.is_sound(), "{what}: {report:?}");
+            }
+        }
+    }
+}

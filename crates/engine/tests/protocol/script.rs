@@ -5,11 +5,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tuckbox_arena::hooks::Point;
-use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Ttl, Value};
+use tuckbox_engine::{
+    ArenaError, Buffer, Cache, Config, Error, Interrupted, Place, Ttl, Value, Waiter,
+};
 use tuckbox_testkit::watchdog::Watchdog;
 
 use super::{assert_sound, look, name, nth, points_of, stamped, store, twins, Seen, Stopped};
@@ -491,6 +493,91 @@ fn what_a_dead_builder_held_is_there_again() {
         // The zombie ends without touching what is no longer its own.
         std::mem::forget(dead);
     }
+}
+
+/// The bug that this guards against: a handle was closed while another thread filled segments in
+/// its name. They were taken for a dead one's and given to others, and the thread wrote on.
+#[test]
+fn a_handle_is_not_closed_under_its_builder() {
+    let config = Config { size_bytes: ROOMY, ..Config::default() };
+    let other = Cache::open(&Place::Private, &config).unwrap();
+    store(&other, KEY, 1, 40_000);
+    for (sequence, point) in [(2, Point::SegmentTaken), (3, Point::BodyBuilt)] {
+        let place = Place::Shown(other.shown_path().unwrap());
+        let cache = Arc::new(Cache::open(&place, &config).unwrap());
+        let free_before = other.stats().segments_free;
+        let builder = Stopped::start(&cache, nth(point, 1), move |cache| {
+            let value = stamped(KEY, sequence, 40_000);
+            let result = cache.set(&name(KEY), Value::bytes(&value), Ttl::Never);
+            assert!(matches!(result, Err(Error::Arena(ArenaError::Closed))), "{result:?}");
+        });
+        let builder = builder.expect("a large value is built");
+        let closer = std::thread::spawn(move || cache.close());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!closer.is_finished(), "it was closed at {point:?}");
+        let free = other.stats().segments_free;
+        assert_sound(&other);
+        assert_eq!(other.stats().segments_free, free, "a living builder's segments were taken");
+        builder.resume();
+        closer.join().unwrap();
+        // It has given back what it held; only the file may have grown.
+        assert!(other.stats().segments_free >= free_before);
+        assert_sound(&other);
+        assert_eq!(look(&other, KEY), Some(Seen::Value(1)));
+    }
+}
+
+/// A host whose signal handler closes the handle that its thread is just using.
+struct ClosingHost(Arc<OnceLock<Weak<Cache>>>);
+
+impl Waiter for ClosingHost {
+    fn run(&self, work: &mut (dyn FnMut() + Send)) -> Result<(), Interrupted> {
+        work();
+        if let Some(cache) = self.0.get().and_then(Weak::upgrade) {
+            cache.close();
+        }
+        Ok(())
+    }
+}
+
+/// In the middle of a copy, and in the middle of a wait: the operation is refused, and leaves what
+/// others can use.
+#[test]
+fn a_handle_closed_by_its_own_waiter_refuses_and_leaves_nothing() {
+    let _watchdog = Watchdog::new("a handle that closes itself", Duration::from_secs(60));
+    let config = Config { size_bytes: ROOMY, ..Config::default() };
+    let other = Arc::new(Cache::open(&Place::Private, &config).unwrap());
+    store(&other, KEY, 1, LEN);
+    let open = || {
+        let closed = Arc::new(OnceLock::new());
+        let waiter = Arc::new(ClosingHost(Arc::clone(&closed)));
+        let place = Place::Shown(other.shown_path().unwrap());
+        let cache = Cache::open(&place, &Config { waiter, ..config.clone() }).unwrap();
+        let cache = Arc::new(cache);
+        closed.set(Arc::downgrade(&cache)).expect("set once");
+        cache
+    };
+    let is_closed = |result| matches!(result, Err(Error::Arena(ArenaError::Closed)));
+    let free_or_unborn = || {
+        let stats = other.stats();
+        let most = stats.size_bytes / stats.segment_bytes;
+        most - stats.segments + stats.segments_free
+    };
+    let before = free_or_unborn();
+    let value = stamped(KEY, 2, 60_000);
+    assert!(is_closed(open().set(&name(KEY), Value::bytes(&value), Ttl::Never)));
+    // The check frees what is abandoned.
+    assert_sound(&other);
+    assert_eq!(free_or_unborn(), before);
+
+    let writer = Stopped::start(&other, nth(Point::RewriteBegun, 1), |cache| {
+        store(cache, KEY, 3, LEN);
+    });
+    let value = stamped(KEY, 4, LEN);
+    assert!(is_closed(open().set(&name(KEY), Value::bytes(&value), Ttl::Never)));
+    writer.expect("it rewrites").resume();
+    assert_eq!(look(&other, KEY), Some(Seen::Value(3)));
+    assert_sound(&other);
 }
 
 /// A stopped process is not a dead one: its lock is waited for and not taken.
