@@ -25,6 +25,23 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.keys",
         "tuckbox.results",
     },
+    "tuckbox.integrations": set(),
+    "tuckbox.integrations.carriers": {"tuckbox.errors", "tuckbox.keys"},
+    "tuckbox.integrations.handles": {"tuckbox.cache"},
+    "tuckbox.integrations.django_settings": {
+        "tuckbox.errors",
+        "tuckbox.integrations.carriers",
+        "tuckbox.integrations.handles",
+    },
+    "tuckbox.integrations.django": {
+        "tuckbox.cache",
+        "tuckbox.errors",
+        "tuckbox.integrations.carriers",
+        "tuckbox.integrations.django_settings",
+        "tuckbox.integrations.handles",
+        "tuckbox.keys",
+        "tuckbox.results",
+    },
 }
 
 

@@ -1,0 +1,61 @@
+"""One handle of a file per process, whoever asks for it.
+
+Frameworks make an object of theirs for each thread, or for each request; to open the file for each
+of them would be waste. Owns the handles that they share. Knows no framework.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import NamedTuple
+
+from tuckbox.cache import Cache
+
+__all__ = ["Way", "shared"]
+
+
+class Way(NamedTuple):
+    """All that a handle is opened with: what `Cache` takes."""
+
+    path: str
+    size: int | str | None = None
+    max_entries: int | None = None
+    lock_timeout: float = 1.0
+
+
+_handles: dict[Way, Cache] = {}
+_opening = threading.Lock()
+
+
+def shared(way: Way) -> Cache:
+    """Return this process's handle of a file; open it if there is none.
+
+    Handles are opened once for each way and stay open as long as the process. A forked child uses
+    its parent's, which are made for that.
+
+    Args:
+        way: The file, and how to open it.
+
+    Returns:
+        The same handle to every thread.
+
+    Raises:
+        TuckboxError: Whatever opening a `Cache` raises.
+    """
+    handle = _handles.get(way)
+    if handle is None or handle.closed:
+        with _opening:
+            handle = _handles.get(way)
+            if handle is None or handle.closed:
+                handle = _handles[way] = Cache(**way._asdict())
+    return handle
+
+
+def _renew_the_lock() -> None:
+    # Whichever thread of the parent was opening a file is not in the child.
+    global _opening  # noqa: PLW0603 - A lock cannot be reset in place.
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_the_lock)
