@@ -9,8 +9,8 @@ venv := .venv
 python := $(venv)/bin/python
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help setup build demo test check test-rust test-mutants test-torture test-fuzz test-python \
-	test-lab bench torture format clean
+.PHONY: help setup build demo lab test check test-rust test-mutants test-torture test-fuzz \
+	test-python test-lab lab-smoke bench torture format clean
 
 help: ## List the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,7 +33,12 @@ build: $(venv)/built ## Build the extension into the virtual environment.
 demo: $(venv)/built ## Eight processes on one cache file, beside what people use today.
 	$(python) -m lab demo $(ARGS)
 
-test: check test-rust test-python test-lab test-mutants test-torture test-fuzz ## Everything.
+# What cannot be installed does not stop the rest: its rows say so.
+lab: $(venv)/built ## Five famous cache comparisons on about forty systems; QUICK=1 for minutes instead of hours.
+	-$(python) -m lab install
+	$(python) -m lab run $(if $(QUICK),--quick,--full) $(ARGS)
+
+test: check test-rust test-python test-lab lab-smoke test-mutants test-torture test-fuzz ## Everything.
 	@echo "make test: all lanes passed"
 
 check: $(venv)/built ## Formats, lints, types.
@@ -64,8 +69,15 @@ test-fuzz: ## Each fuzz target for a quarter of a minute.
 test-python: $(venv)/built ## The package: its API, semantics, types and processes.
 	$(venv)/bin/pytest
 
-test-lab: $(venv)/built ## The lab, with contestants that must be caught.
+$(venv)/contestants: $(venv)/built $(wildcard lab/contestants/*/contestant.toml lab/servers/*/server.toml)
+	$(python) -m lab install --tests
+	@touch $@
+
+test-lab: $(venv)/contestants ## The lab, with contestants and servers that must be caught.
 	$(venv)/bin/pytest -c lab/pyproject.toml lab/tests
+
+lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
+	$(python) -m lab run smoke --smoke
 
 bench: $(venv)/built ## What an operation costs, beside a dictionary's.
 	$(python) benches/dict_ratio.py

@@ -10,9 +10,24 @@ from typing import Literal
 
 import msgspec
 
-Measure = Literal["throughput", "latency"]
+Measure = Literal["untimed", "throughput", "latency"]
+ValueKind = Literal["binary", "complex"]
 Action = Literal["get", "set", "delete"]
 ACTIONS: tuple[Action, ...] = ("get", "set", "delete")
+
+
+class StreamOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One worker's operations of a phase. `base` is the sequence of the first."""
+
+    path: str
+    base: int
+
+
+class PhaseOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One phase: a stream for each worker, or a single one that whoever is asked runs."""
+
+    name: str
+    streams: list[StreamOf]
 
 
 class Request(msgspec.Struct, tag_field="verb", frozen=True, forbid_unknown_fields=True):
@@ -20,17 +35,17 @@ class Request(msgspec.Struct, tag_field="verb", frozen=True, forbid_unknown_fiel
 
 
 class Load(Request, tag="load", frozen=True):
-    """Import the adapter, read the streams (one for each worker), prepare the expected values."""
+    """Import the adapter and read the keys and the streams."""
 
     adapter: str
     distribution: str
     settings: dict[str, str]
     seed: int
     worker: int
-    keys: int
-    key_format: str
-    preload: str
-    streams: list[str]
+    workers: int
+    keys: str
+    value: ValueKind
+    phases: list[PhaseOf]
 
 
 class Open(Request, tag="open", frozen=True):
@@ -51,20 +66,21 @@ class ProbeRead(Request, tag="probe_read", frozen=True):
     workers: list[int]
 
 
-class Preload(Request, tag="preload", frozen=True):
-    """Store the first value of every key."""
-
-
 class Run(Request, tag="run", frozen=True):
-    """Run the worker's own stream once."""
+    """Obey the worker's stream of a phase once. `durations` is a file to create, or empty."""
 
+    phase: int
     measure: Measure
     warmup: int
+    block: int
+    seconds_max: float
+    durations: str
 
 
 class Replay(Request, tag="replay", frozen=True):
-    """Look up each key of the worker's stream, store it on a miss."""
+    """Look up each key of the worker's stream of a phase, store it on a miss."""
 
+    phase: int
     folder: str
 
 
@@ -72,7 +88,7 @@ class Close(Request, tag="close", frozen=True):
     """Close the store. The host stays for another open, or leaves at the end of its input."""
 
 
-AnyRequest = Load | Open | ProbeWrite | ProbeRead | Preload | Run | Replay | Close
+AnyRequest = Load | Open | ProbeWrite | ProbeRead | Run | Replay | Close
 
 
 class Verdict(msgspec.Struct, forbid_unknown_fields=True):
@@ -97,29 +113,31 @@ EXAMPLES_MAX = 5
 
 
 class Tally(msgspec.Struct, forbid_unknown_fields=True):
-    """One action of one pass. `histogram` is HdrHistogram's V2 encoding, nanoseconds."""
+    """One action of one pass: operations, misses, those of them that are right, wrong answers."""
 
     count: int = 0
     miss: int = 0
+    absent: int = 0
     wrong: int = 0
-    total_ns: int = 0
-    histogram: str = ""
 
 
 class Reply(msgspec.Struct, tag_field="event", frozen=True, forbid_unknown_fields=True):
     """What a host answers."""
 
 
-class Done(Reply, tag="done", frozen=True):
-    """The request was obeyed and has nothing to tell."""
-
-
 class Loaded(Reply, tag="loaded", frozen=True):
-    """The adapter is imported. `timer` is the histogram of the clock's own cost, nanoseconds."""
+    """The adapter is there. `timer_ns` has pairs of clock readings with nothing between."""
 
     runtime: str
     version: str
-    timer: str
+    create_ns: int
+    timer_ns: list[int]
+
+
+class Opened(Reply, tag="opened", frozen=True):
+    """The store is open."""
+
+    elapsed_ns: int
 
 
 class Probed(Reply, tag="probed", frozen=True):
@@ -131,10 +149,12 @@ class Probed(Reply, tag="probed", frozen=True):
 
 
 class Ran(Reply, tag="ran", frozen=True):
-    """One pass. `blocks_ns` has the time of each full block of a throughput pass."""
+    """One pass, as far as it came. `blocks_ns` has each full block of a throughput pass."""
 
+    done: int
     wall_ns: int
     timed_ns: int
+    cpu_ns: int
     blocks_ns: list[int]
     actions: dict[Action, Tally]
     verdict: Verdict
@@ -150,6 +170,12 @@ class Replayed(Reply, tag="replayed", frozen=True):
     verdict: Verdict
 
 
+class Closed(Reply, tag="closed", frozen=True):
+    """The store is closed."""
+
+    elapsed_ns: int
+
+
 class Failed(Reply, tag="failed", frozen=True):
     """The host could not obey. `missing` says that the contestant is not installed."""
 
@@ -157,4 +183,4 @@ class Failed(Reply, tag="failed", frozen=True):
     missing: bool = False
 
 
-AnyReply = Done | Loaded | Probed | Ran | Replayed | Failed
+AnyReply = Loaded | Opened | Probed | Ran | Replayed | Closed | Failed

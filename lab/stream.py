@@ -18,11 +18,15 @@ _RECORD = struct.Struct("<BxxxII")
 
 
 class Operation(NamedTuple):
-    """One operation. `length` is that of the value to store, in bytes, and 0 for get and delete."""
+    """One operation.
+
+    `size` is that of the value to store, in bytes or fields, and 0 for get and delete. In a replay
+    it is the size of the value to store after a miss.
+    """
 
     verb: int
     key: int
-    length: int
+    size: int
 
 
 def write(path: Path, operations: Iterable[Operation]) -> None:

@@ -6,39 +6,60 @@ is no bar, and a line tells of each cell that has ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from lab.report.units import seconds_left
+from lab.runner.plan import CellName
+
+_REDRAWS_PER_SECOND = 2
+
+
+class _Kind(NamedTuple):
+    """Cells that take about as long as each other."""
+
+    suite: str
+    part: str
+    contestant: str
 
 
 class CellProgress:
-    """Watches the cells of one suite, for each of which `planned` names the contestant."""
+    """Watches the cells of a run. `expected` has the seconds that each took in an earlier one."""
 
-    def __init__(self, console: Console, title: str, planned: Sequence[str]) -> None:
+    def __init__(
+        self,
+        console: Console,
+        planned: Sequence[CellName],
+        expected: Mapping[tuple[str, str, str], float],
+    ) -> None:
         self._console = console
-        self._left = list(planned)
-        self._seconds: dict[str, list[float]] = {}
+        self._left = {
+            (name.contestant, name.where): _Kind(name.suite, name.part, name.contestant)
+            for name in planned
+        }
+        self._expected = expected
+        self._seconds: dict[_Kind, list[float]] = {}
         self._running: dict[tuple[str, str], float] = {}
         self._at_once = 1
         self._bar = Progress(
-            TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             _Left(self),
             TextColumn("{task.fields[now]}"),
             console=console,
             transient=True,
+            # The runner shares the machine with what it measures.
+            refresh_per_second=_REDRAWS_PER_SECOND,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task(title, total=len(self._left), now="")
+        self._task = self._bar.add_task("", total=len(self._left), now="")
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -52,42 +73,47 @@ class CellProgress:
     ) -> None:
         self._bar.stop()
 
-    def starts(self, contestant: str, detail: str) -> None:
+    def starts(self, contestant: str, where: str) -> None:
         """Show what runs now."""
-        self._running[contestant, detail] = monotonic()
+        self._running[contestant, where] = monotonic()
         self._at_once = max(self._at_once, len(self._running))
         self._show_running()
 
-    def ended(self, contestant: str, detail: str, seconds: float, failure: str) -> None:
+    def ended(self, contestant: str, where: str, seconds: float, failure: str) -> None:
         """Advance by one cell."""
-        self._running.pop((contestant, detail), None)
-        self._left.remove(contestant)
+        self._running.pop((contestant, where), None)
+        kind = self._left.pop((contestant, where))
         self._bar.advance(self._task)
         self._show_running()
         if seconds:
-            self._seconds.setdefault(contestant, []).append(seconds)
+            self._seconds.setdefault(kind, []).append(seconds)
         if failure:
-            self._console.print(Text(f"{contestant}, {detail}: ", style="red"), failure, sep="")
+            self._console.print(Text(f"{contestant}, {where}: ", style="red"), failure, sep="")
         elif seconds and not self._console.is_terminal:
-            self._console.print(f"{contestant}, {detail}: {seconds:.1f} s", highlight=False)
+            self._console.print(f"{contestant}, {where}: {seconds:.1f} s", highlight=False)
 
     def seconds_left(self) -> float | None:
-        """Return the estimate, or None before anything has ended.
+        """Return the estimate, or None while there is nothing to go by.
 
-        A cell to come takes as long as those of its contestant did, or as the mean of all.
+        A cell to come takes as long as those of its contestant did in this part; before there are
+        any, as in an earlier run; else as the mean of all.
         """
-        if not self._seconds:
+        means = {kind: mean(seconds) for kind, seconds in self._seconds.items()}
+        known = [*means.values(), *(self._expected.values() if not means else ())]
+        if not known:
             return None
-        means = {name: mean(seconds) for name, seconds in self._seconds.items()}
-        usual = mean(means.values())
-        total = sum(means.get(name, usual) for name in self._left)
+        usual = mean(known)
+        total = 0.0
+        for kind in self._left.values():
+            total += means.get(kind, self._expected.get(kind, usual))
         now = monotonic()
         done = sum(now - started for started in self._running.values())
         return max(total - done, 0.0) / self._at_once
 
     def _show_running(self) -> None:
-        running = "; ".join(f"{contestant}, {detail}" for contestant, detail in self._running)
-        self._bar.update(self._task, now=running)
+        running = "; ".join(f"{contestant}, {where}" for contestant, where in self._running)
+        # At once, for what runs now may run for a while.
+        self._bar.update(self._task, now=running, refresh=True)
 
 
 class _Left(ProgressColumn):

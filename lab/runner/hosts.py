@@ -1,53 +1,49 @@
 """Starts hosts, talks to them, and makes sure that none is left.
 
-Owns the processes: how one dies, hangs or refuses becomes a HostError that says so plainly. Must
-not know what the requests mean. Each host leads a session of its own, so that an interrupt at the
-terminal reaches the runner alone, and killing it takes along whatever the adapter started.
+Owns the conversation: how a host dies, hangs or refuses becomes a HostError that says so plainly.
+Must not know what the requests mean.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from lab.protocol import AnyReply, AnyRequest, Failed
-from lab.runner.catalogue import REPOSITORY, Host
+from lab.runner.catalogue import REPOSITORY, Contestant, Host, StoreLimits
+from lab.runner.failures import HostError, NotInstalledError
+from lab.runner.guard import Guard
+from lab.runner.install import BUILT
+from lab.runner.placeholders import fill, limit_words
+from lab.runner.processes import Started, start
 
-LINE_BYTES_MAX = 64 * 1024 * 1024
 GOODBYE_SECONDS_MAX = 5.0
 
 R = TypeVar("R", bound=AnyReply)
 
 
-class HostError(Exception):
-    """A worker died, hung, or could not obey."""
-
-
-class NotInstalledError(Exception):
-    """The contestant is not there to be measured."""
-
-
 class HostProcess:
-    """One running host."""
+    """One running host. `awaited` is the step whose reply is being waited for, or empty."""
 
-    def __init__(self, worker: int, process: asyncio.subprocess.Process, errors: Path) -> None:
+    def __init__(self, worker: int, started: Started) -> None:
         self.worker = worker
         self.awaited = ""
-        self._process = process
-        self._errors = errors
+        self.started = started
         self._decoder: msgspec.json.Decoder[AnyReply] = msgspec.json.Decoder(AnyReply)
 
-    async def ask(self, request: AnyRequest, kind: type[R]) -> R:
-        """Send `request` and return the answer. Raises HostError or NotInstalledError."""
-        step = str(request.__struct_config__.tag)
+    async def ask(self, request: AnyRequest, kind: type[R], step: str = "") -> R:
+        """Send `request` and return the answer. Raises HostError or NotInstalledError.
+
+        `step` is what messages call it, the request's own name when it is empty.
+        """
+        step = step or str(request.__struct_config__.tag)
         self.awaited = step
         reply = await self._exchange(request, step)
         self.awaited = ""
@@ -60,62 +56,95 @@ class HostProcess:
         return reply
 
     async def _exchange(self, request: AnyRequest, step: str) -> AnyReply:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        process = self.started.process
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
-            await self._process.stdin.drain()
-            line = await self._process.stdout.readline()
+            process.stdin.write(msgspec.json.encode(request) + b"\n")
+            await process.stdin.drain()
+            line = await process.stdout.readline()
         except (BrokenPipeError, ConnectionResetError):
             line = b""
         if not line:
-            raise HostError(f"worker {self.worker} died in {step}: {await self._cause()}")
+            raise HostError(f"worker {self.worker} died in {step}: {await self.started.cause()}")
         try:
             return self._decoder.decode(line)
         except msgspec.DecodeError as error:
             raise HostError(f"worker {self.worker} answered {step} with {error}") from error
 
-    async def _cause(self) -> str:
-        code = await self._process.wait()
-        cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        lines = self._errors.read_text("utf-8", "replace").strip().splitlines()
-        return f"{cause}, last words: {lines[-1]}" if lines else cause
-
     async def leave(self) -> None:
         """End the host's input, which asks it to go, and give it a moment to do so."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        await asyncio.wait_for(self._process.wait(), GOODBYE_SECONDS_MAX)
-
-    async def kill(self) -> None:
-        """Kill the host and everything in its session, and wait until it has ended."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
+        assert self.started.process.stdin is not None
+        self.started.process.stdin.close()
+        await asyncio.wait_for(self.started.process.wait(), GOODBYE_SECONDS_MAX)
 
 
 @asynccontextmanager
-async def hosts(host: Host, count: int, errors: Path) -> AsyncIterator[list[HostProcess]]:
-    """Start `count` hosts, whose error output goes to files in `errors`.
+async def hosts(
+    host: Host,
+    contestant: Contestant,
+    limits: StoreLimits,
+    count: int,
+    *,
+    guard: Guard,
+    mark: str,
+    words: Path,
+    cores: set[int] | None,
+) -> AsyncIterator[list[HostProcess]]:
+    """Start `count` hosts for a contestant, whose error output goes to files in `words`.
 
     Each is a new process by exec, not a fork of the runner: like a worker that a process manager
     starts it inherits no state, and any runtime can be one. At the end all have gone.
     """
+    command = command_of(host, contestant, limits)
     started: list[HostProcess] = []
     try:
         for worker in range(count):
             # One by one, so that those that were started are known when one cannot be.
-            started.append(await _start(host, worker, errors / f"worker-{worker}.txt"))
+            try:
+                process = await start(
+                    command,
+                    guard=guard,
+                    mark=mark,
+                    words=words / f"worker-{worker}.txt",
+                    folder=REPOSITORY,
+                    cores=cores,
+                    piped=True,
+                )
+            except FileNotFoundError:
+                raise NotInstalledError(
+                    f"{_program(command)}; python -m lab install gets what can be got"
+                ) from None
+            started.append(HostProcess(worker, process))
         yield started
         await asyncio.gather(*(process.leave() for process in started))
     except TimeoutError as error:
         raise HostError(_hung(started)) from error
     finally:
-        await asyncio.shield(asyncio.gather(*(process.kill() for process in started)))
+        await asyncio.shield(asyncio.gather(*(process.started.kill() for process in started)))
+
+
+def command_of(host: Host, contestant: Contestant, limits: StoreLimits) -> list[str]:
+    """Return the command that starts a host for a contestant. Raises CatalogueError."""
+    words = {
+        "python": sys.executable,
+        "parent": str(os.getpid()),
+        "folder": contestant.folder,
+        "name": Path(contestant.folder).name,
+        "built": str(BUILT / "release"),
+    }
+    arguments = fill(contestant.arguments, limit_words(limits))
+    command: list[str] = []
+    for part in host.command:
+        command += arguments if part == "{arguments}" else fill([part], words)
+    return command
 
 
 async def ask_all(
-    processes: Sequence[HostProcess], requests: Sequence[AnyRequest], kind: type[R]
+    processes: Sequence[HostProcess],
+    requests: Sequence[AnyRequest],
+    kind: type[R],
+    step: str = "",
 ) -> list[R]:
     """Ask each process its request at the same time; return the answers in order.
 
@@ -124,27 +153,18 @@ async def ask_all(
     return list(
         await asyncio.gather(
             *(
-                process.ask(request, kind)
+                process.ask(request, kind, step)
                 for process, request in zip(processes, requests, strict=True)
             )
         )
     )
 
 
-async def _start(host: Host, worker: int, errors: Path) -> HostProcess:
-    fill = {"python": sys.executable, "parent": str(os.getpid())}
-    command = [part.format(**fill) for part in host.command]
-    with errors.open("wb") as error_output:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=error_output,
-            cwd=REPOSITORY,
-            limit=LINE_BYTES_MAX,
-            start_new_session=True,
-        )
-    return HostProcess(worker, process, errors)
+def _program(command: Sequence[str]) -> str:
+    path = Path(command[0])
+    if path.is_relative_to(BUILT):
+        return "its program is not built"
+    return f"{path} is not on the PATH"
 
 
 def _hung(processes: Sequence[HostProcess]) -> str:

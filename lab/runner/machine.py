@@ -14,11 +14,17 @@ from pathlib import Path
 import msgspec
 import psutil  # type: ignore[import-untyped, unused-ignore]
 
+from lab.runner import placement
+
 _LIBRARIES = ("hdrhistogram", "msgspec", "psutil", "rich", "zstandard")
 
 
 class Machine(msgspec.Struct):
-    """What the figures were measured on. Bytes of memory; cores as the scheduler counts them."""
+    """What the figures were measured on. Bytes of memory; cores as the scheduler counts them.
+
+    `client_core` and `server_core` are the numbers of the cores that pinned cells use, None where
+    there is no second one, or no pinning.
+    """
 
     cpu: str
     cores: int
@@ -27,11 +33,14 @@ class Machine(msgspec.Struct):
     system: str
     python: str
     libraries: dict[str, str]
+    client_core: int | None
+    server_core: int | None
     load_before: float
 
 
 def machine() -> Machine:
     """Return the sheet of this machine, now."""
+    pinned = placement.cores()
     return Machine(
         cpu=_cpu(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _cores(),
@@ -40,6 +49,8 @@ def machine() -> Machine:
         system=_system(),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         libraries={name: version(name) for name in _LIBRARIES},
+        client_core=pinned.client,
+        server_core=pinned.server,
         load_before=os.getloadavg()[0],
     )
 

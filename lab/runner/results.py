@@ -1,4 +1,4 @@
-"""What a cell brings back: one contestant in one round, or at one capacity.
+"""What a cell brings back: one contestant, once, under one variant of one part of a suite.
 
 Owns the shape of the results, which is also that of the records. Must not compute anything.
 """
@@ -11,40 +11,110 @@ import msgspec
 
 from lab.protocol import Action, Tally, Verdict
 
-Outcome = Literal["measured", "failed", "missing"]
+# "measured": there are figures, if perhaps fewer than planned: `done` of a pass says where it
+# ended. "stopped": filling the store met its time limit, so that there was nothing to measure; no
+# fault. "failed": it was here and went wrong. "missing": it is not here, and could be.
+# "unavailable": it is not here because it cannot be installed; its row keeps the reason, no fault.
+Outcome = Literal["measured", "stopped", "failed", "missing", "unavailable"]
+
+# Where client and server run. "one core": the client alone, pinned. "same core" and "split cores":
+# client and server pinned to one and to two. "free": the scheduler decides.
+Placement = Literal["one core", "same core", "split cores", "free"]
+
+
+class Stat(msgspec.Struct):
+    """One action of a pass. `histogram` is HdrHistogram's V2 encoding of nanoseconds, or empty."""
+
+    tally: Tally
+    total_ns: int = 0
+    histogram: str = ""
+
+
+class Step(msgspec.Struct):
+    """The first `count` operations of a latency pass took `total_ns`."""
+
+    count: int
+    total_ns: int
 
 
 class Pass(msgspec.Struct):
     """One pass of all workers together, warm-up left out.
 
-    `wall_ns` is the time of the slowest worker, `workers_ns` the sum of all, and `timed_ns` the
-    part of that sum in which the clock ran.
+    `wall_ns` is the time of the slowest worker, `workers_ns` the sum of all, `timed_ns` the part of
+    that sum in which the clock ran, and `cpu_ns` the clients' CPU time in that part. `block_ns` is
+    the median time of a full block. `planned` and `done` count operations; they differ where the
+    pass met its time limit. `steps` are there when the suite asks for them.
     """
 
+    planned: int
+    done: int
     wall_ns: int
     workers_ns: int
     timed_ns: int
-    actions: dict[Action, Tally]
+    cpu_ns: int
+    block_operations: int
+    block_ns: int
+    actions: dict[Action, Stat]
     verdict: Verdict
+    steps: list[Step] = []
 
 
-class ConcurrentCell(msgspec.Struct, tag_field="record", tag="concurrent"):
-    """One contestant in one round. `block_ns` is the median time of a block of 256 operations."""
+class PhaseResult(msgspec.Struct):
+    """A measured phase. A pass that the suite does not ask for is None."""
 
+    name: str
+    throughput: Pass | None = None
+    latency: Pass | None = None
+
+
+class Resources(msgspec.Struct):
+    """Bytes and CPU time of a cell.
+
+    Client bytes are the proportional set size of all workers, once the store was open and after
+    the last phase; server bytes its resident set at the same moments. `store_bytes` are the blocks
+    of all files of the store before it was closed. `server_cpu_ns` was used during measured phases.
+    """
+
+    client_bytes_opened: int = 0
+    client_bytes_full: int = 0
+    server_bytes_opened: int = 0
+    server_bytes_full: int = 0
+    server_cpu_ns: int = 0
+    store_bytes: int = 0
+
+
+class PhasesCell(msgspec.Struct, tag_field="record", tag="phases"):
+    """One contestant under one variant, placed somehow, in one round.
+
+    `contestant` is the name of the row, `folder` or `folder:form`. `timer` is the histogram of the
+    clock's own cost. `create_ns`, `open_ns` and `close_ns` are those of the slowest worker.
+    `probe` is what the probe and the preloads showed, and `refused` how many of their sets were
+    refused; the probe is in a contestant's first cell of a part. `seconds` is what the cell took.
+    `repeat` is the command that measures this cell alone again.
+    """
+
+    suite: str
+    part: str
+    variant: str
     contestant: str
+    placement: Placement
     round: int
     outcome: Outcome
     reason: str = ""
     version: str = ""
     runtime: str = ""
+    server_version: str = ""
     timer: str = ""
-    throughput: Pass | None = None
-    latency: Pass | None = None
-    block_ns: int = 0
+    create_ns: int = 0
+    open_ns: int = 0
+    close_ns: int = 0
+    phases: list[PhaseResult] = []
     probe: Verdict = msgspec.field(default_factory=Verdict)
     probe_keys: int = 0
     refused: int = 0
-    bytes_occupied: int = 0
+    resources: Resources = msgspec.field(default_factory=Resources)
+    seconds: float = 0.0
+    repeat: list[str] = []
 
 
 class ReplayCell(msgspec.Struct, tag_field="record", tag="replay"):
@@ -54,6 +124,7 @@ class ReplayCell(msgspec.Struct, tag_field="record", tag="replay"):
     closed, `bytes_max` what it was told to keep within.
     """
 
+    suite: str
     contestant: str
     capacity: float
     outcome: Outcome
@@ -67,8 +138,12 @@ class ReplayCell(msgspec.Struct, tag_field="record", tag="replay"):
     bytes_peak: int = 0
     bytes_settled: int = 0
     verdict: Verdict = msgspec.field(default_factory=Verdict)
+    repeat: list[str] = []
 
     @property
     def hit_ratio(self) -> float:
         """Hits by requests."""
         return self.hits / self.requests
+
+
+AnyCell = PhasesCell | ReplayCell

@@ -1,93 +1,126 @@
-"""Draws the operations of a suite, and finds or makes the requests of a replay.
+"""Draws the operations of a phase and makes the keys they name.
 
-Owns every random choice of the lab. Must not know any contestant: all get the same streams.
+Owns every random choice of the lab but a replay's. Must not know any contestant: all get the same
+streams.
 """
 
 from __future__ import annotations
 
-import io
+import hashlib
 import random
+import struct
+import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import accumulate
-from pathlib import Path
-
-import zstandard
+from typing import Literal
 
 from lab import stream
-from lab.runner.catalogue import REPOSITORY, Lengths, ReplaySuite, Workload, Zipf
+from lab.protocol import Measure
+from lab.runner.catalogue import Form, Part, Phase, Variant
+from lab.runner.catalogue.suites import DigitSizes, FixedSizes, Sizes
+
+_SEED_AND_KEY = struct.Struct("<QQ")
 
 
-def draw(workload: Workload, seed: int, worker: int, count: int) -> Iterator[stream.Operation]:
-    """Yield the `count` operations of one worker. The same arguments give the same stream."""
-    dice = random.Random(f"{seed} worker {worker}")
-    shares = workload.shares
-    for _ in range(count):
-        key = dice.randrange(workload.keys)
-        choice = dice.random()
-        if choice < shares.get:
+def operations(phase: Phase, part: Part, variant: Variant, form: Form) -> int:
+    """Return how many operations each worker does in a pass of a phase, warm-up included.
+
+    A preload is never shortened: what it fills is what the other phases are about. Nor is a sweep
+    that stores, below one operation for each key.
+    """
+    keys = part.keys_of(variant)
+    whole = phase.operations or phase.operations_per_key * keys
+    if phase.preload:
+        return whole
+    shortened = min(whole, max(round(whole * form.operations), form.operations_min))
+    if phase.order == "sweep" and phase.shares.set:
+        return max(shortened, min(keys, whole))
+    return shortened
+
+
+def warmup(phase: Phase, count: int) -> int:
+    """Return how many of `count` operations are not counted: at most half of them."""
+    return min(phase.warmup, count // 2)
+
+
+def keys_drawn(part: Part, variant: Variant, form: Form) -> int:
+    """Return how many keys the operations are about: numbers below this are drawn.
+
+    All of the variant, or, where the first phase that stores does so in order and a form shortens
+    it, as many as that stores: a short form then asks for what is there.
+    """
+    keys = part.keys_of(variant)
+    for phase in part.phases:
+        if phase.shares.set:
+            if phase.order == "once":
+                return min(keys, operations(phase, part, variant, form))
+            break
+    return keys
+
+
+def keys_absent(part: Part, variant: Variant) -> int:
+    """Return how many keys beyond the variant's are asked for and never stored."""
+    return part.keys_of(variant) if any(phase.absent for phase in part.phases) else 0
+
+
+def dice(
+    seed: int,
+    suite: str,
+    part: str,
+    variant: str,
+    phase: str,
+    measure: Measure,
+    worker: int,
+) -> random.Random:
+    """Return the dice of one stream. The same arguments give the same throws."""
+    return random.Random(f"{seed}/{suite}/{part}/{variant}/{phase}/{measure}/{worker}")
+
+
+def draw(
+    phase: Phase, part: Part, variant: Variant, form: Form, thrown: random.Random
+) -> Iterator[stream.Operation]:
+    """Yield the operations of one worker in one pass of a phase."""
+    throw = thrown.random
+    keys, absent = keys_drawn(part, variant, form), keys_absent(part, variant)
+    absent_from = part.keys_of(variant)
+    get_below = phase.shares.get
+    set_below = phase.shares.get + phase.shares.set
+    numbers = _numbers(phase, keys, thrown)
+    for _ in range(operations(phase, part, variant, form)):
+        choice = throw()
+        key = next(numbers)
+        if choice < get_below:
+            if phase.absent and throw() < phase.absent:
+                key = absent_from + int(throw() * absent)
             yield stream.Operation(stream.GET, key, 0)
-        elif choice < shares.get + shares.set:
-            yield stream.Operation(stream.SET, key, draw_length(workload.lengths, dice))
+        elif choice < set_below or phase.shares.delete == 0:
+            yield stream.Operation(stream.SET, key, draw_size(variant.sizes, thrown))
         else:
             yield stream.Operation(stream.DELETE, key, 0)
 
 
-def draw_preload(workload: Workload, seed: int) -> Iterator[stream.Operation]:
-    """Yield one set for each key, in order."""
-    dice = random.Random(f"{seed} preload")
-    for key in range(workload.keys):
-        yield stream.Operation(stream.SET, key, draw_length(workload.lengths, dice))
+def _numbers(phase: Phase, keys: int, thrown: random.Random) -> Iterator[int]:
+    if phase.order == "once":
+        while True:
+            yield from range(keys)
+    if phase.order == "sweep":
+        yield from thrown.sample(range(keys), keys)
+    while True:
+        yield int(thrown.random() * keys)
 
 
-def draw_length(lengths: Lengths, dice: random.Random) -> int:
-    """Return one length in bytes."""
-    digits = len(str(dice.randrange(lengths.numbers)))
-    return digits * dice.randint(lengths.repeats_min, lengths.repeats_max)
+def draw_size(sizes: Sizes, thrown: random.Random) -> int:
+    """Return one size in bytes, or in fields of a complex value."""
+    if isinstance(sizes, FixedSizes):
+        return sizes.size
+    if isinstance(sizes, DigitSizes):
+        digits = len(str(thrown.randrange(sizes.numbers)))
+        return digits * thrown.randint(sizes.repeats_min, sizes.repeats_max)
+    return thrown.randint(1, sizes.largest)
 
 
-@dataclass(frozen=True)
-class Requests:
-    """The key numbers a replay asks for. `source` says what they are, in words for the reader."""
-
-    keys: list[int]
-    distinct: int
-    source: str
-    generated: bool
-
-    @property
-    def hit_ratio_max(self) -> float:
-        """The hit ratio of a cache that never forgets."""
-        return 1 - self.distinct / len(self.keys)
-
-
-def requests(suite: ReplaySuite) -> Requests:
-    """Return the suite's trace where it lies beside the repository, else its Zipf stream."""
-    path = REPOSITORY / suite.trace
-    if not path.exists():
-        keys = zipf(suite.zipf)
-        made = suite.zipf
-        source = (
-            f"a generated Zipf stream (exponent {made.exponent}, {made.keys:,} keys, "
-            f"seed {made.seed}): {suite.trace} is not there"
-        )
-        return Requests(keys, len(set(keys)), source, generated=True)
-    keys = read_trace(path)
-    return Requests(keys, len(set(keys)), suite.origin, generated=False)
-
-
-def read_trace(path: Path) -> list[int]:
-    """Return the column `key` of a zstd-compressed CSV file. Raises ValueError without one."""
-    with path.open("rb") as file:
-        lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "ascii")
-        header = next(lines).strip().split(",")
-        if header[0] != "key":
-            raise ValueError(f"{path} is not a trace: its first column is {header[0]!r}, not 'key'")
-        return [int(line.partition(",")[0]) for line in lines]
-
-
-def zipf(plan: Zipf) -> list[int]:
-    """Return key numbers whose frequency falls with the power `exponent` of their rank."""
-    weights = list(accumulate(rank**-plan.exponent for rank in range(1, plan.keys + 1)))
-    dice = random.Random(plan.seed)
-    return dice.choices(range(1, plan.keys + 1), cum_weights=weights, k=plan.requests)
+def key_text(shape: Literal["decimal", "uuid"], seed: int, key: int) -> str:
+    """Return the key with the number `key`: its digits, or a UUID of the seed and the number."""
+    if shape == "decimal":
+        return str(key)
+    digest = hashlib.sha512(_SEED_AND_KEY.pack(seed, key)).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=4))

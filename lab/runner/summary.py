@@ -1,171 +1,510 @@
 """What the cells say together: medians of rounds, their spread, faults, and whether it was noisy.
 
-Owns every figure that is computed from more than one cell. Must not format or print.
+Owns every figure that is computed from more than one cell. Must not format or print, nor read a
+file: all functions are pure, and the tables on the terminal and the report use the same.
+
+`summarise` turns the cells of a suite into one `Summary` for each row of each table: a contestant
+under a variant of a part, placed somehow. `against_null` says how much of a row is the host's own
+cost, `faults` what makes the run a failure, `noise` why it may not be called quiet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import comb
 from statistics import median
 
-from lab.hosts.python.timing import decode
-from lab.protocol import ACTIONS, Action, Verdict
-from lab.runner.catalogue import Contestant
+from lab.protocol import ACTIONS, Action, Tally, Verdict
+from lab.runner.catalogue import Contestant, Part, PhasesSuite
+from lab.runner.histograms import percentiles_ns
 from lab.runner.machine import Disturbance
-from lab.runner.results import ConcurrentCell, Outcome, Pass, ReplayCell
+from lab.runner.results import (
+    Outcome,
+    Pass,
+    PhaseResult,
+    PhasesCell,
+    Placement,
+    ReplayCell,
+    Resources,
+    Step,
+)
 
 SPREAD_MAX = 0.10
 OTHERS_MAX = 0.05
 STOLEN_MAX = 0.01
 ROUNDS_MIN = 3
-NULL_TIMES_MIN = 3
+NULL_TIMES_MIN = 3.0
+CONFIDENCE = 0.95
+
+PLACEMENTS: tuple[Placement, ...] = ("one core", "same core", "split cores", "free")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number over the rounds.
+
+    `median` is the median of the rounds, `spread` their range by it (0 for a single round), and
+    `rounds` how many there were. `low` and `high` are the 95 % interval of the median, by the exact
+    distribution of the bootstrap's medians: no dice, the same interval each time. With five rounds
+    and fewer it is their whole range, and with one round it is that round: it then says nothing.
+    """
+
+    median: float
+    low: float
+    high: float
+    spread: float
+    rounds: int
 
 
 @dataclass(frozen=True)
 class ActionSummary:
-    """One line of a table: medians over the rounds, but the largest of all for `max_ns`."""
+    """One action of one pass.
+
+    `count`, `miss` and `absent` are the medians of the rounds, `wrong` the sum of them. What a miss
+    is PROTOCOL.md says: for a set it is a refusal. The times are those of a latency pass, None of a
+    throughput pass and of an action that did not occur: medians of the rounds, of the percentiles
+    and of `total_ns` (the latencies of all workers added), but the largest of all for `max_ns`.
+    """
 
     action: Action
     count: int
     miss: int
-    median_ns: float
-    p90_ns: float
-    p99_ns: float
-    max_ns: int
-    total_ns: float
+    absent: int
     wrong: int
+    median_ns: float | None = None
+    p90_ns: float | None = None
+    p99_ns: float | None = None
+    p999_ns: float | None = None
+    max_ns: float | None = None
+    total_ns: float | None = None
 
 
 @dataclass(frozen=True)
-class ContestantSummary:
-    """All rounds of one contestant.
+class PassSummary:
+    """One pass of a phase, over the rounds. Operations of the warm-up are in none of its figures.
 
-    `total_ns` is the sum of all latencies of all processes, median of rounds; `spread` is the range
-    of that sum over the rounds by its median. `operation_ns` is the median block of the throughput
-    pass by its 256 operations; `timed` the share of that pass that was under the clock; `weak` the
-    share of answers too short for a strong check.
+    `rate`: operations in a second, of all workers together while each is under the clock:
+        workers x operations done / the time under the clock of all workers. For one worker it is
+        what he did in a second. In a latency pass the clock is read around each operation, and its
+        cost is in it.
+    `operation_ns`: of a throughput pass the median block by its operations, robust against what
+        interrupts; where there was no full block, or in a latency pass, the mean. A row is compared
+        with null by it.
+    `total_ns`: time under the clock of all workers added: `Total` of suite `django`, the time of a
+        phase for one worker.
+    `wall_ns`: from the end of the warm-up to the end of the slowest worker, checks included.
+    `timed`: share of the workers' time that was under the clock, 0 to 1.
+    `cpu_ns`: the clients' CPU time for one operation.
+    `hit_ratio`: (gets - misses) / (gets - misses that are right): found of those that should have
+        been there. None without such gets. `hit_ratio_all`: (gets - misses) / gets.
+    `planned`, `done`: operations of all workers, medians; `stopped` when any round did fewer than
+        planned, because it met its time limit.
+    `steps`: medians of the time that the first `count` operations took.
     """
 
+    rate: Figure
+    operation_ns: Figure
+    total_ns: Figure
+    wall_ns: float
+    timed: float
+    cpu_ns: float
+    hit_ratio: float | None
+    hit_ratio_all: float | None
+    planned: int
+    done: int
+    stopped: bool
+    actions: tuple[ActionSummary, ...]
+    steps: tuple[Step, ...]
+
+    def action(self, action: Action) -> ActionSummary:
+        """Return the line of an action."""
+        return self.actions[ACTIONS.index(action)]
+
+
+@dataclass(frozen=True)
+class PhaseSummary:
+    """A measured phase. A pass that the suite does not ask for is None."""
+
+    name: str
+    throughput: PassSummary | None
+    latency: PassSummary | None
+
+    @property
+    def main(self) -> PassSummary:
+        """The throughput pass where there is one, else the latency pass."""
+        one = self.throughput or self.latency
+        assert one is not None
+        return one
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A row: one contestant under one variant of one part, placed somehow, over all rounds.
+
+    `outcome` is that of the last cell, `reason` why it is not "measured"; there may be figures all
+    the same, from the rounds before. A contestant that failed or is missing is not run again in its
+    part: its rows of the other variants have the same outcome, no cells, and a reason that says
+    where it happened.
+
+    `phases` are in the suite's order; empty without figures. `create_ns`, `open_ns`, `close_ns` are
+    medians. `timer` is the histogram of the clock's own cost, encoded. `verdict` adds up all
+    checks, probes included. `weak` is the share of the values that came back which were too short
+    for a strong check. `refused` counts refused sets of the probe and of preloads. `resources` are
+    medians, field by field. `cells` are the records behind it, in the order of rounds.
+    """
+
+    suite: str
+    part: str
+    variant: str
     contestant: Contestant
-    version: str
+    placement: Placement
     outcome: Outcome
     reason: str
     rounds: int
-    actions: tuple[ActionSummary, ...]
-    count: int
-    total_ns: float
-    spread: float
-    wall_ns: float
-    operation_ns: float
-    timed: float
-    hit_ratio: float
+    version: str
+    runtime: str
+    server_version: str
+    timer: str
+    create_ns: float
+    open_ns: float
+    close_ns: float
+    phases: tuple[PhaseSummary, ...]
     verdict: Verdict
     weak: float
     refused: int
-    timer: str
+    resources: Resources
+    cells: tuple[PhasesCell, ...]
 
     @property
     def measured(self) -> bool:
         """Whether at least one round gave figures."""
         return self.rounds > 0
 
+    @property
+    def stopped(self) -> bool:
+        """Whether a pass met its time limit before all its operations were done."""
+        passes = [one for phase in self.phases for one in (phase.throughput, phase.latency)]
+        return any(one is not None and one.stopped for one in passes)
 
-def summarise(contestant: Contestant, cells: Iterable[ConcurrentCell]) -> ContestantSummary:
-    """Return the summary of a contestant's cells, of which there is at least one."""
-    own = [cell for cell in cells if cell.contestant == contestant.name]
-    last = own[-1]
-    rounds = [(cell, cell.throughput, cell.latency) for cell in own]
-    passes = [(c, t, one) for c, t, one in rounds if t is not None and one is not None]
-    latencies = [latency for _, _, latency in passes]
-    throughputs = [throughput for _, throughput, _ in passes]
-    totals = [_total_ns(latency) for latency in latencies]
+    @property
+    def spread(self) -> float:
+        """The largest spread of the rate of any phase, each by its main pass."""
+        return max((phase.main.rate.spread for phase in self.phases), default=0.0)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether its rounds differ too much. Null is shown and not judged: it does too little."""
+        return self.contestant.stores and self.spread > SPREAD_MAX
+
+    def phase(self, name: str) -> PhaseSummary | None:
+        """Return the phase `name`, or None without figures."""
+        return next((one for one in self.phases if one.name == name), None)
+
+
+def summarise(
+    suite: PhasesSuite, contestants: Sequence[Contestant], cells: Iterable[PhasesCell]
+) -> list[Summary]:
+    """Return the rows of all parts of a suite, in the order of its file.
+
+    Within a part they are ordered by variant, then as `contestants` are, then by placement. A row
+    without a cell and without a failure that explains it was not run, and is left out.
+    """
+    of_suite = [cell for cell in cells if cell.suite == suite.name]
+    return [
+        summary
+        for part in suite.parts
+        for summary in _summarise_part(suite, part, contestants, of_suite)
+    ]
+
+
+def _summarise_part(
+    suite: PhasesSuite,
+    part: Part,
+    contestants: Sequence[Contestant],
+    cells: Sequence[PhasesCell],
+) -> Iterable[Summary]:
+    of_contestant: dict[str, list[PhasesCell]] = {}
+    for cell in cells:
+        if cell.part == part.name:
+            of_contestant.setdefault(cell.contestant, []).append(cell)
+    for variant in part.variants:
+        for contestant in contestants:
+            own = of_contestant.get(contestant.name, [])
+            if not own or not contestant.takes(variant):
+                continue
+            placements = {cell.placement for cell in own}
+            ended = next((cell for cell in own if cell.outcome != "measured"), None)
+            for placement in PLACEMENTS:
+                if placement not in placements:
+                    continue
+                here = [
+                    cell
+                    for cell in own
+                    if (cell.variant, cell.placement) == (variant.name, placement)
+                ]
+                if here:
+                    yield _summary(suite, part, variant.name, contestant, placement, here, "")
+                elif ended is not None:
+                    where = f" ({ended.variant}, {ended.placement}, round {ended.round})"
+                    yield _summary(suite, part, variant.name, contestant, placement, [ended], where)
+
+
+def _summary(
+    suite: PhasesSuite,
+    part: Part,
+    variant: str,
+    contestant: Contestant,
+    placement: Placement,
+    cells: Sequence[PhasesCell],
+    elsewhere: str,
+) -> Summary:
+    """Return the row of `cells`. `elsewhere` says where they ran when they are not its own."""
+    last = cells[-1]
+    own = () if elsewhere else tuple(sorted(cells, key=lambda cell: cell.round))
+    with_figures = [cell for cell in own if cell.outcome == "measured"]
     verdict = Verdict()
+    answers = 0
     for cell in own:
         verdict.add(cell.probe)
-    for one in (*throughputs, *latencies):
-        verdict.add(one.verdict)
-    actions = tuple(_action(action, throughputs, latencies) for action in ACTIONS if latencies)
-    return ContestantSummary(
+        for one in _passes(cell):
+            verdict.add(one.verdict)
+            get = one.actions["get"].tally
+            answers += get.count - get.miss
+    phases = tuple(
+        _phase(part.processes, index, with_figures)
+        for index in range(len(with_figures[0].phases) if with_figures else 0)
+    )
+    return Summary(
+        suite=suite.name,
+        part=part.name,
+        variant=variant,
         contestant=contestant,
-        version=last.version,
+        placement=placement,
         outcome=last.outcome,
-        reason=last.reason,
-        rounds=len(passes),
-        actions=actions,
-        count=sum(line.count for line in actions),
-        total_ns=_median(totals),
-        spread=(max(totals) - min(totals)) / _median(totals) if len(totals) > 1 else 0.0,
-        wall_ns=_median([latency.wall_ns for latency in latencies]),
-        operation_ns=_median([cell.block_ns for cell, _, _ in passes]) / 256,
-        timed=_median([_timed(throughput) for throughput in throughputs]),
-        hit_ratio=1 - actions[0].miss / actions[0].count if actions and actions[0].count else 0.0,
-        verdict=verdict,
-        weak=verdict.weak / max(_answers(throughputs) + _answers(latencies), 1),
-        refused=sum(cell.refused for cell in own),
+        reason=last.reason + elsewhere if last.outcome != "measured" else "",
+        rounds=len(with_figures),
+        version=last.version,
+        runtime=last.runtime,
+        server_version=last.server_version,
         timer=last.timer,
+        create_ns=_median([cell.create_ns for cell in with_figures]),
+        open_ns=_median([cell.open_ns for cell in with_figures]),
+        close_ns=_median([cell.close_ns for cell in with_figures]),
+        phases=phases,
+        verdict=verdict,
+        weak=verdict.weak / max(answers, 1),
+        refused=sum(cell.refused for cell in own),
+        resources=_resources(with_figures),
+        cells=own,
     )
 
 
-def _action(
-    action: Action, throughputs: Sequence[Pass], latencies: Sequence[Pass]
-) -> ActionSummary:
-    tallies = [latency.actions[action] for latency in latencies]
-    histograms = [decode(tally.histogram) for tally in tallies]
-    wrong = sum(tally.wrong for tally in tallies)
-    wrong += sum(throughput.actions[action].wrong for throughput in throughputs)
+def _passes(cell: PhasesCell) -> Iterable[Pass]:
+    for phase in cell.phases:
+        for one in (phase.throughput, phase.latency):
+            if one is not None:
+                yield one
 
-    def percentile_ns(percent: float) -> float:
-        return _median([one.get_value_at_percentile(percent) for one in histograms])
 
+def _phase(workers: int, index: int, cells: Sequence[PhasesCell]) -> PhaseSummary:
+    results = [cell.phases[index] for cell in cells]
+
+    def summary_of(take: Callable[[PhaseResult], Pass | None]) -> PassSummary | None:
+        passes = [one for one in map(take, results) if one is not None]
+        return _pass(workers, passes) if passes else None
+
+    return PhaseSummary(
+        results[0].name,
+        throughput=summary_of(lambda result: result.throughput),
+        latency=summary_of(lambda result: result.latency),
+    )
+
+
+def _pass(workers: int, passes: Sequence[Pass]) -> PassSummary:
+    steps = zip(*(one.steps for one in passes), strict=False)
+    return PassSummary(
+        rate=figure([_rate(workers, one) for one in passes]),
+        operation_ns=figure([_operation_ns(one) for one in passes]),
+        total_ns=figure([one.timed_ns for one in passes]),
+        wall_ns=_median([one.wall_ns for one in passes]),
+        timed=_median([one.timed_ns / max(one.workers_ns, 1) for one in passes]),
+        cpu_ns=_median([one.cpu_ns / max(one.done, 1) for one in passes]),
+        hit_ratio=_median_or_none([_hit_ratio(_get(one), present=True) for one in passes]),
+        hit_ratio_all=_median_or_none([_hit_ratio(_get(one), present=False) for one in passes]),
+        planned=round(_median([one.planned for one in passes])),
+        done=round(_median([one.done for one in passes])),
+        stopped=any(one.done < one.planned for one in passes),
+        actions=tuple(_action(action, passes) for action in ACTIONS),
+        steps=tuple(
+            Step(same[0].count, round(_median([step.total_ns for step in same]))) for same in steps
+        ),
+    )
+
+
+def _rate(workers: int, one: Pass) -> float:
+    return workers * one.done * 1e9 / max(one.timed_ns, 1)
+
+
+def _operation_ns(one: Pass) -> float:
+    if one.block_ns:
+        return one.block_ns / one.block_operations
+    return one.timed_ns / max(one.done, 1)
+
+
+def _get(one: Pass) -> Tally:
+    return one.actions["get"].tally
+
+
+def _hit_ratio(get: Tally, *, present: bool) -> float | None:
+    asked = get.count - (get.absent if present else 0)
+    return (get.count - get.miss) / asked if asked > 0 else None
+
+
+def _action(action: Action, passes: Sequence[Pass]) -> ActionSummary:
+    stats = [one.actions[action] for one in passes]
+    counts = ActionSummary(
+        action=action,
+        count=round(_median([stat.tally.count for stat in stats])),
+        miss=round(_median([stat.tally.miss for stat in stats])),
+        absent=round(_median([stat.tally.absent for stat in stats])),
+        wrong=sum(stat.tally.wrong for stat in stats),
+    )
+    timed = [stat for stat in stats if stat.histogram]
+    if not timed:
+        return counts
+    rounds = [percentiles_ns(stat.histogram, (50, 90, 99, 99.9, 100)) for stat in timed]
+    median_ns, p90_ns, p99_ns, p999_ns, _ = map(_median, zip(*rounds, strict=True))
     return ActionSummary(
         action=action,
-        count=tallies[0].count,
-        miss=round(_median([tally.miss for tally in tallies])),
-        median_ns=percentile_ns(50),
-        p90_ns=percentile_ns(90),
-        p99_ns=percentile_ns(99),
-        max_ns=max(one.get_max_value() for one in histograms),
-        total_ns=_median([tally.total_ns for tally in tallies]),
-        wrong=wrong,
+        count=counts.count,
+        miss=counts.miss,
+        absent=counts.absent,
+        wrong=counts.wrong,
+        median_ns=median_ns,
+        p90_ns=p90_ns,
+        p99_ns=p99_ns,
+        p999_ns=p999_ns,
+        max_ns=float(max(of_round[-1] for of_round in rounds)),
+        total_ns=_median([stat.total_ns for stat in timed]),
     )
 
 
-def _answers(passes: Iterable[Pass]) -> int:
-    gets = [one.actions["get"] for one in passes]
-    return sum(tally.count - tally.miss for tally in gets)
+def _resources(cells: Sequence[PhasesCell]) -> Resources:
+    def middle(take: Callable[[Resources], int]) -> int:
+        return round(_median([take(cell.resources) for cell in cells]))
+
+    return Resources(
+        client_bytes_opened=middle(lambda one: one.client_bytes_opened),
+        client_bytes_full=middle(lambda one: one.client_bytes_full),
+        server_bytes_opened=middle(lambda one: one.server_bytes_opened),
+        server_bytes_full=middle(lambda one: one.server_bytes_full),
+        server_cpu_ns=middle(lambda one: one.server_cpu_ns),
+        store_bytes=middle(lambda one: one.store_bytes),
+    )
 
 
-def _total_ns(latency: Pass) -> int:
-    return sum(tally.total_ns for tally in latency.actions.values())
+def figure(rounds: Sequence[float]) -> Figure:
+    """Return what the figures of the rounds, of which there is at least one, say together."""
+    middle = _median(rounds)
+    low, high = interval(rounds)
+    spread = (max(rounds) - min(rounds)) / middle if middle else 0.0
+    return Figure(middle, low, high, spread, len(rounds))
 
 
-def _timed(throughput: Pass) -> float:
-    return throughput.timed_ns / throughput.workers_ns
+def interval(rounds: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the median of `rounds`, of which there is at least one.
+
+    The bootstrap draws as many rounds as there are, with replacement, and takes their median. The
+    chance that it is at most the k-th smallest round is that of a binomial distribution, which is
+    what is added up here. For an even number of rounds the lower and the upper of the two middle
+    ones stand for the median, which widens the interval.
+    """
+    ordered = sorted(rounds)
+    count = len(ordered)
+    tail = (1 - CONFIDENCE) / 2
+
+    def at_most(k: int, needed: int) -> float:
+        """Return the chance that `needed` or more of the drawn are among the k smallest."""
+        share = k / count
+        return sum(
+            comb(count, hits) * share**hits * (1 - share) ** (count - hits)
+            for hits in range(needed, count + 1)
+        )
+
+    lower, upper = (count + 1) // 2, count // 2 + 1
+    low = next(k for k in range(1, count + 1) if at_most(k, lower) > tail)
+    high = next(k for k in range(1, count + 1) if at_most(k, upper) >= 1 - tail)
+    return ordered[low - 1], ordered[high - 1]
 
 
-def _median(figures: Sequence[float]) -> float:
-    return float(median(figures)) if figures else 0.0
-
-
-def faults(summaries: Iterable[ContestantSummary], replays: Iterable[ReplayCell]) -> list[str]:
-    """Return a sentence for everything that makes the run a failure."""
-    found = []
+def null_of(summaries: Iterable[Summary], row: Summary) -> Summary | None:
+    """Return the row of the null contestant with the same host, part and variant, or None."""
     for one in summaries:
-        name = one.contestant.name
-        if one.outcome != "measured":
-            found.append(f"{name}: {one.reason}")
-        if one.contestant.stores:
-            found += _faults_of(name, one.verdict, one.contestant.excused)
+        same = (one.suite, one.part, one.variant) == (row.suite, row.part, row.variant)
+        null = one.measured and not one.contestant.stores
+        if same and null and one.contestant.host == row.contestant.host:
+            return one
+    return None
+
+
+def against_null(row: Summary, null: Summary | None, phase: str) -> float | None:
+    """Return how many times as long an operation of a phase takes as the host's own loop.
+
+    By `operation_ns` of the main pass. A row below NULL_TIMES_MIN is to be marked: much of its
+    figure is the lab's own cost. None without figures, without null, and for null itself.
+    """
+    own = row.phase(phase)
+    other = null.phase(phase) if null is not None else None
+    if own is None or other is None or not row.contestant.stores:
+        return None
+    return own.main.operation_ns.median / max(other.main.operation_ns.median, 1e-9)
+
+
+def near_null(row: Summary, summaries: Iterable[Summary], phase: str) -> bool:
+    """Return whether a row's phase takes less than NULL_TIMES_MIN times its host's null."""
+    times = against_null(row, null_of(summaries, row), phase)
+    return times is not None and times < NULL_TIMES_MIN
+
+
+def faults(
+    summaries: Iterable[Summary],
+    replays: Iterable[ReplayCell],
+    *,
+    missing_is_fault: bool = True,
+) -> list[str]:
+    """Return a sentence for everything that makes the run a failure; none for a clean run.
+
+    What is unavailable or met a time limit is no fault, nor, if so told, what is missing. What is
+    missing for the same reason shares a sentence, however many rows it has.
+    """
+    found = []
+    missing: dict[str, list[str]] = {}
+    for row in summaries:
+        name = f"{row.contestant.name} in {row.suite}/{row.part}"
+        if row.outcome == "missing":
+            missing.setdefault(_without_place(row), []).append(row.contestant.name)
+        elif row.outcome == "failed" and row.cells:
+            where = f"{row.variant}, {row.placement}, round {row.cells[-1].round}"
+            found.append(f"{name} ({where}): {row.reason}")
+        if row.contestant.stores:
+            found += _faults_of(f"{name} ({row.variant})", row.verdict, row.contestant.excused)
     for cell in replays:
-        name = f"{cell.contestant} at {cell.capacity:.0%}"
-        if cell.outcome == "failed":
+        name = f"{cell.contestant} in {cell.suite} at {cell.capacity:.0%}"
+        if cell.outcome == "missing":
+            missing.setdefault(cell.reason, []).append(cell.contestant)
+        elif cell.outcome == "failed":
             found.append(f"{name}: {cell.reason}")
-        elif cell.outcome == "missing":
-            found.append(f"{cell.contestant}: {cell.reason}")
         found += _faults_of(name, cell.verdict, ())
-    # One that is missing is missing in every suite and at every capacity: once is enough.
+    if missing_is_fault:
+        for reason, names in missing.items():
+            found.append(f"{', '.join(dict.fromkeys(names))}: {reason}")
     return list(dict.fromkeys(found))
+
+
+def _without_place(row: Summary) -> str:
+    """Return why a row is missing, which is the same wherever it is."""
+    return row.cells[-1].reason if row.cells else row.reason.rpartition(" (")[0]
 
 
 def _faults_of(name: str, verdict: Verdict, excused: Sequence[str]) -> list[str]:
@@ -181,19 +520,34 @@ def _faults_of(name: str, verdict: Verdict, excused: Sequence[str]) -> list[str]
     return [f"{name}: {named}{example}"]
 
 
-def noise(summaries: Iterable[ContestantSummary], disturbance: Disturbance) -> list[str]:
-    """Return the reasons why this run may not be called quiet; none for a quiet one."""
-    # A single pre-emption outweighs everything that null does: its spread is shown, not judged.
-    measured = [one for one in summaries if one.measured and one.contestant.stores]
-    reasons = [
-        f"{one.contestant.name} differs by {one.spread:.0%} between rounds"
-        for one in measured
-        if one.spread > SPREAD_MAX
-    ]
-    if any(one.rounds < ROUNDS_MIN for one in measured):
+def noise(summaries: Sequence[Summary], disturbance: Disturbance) -> list[str]:
+    """Return the reasons why this run may not be called quiet; none for a quiet one.
+
+    Which rows are noisy each says itself: `Summary.noisy`.
+    """
+    judged = [row for row in summaries if row.measured and row.contestant.stores]
+    reasons = []
+    noisy = [row for row in judged if row.noisy]
+    if noisy:
+        worst = max(noisy, key=lambda row: row.spread)
+        reasons.append(
+            f"{len(noisy)} of {len(judged)} rows differ by more than {SPREAD_MAX:.0%} between "
+            f"rounds, most of all {worst.contestant.name} in {worst.suite}/{worst.part} "
+            f"({worst.variant}, {worst.placement}) by {worst.spread:.0%}"
+        )
+    if any(row.rounds < ROUNDS_MIN for row in judged):
         reasons.append(f"fewer than {ROUNDS_MIN} rounds cannot show what noise there was")
     if disturbance.others > OTHERS_MAX:
         reasons.append(f"other programs used {disturbance.others:.0%} of the machine")
     if disturbance.stolen > STOLEN_MAX:
         reasons.append(f"the hypervisor took {disturbance.stolen:.0%} of the machine")
     return reasons
+
+
+def _median(figures: Sequence[float]) -> float:
+    return float(median(figures)) if figures else 0.0
+
+
+def _median_or_none(figures: Sequence[float | None]) -> float | None:
+    there = [one for one in figures if one is not None]
+    return float(median(there)) if there else None

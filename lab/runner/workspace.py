@@ -1,6 +1,6 @@
-"""Where the stores live while they are measured.
+"""Where the stores live while they are measured, and where the runner keeps its own files.
 
-Owns one folder of its own, which is gone afterwards whatever happened. Must not know what is in it.
+Owns folders of its own, which are gone afterwards whatever happened. Must not know what is in them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from lab.runner.guard import Guard
+
 SHARED_MEMORY = Path("/dev/shm")
 BYTES_NEEDED = 1 << 30
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """A folder for streams and stores. `medium` says in words what it lies on."""
+    """A folder for other folders. `medium` says in words what it lies on."""
 
     folder: Path
     medium: str
@@ -28,7 +30,9 @@ class Workspace:
 
     def fresh(self, name: str) -> Path:
         """Return a new, empty folder."""
-        folder = self.folder / f"{next(self._numbers):04d}-{name}"
+        # A contestant's name has a colon where it is one of several forms, and paths are joined
+        # by colons in more than one place.
+        folder = self.folder / f"{next(self._numbers):04d}-{name.replace(':', '-')}"
         folder.mkdir()
         return folder
 
@@ -38,8 +42,8 @@ class Workspace:
 
 
 @contextmanager
-def workspace(parent: Path | None = None) -> Iterator[Workspace]:
-    """Make a workspace, which is removed at the end, on an error and on an interrupt.
+def workspace(guard: Guard, parent: Path | None = None) -> Iterator[Workspace]:
+    """Make a workspace, which is removed at the end, on an error, an interrupt and a kill.
 
     It is made in `parent`, else in shared memory where there is 1 GiB free, else where temporary
     files go.
@@ -51,11 +55,13 @@ def workspace(parent: Path | None = None) -> Iterator[Workspace]:
     else:
         parent = Path(tempfile.gettempdir())
         medium = f"{parent} ({SHARED_MEMORY} has no {BYTES_NEEDED >> 30} GiB to write to)"
-    folder = Path(tempfile.mkdtemp(prefix="tuckbox-lab-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix="tuckbox-lab-", dir=parent)).resolve()
+    guard.watch("folder", str(folder))
     try:
         yield Workspace(folder, medium)
     finally:
         shutil.rmtree(folder)
+        guard.forget("folder", str(folder))
 
 
 def _has_room(folder: Path) -> bool:

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
+_OWNER = "TUCKBOX_LAB_TEST"
+_SECONDS_TO_END = 20.0
+
 
 @pytest.fixture
-def processes_in(tmp_path: Path) -> Iterator[Callable[[], list[psutil.Process]]]:
-    """Give a function that lists the hosts which have a file below `tmp_path` as error output.
+def processes_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], list[psutil.Process]]]:
+    """Give a function that lists what this test, directly or not, has started and still runs.
 
-    The test fails at its end when one is left.
+    The test fails at its end when anything is left.
     """
+    monkeypatch.setenv(_OWNER, str(tmp_path))
 
     def left() -> list[psutil.Process]:
         found = []
         for process in psutil.process_iter():
             try:
-                target = Path(f"/proc/{process.pid}/fd/2").readlink()
-            except OSError:
+                owner = process.environ().get(_OWNER)
+                if owner == str(tmp_path) and process.pid != os.getpid():
+                    found.append(process)
+            except psutil.Error:
                 continue
-            # The kernel marks a removed file: "/path (deleted)".
-            if str(target).startswith(str(tmp_path)):
-                found.append(process)
         return found
 
     yield left
-    assert left() == []
+    give_up = time.monotonic() + _SECONDS_TO_END
+    while left():
+        assert time.monotonic() < give_up, left()
+        time.sleep(0.05)

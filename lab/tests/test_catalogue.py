@@ -1,44 +1,142 @@
-"""Contestants are folders: every one is whole, pinned and described."""
+"""Contestants are folders: every one is whole, pinned and described; what is odd is refused."""
 
 from __future__ import annotations
 
 import ast
+import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lab.runner import catalogue
-from lab.runner.catalogue import LAB, CatalogueError, ConcurrentSuite, Contestant, ReplaySuite
+from lab.runner.catalogue import (
+    LAB,
+    CatalogueError,
+    Contestant,
+    PhasesSuite,
+    ReplaySuite,
+    Server,
+    StoreLimits,
+    Suite,
+    host,
+    server_of,
+)
+from lab.runner.catalogue.definition import unknown
+from lab.runner.hosts import command_of
+from lab.runner.placeholders import fill, fill_values, limit_words
+from lab.runner.placement import Cores
+from lab.runner.plan import Choice, cells
+from lab.tests.small import contestant, suite, variant
 
 CONTESTANTS = catalogue.contestants()
-SUITES = {path.stem for path in (LAB / "suites").glob("*.toml")}
+FOLDERS = sorted({Path(one.folder) for one in CONTESTANTS.values()})
+SUITES = catalogue.suites()
+SERVERS = catalogue.servers()
 
 
-def test_the_demo_has_its_contestants() -> None:
-    assert set(CONTESTANTS) >= {
-        "diskcache",
-        "django_filebased",
-        "django_locmem",
-        "null",
-        "tuckbox",
-    }
+def definition(folder: Path, name: str, text: str) -> Path:
+    """Write a contestant whose remaining fields are the usual ones, and return where."""
+    lines = [
+        line
+        for line in (
+            'title = "Odd"',
+            'what = "Odd."',
+            'host = "python"',
+            'lives = "process"',
+            "counts = []",
+            "cannot = []",
+            'suites = ["smoke"]',
+        )
+        if f"\n{line.split()[0]} =" not in f"\n{text}"
+    ]
+    path = folder / "contestants" / name / "contestant.toml"
+    path.parent.mkdir(parents=True)
+    # A form's table must come last.
+    path.write_text("\n".join([*lines, text]), "utf-8")
+    return folder / "contestants"
 
 
-@pytest.mark.parametrize("contestant", CONTESTANTS.values(), ids=CONTESTANTS)
-def test_a_contestant_is_whole(contestant: Contestant) -> None:
-    folder = Path(contestant.folder)
-    assert set(contestant.suites) <= SUITES
-    assert (folder / "README.md").read_text("utf-8").startswith(f"# {contestant.name}\n")
-    assert catalogue.host(contestant.host).command
-    assert contestant.adapter.is_file()
+@pytest.mark.parametrize("one", CONTESTANTS.values(), ids=CONTESTANTS)
+def test_a_contestant_is_whole(one: Contestant) -> None:
+    folder = Path(one.folder)
+    assert one.name.partition(":")[0] == folder.name
+    assert one.title
+    assert one.what.endswith(".")
+    assert host(one.host).command
+    assert (folder / (host(one.host).adapter or "Cargo.toml")).is_file()
+    assert one.install.cargo == (host(one.host).adapter == "")
+    if one.host != "python":
+        assert folder.name.startswith(f"{one.host}_")
+    assert set(one.counts) <= {"entries", "bytes"}
+    # Every placeholder is one that the runner knows.
+    words = limit_words(StoreLimits(bytes=1 << 20))
+    assert command_of(host(one.host), one, StoreLimits(bytes=1 << 20))
+    fill_values(one.settings, words)
+    if one.server:
+        assert server_of(one).program
 
 
-@pytest.mark.parametrize("contestant", CONTESTANTS.values(), ids=CONTESTANTS)
-def test_what_is_installed_is_pinned_as_in_the_lock(contestant: Contestant) -> None:
-    lock = (LAB / "requirements.lock").read_text("utf-8").splitlines()
-    for requirement in contestant.install.pip:
+@pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
+def test_a_contestants_readme_tells_its_decisions(folder: Path) -> None:
+    lines = (folder / "README.md").read_text("utf-8").splitlines()
+    assert lines[0] == f"# {folder.name}"
+    assert len(lines) > 2
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
+def test_whatever_stores_is_in_the_smoke_suite(folder: Path) -> None:
+    rows = [one for one in CONTESTANTS.values() if one.folder == str(folder) and one.stores]
+    assert not rows or any("smoke" in one.suites for one in rows)
+
+
+@pytest.mark.parametrize("one", SERVERS.values(), ids=SERVERS)
+def test_a_server_is_whole(one: Server) -> None:
+    assert (Path(one.folder) / "README.md").is_file()
+    assert one.tcp is not None or one.socket is not None
+    words = {"port": "1", "socket": "/s", "folder": "/f", "template": "/t", "server": "/v"}
+    words |= {"jars": "/j", **limit_words(StoreLimits())}
+    commands = [one.command, one.tcp, one.socket, one.limited, one.stock, one.root, *one.prepare]
+    for command in commands:
+        fill(command or [], words)
+    fill_values(one.settings, words)
+    # On loopback alone.
+    assert one.tcp is None or any("127.0.0.1" in text for text in [*one.command, *one.tcp])
+
+
+def test_rows_are_ordered_by_host_then_name_and_null_is_last() -> None:
+    order = [(not one.stores, one.host, one.name) for one in CONTESTANTS.values()]
+    assert order == sorted(order)
+    assert order[-1][0]
+
+
+def test_every_host_has_a_null() -> None:
+    nulls = {one.host for one in CONTESTANTS.values() if not one.stores}
+    assert nulls == set(catalogue.hosts())
+
+
+@pytest.mark.parametrize("one", SUITES.values(), ids=SUITES)
+def test_every_part_of_a_suite_has_rows_and_its_labels_name_some(one: Suite) -> None:
+    choice = Choice("smoke" if one.name == "smoke" else "quick", list(CONTESTANTS.values()))
+    if isinstance(one, PhasesSuite):
+        for part in one.parts:
+            assert choice.rows(one, part), part.name
+        assert set(one.labels) <= set(CONTESTANTS)
+    assert cells(one, choice, Cores(0, 1))
+
+
+def pins(text: str) -> set[str]:
+    return {line for line in text.splitlines() if "==" in line}
+
+
+@pytest.mark.parametrize("one", CONTESTANTS.values(), ids=CONTESTANTS)
+def test_what_is_installed_is_pinned_as_in_a_lock(one: Contestant) -> None:
+    locked: set[str] = set()
+    for lock in LAB.glob("requirements*.lock"):
+        locked |= pins(lock.read_text("utf-8"))
+    for requirement in one.install.pip:
         # This repository's own package has the version of the commit.
-        assert requirement in lock or requirement == "tuckbox"
+        assert requirement in locked or requirement == "tuckbox"
 
 
 def imports_of(path: Path) -> set[str]:
@@ -48,41 +146,145 @@ def imports_of(path: Path) -> set[str]:
 
 
 def test_the_lab_knows_our_contestant_by_its_folder_alone() -> None:
+    ours = {LAB / "contestants" / name for name in ("tuckbox", "django_tuckbox", "native_tuckbox")}
     for path in LAB.rglob("*.py"):
-        if path.parent != LAB / "contestants" / "tuckbox":
+        if path.parent not in ours:
             packages = {name.partition(".")[0] for name in imports_of(path)}
             assert "tuckbox" not in packages, path
 
 
 def test_the_runner_never_imports_what_it_judges() -> None:
-    for folder in ("runner", "report"):
-        for path in (LAB / folder).glob("*.py"):
-            assert not {name for name in imports_of(path) if "contestants" in name}, path
+    for folder in ("runner", "report", "commands"):
+        for path in (LAB / folder).rglob("*.py"):
+            judged = {
+                name
+                for name in imports_of(path)
+                if name.startswith(("lab.contestants", "lab.hosts", "lab.tests"))
+            }
+            assert not judged, path
 
 
 def test_the_references_of_a_replay_exist() -> None:
-    suite = catalogue.suite("web07", ReplaySuite)
-    assert set(suite.replay.references) <= set(CONTESTANTS)
+    one = SUITES["web07"]
+    assert isinstance(one, ReplaySuite)
+    assert set(one.replay.references) <= set(CONTESTANTS)
 
 
-def test_an_unknown_field_is_refused_with_its_file(tmp_path: Path) -> None:
-    folder = tmp_path / "odd"
-    folder.mkdir()
-    text = (LAB / "contestants" / "null" / "contestant.toml").read_text("utf-8")
-    (folder / "contestant.toml").write_text("colour = 'red'\n" + text, "utf-8")
-    with pytest.raises(CatalogueError, match=r"odd/contestant\.toml.*colour"):
-        catalogue.contestants(tmp_path)
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('colour = "red"', "unknown field `colour`"),
+        ('suites = ["djngo"]', r"there is no suite 'djngo', did you mean 'django'\? Known:"),
+        ('suites = ["django/mian"]', r"no part of django 'mian', did you mean 'main'"),
+        ('host = "ruby"', r"there is no host 'ruby'.* Known: native, perl, php, python"),
+        ('server = "memcachd"', r"there is no server 'memcachd'"),
+        ('host = "perl"\nsuites = ["django/main"]', "8 processes, and the host perl"),
+        ('[[forms]]\nname = "a"\nhue = "red"', "unknown field `hue`"),
+        ('[[forms]]\nname = "a"\n[[forms]]\nname = "a"', "two forms have the same name"),
+        ("lives = ", "Invalid value"),
+    ],
+)
+def test_an_odd_contestant_is_refused_with_its_file(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(CatalogueError, match=rf"(?s)odd/contestant\.toml: .*{says}"):
+        catalogue.contestants(definition(tmp_path, "odd", text))
 
 
-def test_a_contestant_of_an_unknown_suite_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "odd"
-    folder.mkdir()
-    text = (LAB / "contestants" / "null" / "contestant.toml").read_text("utf-8")
-    (folder / "contestant.toml").write_text(text.replace('["django"]', '["djngo"]'), "utf-8")
-    with pytest.raises(CatalogueError, match=r"odd/contestant\.toml: there is no suite 'djngo'"):
-        catalogue.contestants(tmp_path)
+def test_servers_are_those_beside_the_contestants(tmp_path: Path) -> None:
+    folder = definition(tmp_path, "odd", 'server = "memcached"\ntransport = "socket"')
+    shutil.copytree(LAB / "servers" / "memcached", tmp_path / "servers" / "memcached")
+    (row,) = catalogue.contestants(folder).values()
+    assert server_of(row).folder == str(tmp_path / "servers" / "memcached")
 
 
-def test_a_missing_suite_is_told() -> None:
-    with pytest.raises(CatalogueError, match=r"tokyo\.toml does not exist"):
-        catalogue.suite("tokyo", ConcurrentSuite)
+def test_a_server_cannot_take_part_where_folders_are_weighed(tmp_path: Path) -> None:
+    shutil.copytree(LAB / "servers" / "memcached", tmp_path / "servers" / "memcached")
+    folder = definition(tmp_path, "odd", 'server = "memcached"\nsuites = ["web07"]')
+    with pytest.raises(CatalogueError, match="web07 weighs folders"):
+        catalogue.contestants(folder)
+
+
+def test_a_server_that_has_no_socket_cannot_be_reached_by_one(tmp_path: Path) -> None:
+    shutil.copytree(LAB / "servers" / "mongod", tmp_path / "servers" / "mongod")
+    folder = definition(tmp_path, "odd", 'server = "mongod"\ntransport = "socket"')
+    with pytest.raises(CatalogueError, match="'mongod' cannot be reached by socket"):
+        catalogue.contestants(folder)
+
+
+def test_a_form_replaces_what_it_names_and_adds_to_the_settings(tmp_path: Path) -> None:
+    text = """settings = { colour = "red", size = "small" }
+        [[forms]]
+        name = "big"
+        what = "Big."
+        settings = { size = "big" }
+        block = 1
+        values = ["complex"]
+        [[forms]]
+        name = "small"
+    """
+    rows = catalogue.contestants(definition(tmp_path, "odd", text))
+    assert list(rows) == ["odd:big", "odd:small"]
+    big, small = rows.values()
+    assert big.settings == {"colour": "red", "size": "big"}
+    assert (big.what, big.block, big.values) == ("Big.", 1, ["complex"])
+    assert small.settings == {"colour": "red", "size": "small"}
+    assert (small.what, small.block, small.values) == ("Odd.", 256, ["binary"])
+
+
+def test_what_takes_part_depends_on_part_sizing_and_values() -> None:
+    chosen = suite(1)
+    (part,) = chosen.parts
+    row = contestant("honest")
+    assert row.takes_part("small", part)
+    assert not row.takes_part("other", part)
+    of_part = msgspec.structs.replace(row, suites=["small/main", "other/elsewhere"])
+    assert of_part.takes_part("small", part)
+    assert not of_part.takes_part("other", part)
+    stock = msgspec.structs.replace(row, sizing="stock")
+    assert not stock.takes_part("small", part)
+    assert stock.takes_part("small", suite(1, stock=True).parts[0])
+    (complex_values,) = suite(1, variants=[variant(value="complex")]).parts[0].variants
+    assert msgspec.structs.replace(row, values=["complex"]).takes(complex_values)
+    assert not msgspec.structs.replace(row, values=["binary"]).takes(complex_values)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"shares": {"get": 0.5}}, "must add up to 1"),
+        ({"operations": 5, "operations_per_key": 5}, "either operations or operations_per_key"),
+        ({"steps": [1], "passes": ["throughput"]}, "steps and no latency pass"),
+        ({"absent": 1.5}, "out of its range"),
+    ],
+)
+def test_an_odd_phase_is_refused(fields: dict[str, object], says: str) -> None:
+    phase = {"name": "odd", "operations": 5, "shares": {"get": 1.0}}
+    if "operations_per_key" not in fields:
+        phase |= {"passes": ["latency"]}
+    with pytest.raises(msgspec.ValidationError, match=says):
+        suite(1, steps=[{**phase, **fields}])
+
+
+def test_a_suite_without_a_form_says_which_it_has() -> None:
+    one = SUITES["smoke"]
+    assert isinstance(one, PhasesSuite)
+    with pytest.raises(CatalogueError, match="no form 'full', only smoke"):
+        one.form("full")
+
+
+def test_a_missing_suite_is_told_with_the_closest() -> None:
+    with pytest.raises(CatalogueError, match="no suite 'tokyo', did you mean 'tokyo-2009'"):
+        catalogue.suite("tokyo")
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    assert str(unknown("thing", "xyz", ["b", "a"])) == "there is no thing 'xyz'. Known: a, b"
+
+
+def test_placeholders_are_filled_and_unknown_ones_refused() -> None:
+    words = limit_words(StoreLimits(bytes=720_896))
+    assert fill(["-m", "{limit_mib}M", "{limit_bytes}"], words) == ["-m", "1M", "720896"]
+    assert limit_words(StoreLimits())["limit_mib"] == "1024"
+    # What is no placeholder stays: programs have braces of their own.
+    assert fill(['{"a": 1}', "${HOME}x", "{}"], {"HOME": "h"}) == ['{"a": 1}', "${HOME}x", "{}"]
+    with pytest.raises(CatalogueError, match="none of limit_bytes, limit_mib"):
+        fill(["{limit_mb}"], words)

@@ -1,4 +1,4 @@
-"""The command as a user gives it: exit status, messages, and nothing left behind."""
+"""The commands as a user gives them: exit status, messages, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -11,27 +11,32 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
+from lab.runner import records
 from lab.runner.catalogue import LAB, REPOSITORY
+from lab.runner.plan import name_of
+from lab.runner.results import AnyCell, PhasesCell
 from lab.tests.small import CONTESTANTS
 
 Left = Callable[[], list[psutil.Process]]
-WATCHDOG_SECONDS = 120.0
+WATCHDOG_SECONDS = 180.0
+CONTROLS = ("--contestants", str(CONTESTANTS))
+SHORT = ("run", "smoke", "--smoke", *CONTROLS)
 
 
 def command(folder: Path, *arguments: str) -> list[str]:
     """Return the command of a run that keeps all that it writes in `folder`."""
-    (folder / "data").mkdir()
+    (folder / "data").mkdir(exist_ok=True)
+    name, *others = arguments
     places = ["--data", str(folder / "data"), "--records", str(folder / "records")]
-    return [sys.executable, "-m", "lab", "demo", *places, *arguments]
+    return [sys.executable, "-m", "lab", name, *places, *others]
 
 
-def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(folder, *arguments),
+        [sys.executable, "-m", "lab", *arguments],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -40,93 +45,289 @@ def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def records_of(output: str) -> list[dict[str, object]]:
-    line = next(line for line in output.splitlines() if line.startswith("Records: "))
-    path = Path(line.removeprefix("Records: "))
-    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    _, _, _, _, *given = command(folder, *arguments)
+    return lab(arguments[0], *given)
 
 
-def test_an_unknown_contestant_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    run = demo(tmp_path, "--contestant", "memcachd")
-    assert run.returncode == 2
-    assert "no contestant is called memcachd" in run.stderr
-    assert "tuckbox" in run.stderr
-    assert "django_locmem" in run.stderr
+def records_of(folder: Path) -> records.Run:
+    (path,) = (folder / "records").glob("*.jsonl")
+    return records.read(path)
+
+
+def cells_of(folder: Path) -> list[AnyCell]:
+    """Return the cells of a run that still goes on, whose header may not be written yet."""
+    try:
+        return records_of(folder).cells
+    except records.RecordsError:
+        return []
+
+
+def is_empty(folder: Path) -> bool:
+    return list((folder / "data").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--contestant", "tuckbx"], "no contestant 'tuckbx', did you mean 'tuckbox'?"),
+        (["djngo"], "there is no suite 'djngo', did you mean 'django'?"),
+        (["django/mian"], "there is no part 'django/mian', did you mean 'django/main'?"),
+        (["django", "--variant", "short"], "there is no variant 'short'"),
+        (["--placement", "elsewhere"], "'elsewhere' is not one of"),
+        (["smoke", "--smoke", "--contestant", "null"], "nothing to run"),
+        (["smoke", "--full"], "suite 'smoke' has no form 'full', only smoke"),
+        (["--seed", "-1"], "-1 is not in the range"),
+        (["--colour"], "No such option"),
+    ],
+)
+def test_a_wrong_command_says_what_is_right(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    ended = run(tmp_path, "run", *arguments)
+    assert ended.returncode == 2
+    # Messages are wrapped by the width of a terminal that is not there.
+    assert " ".join(says.split()) in " ".join(ended.stderr.split())
+    assert not (tmp_path / "records").exists()
 
 
 def test_a_run_of_the_null_contestant(tmp_path: Path) -> None:
-    run = demo(tmp_path, "--contestant", "null", "--seed", "3")
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "Timings for null" in run.stdout
-    assert list((tmp_path / "data").iterdir()) == []
-    records = records_of(run.stdout)
-    assert [record["record"] for record in records] == ["header", *["concurrent"] * 5, "ending"]
-    header = msgspec.convert(records[0]["settings"], dict[str, object])
-    assert header["seed"] == 3
-    assert header["contestants"] == ["null"]
-    assert set(msgspec.convert(records[0]["machine"], dict[str, object])) >= {"cpu", "kernel"}
+    ended = run(tmp_path, "demo", "--contestant", "null", "--seed", "3")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert is_empty(tmp_path)
+    found = records_of(tmp_path)
+    assert found.header.settings.seed == 3
+    assert [one.name for one in found.header.contestants] == ["null"]
+    assert found.ending is not None
+    assert found.ending.faults == []
+    rounds = [cell.round for cell in found.cells if isinstance(cell, PhasesCell)]
+    assert rounds == list(range(1, len(rounds) + 1))
+    assert f"Records: {found.path}" in ended.stdout
+    page = found.path.with_suffix(".html")
+    assert f"Report: {page}" in ended.stdout
+    assert page.stat().st_size > 0
 
 
-def test_a_wrong_value_is_exit_status_1(tmp_path: Path) -> None:
-    run = demo(tmp_path, "--contestants", str(CONTESTANTS), "--contestant", "wrong_key")
-    assert run.returncode == 1
-    assert "Fault: wrong_key: " in run.stdout
-    assert "wrong values" in run.stdout
-    assert list((tmp_path / "data").iterdir()) == []
+def test_a_wrong_value_is_exit_status_1_and_the_rest_goes_on(tmp_path: Path) -> None:
+    names = ["--contestant", "wrong_key", "--contestant", "honest"]
+    ended = run(tmp_path, *SHORT, *names)
+    assert ended.returncode == 1
+    assert "Fault: wrong_key in smoke/main" in ended.stdout
+    assert "wrong values" in ended.stdout
+    assert is_empty(tmp_path)
+    cells = records_of(tmp_path).cells
+    outcomes = {cell.contestant: cell.outcome for cell in cells}
+    assert outcomes == {"honest": "measured", "wrong_key": "measured"}
+
+
+def test_a_cell_says_how_it_is_measured_again(tmp_path: Path) -> None:
+    first = run(tmp_path, *SHORT, "--contestant", "honest")
+    assert first.returncode == 0, first.stdout + first.stderr
+    (cell,) = records_of(tmp_path).cells
+    assert cell.repeat[:4] == ["python", "-m", "lab", "run"]
+    again = tmp_path / "again"
+    again.mkdir()
+    ended = run(again, "run", *cell.repeat[4:], "--rounds", "1")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (repeated,) = records_of(again).cells
+    assert name_of(repeated) == name_of(cell)
+    assert isinstance(repeated, PhasesCell)
+    assert isinstance(cell, PhasesCell)
+    # The same operations, drawn from the same seed.
+    (before,), (after,) = cell.phases, repeated.phases
+    assert before.throughput is not None
+    assert after.throughput is not None
+    counts = [
+        {action: stat.tally.count for action, stat in one.actions.items()}
+        for one in (before.throughput, after.throughput)
+    ]
+    assert counts[0] == counts[1]
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file where a folder should be")
-    run = demo(tmp_path, "--contestant", "null", "--records", str(tmp_path / "file" / "records"))
-    assert run.returncode == 1
-    assert "the run was broken off" in run.stderr
-    assert "Traceback" not in run.stderr
-    assert list((tmp_path / "data").iterdir()) == []
+    names = ["--contestant", "honest", "--records", str(tmp_path / "file" / "records")]
+    ended = run(tmp_path, *SHORT, *names)
+    assert ended.returncode == 1
+    assert "the run was broken off" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert is_empty(tmp_path)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 and "CI" not in os.environ, reason="only root may mount a small disk"
+)
+def test_a_full_disk_fails_its_rows_and_the_rest_goes_on(
+    tmp_path: Path, processes_in: Left
+) -> None:
+    disk = tmp_path / "data"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tuckbox-lab-test", str(disk)]
+    subprocess.run(mount, check=True)
+    try:
+        names = ["--contestant", "honest", "--contestant", "wrong_key"]
+        ended = run(tmp_path, *SHORT, *names)
+        assert is_empty(tmp_path)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert ended.returncode == 1
+    cells = records_of(tmp_path).cells
+    outcomes = {cell.contestant: cell.outcome for cell in cells}
+    assert outcomes == {"honest": "failed", "wrong_key": "failed"}
+    assert all("full" in cell.reason for cell in cells)
+    assert processes_in() == []
 
 
 @contextmanager
-def hanging_demo(folder: Path, processes_in: Left) -> Iterator[subprocess.Popen[str]]:
-    """Start a run in which a worker hangs, and wait until it does."""
-    hangs = command(folder, "--contestants", str(CONTESTANTS), "--contestant", "hangs")
-    with subprocess.Popen(hangs, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as run:
+def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a run, and kill it at the end if need be."""
+    with subprocess.Popen(
+        command(folder, *arguments), cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
-            give_up = time.monotonic() + WATCHDOG_SECONDS
-            while not list(folder.rglob("chosen")):
-                assert run.poll() is None
-                assert time.monotonic() < give_up
-                time.sleep(0.05)
-            assert len(processes_in()) >= 8
-            yield run
+            yield process
         finally:
-            run.kill()
+            process.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def until(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    give_up = time.monotonic() + WATCHDOG_SECONDS
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+@contextmanager
+def hanging(folder: Path, processes_in: Left) -> Iterator[subprocess.Popen[str]]:
+    """Start a run in which a worker hangs, and wait until it does."""
+    with started(folder, *SHORT, "--contestant", "hangs", "--rounds", "1") as process:
+        until(lambda: list(folder.rglob("chosen")), process)
+        # The worker, its child, the guard, and the runner itself.
+        until(lambda: len(processes_in()) == 4, process)
+        yield process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_leaves_nothing(
     tmp_path: Path, processes_in: Left, number: signal.Signals
 ) -> None:
-    with hanging_demo(tmp_path, processes_in) as run:
-        run.send_signal(number)
-        output, _ = run.communicate(timeout=WATCHDOG_SECONDS)
-    assert run.returncode == 130
+    with hanging(tmp_path, processes_in) as process:
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=WATCHDOG_SECONDS)
+    assert process.returncode == 130
     assert "Interrupted" in output
     assert processes_in() == []
-    assert list((tmp_path / "data").iterdir()) == []
+    assert is_empty(tmp_path)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel for a death signal")
-def test_hosts_do_not_outlive_a_killed_runner(tmp_path: Path, processes_in: Left) -> None:
-    with hanging_demo(tmp_path, processes_in) as run:
-        children = [process for process in processes_in() if process.name() == "sleep"]
-        run.kill()
-        run.wait(WATCHDOG_SECONDS)
-    # What an adapter started is beyond the kernel's favour; the lab's own hosts are not.
-    for child in children:
-        os.kill(child.pid, signal.SIGKILL)
+def test_an_impatient_interrupt_leaves_nothing_either(tmp_path: Path, processes_in: Left) -> None:
+    with hanging(tmp_path, processes_in) as process:
+        for _ in range(5):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.01)
+        process.communicate(timeout=WATCHDOG_SECONDS)
+    assert process.returncode == 130
+    assert processes_in() == []
+    assert is_empty(tmp_path)
+
+
+def test_a_killed_runner_leaves_nothing(tmp_path: Path, processes_in: Left) -> None:
+    with hanging(tmp_path, processes_in) as process:
+        process.kill()
+        process.wait(WATCHDOG_SECONDS)
     give_up = time.monotonic() + WATCHDOG_SECONDS
-    while processes_in():
-        assert time.monotonic() < give_up
+    # Not even what an adapter had started, nor the data.
+    while processes_in() or not is_empty(tmp_path):
+        assert time.monotonic() < give_up, processes_in()
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_broken_off_run_is_gone_on_with(
+    tmp_path: Path, processes_in: Left, number: signal.Signals
+) -> None:
+    arguments = [*SHORT, "--rounds", "9", "--contestant", "honest"]
+    with started(tmp_path, *arguments) as process:
+        until(lambda: list((tmp_path / "records").glob("*.jsonl")), process)
+        until(lambda: cells_of(tmp_path), process)
+        process.send_signal(number)
+        process.wait(WATCHDOG_SECONDS)
+    broken = records_of(tmp_path)
+    assert broken.ending is None
+    before = broken.path.read_bytes()
+    # A full disk or a power cut can leave half a line.
+    with broken.path.open("ab") as file:
+        file.write(b'{"record":"phases","sui')
+    ended = run(tmp_path, *arguments, "--resume")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "Going on with" in ended.stdout
+    whole = records_of(tmp_path)
+    assert whole.path.read_bytes().startswith(before)
+    rounds = [cell.round for cell in whole.cells if isinstance(cell, PhasesCell)]
+    assert sorted(rounds) == list(range(1, 10))
+    assert 1 <= len(broken.cells) < 9
+    assert len(whole.resumptions) == 1
+    assert whole.ending is not None
+    # There is nothing left to go on with: another one begins.
+    again = run(tmp_path, *SHORT, "--contestant", "honest", "--resume")
+    assert "No broken-off run is like this one" in again.stdout
+    assert len(list((tmp_path / "records").glob("*.jsonl"))) == 2
+
+
+def test_the_smoke_form_runs_what_is_named(tmp_path: Path) -> None:
+    forms = ("tcp", "socket", "missing", "unavailable")
+    names = [word for form in forms for word in ("--contestant", f"served:{form}")]
+    ended = run(tmp_path, "run", "--smoke", *CONTROLS, *names)
+    cells = records_of(tmp_path).cells
+    outcomes = {cell.contestant: cell.outcome for cell in cells}
+    assert outcomes["served:tcp"] == outcomes["served:socket"] == "measured"
+    assert outcomes["served:unavailable"] == "unavailable"
+    assert outcomes["served:missing"] == "missing"
+    assert all(cell.placement == "free" for cell in cells if isinstance(cell, PhasesCell))
+    assert ended.returncode == 1
+    assert "served:missing" in ended.stdout
+
+
+def test_a_missing_contestant_is_no_fault_of_a_demo_unless_it_was_named(tmp_path: Path) -> None:
+    folder = tmp_path / "contestants"
+    (folder / "odd").mkdir(parents=True)
+    missing = (CONTESTANTS / "missing" / "contestant.toml").read_text("utf-8")
+    (folder / "odd" / "contestant.toml").write_text(missing, "utf-8")
+    (folder / "odd" / "adapter.py").write_text("", "utf-8")
+    ended = run(tmp_path, "demo", "--contestants", str(folder))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "no-such-distribution-at-all" in ended.stdout
+    ended = run(tmp_path, "demo", "--contestants", str(folder), "--contestant", "odd")
+    assert ended.returncode == 1
+    assert "Fault: odd: " in ended.stdout
+
+
+def test_the_list_has_every_suite_and_contestant() -> None:
+    ended = lab("list", *CONTROLS)
+    assert ended.returncode == 0
+    for name in ("django", "fastmmap-2004", "web07", "honest", "served:tcp"):
+        assert name in ended.stdout
+
+
+def test_the_report_is_made_again_from_the_newest_records(tmp_path: Path) -> None:
+    assert lab("report", "--records", str(tmp_path)).returncode == 2
+    run(tmp_path, *SHORT, "--contestant", "honest")
+    page = tmp_path / "again.html"
+    ended = lab("report", "--records", str(tmp_path / "records"), "--output", str(page))
+    assert ended.returncode == 0, ended.stderr
+    assert page.stat().st_size > 0
+    odd = tmp_path / "odd.jsonl"
+    odd.write_text("nothing\n")
+    ended = lab("report", str(odd))
+    assert ended.returncode == 1
+    assert "odd.jsonl" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_what_is_installed_already_is_there() -> None:
+    ended = lab("install", "django/main", "--contestant", "null")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_records_are_ignored_by_git() -> None:

@@ -1,24 +1,21 @@
-"""Histograms merge without losing anything."""
+"""Durations become histograms without losing anything, and passes are summed up rightly."""
 
 from __future__ import annotations
 
 import random
+from array import array
+from pathlib import Path
 
-from lab.hosts.python.timing import decode, empty, encode, timer_cost
+import msgspec
+import pytest
+
 from lab.protocol import ACTIONS, Ran, Tally, Verdict
-from lab.runner.concurrent import merge, merge_histograms
-
-
-def test_merged_is_as_if_recorded_together() -> None:
-    dice = random.Random(1)
-    parts = [[int(dice.lognormvariate(9, 2)) for _ in range(700)] for _ in range(8)]
-    together = encode(duration for part in parts for duration in part)
-    merged = decode(merge_histograms([encode(part) for part in parts]))
-    expected = decode(together)
-    assert merged.get_total_count() == expected.get_total_count() == 5_600
-    for percentile in (0, 50, 90, 99, 99.9, 100):
-        ours = merged.get_value_at_percentile(percentile)
-        assert ours == expected.get_value_at_percentile(percentile)
+from lab.runner.catalogue import Phase
+from lab.runner.failures import HostError
+from lab.runner.histograms import decode, encode, percentiles_ns, read_durations
+from lab.runner.inputs import PlannedPass
+from lab.runner.passes import merge
+from lab.stream import DELETE, GET, SET
 
 
 def test_percentiles_are_exact_to_three_digits() -> None:
@@ -27,32 +24,118 @@ def test_percentiles_are_exact_to_three_digits() -> None:
         assert abs(histogram.get_value_at_percentile(percentile) - exact) <= exact / 1_000
 
 
-def test_durations_from_nothing_to_an_hour_are_kept() -> None:
-    histogram = decode(encode([0, 3_600_000_000_000]))
-    assert histogram.get_total_count() == 2
-    assert empty().get_total_count() == 0
+def test_percentiles_of_a_skewed_distribution() -> None:
+    dice = random.Random(1)
+    durations = sorted(int(dice.lognormvariate(9, 2)) for _ in range(20_000))
+    histogram = decode(encode(durations))
+    assert histogram.get_total_count() == 20_000
+    for percentile in (50, 90, 99, 99.9):
+        exact = durations[int(20_000 * percentile / 100) - 1]
+        assert histogram.get_value_at_percentile(percentile) == pytest.approx(exact, rel=0.003)
 
 
-def test_nothing_merges_to_nothing() -> None:
-    assert merge_histograms([]) == ""
+def test_several_percentiles_at_once_are_those_of_the_library() -> None:
+    dice = random.Random(2)
+    for count in (1, 2, 7, 5_000):
+        encoded = encode(int(dice.lognormvariate(7, 3)) for _ in range(count))
+        percents = (0.1, 50, 90, 99, 99.9, 100)
+        own = [decode(encoded).get_value_at_percentile(percent) for percent in percents]
+        assert percentiles_ns(encoded, percents) == own
+        assert own[-1] == decode(encoded).get_max_value()
 
 
-def test_the_clock_never_runs_back() -> None:
-    assert all(cost_ns >= 0 for cost_ns in timer_cost(500))
+def test_durations_from_nothing_to_an_hour_are_kept_and_more_is_refused() -> None:
+    assert decode(encode([0, 3_600_000_000_000])).get_total_count() == 2
+    with pytest.raises(ValueError, match="beyond the histogram's hour"):
+        encode([8_000_000_000_000])
+    assert encode([]) == ""
 
 
-def test_passes_merge_by_adding_counts_and_keeping_the_longest_wall() -> None:
-    def ran(wall_ns: int) -> Ran:
-        actions = {
-            action: Tally(count=3, miss=2, wrong=1, total_ns=6, histogram=encode([1, 2, 3]))
-            for action in ACTIONS
-        }
-        return Ran(wall_ns, 10, [], actions, Verdict(wrong=3, stale=1, examples=["one"] * 3))
+def test_a_file_of_durations_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "0"
+    path.write_bytes(bytes.fromhex("0100000000000000ffffffffffffff7f"))
+    assert list(read_durations(path)) == [1, 0x7FFFFFFFFFFFFFFF]
+    path.write_bytes(b"x" * 9)
+    with pytest.raises(ValueError, match="0 is not a file of 64-bit durations: 9 bytes"):
+        read_durations(path)
 
-    merged = merge([ran(100), ran(300)])
-    assert (merged.wall_ns, merged.workers_ns, merged.timed_ns) == (300, 400, 20)
+
+PHASE = msgspec.convert(
+    {
+        "name": "mix",
+        "operations": 6,
+        "shares": {"get": 0.6, "set": 0.4},
+        "passes": ["throughput", "latency"],
+        "steps": [1, 3, 5],
+    },
+    Phase,
+)
+# Two operations to warm up, four that count.
+VERBS = bytes([SET, SET, GET, SET, GET, DELETE])
+PLANNED = PlannedPass(PHASE, "latency", 0, operations=6, warmup=2, verbs=[VERBS, VERBS])
+
+
+def ran(wall_ns: int, done: int = 6, **tallies: Tally) -> Ran:
+    counts = {"get": Tally(2, 1, 1), "set": Tally(1), "delete": Tally(1, 1)}
+    verdict = Verdict(wrong=3, stale=1, examples=["one"] * 3)
+    actions = {action: {**counts, **tallies}[action] for action in ACTIONS}
+    return Ran(done, wall_ns, 10, 7, [40, 60], actions, verdict)
+
+
+def durations(folder: Path, *of_workers: list[int]) -> list[Path]:
+    paths = []
+    for worker, durations_ns in enumerate(of_workers):
+        path = folder / str(worker)
+        path.write_bytes(array("Q", durations_ns).tobytes())
+        paths.append(path)
+    return paths
+
+
+def test_passes_merge_by_adding_counts_and_keeping_the_longest_wall(tmp_path: Path) -> None:
+    paths = durations(tmp_path, [10, 20, 30, 40], [1, 2, 3, 4])
+    merged = merge(PLANNED, 256, [ran(100), ran(300)], paths)
+    assert (merged.wall_ns, merged.workers_ns, merged.timed_ns, merged.cpu_ns) == (300, 400, 20, 14)
+    assert (merged.planned, merged.done) == (8, 8)
+    assert (merged.block_operations, merged.block_ns) == (256, 50)
     get = merged.actions["get"]
-    assert (get.count, get.miss, get.wrong, get.total_ns) == (6, 4, 2, 12)
-    assert decode(get.histogram).get_total_count() == 6
+    assert (get.tally.count, get.tally.miss, get.tally.absent) == (4, 2, 2)
+    # The first and the third operation after the warm-up are gets.
+    assert get.total_ns == 10 + 30 + 1 + 3
+    assert merged.actions["set"].total_ns == 20 + 2
+    assert merged.actions["delete"].total_ns == 40 + 4
+    assert decode(get.histogram).get_total_count() == 4
+    assert decode(get.histogram).get_max_value() == 30
     assert (merged.verdict.wrong, merged.verdict.stale) == (6, 2)
     assert len(merged.verdict.examples) == 5
+    # There is no fifth operation.
+    assert [(step.count, step.total_ns) for step in merged.steps] == [(1, 11), (3, 66)]
+
+
+def test_a_pass_that_ended_early_has_the_durations_of_what_was_done(tmp_path: Path) -> None:
+    short = ran(100, done=4, get=Tally(1), delete=Tally())
+    merged = merge(PLANNED, 256, [short, ran(100)], durations(tmp_path, [10, 20], [1, 2, 3, 4]))
+    assert (merged.planned, merged.done) == (8, 6)
+    assert merged.actions["get"].total_ns == 10 + 1 + 3
+    # Not every worker came to the third operation.
+    assert [step.count for step in merged.steps] == [1]
+
+
+def test_a_pass_that_ended_in_the_warm_up_has_nothing() -> None:
+    nothing = {"get": Tally(), "set": Tally(), "delete": Tally()}
+    merged = merge(PLANNED, 256, [ran(100, done=1, **nothing)] * 2)
+    assert (merged.planned, merged.done) == (8, 0)
+
+
+@pytest.mark.parametrize(
+    ("done", "tally", "durations_ns", "says"),
+    [
+        (6, Tally(3), [1, 2, 3, 4], "did 6 operations, 2 of them to warm up, and counts 5"),
+        (7, Tally(3), [1, 2, 3, 4, 5], "more operations than its stream has: 7"),
+        (6, Tally(2), [1, 2, 3], "wrote 3 durations of 4 operations"),
+    ],
+)
+def test_a_host_that_contradicts_itself_is_told_so(
+    tmp_path: Path, done: int, tally: Tally, durations_ns: list[int], says: str
+) -> None:
+    with pytest.raises(HostError, match=says):
+        merge(PLANNED, 256, [ran(100, done, get=tally)], durations(tmp_path, durations_ns))

@@ -8,54 +8,85 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
-from lab.hosts.python.timing import decode
 from lab.protocol import ACTIONS, Verdict
-from lab.runner.catalogue import Form
-from lab.runner.results import ConcurrentCell
-from lab.runner.summary import faults, summarise
-from lab.tests.small import FORM, PROCESSES, contestant, run_concurrent
+from lab.runner.catalogue import PhasesSuite
+from lab.runner.histograms import decode
+from lab.runner.results import Pass, PhasesCell
+from lab.runner.summary import Summary, faults, summarise
+from lab.tests.small import (
+    FILL,
+    MIX,
+    OPERATIONS,
+    PROCESSES,
+    WARMUP,
+    Watching,
+    contestant,
+    run_suite,
+    suite,
+    variant,
+)
 
 Left = Callable[[], list[psutil.Process]]
 
 
-def run_one(data: Path, name: str, form: Form = FORM) -> ConcurrentCell:
-    (cell,) = run_concurrent(data, name, form=form)
+def run_one(data: Path, name: str, of: PhasesSuite | None = None) -> PhasesCell:
+    (cell,) = run_suite(data, name, of=of)
     return cell
 
 
-def verdict_of(cell: ConcurrentCell) -> Verdict:
-    assert cell.throughput is not None
-    assert cell.latency is not None
-    total = Verdict()
-    for verdict in (cell.probe, cell.throughput.verdict, cell.latency.verdict):
-        total.add(verdict)
-    return total
+def passes_of(cell: PhasesCell) -> tuple[Pass, Pass]:
+    """Return both passes of the only measured phase."""
+    (phase,) = cell.phases
+    assert phase.throughput is not None
+    assert phase.latency is not None
+    return phase.throughput, phase.latency
 
 
-def faults_of(cell: ConcurrentCell) -> str:
-    return "; ".join(faults([summarise(contestant(cell.contestant), [cell])], []))
+def row_of(cell: PhasesCell) -> Summary:
+    (row,) = summarise(suite(), [contestant(cell.contestant)], [cell])
+    return row
+
+
+def verdict_of(cell: PhasesCell) -> Verdict:
+    return row_of(cell).verdict
+
+
+def faults_of(cell: PhasesCell) -> str:
+    return "; ".join(faults([row_of(cell)], []))
 
 
 def test_the_honest_one_is_accused_of_nothing(tmp_path: Path, processes_in: Left) -> None:
     cell = run_one(tmp_path, "honest")
-    assert cell.outcome == "measured"
+    assert (cell.outcome, cell.reason) == ("measured", "")
     found = verdict_of(cell)
     assert (found.wrong, found.stale, found.lost, cell.refused) == (0, 0, 0, 0)
     assert faults_of(cell) == ""
-    assert cell.latency is not None
-    assert cell.throughput is not None
-    assert sum(cell.latency.actions[action].count for action in ACTIONS) == PROCESSES * 650
-    for action in ACTIONS:
-        assert cell.latency.actions[action].count == cell.throughput.actions[action].count
-    for tally in cell.latency.actions.values():
+    throughput, latency = passes_of(cell)
+    counted = PROCESSES * (OPERATIONS - WARMUP)
+    for one in (throughput, latency):
+        assert (one.planned, one.done) == (counted, counted)
+        assert sum(one.actions[action].tally.count for action in ACTIONS) == counted
+        assert 0 < one.timed_ns <= one.workers_ns <= PROCESSES * one.wall_ns
+        assert one.cpu_ns > 0
+    assert throughput.block_ns > 0
+    for stat in latency.actions.values():
         # The sum that is kept and the histogram must tell of the same readings.
-        mean_ns = decode(tally.histogram).get_mean_value()
-        assert tally.total_ns / tally.count == pytest.approx(mean_ns, rel=0.01)
+        histogram = decode(stat.histogram)
+        assert histogram.get_total_count() == stat.tally.count
+        mean_ns = stat.total_ns / stat.tally.count
+        assert mean_ns == pytest.approx(histogram.get_mean_value(), rel=0.01)
     # All keys are there from the start and come back with the next set: most gets must hit.
-    assert cell.latency.actions["get"].miss < cell.latency.actions["get"].count / 3
+    get = latency.actions["get"].tally
+    assert get.miss < get.count / 3
     # Two workers' probe keys are read by each worker.
     assert cell.probe_keys == PROCESSES * 2 * 64
-    assert cell.bytes_occupied > 0
+    used = cell.resources
+    assert used.store_bytes > 0
+    # A Python process alone has some megabytes of its own.
+    assert used.client_bytes_full > PROCESSES << 20
+    assert used.client_bytes_opened > PROCESSES << 20
+    assert decode(cell.timer).get_total_count() == PROCESSES * 1_000
+    assert min(cell.create_ns, cell.open_ns, cell.close_ns) > 0
 
 
 def test_a_flipped_bit_is_a_wrong_value(tmp_path: Path) -> None:
@@ -83,25 +114,23 @@ def test_dropped_writes_are_lost_entries_and_misses(tmp_path: Path) -> None:
     cell = run_one(tmp_path, "drops_writes")
     assert cell.probe.lost > 0
     assert "lost entries" in faults_of(cell)
-    assert cell.latency is not None
-    assert honest.latency is not None
-    assert cell.latency.actions["get"].miss > honest.latency.actions["get"].miss
+    misses = [passes_of(one)[1].actions["get"].tally.miss for one in (honest, cell)]
+    assert misses[1] > misses[0]
 
 
 def test_refusals_are_counted_and_no_lie(tmp_path: Path) -> None:
     cell = run_one(tmp_path, "refuses")
     assert cell.refused > 0
-    assert cell.latency is not None
-    assert cell.latency.actions["set"].miss > 0
+    assert passes_of(cell)[1].actions["set"].tally.miss > 0
     assert verdict_of(cell).wrong == verdict_of(cell).stale == 0
 
 
 def test_a_dying_worker_fails_its_row_and_the_rest_goes_on(
     tmp_path: Path, processes_in: Left
 ) -> None:
-    died, honest = run_concurrent(tmp_path, "dies", "honest")
+    died, honest = run_suite(tmp_path, "dies", "honest")
     assert died.outcome == "failed"
-    assert "died in run: signal SIGKILL" in died.reason
+    assert "died in run of mix (throughput): signal SIGKILL" in died.reason
     assert "died in run" in faults_of(died)
     assert honest.outcome == "measured"
     assert processes_in() == []
@@ -110,13 +139,15 @@ def test_a_dying_worker_fails_its_row_and_the_rest_goes_on(
 def test_a_hanging_worker_fails_its_row_and_leaves_nothing(
     tmp_path: Path, processes_in: Left
 ) -> None:
-    form = Form(operations=700, warmup=50, rounds=2, cell_seconds_max=8)
-    cells = run_concurrent(tmp_path, "hangs", "honest", form=form)
+    watching = Watching()
+    short = suite(form={"rounds": 2, "cell_seconds_max": 8.0})
+    cells = run_suite(tmp_path, "hangs", "honest", of=short, watcher=watching)
     hung = [cell for cell in cells if cell.contestant == "hangs"]
     # It is not tried again in the second round.
     assert len(hung) == 1
+    assert [name for name, _ in watching.skipped] == ["hangs"]
     assert hung[0].outcome == "failed"
-    assert "hung in run: no answer in time, killed" in hung[0].reason
+    assert "hung in run of mix (throughput): no answer in time, killed" in hung[0].reason
     assert [cell.outcome for cell in cells if cell.contestant == "honest"] == ["measured"] * 2
     # Neither a host nor the child that the hanging adapter started is left.
     assert processes_in() == []
@@ -132,6 +163,40 @@ def test_what_is_not_installed_keeps_its_row(tmp_path: Path) -> None:
     cell = run_one(tmp_path, "missing")
     assert cell.outcome == "missing"
     assert "no-such-distribution-at-all" in cell.reason
+    assert "no-such-distribution-at-all" in faults_of(cell)
+
+
+def test_a_pass_that_meets_its_limit_says_where(tmp_path: Path) -> None:
+    endless = {**MIX, "operations": 200_000, "shares": {"set": 1.0}, "block": 16}
+    short = suite(1, steps=[endless], form={"phase_seconds_max": 0.05})
+    cell = run_one(tmp_path, "honest", short)
+    assert cell.outcome == "measured"
+    for one in passes_of(cell):
+        assert 0 < one.done < one.planned == 200_000 - WARMUP
+        assert sum(stat.tally.count for stat in one.actions.values()) == one.done
+    (row,) = summarise(short, [contestant("honest")], [cell])
+    assert row.stopped
+    assert faults([row], []) == []
+
+
+def test_a_fill_that_meets_its_limit_says_where_and_is_not_tried_with_more(tmp_path: Path) -> None:
+    watching = Watching()
+    fill = {**FILL, "operations_per_key": 1}
+    many = [variant("many", keys=300_000), variant("more", keys=400_000), variant("few", keys=50)]
+    short = suite(1, steps=[fill, MIX], variants=many, form={"cell_seconds_max": 6.0})
+    stopped, measured = run_suite(tmp_path, "honest", of=short, watcher=watching)
+    assert (stopped.variant, stopped.outcome) == ("many", "stopped")
+    assert "fill stored" in stopped.reason
+    assert "of 300,000 entries within 3 s" in stopped.reason
+    assert (measured.variant, measured.outcome) == ("few", "measured")
+    assert [where for _, where in watching.skipped] == ["small/main, more, round 1"]
+    rows = summarise(short, [contestant("honest")], [stopped, measured])
+    assert [(row.variant, row.outcome) for row in rows] == [
+        ("many", "stopped"),
+        ("more", "stopped"),
+        ("few", "measured"),
+    ]
+    assert faults(rows, []) == []
 
 
 @pytest.mark.parametrize("name", ["honest", "dies"])

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.disk import bytes_occupied
-from lab.runner import streams
+from lab.runner import traces
+from lab.runner.plan import name_of
 from lab.runner.replay import is_equal, limit
 from lab.runner.results import ReplayCell
 from lab.tests.small import replay_suite, run_replay
@@ -15,6 +16,7 @@ from lab.tests.small import replay_suite, run_replay
 
 def measured(name: str, peak: int, settled: int) -> ReplayCell:
     return ReplayCell(
+        "small",
         name,
         0.5,
         "measured",
@@ -45,13 +47,13 @@ def test_equal_means_no_more_at_any_time(peak: int, settled: int, equal: bool) -
 
 
 def test_a_failed_cell_is_equal_to_nothing() -> None:
-    failed = ReplayCell("ours", 0.5, "failed", bytes_max=1, equal=False)
+    failed = ReplayCell("small", "ours", 0.5, "failed", bytes_max=1, equal=False)
     assert not is_equal(failed, [measured("reference", 900, 500)])
 
 
 def test_a_cache_that_never_forgets_hits_all_that_can_be_hit(tmp_path: Path) -> None:
     (cell,) = run_replay(tmp_path, "honest", references=["honest"])
-    requests = streams.requests(replay_suite(["honest"]))
+    requests = traces.requests(replay_suite(["honest"]))
     assert cell.hits == len(requests.keys) - requests.distinct
     assert cell.hit_ratio == pytest.approx(requests.hit_ratio_max)
     assert cell.verdict.wrong == 0
@@ -82,6 +84,21 @@ def test_a_wrong_answer_and_a_failure_are_told(tmp_path: Path) -> None:
 def test_dropped_writes_show_in_the_hit_ratio(tmp_path: Path) -> None:
     honest, drops = run_replay(tmp_path, "honest", "drops_writes", references=["honest"])
     assert drops.hit_ratio < honest.hit_ratio
+
+
+def test_what_was_recorded_is_not_replayed_again(tmp_path: Path) -> None:
+    (reference,) = run_replay(tmp_path, "honest", references=["honest"])
+    reference.bytes_peak = reference.bytes_settled = 123_456
+    again, greedy = run_replay(
+        tmp_path,
+        "greedy",
+        "honest",
+        references=["honest"],
+        recorded={name_of(reference): reference},
+    )
+    assert again is reference
+    # Also after a break the others get what the reference was measured to occupy.
+    assert greedy.bytes_max == 123_456
 
 
 def test_bytes_are_those_of_blocks(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from django.core.cache.backends.filebased import (  # type: ignore[import-untyped, unused-ignore]
-    FileBasedCache,
-)
+import sys
+
+from django.core.cache import CacheHandler  # type: ignore[import-untyped, unused-ignore]
 
 from lab.hosts.python.contract import Limits, Store
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     """Open the cache directory `folder`."""
-    cache = FileBasedCache(folder, {"OPTIONS": {"MAX_ENTRIES": limits.entries}})
+    configuration = {
+        "BACKEND": "django.core.cache.backends.filebased.FileBasedCache",
+        "LOCATION": folder,
+        "OPTIONS": {"MAX_ENTRIES": limits.entries or sys.maxsize},
+    }
+    cache = CacheHandler({"default": configuration})["default"]
     return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)

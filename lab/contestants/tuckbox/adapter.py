@@ -11,5 +11,5 @@ from tuckbox import Cache
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     """Open the cache file in `folder`."""
     path = Path(folder, "cache.tuck")
-    cache = Cache(str(path), size=limits.bytes, max_entries=limits.entries or None)
+    cache = Cache(str(path), size=limits.bytes or None, max_entries=limits.entries or None)
     return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)

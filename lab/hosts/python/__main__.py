@@ -19,23 +19,23 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from lab.hosts.python import loop, probe
+from lab.hosts.python import loop
 from lab.hosts.python.contract import Adapter, Limits, Store
 from lab.hosts.python.orphan import die_with_parent
+from lab.hosts.python.probe import Prober
 from lab.hosts.python.replay import replay
-from lab.hosts.python.timing import encode, timer_cost
+from lab.hosts.python.timing import clock_ns, timer_cost
 from lab.hosts.python.verify import Verifier
-from lab.hosts.python.workload import Prepared, Workload
+from lab.hosts.python.workload import Workload
 from lab.protocol import (
     AnyReply,
     AnyRequest,
-    Done,
+    Closed,
     Failed,
     Load,
     Loaded,
-    Measure,
     Open,
-    Preload,
+    Opened,
     Probed,
     ProbeRead,
     ProbeWrite,
@@ -44,21 +44,21 @@ from lab.protocol import (
     Replayed,
     Run,
 )
-from lab.stream import SET
 
 T = TypeVar("T")
 
 
 class Host:
-    """One worker. Requests out of order are the runner's error and end the host."""
+    """One worker. Requests out of order are the runner's error."""
 
     def __init__(self) -> None:
         self._adapter: Adapter | None = None
         self._settings: dict[str, str] = {}
         self._workload: Workload | None = None
-        self._verifier: Verifier | None = None
+        self._prober: Prober | None = None
         self._store: Store | None = None
-        self._prepared: dict[Measure, Prepared] = {}
+        self._verifier: Verifier | None = None
+        self._phase_last = -1
 
     def obey(self, request: AnyRequest) -> AnyReply:
         """Do what `request` asks and return the answer to it."""
@@ -70,8 +70,6 @@ class Host:
             return self._probe_write()
         if isinstance(request, ProbeRead):
             return self._probe_read(request)
-        if isinstance(request, Preload):
-            return self._preload()
         if isinstance(request, Run):
             return self._run(request)
         if isinstance(request, Replay):
@@ -79,54 +77,58 @@ class Host:
         return self._close()
 
     def _load(self, request: Load) -> AnyReply:
+        started_ns = clock_ns()
         try:
             self._adapter = _import(Path(request.adapter))
-            version = _version(request.distribution)
+            create_ns = clock_ns() - started_ns
+            version = _version(request.distribution, self._adapter)
         except (ImportError, importlib.metadata.PackageNotFoundError) as error:
             return Failed(f"not installed: {error}", missing=True)
         self._settings = request.settings
         self._workload = Workload(request)
-        if any(operation.verb == SET for operation in self._workload.own):
-            for measure in ("throughput", "latency"):
-                self._prepared[measure] = self._workload.prepare(measure)
-        self._verifier = Verifier(self._workload)
+        self._prober = Prober(request)
         # What is prepared lives as long as the process: the collector need not walk it while the
         # clock runs. It stays on for whatever the contestant allocates.
         gc.collect()
         gc.freeze()
         runtime = f"{platform.python_implementation()} {platform.python_version()}"
-        return Loaded(runtime, version, encode(timer_cost()))
+        return Loaded(runtime, version, create_ns, timer_cost())
 
-    def _open(self, request: Open) -> Done:
+    def _open(self, request: Open) -> AnyReply:
         limits = Limits(entries=request.entries_max, bytes=request.bytes_max)
-        self._store = _there(self._adapter).open(request.folder, limits, self._settings)
-        return Done()
+        adapter, self._verifier = _there(self._adapter), Verifier(_there(self._workload))
+        self._phase_last = -1
+        started_ns = clock_ns()
+        try:
+            self._store = adapter.open(request.folder, limits, self._settings)
+        except ImportError as error:
+            # Some import what they need only when they are used.
+            return Failed(f"not installed: {error}", missing=True)
+        return Opened(clock_ns() - started_ns)
 
     def _probe_write(self) -> Probed:
-        workload = _there(self._workload)
-        return probe.write(_there(self._store), workload.seed, workload.worker)
+        return _there(self._prober).write(_there(self._store))
 
     def _probe_read(self, request: ProbeRead) -> Probed:
-        return probe.read(_there(self._store), _there(self._workload).seed, request.workers)
-
-    def _preload(self) -> Done:
-        workload, store = _there(self._workload), _there(self._store)
-        for key, value in workload.preloaded():
-            store.set(key, value)
-        return Done()
+        return _there(self._prober).read(_there(self._store), request.workers)
 
     def _run(self, request: Run) -> Ran:
-        prepared = self._prepared.pop(request.measure)
-        run = loop.throughput if request.measure == "throughput" else loop.latency
-        return run(_there(self._store), prepared, _there(self._verifier), request.warmup)
+        if request.phase <= self._phase_last:
+            # What may be answered follows from the order of the phases.
+            raise RuntimeError(f"phase {request.phase} comes after phase {self._phase_last}")
+        self._phase_last = request.phase
+        store, verifier = _there(self._store), _there(self._verifier)
+        return loop.run(store, _there(self._workload), verifier, request)
 
     def _replay(self, request: Replay) -> Replayed:
-        return replay(_there(self._store), _there(self._workload), Path(request.folder))
+        store, workload = _there(self._store), _there(self._workload)
+        return replay(store, workload, request.phase, Path(request.folder))
 
-    def _close(self) -> Done:
+    def _close(self) -> Closed:
         store, self._store = _there(self._store), None
+        started_ns = clock_ns()
         store.close()
-        return Done()
+        return Closed(clock_ns() - started_ns)
 
 
 def _there(thing: T | None) -> T:
@@ -144,8 +146,10 @@ def _import(path: Path) -> Adapter:
     return cast(Adapter, module)
 
 
-def _version(distribution: str) -> str:
-    return importlib.metadata.version(distribution) if distribution else ""
+def _version(distribution: str, adapter: Adapter) -> str:
+    if distribution:
+        return importlib.metadata.version(distribution)
+    return str(getattr(adapter, "VERSION", ""))
 
 
 def main() -> None:

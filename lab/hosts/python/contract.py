@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
+
+Value: TypeAlias = bytes | dict[str, str]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a store may hold. A contestant obeys what it counts and says what it cannot."""
+    """How much a store may hold, 0 being no limit. A contestant obeys what it counts."""
 
     entries: int
     bytes: int
@@ -23,20 +25,26 @@ class Limits:
 class Store:
     """An open store. A verb is the library's own method where that already keeps this contract.
 
-    get(key) -> the bytes stored last, or None.
+    get(key) -> the value stored last, or None.
     set(key, value) -> False when the store refused; anything else when it stored.
     delete(key) -> true when there was something to delete.
     close() -> nothing; gives back what the process holds, keeps what the store holds.
+
+    A value is bytes; for a contestant that takes complex values it can be a dict of str to str.
     """
 
     get: Callable[[str], object]
-    set: Callable[[str, bytes], object]
+    set: Callable[[str, Any], object]
     delete: Callable[[str], object]
     close: Callable[[], object]
 
 
 class Adapter(Protocol):
-    """The module `adapter.py` in a contestant's folder."""
+    """The module `adapter.py` in a contestant's folder.
+
+    Importing it raises ImportError when what it needs is not installed. What is no distribution of
+    Python's, such as a library in C, has its version as a str in the module's VERSION.
+    """
 
     def open(self, folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         """Open the store that lives in `folder`, creating it when it is not there."""

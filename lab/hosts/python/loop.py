@@ -1,117 +1,132 @@
 """The timed loops, and nothing between the clock's two readings but the operations.
 
-Owns how operations are timed. Must not know which contestant it drives. Each pass goes in blocks:
-the answers of a block are kept, the clock stops, then they are checked and dropped.
+Owns how operations are timed. Must not know which contestant it drives. A pass goes in blocks: the
+answers of a block are kept, the clock stops, then they are checked and dropped.
 """
 
 from __future__ import annotations
 
+import sys
 from array import array
+from collections.abc import Callable
+from pathlib import Path
 
 from lab.hosts.python.contract import Store
-from lab.hosts.python.timing import clock_ns, encode
+from lab.hosts.python.timing import clock_ns, cpu_ns
 from lab.hosts.python.verify import Verifier
-from lab.hosts.python.workload import Prepared, Timed
-from lab.protocol import Action, Ran, Tally, Verdict
+from lab.hosts.python.workload import Block, Workload
+from lab.protocol import Action, Ran, Run, Tally, Verdict
 from lab.stream import DELETE, GET, SET
 
-BLOCK_OPERATIONS = 256
+# Answers, time by the clock, CPU time.
+_Obeyed = tuple[list[object], int, int]
 
 _ACTION_OF_VERB: dict[int, Action] = {GET: "get", SET: "set", DELETE: "delete"}
+_NS = 1_000_000_000
 
 
-def throughput(store: Store, prepared: Prepared, verifier: Verifier, warmup: int) -> Ran:
-    """Run a pass with one pair of clock readings for each block of 256 operations."""
+def run(store: Store, workload: Workload, verifier: Verifier, request: Run) -> Ran:
+    """Obey the worker's stream of a phase once, or as much of it as the time allows.
+
+    Raises FileExistsError when the file for the durations is there already.
+    """
+    durations_ns = array("Q")
+    obey = _obey if request.measure != "latency" else _timer_of_each(durations_ns)
+    operations = len(workload.phases.own(request.phase).verbs)
+    warmup = min(request.warmup, operations)
+    deadline_ns = clock_ns() + round(request.seconds_max * _NS)
+    tallies = (Tally(), Tally(), Tally())
     blocks_ns: list[int] = []
-    timed_ns = 0
-    tallies = (Tally(), Tally(), Tally())
-    _warm_up(store, prepared, verifier, warmup)
+    timed_ns = timed_cpu_ns = wall_ns = position = 0
+    while position < warmup and (not position or clock_ns() < deadline_ns):
+        stop = min(position + request.block, warmup)
+        block = workload.block(request.phase, position, stop)
+        results, _, _ = _obey(store, block)
+        verifier.check(block, results, None)
+        position = stop
     started_ns = clock_ns()
-    for start in range(warmup, len(prepared.timed), BLOCK_OPERATIONS):
-        block = prepared.timed[start : start + BLOCK_OPERATIONS]
-        results, block_ns = _block(store, block)
+    while position < operations and (not position or clock_ns() < deadline_ns):
+        stop = min(position + request.block, operations)
+        block = workload.block(request.phase, position, stop)
+        results, block_ns, block_cpu_ns = obey(store, block)
         timed_ns += block_ns
-        if len(block) == BLOCK_OPERATIONS:
+        timed_cpu_ns += block_cpu_ns
+        if stop - position == request.block:
             blocks_ns.append(block_ns)
-        verifier.check(prepared, start, results, tallies)
+        verifier.check(block, results, tallies)
         # The answers go before the next block asks for more, as a program drops what it has used.
-        del results
-    wall_ns = clock_ns() - started_ns
-    return _ran(wall_ns, timed_ns, blocks_ns, tallies, verifier)
-
-
-def latency(store: Store, prepared: Prepared, verifier: Verifier, warmup: int) -> Ran:
-    """Run a pass with a pair of clock readings around each operation."""
-    durations_ns = array("q")
-    tallies = (Tally(), Tally(), Tally())
-    _warm_up(store, prepared, verifier, warmup)
-    started_ns = clock_ns()
-    for start in range(warmup, len(prepared.timed), BLOCK_OPERATIONS):
-        block = prepared.timed[start : start + BLOCK_OPERATIONS]
-        results = _block_each(store, block, durations_ns)
-        verifier.check(prepared, start, results, tallies)
-        del results
-    wall_ns = clock_ns() - started_ns
-    by_verb: tuple[list[int], list[int], list[int]] = ([], [], [])
-    for (verb, _, _), duration_ns in zip(prepared.timed[warmup:], durations_ns, strict=True):
-        by_verb[verb].append(duration_ns)
-    for tally, of_verb_ns in zip(tallies, by_verb, strict=True):
-        tally.total_ns = sum(of_verb_ns)
-        tally.histogram = encode(of_verb_ns)
-    return _ran(wall_ns, sum(durations_ns), [], tallies, verifier)
-
-
-def _warm_up(store: Store, prepared: Prepared, verifier: Verifier, warmup: int) -> None:
-    for start in range(0, warmup, BLOCK_OPERATIONS):
-        stop = min(start + BLOCK_OPERATIONS, warmup)
-        results, _ = _block(store, prepared.timed[start:stop])
-        verifier.check(prepared, start, results, None)
-
-
-def _block(store: Store, block: list[Timed]) -> tuple[list[object], int]:
-    get, set_, delete = store.get, store.set, store.delete
-    results: list[object] = []
-    keep = results.append
-    started_ns = clock_ns()
-    for verb, key, value in block:
-        if verb == GET:
-            keep(get(key))
-        elif verb == SET:
-            keep(set_(key, value))
-        else:
-            keep(delete(key))
-    return results, clock_ns() - started_ns
-
-
-def _block_each(store: Store, block: list[Timed], durations_ns: array[int]) -> list[object]:
-    get, set_, delete = store.get, store.set, store.delete
-    clock = clock_ns
-    results: list[object] = []
-    keep, note = results.append, durations_ns.append
-    for verb, key, value in block:
-        if verb == GET:
-            started_ns = clock()
-            result = get(key)
-            note(clock() - started_ns)
-        elif verb == SET:
-            started_ns = clock()
-            result = set_(key, value)
-            note(clock() - started_ns)
-        else:
-            started_ns = clock()
-            result = delete(key)
-            note(clock() - started_ns)
-        keep(result)
-    return results
-
-
-def _ran(
-    wall_ns: int,
-    timed_ns: int,
-    blocks_ns: list[int],
-    tallies: tuple[Tally, ...],
-    verifier: Verifier,
-) -> Ran:
-    actions = {_ACTION_OF_VERB[verb]: tally for verb, tally in enumerate(tallies)}
+        del block, results
+        position = stop
+        wall_ns = clock_ns() - started_ns
+    if request.durations:
+        _write(Path(request.durations), durations_ns)
     verdict, verifier.verdict = verifier.verdict, Verdict()
-    return Ran(wall_ns, timed_ns, blocks_ns, actions, verdict)
+    actions = {_ACTION_OF_VERB[verb]: tally for verb, tally in enumerate(tallies)}
+    if request.measure == "untimed":
+        return Ran(position, 0, 0, 0, [], actions, verdict)
+    if request.measure == "latency":
+        blocks_ns = []
+    return Ran(position, wall_ns, timed_ns, timed_cpu_ns, blocks_ns, actions, verdict)
+
+
+def _obey(store: Store, block: Block) -> _Obeyed:
+    """Obey a block with one pair of clock readings around all of it."""
+    get, set_, delete = store.get, store.set, store.delete
+    verbs, keys, values = block.verbs, block.texts, block.values
+    # Which loop is decided off the clock: where all do the same, no verb need be looked at.
+    if not any(verbs):
+        cpu_started_ns, started_ns = cpu_ns(), clock_ns()
+        results = [get(key) for key in keys]
+        ended_ns, cpu_ended_ns = clock_ns(), cpu_ns()
+    elif all(verb == SET for verb in verbs):
+        pairs = list(zip(keys, values, strict=True))
+        cpu_started_ns, started_ns = cpu_ns(), clock_ns()
+        results = [set_(key, value) for key, value in pairs]
+        ended_ns, cpu_ended_ns = clock_ns(), cpu_ns()
+    else:
+        gets, sets = [verb == GET for verb in verbs], [verb == SET for verb in verbs]
+        steps = list(zip(gets, sets, keys, values, strict=True))
+        cpu_started_ns, started_ns = cpu_ns(), clock_ns()
+        results = [
+            get(key) if is_get else set_(key, value) if is_set else delete(key)
+            for is_get, is_set, key, value in steps
+        ]
+        ended_ns, cpu_ended_ns = clock_ns(), cpu_ns()
+    return results, ended_ns - started_ns, cpu_ended_ns - cpu_started_ns
+
+
+def _timer_of_each(durations_ns: array[int]) -> Callable[[Store, Block], _Obeyed]:
+    """Return a function like `_obey` that reads the clock around each operation."""
+
+    def obey(store: Store, block: Block) -> _Obeyed:
+        get, set_, delete = store.get, store.set, store.delete
+        clock, before = clock_ns, len(durations_ns)
+        results: list[object] = []
+        keep, note = results.append, durations_ns.append
+        steps = list(zip(block.verbs, block.texts, block.values, strict=True))
+        cpu_started_ns = cpu_ns()
+        for verb, key, value in steps:
+            if verb == GET:
+                started_ns = clock()
+                result = get(key)
+                note(clock() - started_ns)
+            elif verb == SET:
+                started_ns = clock()
+                result = set_(key, value)
+                note(clock() - started_ns)
+            else:
+                started_ns = clock()
+                result = delete(key)
+                note(clock() - started_ns)
+            keep(result)
+        cpu_ended_ns = cpu_ns()
+        return results, sum(durations_ns[before:]), cpu_ended_ns - cpu_started_ns
+
+    return obey
+
+
+def _write(path: Path, durations_ns: array[int]) -> None:
+    if sys.byteorder == "big":
+        durations_ns.byteswap()
+    with path.open("xb") as file:
+        durations_ns.tofile(file)

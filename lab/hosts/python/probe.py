@@ -8,69 +8,83 @@ have finished they read. In a store that may evict nothing yet, what is missing 
 from __future__ import annotations
 
 from lab.hosts.python.contract import Store
-from lab.hosts.python.values import derive
-from lab.hosts.python.verify import WEAK_BELOW_BYTES
-from lab.protocol import EXAMPLES_MAX, Probed, Verdict
+from lab.hosts.python.values import values_of
+from lab.protocol import EXAMPLES_MAX, Load, Probed, ValueKind, Verdict
 
 KEYS_PER_WORKER = 64
-VALUE_BYTES = 160
-_VERSIONS = 3
+SIZES: dict[ValueKind, int] = {"binary": 160, "complex": 5}
+
+_NUMBER_FIRST = 2**32
+_SEQUENCES = range(3)
+
+
+class Prober:
+    """One worker's probe."""
+
+    def __init__(self, load: Load) -> None:
+        self._values = values_of(load.value, load.seed)
+        self._size = SIZES[load.value]
+        self._worker = load.worker
+        self._refused: set[int] = set()
+
+    def write(self, store: Store) -> Probed:
+        """Store each own key three times over, and delete every fourth."""
+        refused = 0
+        self._refused.clear()
+        for sequence in _SEQUENCES:
+            for number in range(KEYS_PER_WORKER):
+                value = self._value(self._worker, number, sequence)
+                if store.set(_key(self._worker, number), value) is False:
+                    refused += 1
+                    self._refused.add(number)
+        for number in filter(_is_deleted, range(KEYS_PER_WORKER)):
+            store.delete(_key(self._worker, number))
+        return Probed(KEYS_PER_WORKER, refused, Verdict())
+
+    def read(self, store: Store, workers: list[int]) -> Probed:
+        """Read the keys of `workers` and compare each with its last value.
+
+        An own key whose set was refused owes nothing but to be no other's value. Of another
+        worker's keys it is not known here.
+        """
+        verdict = Verdict()
+        for worker in workers:
+            for number in range(KEYS_PER_WORKER):
+                result = store.get(_key(worker, number))
+                refused = worker == self._worker and number in self._refused
+                self._judge(verdict, worker, number, result, refused)
+        return Probed(KEYS_PER_WORKER * len(workers), 0, verdict)
+
+    def _value(self, worker: int, number: int, sequence: int) -> object:
+        key = _NUMBER_FIRST + worker * KEYS_PER_WORKER + number
+        return self._values.derive(key, sequence, self._size)
+
+    def _judge(
+        self, verdict: Verdict, worker: int, number: int, result: object, refused: bool
+    ) -> None:
+        key, deleted = _key(worker, number), _is_deleted(number)
+        if result is None:
+            if deleted or refused:
+                return
+            verdict.lost += 1
+            example = f"{key!r} was stored, the store was not full, and it is gone"
+        elif result == self._value(worker, number, _SEQUENCES[-1]) and not deleted:
+            return
+        elif any(result == self._value(worker, number, sequence) for sequence in _SEQUENCES):
+            if refused:
+                return
+            verdict.stale += 1
+            example = f"{key!r} answered a value that was {'deleted' if deleted else 'overwritten'}"
+        else:
+            verdict.wrong += 1
+            example = f"{key!r} answered something that was never stored under it"
+        if len(verdict.examples) < EXAMPLES_MAX:
+            verdict.examples.append(example)
 
 
 def _key(worker: int, number: int) -> str:
     return f"probe-{worker}-{number}"
 
 
-def _value(seed: int, worker: int, number: int, version: int) -> bytes:
-    # The numbers begin at 2**32, where no key of a stream can be.
-    return derive(seed, 2**32 + worker * KEYS_PER_WORKER + number, version, VALUE_BYTES)
-
-
 def _is_deleted(number: int) -> bool:
     return number % 4 == 3
-
-
-def write(store: Store, seed: int, worker: int) -> Probed:
-    """Store each key three times over, and delete every fourth."""
-    refused = 0
-    for version in range(_VERSIONS):
-        for number in range(KEYS_PER_WORKER):
-            value = _value(seed, worker, number, version)
-            refused += store.set(_key(worker, number), value) is False
-    for number in filter(_is_deleted, range(KEYS_PER_WORKER)):
-        store.delete(_key(worker, number))
-    return Probed(KEYS_PER_WORKER, refused, Verdict())
-
-
-def read(store: Store, seed: int, workers: list[int]) -> Probed:
-    """Read the keys of `workers` and compare each with its last version."""
-    verdict = Verdict()
-    for worker in workers:
-        for number in range(KEYS_PER_WORKER):
-            versions = [_value(seed, worker, number, version) for version in range(_VERSIONS)]
-            key = _key(worker, number)
-            _judge(verdict, key, store.get(key), versions, _is_deleted(number))
-    return Probed(KEYS_PER_WORKER * len(workers), 0, verdict)
-
-
-def _judge(
-    verdict: Verdict, key: str, result: object, versions: list[bytes], deleted: bool
-) -> None:
-    if result is None:
-        if deleted:
-            return
-        verdict.lost += 1
-        example = f"{key!r} was stored, the store was not full, and it is gone"
-    elif result == versions[-1] and not deleted:
-        return
-    elif result in versions:
-        verdict.stale += 1
-        example = f"{key!r} answered a value that was {'deleted' if deleted else 'overwritten'}"
-    else:
-        verdict.wrong += 1
-        example = f"{key!r} answered something that was never stored under it"
-    if len(verdict.examples) < EXAMPLES_MAX:
-        verdict.examples.append(example)
-
-
-assert VALUE_BYTES >= WEAK_BELOW_BYTES

@@ -1,116 +1,148 @@
 """Checks answers against everything that the recorded streams allow.
 
-Owns the rules of METHODOLOGY.md: which value is wrong, which is stale, which check is weak. Must
+Owns the rules of METHODOLOGY.md: which value is wrong, which is stale, which miss is right. Must
 not run while a clock does, nor know which contestant answered.
 
-A value is wrong unless it is, byte for byte, one that some worker stores under this very key, and
-not one that this worker has yet to store. It is stale when it was certainly overwritten or deleted
-before the get began, which program order alone decides:
-- this worker has stored or deleted the key since it stored that value;
-- this worker has already seen a later value of the same other worker;
-- it is the preloaded value, and this worker has written the key or seen anyone's value since.
+An answer is wrong unless it is, byte for byte, a value that some stream stores under this very key.
+It is wrong as well when this worker is yet to store it, when a later phase is, or when this worker
+was refused its set. It is stale when it was certainly overwritten or deleted before the get began.
+All workers end a phase before any begins the next, and the order of one worker's own operations is
+known; so stale is a value
+- of a phase before the one in which this worker last wrote or deleted the key, or of whose values
+  it has seen one;
+- of this worker, older than its own last set or delete of the key;
+- of another worker, older than one of the same worker that was seen before.
+With one worker that leaves exactly the value stored last.
 """
 
 from __future__ import annotations
 
-from lab.hosts.python.workload import AMBIGUOUS, Prepared, Workload
+from dataclasses import dataclass
+
+from lab.hosts.python.recorded import Origin
+from lab.hosts.python.workload import Block, Workload
 from lab.protocol import EXAMPLES_MAX, Tally, Verdict
 from lab.stream import GET, SET
 
-WEAK_BELOW_BYTES = 8
+
+@dataclass
+class _Known:
+    """What one worker knows of one key.
+
+    `phase` is the last one in which the key is known to have been written. `newest` has, for each
+    stream of it, the last sequence that certainly came before the next get, or -1.
+    """
+
+    phase: int
+    newest: list[int]
 
 
 class Verifier:
-    """What one worker knows of the store.
-
-    _newest[key][writer] is the last sequence of that writer which certainly came before the next
-    get of the key, or -1.
-    """
+    """What one worker knows of one store, from the moment it was opened empty."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        writers = workload.workers + 1
-        self._newest = [[-1] * writers for _ in workload.tables]
+        self._known: dict[int, _Known] = {}
+        self._refused: set[int] = set()
+        self._wanted: set[int] = set()
         self.verdict = Verdict()
 
-    def check(
-        self,
-        prepared: Prepared,
-        start: int,
-        results: list[object],
-        tallies: tuple[Tally, ...] | None,
-    ) -> None:
-        """Check the answers to the operations from `start` on, in the order they were asked.
+    def check(self, block: Block, results: list[object], tallies: tuple[Tally, ...] | None) -> None:
+        """Check the answers to the operations of `block`, in the order they were asked.
 
         `tallies`, indexed by verb, counts them; None while warming up.
         """
-        tables, newest, me = self._workload.tables, self._newest, self._workload.worker
-        preload = self._workload.workers
-        timed, known = prepared.timed, prepared.known
-        for position, result in enumerate(results, start):
-            verb, text, _ = timed[position]
-            key, sequence = known[position]
-            wrong_before = self.verdict.wrong
+        phase = block.phase
+        operations = zip(block.verbs, block.keys, results, strict=True)
+        for sequence, (verb, key, result) in enumerate(operations, block.base):
+            absent = wrong = False
             if verb == GET:
                 miss = result is None
-                if not miss:
-                    self._check_value(text, result, sequence, newest[key], tables[key])
+                if miss:
+                    absent = self._is_absent(phase, key)
+                else:
+                    wrong = self._is_wrong(phase, sequence, key, result)
             elif verb == SET:
                 miss = result is False
-                if not miss:
-                    newest[key][me] = sequence
-                    newest[key][preload] = sequence
+                self._wanted.add(key)
+                if miss:
+                    self._refused.add(sequence)
+                else:
+                    self._write(phase, key, sequence)
             else:
                 # A false answer may be a refusal: then the old value is still the right one.
                 miss = not result
                 if not miss:
-                    newest[key][me] = sequence
-                    newest[key][preload] = sequence
+                    self._write(phase, key, sequence)
+                self._wanted.discard(key)
             if tallies is not None:
                 tally = tallies[verb]
                 tally.count += 1
                 tally.miss += miss
-                tally.wrong += self.verdict.wrong - wrong_before
+                tally.absent += absent
+                tally.wrong += wrong
 
-    def _check_value(
-        self,
-        text: str,
-        result: object,
-        now: int,
-        newest: list[int],
-        table: dict[bytes, int],
-    ) -> None:
-        verdict, workload = self.verdict, self._workload
-        if type(result) is not bytes:
-            verdict.wrong += 1
-            self._tell(f"get({text!r}) answered a {type(result).__name__}, not bytes")
-            return
-        sequence = table.get(result)
-        if sequence is None:
-            verdict.wrong += 1
-            self._tell(f"get({text!r}) answered {len(result)} bytes {self._whose(result)}")
-            return
-        if len(result) < WEAK_BELOW_BYTES:
-            verdict.weak += 1
-        if sequence == AMBIGUOUS:
-            return
-        writer = workload.writer(sequence)
-        if writer == workload.worker and sequence > now:
-            verdict.wrong += 1
-            self._tell(f"get({text!r}) answered a value that this worker has yet to store")
-        elif sequence < newest[writer]:
+    def _write(self, phase: int, key: int, sequence: int) -> None:
+        self._see(key, sequence, Origin(phase, self._workload.phases.own_number(phase)))
+
+    def _see(self, key: int, sequence: int, origin: Origin) -> None:
+        known = self._known.get(key)
+        if known is None or known.phase < origin.phase:
+            known = _Known(origin.phase, [-1] * self._workload.phases.width(origin.phase))
+            self._known[key] = known
+        known.newest[origin.stream] = sequence
+
+    def _is_absent(self, phase: int, key: int) -> bool:
+        if self._workload.workers > 1:
+            # What the others have stored by now is not known, only what they ever store.
+            return not self._workload.is_stored_by(phase, key)
+        return key not in self._wanted
+
+    def _is_wrong(self, phase: int, now: int, key: int, result: object) -> bool:
+        """Judge a value. A stale one is noted here as well, and is not wrong."""
+        workload, verdict = self._workload, self.verdict
+        stored = workload.stored(key, result)
+        if stored is None:
+            return self._wrong(key, f"a {type(result).__name__}, which nobody stored")
+        if not stored:
+            return self._wrong(key, self._whose(result))
+        verdict.weak += workload.values.is_weak(result)
+        possible = [one for one in stored if self._is_possible(phase, now, *one)]
+        admissible = [one for one in possible if not self._is_stale(key, *one)]
+        if len(admissible) == 1:
+            self._see(key, *admissible[0])
+        if admissible:
+            return False
+        if possible:
             verdict.stale += 1
-            self._tell(f"get({text!r}) answered a value that was overwritten or deleted before")
-        else:
-            newest[writer] = sequence
-            newest[workload.workers] = max(newest[workload.workers], sequence)
+            self._tell(key, "a value that was overwritten or deleted before")
+            return False
+        return self._wrong(key, "a value whose set was refused, or has yet to come")
 
-    def _whose(self, value: bytes) -> str:
-        for key, table in enumerate(self._workload.tables):
-            if value in table:
-                return f"that belong to the key {self._workload.key(key)!r}"
-        return "that nobody stored"
+    def _is_possible(self, phase: int, now: int, sequence: int, origin: Origin) -> bool:
+        if sequence in self._refused or origin.phase > phase:
+            return False
+        own = origin.stream == self._workload.phases.own_number(phase)
+        return not (own and origin.phase == phase and sequence > now)
 
-    def _tell(self, example: str) -> None:
+    def _is_stale(self, key: int, sequence: int, origin: Origin) -> bool:
+        known = self._known.get(key)
+        if known is None or known.phase < origin.phase:
+            return False
+        return origin.phase < known.phase or sequence < known.newest[origin.stream]
+
+    def _whose(self, result: object) -> str:
+        what = self._workload.values.describe(result)
+        if len(self.verdict.examples) >= EXAMPLES_MAX:
+            return what
+        owner = self._workload.key_of(result)
+        return f"{what} that {'nobody stored' if owner is None else f'belong to the key {owner!r}'}"
+
+    def _wrong(self, key: int, what: str) -> bool:
+        self.verdict.wrong += 1
+        self._tell(key, what)
+        return True
+
+    def _tell(self, key: int, what: str) -> None:
         if len(self.verdict.examples) < EXAMPLES_MAX:
-            self.verdict.examples.append(example)
+            self.verdict.examples.append(f"get({self._workload.key(key)!r}) answered {what}")

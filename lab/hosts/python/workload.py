@@ -1,104 +1,112 @@
-"""What a worker needs before the clock starts: its operations, their keys, all expected values.
+"""What a worker needs beside the clock: blocks of operations, and which values may be answered.
 
-Owns the numbering of sequences (PROTOCOL.md) and the table of values that may be answered. Must not
-touch a store.
+Owns the keys and the tables of marks. Must not touch a store, or keep a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import stream
-from lab.hosts.python.values import derive
-from lab.protocol import Load, Measure
+from lab.hosts.python.contract import Value
+from lab.hosts.python.recorded import Origin, Phases
+from lab.hosts.python.values import values_of
+from lab.protocol import Load
+from lab.stream import SET
 
-PASSES: tuple[Measure, ...] = ("throughput", "latency")
-PRELOADED = 0
-AMBIGUOUS = -1
-
-Timed = tuple[int, str, bytes]
+_NOTHING: dict[Hashable, int | list[int]] = {}
 
 
-@dataclass
-class Prepared:
-    """One pass.
+@dataclass(frozen=True)
+class Block:
+    """Some operations in their order, the first of them with the sequence `base`.
 
-    `timed` is what the clock sees: verb, key, value. `known` has key number and sequence of each.
+    `values` has None where nothing is stored. A `texts` element is a new string, whose hash nobody
+    has computed yet.
     """
 
-    timed: list[Timed]
-    known: list[tuple[int, int]]
+    phase: int
+    base: int
+    verbs: bytes
+    keys: list[int]
+    texts: list[str]
+    values: list[Value | None]
 
 
 class Workload:
     """A worker's part of the recorded streams.
 
-    tables[key] maps each value that any worker ever stores under the key to its sequence, or to
-    AMBIGUOUS where two sequences have the same value (possible for values of a few bytes only).
+    For each key there is a table of the marks of all values that any worker ever stores under it,
+    with their sequences: a list where several have the same mark, which values of a few bytes may.
     """
 
     def __init__(self, load: Load) -> None:
         self.seed = load.seed
         self.worker = load.worker
-        self.workers = len(load.streams)
-        self.key_format = load.key_format
-        self.tables: list[dict[bytes, int]] = [{} for _ in range(load.keys)]
-        self._streams = [list(stream.read(Path(path))) for path in load.streams]
-        self.stream_length = len(self._streams[0])
-        self._derived: dict[int, bytes] = {}
-        self._preloaded: list[tuple[int, bytes]] = []
-        for operation in stream.read(Path(load.preload)) if load.preload else ():
-            value = self._expect(operation.key, PRELOADED, operation.length)
-            self._preloaded.append((operation.key, value))
-        for number in range(len(PASSES)):
-            for worker, operations in enumerate(self._streams):
-                own = worker == self.worker
-                for position, operation in enumerate(operations):
-                    if operation.verb == stream.SET:
-                        sequence = self.sequence(number, worker, position)
-                        value = self._expect(operation.key, sequence, operation.length)
-                        if own:
-                            self._derived[sequence] = value
-
-    @property
-    def own(self) -> list[stream.Operation]:
-        """The operations of this worker."""
-        return self._streams[self.worker]
-
-    def sequence(self, number: int, worker: int, position: int) -> int:
-        """Return the sequence of an operation: unique in the run, rising for each worker."""
-        return 1 + (number * self.workers + worker) * self.stream_length + position
-
-    def writer(self, sequence: int) -> int:
-        """Return the worker that stores `sequence`, or the number of workers for the preload."""
-        if sequence == PRELOADED:
-            return self.workers
-        return (sequence - 1) // self.stream_length % self.workers
+        self.workers = load.workers
+        self.values = values_of(load.value, load.seed)
+        self.phases = Phases(load.phases, load.worker)
+        self._keys = Path(load.keys).read_bytes().splitlines()
+        self._tables: dict[int, dict[Hashable, int | list[int]]] = {}
+        self._stored_from: dict[int, int] = {}
+        for (phase, _), recorded in self.phases.streams():
+            operations = zip(recorded.verbs, recorded.keys, recorded.sizes, strict=True)
+            for sequence, (verb, key, size) in enumerate(operations, recorded.base):
+                if verb == SET:
+                    self._stored_from.setdefault(key, phase)
+                    self._expect(key, sequence, size)
 
     def key(self, number: int) -> str:
         """Return a new string for the key, whose hash nobody has computed yet."""
-        return self.key_format.format(number=number)
+        return self._keys[number].decode("ascii")
 
-    def preloaded(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the key and the value of each entry that is there before the clock starts."""
-        for key, value in self._preloaded:
-            yield self.key(key), value
+    def is_stored_by(self, phase: int, key: int) -> bool:
+        """Return whether a stream of `phase` or one before stores the key."""
+        return self._stored_from.get(key, phase + 1) <= phase
 
-    def prepare(self, measure: Measure) -> Prepared:
-        """Return the operations of one pass, each with its own key object."""
-        number = PASSES.index(measure)
-        timed, known = [], []
-        for position, operation in enumerate(self.own):
-            sequence = self.sequence(number, self.worker, position)
-            value = self._derived.get(sequence, b"")
-            timed.append((operation.verb, self.key(operation.key), value))
-            known.append((operation.key, sequence))
-        return Prepared(timed, known)
+    def block(self, phase: int, start: int, stop: int) -> Block:
+        """Return the worker's own operations from position `start` up to `stop`."""
+        own = self.phases.own(phase)
+        verbs, keys = own.verbs[start:stop], own.keys[start:stop].tolist()
+        base = own.base + start
+        operations = zip(verbs, keys, own.sizes[start:stop], strict=True)
+        values = [
+            self.values.derive(key, sequence, size) if verb == SET else None
+            for sequence, (verb, key, size) in enumerate(operations, base)
+        ]
+        return Block(phase, base, verbs, keys, [self.key(key) for key in keys], values)
 
-    def _expect(self, key: int, sequence: int, length: int) -> bytes:
-        value = derive(self.seed, key, sequence, length)
-        table = self.tables[key]
-        table[value] = AMBIGUOUS if value in table else sequence
-        return value
+    def stored(self, key: int, answer: object) -> list[tuple[int, Origin]] | None:
+        """Return the sequences of `key` whose value `answer` is, byte for byte, and their origins.
+
+        There is more than one only for values of a few bytes. None when it is no value at all.
+        """
+        marks = self.values.marks(answer)
+        if marks is None:
+            return None
+        table = self._tables.get(key, _NOTHING)
+        found: int | list[int] = []
+        for mark in marks:
+            if mark in table:
+                found = table[mark]
+                break
+        stored = []
+        for sequence in (found,) if isinstance(found, int) else found:
+            origin, size = self.phases.trace(sequence)
+            if self.values.is_whole(answer, key, sequence, size):
+                stored.append((sequence, origin))
+        return stored
+
+    def key_of(self, answer: object) -> str | None:
+        """Search all keys for one that stores `answer`, and return it."""
+        return next((self.key(key) for key in self._tables if self.stored(key, answer)), None)
+
+    def _expect(self, key: int, sequence: int, size: int) -> None:
+        mark = self.values.mark(key, sequence, size)
+        table = self._tables.setdefault(key, {})
+        there = table.setdefault(mark, sequence)
+        if isinstance(there, list):
+            there.append(sequence)
+        elif there != sequence:
+            table[mark] = [there, sequence]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.hosts.python.contract import Limits, Store
+from lab.hosts.python.contract import Limits, Store, Value
 from lab.tests.contestants.honest import adapter as honest
 
 
@@ -12,7 +12,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     """Open an honest store and drop some of what is stored."""
     store = honest.open(folder, limits, settings)
 
-    def set_(key: str, value: bytes) -> object:
+    def set_(key: str, value: Value) -> object:
         return True if sum(map(ord, key)) % 10 == 0 else store.set(key, value)
 
     return replace(store, set=set_)

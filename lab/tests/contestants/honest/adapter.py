@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
 from pathlib import Path
 
-from lab.hosts.python.contract import Limits, Store
+from lab.hosts.python.contract import Limits, Store, Value
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
@@ -18,10 +19,11 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
 
     def get(key: str) -> object:
         row = database.execute("select value from entry where key = ?", (key,)).fetchone()
-        return row[0] if row else None
+        return pickle.loads(row[0]) if row else None
 
-    def set_(key: str, value: bytes) -> object:
-        return database.execute("replace into entry values (?, ?)", (key, value)).rowcount == 1
+    def set_(key: str, value: Value) -> object:
+        stored = pickle.dumps(value)
+        return database.execute("replace into entry values (?, ?)", (key, stored)).rowcount == 1
 
     def delete(key: str) -> object:
         return database.execute("delete from entry where key = ?", (key,)).rowcount == 1

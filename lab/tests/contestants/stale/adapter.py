@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
-from lab.hosts.python.contract import Limits, Store
+from lab.hosts.python.contract import Limits, Store, Value
 from lab.tests.contestants.honest import adapter as honest
 
 
@@ -14,7 +14,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     store = honest.open(folder, limits, settings)
     numbers = count(1)
 
-    def set_(key: str, value: bytes) -> object:
+    def set_(key: str, value: Value) -> object:
         if store.get(key) is not None and next(numbers) % 10 == 0:
             return True
         return store.set(key, value)

@@ -1,0 +1,1 @@
+"""The commands of `python -m lab`, one theme each. They choose and call; they measure nothing."""

@@ -1,0 +1,85 @@
+"""`lab install`: get what contestants, servers and hosts need.
+
+Owns which contestant needs what. How it is got is the installer's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from lab.commands import options
+from lab.runner import catalogue
+from lab.runner.catalogue import CatalogueError, Contestant, PhasesSuite, host, server_of
+from lab.runner.install import Needs, Step
+from lab.runner.install import install as carry_out
+from lab.runner.plan import Choice
+
+EXIT_FAILED = 1
+BROWSER = frozenset({"chromium", "chromium-driver"})
+
+
+@click.command()
+@click.argument("suites", nargs=-1, metavar="[SUITE[/PART]]...")
+@options.contestants_folder
+@options.contestant_names
+@click.option("--tests", is_flag=True, help="Also the browser that the lab's own tests drive.")
+def install(suites: tuple[str, ...], folder: Path, names: tuple[str, ...], tests: bool) -> None:
+    """Install what the contestants of the suites need, of all suites when none is named.
+
+    The exit status is 1 when something could not be installed.
+    """
+    console = options.console()
+    try:
+        contestants = options.choose_contestants(catalogue.contestants(folder), names)
+        chosen, parts = options.choose_suites(suites, "full")
+        options.check_choice(chosen, parts)
+        choice = Choice("full", contestants, parts)
+        rows = {
+            one.name: one
+            for suite in chosen
+            for part in (choice.parts_of(suite) if isinstance(suite, PhasesSuite) else [None])
+            for one in choice.rows(suite, part)
+        }
+        wanted = needs(rows.values())
+        if tests:
+            wanted = replace(wanted, apt=wanted.apt | BROWSER)
+    except CatalogueError as error:
+        raise click.ClickException(str(error)) from error
+    failed = False
+    for step in carry_out(wanted):
+        _show(console, step)
+        failed |= step.failed
+    sys.exit(EXIT_FAILED if failed else 0)
+
+
+def needs(rows: Iterable[Contestant]) -> Needs:
+    """Return what `rows` need to run, their hosts and servers included."""
+    apt: set[str] = set()
+    pip: set[str] = set()
+    maven: dict[str, frozenset[str]] = {}
+    cargo = False
+    for row in rows:
+        apt.update(row.install.apt, host(row.host).install.apt)
+        pip.update(row.install.pip)
+        cargo |= row.install.cargo
+        if row.server:
+            server = server_of(row)
+            apt.update(server.install.apt)
+            if server.install.maven or row.install.maven:
+                jars = {*server.install.maven, *row.install.maven}
+                maven[server.name] = maven.get(server.name, frozenset()) | jars
+    return Needs(frozenset(apt), frozenset(pip), maven, cargo)
+
+
+def _show(console: Console, step: Step) -> None:
+    if step.failed:
+        console.print(Text(f"{step.what}: ", style="bold red"), Text(step.reason), sep="")
+    else:
+        console.print(f"{step.what}: {'installed' if step.new else 'there'}", highlight=False)

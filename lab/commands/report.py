@@ -1,0 +1,38 @@
+"""`lab report`: make the report of a run again from its records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lab.commands import options
+from lab.report.html import write as write_page
+from lab.runner.records import RecordsError, files
+
+
+@click.command()
+@click.argument(
+    "path",
+    metavar="[RECORDS]",
+    required=False,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@options.records_folder
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the report to this file instead of one beside the records.",
+)
+def report(path: Path | None, kept_in: Path, output: Path | None) -> None:
+    """Write the report of a file of records, of the newest one when none is named."""
+    if path is None:
+        path = next(iter(files(kept_in)), None)
+        if path is None:
+            raise click.UsageError(f"there are no records in {kept_in}: python -m lab run")
+    page = output or path.with_suffix(".html")
+    try:
+        write_page(path, page)
+    except (RecordsError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"Report: {page}")

@@ -1,0 +1,163 @@
+"""`lab run` and `lab demo`: measure, record, show.
+
+Owns what is asked for and the exit status. The order of a whole run is that of `whole`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from lab.commands import options
+from lab.commands.whole import Whole
+from lab.runner import catalogue
+from lab.runner.catalogue import FORM_NAMES, CatalogueError, FormName
+from lab.runner.plan import Choice
+from lab.runner.results import Placement
+from lab.runner.summary import PLACEMENTS
+
+EXIT_INTERRUPTED = 130
+DEMO = ("django/main", "web07")
+
+
+def _form(command: options.F) -> options.F:
+    for name, text in reversed(
+        (
+            ("smoke", "300 checked operations of each; nothing to quote."),
+            ("quick", "Minutes: fewer operations and rounds."),
+            ("full", "All operations. This is the form to quote."),
+        )
+    ):
+        command = click.option(f"--{name}", "form", flag_value=name, help=text)(command)
+    return command
+
+
+def _common(command: options.F) -> options.F:
+    for option in (
+        click.option("--seed", default=1, show_default=True, type=click.IntRange(0, 2**63 - 1)),
+        click.option(
+            "--data",
+            type=click.Path(
+                exists=True, file_okay=False, writable=True, resolve_path=True, path_type=Path
+            ),
+            help="Keep the stores in this folder while they are measured.",
+        ),
+        options.contestants_folder,
+        options.records_folder,
+        options.contestant_names,
+    ):
+        command = option(command)
+    return _form(command)
+
+
+@click.command()
+@click.argument("suites", nargs=-1, metavar="[SUITE[/PART]]...")
+@_common
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant.")
+@click.option(
+    "--placement",
+    "placements",
+    multiple=True,
+    type=click.Choice(PLACEMENTS),
+    help="Only cells that are placed like this.",
+)
+@click.option("--rounds", default=0, metavar="N", help="So many rounds instead of the form's.")
+@click.option("--resume", is_flag=True, help="Go on with the newest broken-off run like this one.")
+def run(
+    suites: tuple[str, ...],
+    form: FormName | None,
+    names: tuple[str, ...],
+    variants: tuple[str, ...],
+    placements: tuple[Placement, ...],
+    rounds: int,
+    seed: int,
+    data: Path | None,
+    folder: Path,
+    kept_in: Path,
+    *,
+    resume: bool,
+) -> None:
+    """Run suites: all of them in full, or what is named.
+
+    The exit status is 0 for a clean run; 1 when something was wrong, stale or lost, failed or is
+    missing; 2 for a wrong command; 130 for an interrupt.
+    """
+    _run(
+        suites,
+        form or "full",
+        names,
+        seed,
+        data,
+        folder,
+        kept_in,
+        variants=variants,
+        placements=placements,
+        rounds=rounds,
+        resume=resume,
+    )
+
+
+@click.command()
+@_common
+def demo(
+    form: FormName | None,
+    names: tuple[str, ...],
+    seed: int,
+    data: Path | None,
+    folder: Path,
+    kept_in: Path,
+) -> None:
+    """Run DiskCache's Django benchmark, then compare hit ratios on a trace.
+
+    What is not installed has a row that says so, and is no fault unless it was named.
+    """
+    _run(DEMO, form or "quick", names, seed, data, folder, kept_in, missing_is_fault=bool(names))
+
+
+def _run(
+    suites: Sequence[str],
+    form: FormName,
+    names: Sequence[str],
+    seed: int,
+    data: Path | None,
+    folder: Path,
+    kept_in: Path,
+    *,
+    variants: tuple[str, ...] = (),
+    placements: tuple[Placement, ...] = (),
+    rounds: int = 0,
+    resume: bool = False,
+    missing_is_fault: bool = True,
+) -> None:
+    assert form in FORM_NAMES
+    console = options.console()
+    try:
+        contestants = options.choose_contestants(catalogue.contestants(folder), names)
+        chosen, parts = options.choose_suites(suites, form)
+        options.check_choice(chosen, parts, variants, form)
+        choice = Choice(form, contestants, parts, variants, placements, rounds)
+        whole = Whole(
+            console,
+            chosen,
+            choice,
+            seed=seed,
+            data=data,
+            folder=folder,
+            kept_in=kept_in,
+            resume=resume,
+            missing_is_fault=missing_is_fault,
+        )
+        if not whole.planned:
+            raise click.UsageError("nothing to run: none of the contestants takes part there")
+        sys.exit(asyncio.run(whole.run()))
+    except CatalogueError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"the run was broken off, its data removed: {error}") from error
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        console.print("Interrupted: everything started was stopped, all data was removed.")
+        sys.exit(EXIT_INTERRUPTED)

@@ -1,0 +1,204 @@
+"""A whole run: from the machine sheet to the report.
+
+Owns the order, and who is told what. Must not measure or format anything itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from lab.report import terminal
+from lab.report.html import write as write_page
+from lab.report.progress import CellProgress
+from lab.runner import phases, placement, plan, replay, traces
+from lab.runner.catalogue import LAB, PhasesSuite, Suite
+from lab.runner.guard import Guard
+from lab.runner.history import expected_seconds
+from lab.runner.machine import Disturbances, machine
+from lab.runner.plan import CellName, Choice, name_of
+from lab.runner.records import Ending, Header, Records, Settings, begun, now, resumed, unfinished
+from lab.runner.results import AnyCell, PhasesCell, ReplayCell
+from lab.runner.servers import Servers
+from lab.runner.session import Session, Watcher
+from lab.runner.summary import Summary, faults, noise, summarise
+from lab.runner.traces import Requests
+from lab.runner.workspace import workspace
+
+EXIT_FAULT = 1
+
+
+class Whole:
+    """One run of some suites. `planned` are its cells, in their order."""
+
+    def __init__(
+        self,
+        console: Console,
+        suites: Sequence[Suite],
+        choice: Choice,
+        *,
+        seed: int,
+        data: Path | None,
+        folder: Path,
+        kept_in: Path,
+        resume: bool,
+        missing_is_fault: bool,
+    ) -> None:
+        self._console = console
+        self._suites = suites
+        self._choice = choice
+        self._seed = seed
+        self._data = data
+        self._folder = folder
+        self._kept_in = kept_in
+        self._resume = resume
+        self._missing_is_fault = missing_is_fault
+        self._cores = placement.cores()
+        self._recorded: dict[CellName, AnyCell] = {}
+        self.planned = [name for one in suites for name in plan.cells(one, choice, self._cores)]
+
+    async def run(self) -> int:
+        """Measure, record, show; return the exit status. Raises OSError and CancelledError."""
+        _cancel_on_signals()
+        disturbances = Disturbances()
+        with ExitStack() as of_records:
+            with Guard() as guard, workspace(guard) as desk, workspace(guard, self._data) as data:
+                header = self._header(data.medium)
+                kept = self._open_records(of_records, header)
+                session = Session(
+                    seed=self._seed,
+                    guard=guard,
+                    data=data,
+                    desk=desk,
+                    servers=Servers(guard, data, desk),
+                    cores=self._cores,
+                    record=kept.add,
+                    repeat=self._repeat(),
+                    # Nothing is timed in the smoke form.
+                    at_once=header.machine.cores if self._choice.form == "smoke" else 1,
+                )
+                terminal.show_machine(self._console, header.machine, data.medium, self._seed)
+                ran = await self._measure(session)
+            return self._finish(kept, ran, disturbances)
+
+    def _header(self, medium: str) -> Header:
+        choice = self._choice
+        settings = Settings(
+            command=sys.argv[1:],
+            form=choice.form,
+            seed=self._seed,
+            suites=list(choice.parts),
+            contestants=[one.name for one in choice.contestants],
+            data=medium,
+            variants=list(choice.variants),
+            placements=list(choice.placements),
+            rounds=choice.rounds,
+        )
+        return Header(now(), machine(), settings, list(self._suites), list(choice.contestants))
+
+    def _open_records(self, stack: ExitStack, header: Header) -> Records:
+        before = unfinished(self._kept_in, header) if self._resume else None
+        if before is None:
+            if self._resume:
+                self._console.print("No broken-off run is like this one: a new one begins.")
+            return stack.enter_context(begun(header, self._kept_in))
+        self._recorded = {name_of(cell): cell for cell in before.cells}
+        self._console.print(
+            f"Going on with {_shown(before.path)}: {len(self._recorded):,} of "
+            f"{len(self.planned):,} cells are there.",
+            highlight=False,
+        )
+        return stack.enter_context(resumed(before))
+
+    def _repeat(self) -> tuple[str, ...]:
+        """Return how the command begins that repeats a cell."""
+        command = ["python", "-m", "lab", "run"]
+        if self._folder != LAB / "contestants":
+            command += ["--contestants", str(self._folder)]
+        if self._data is not None:
+            command += ["--data", str(self._data)]
+        return tuple(command)
+
+    async def _measure(self, session: Session) -> list[_Ran]:
+        expected = expected_seconds(self._kept_in, self._choice.form)
+        left = [name for name in self.planned if name not in self._recorded]
+        with CellProgress(self._console, left, expected) as progress:
+            return [await self._run_suite(session, suite, progress) for suite in self._suites]
+
+    async def _run_suite(self, session: Session, suite: Suite, watcher: Watcher) -> _Ran:
+        ran = _Ran(suite)
+        recorded = self._recorded.items()
+        if isinstance(suite, PhasesSuite):
+            cells = {name: cell for name, cell in recorded if isinstance(cell, PhasesCell)}
+            ran.cells = await phases.run(session, suite, self._choice, cells, watcher)
+        elif self._choice.rows(suite):
+            replays = {name: cell for name, cell in recorded if isinstance(cell, ReplayCell)}
+            ran.requests = traces.requests(suite)
+            ran.replays = await replay.run(
+                session, suite, self._choice, ran.requests, replays, watcher
+            )
+        return ran
+
+    def _finish(self, kept: Records, ran: Sequence[_Ran], disturbances: Disturbances) -> int:
+        """Show the tables, close the records, write the report; return the exit status."""
+        summaries: list[Summary] = []
+        for one in ran:
+            if isinstance(one.suite, PhasesSuite):
+                of_suite = summarise(one.suite, self._choice.contestants, one.cells)
+                if of_suite:
+                    form = self._choice.form_of(one.suite)
+                    terminal.show_phases(self._console, one.suite, form, of_suite)
+                summaries += of_suite
+            elif one.requests is not None:
+                terminal.show_replay(self._console, one.suite, one.requests, one.replays)
+        replays = [cell for one in ran for cell in one.replays]
+        found = faults(summaries, replays, missing_is_fault=self._missing_is_fault)
+        disturbance = disturbances.until_now()
+        noisy = noise(summaries, disturbance)
+        kept.add(Ending(now(), disturbance, noisy, found))
+        terminal.show_ending(self._console, noisy, disturbance, found, _shown(kept.path))
+        page = kept.path.with_suffix(".html")
+        write_page(kept.path, page)
+        self._console.print(f"Report: {_shown(page)}", highlight=False, soft_wrap=True)
+        return EXIT_FAULT if found else 0
+
+
+@dataclass
+class _Ran:
+    """What one suite brought back. `requests` are those of a replay that ran."""
+
+    suite: Suite
+    cells: list[PhasesCell] = field(default_factory=list)
+    requests: Requests | None = None
+    replays: list[ReplayCell] = field(default_factory=list)
+
+
+def _cancel_on_signals() -> None:
+    """Make the first interrupt or request to terminate unwind the run, so that it cleans up.
+
+    Any more of them are ignored, to the very end of the process: cleaning up takes seconds at most.
+    """
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    left = [task]
+
+    def cancel(_number: int, _frame: FrameType | None) -> None:
+        if left:
+            loop.call_soon_threadsafe(left.pop().cancel)
+
+    # Not the loop's own handlers: it takes them away when it closes, before everything is told.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, cancel)
+
+
+def _shown(path: Path) -> str:
+    path, here = path.resolve(), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,40 @@
+"""LMDB with a transaction for each operation and without waiting for the disk."""
+
+from __future__ import annotations
+
+import lmdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
+from lab.hosts.python.contract import Limits, Store
+
+_BYTES_WITHOUT_LIMIT = 1 << 34
+
+
+def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
+    """Open the environment in `folder`, its map as large as the limit."""
+    environment = lmdb.open(
+        folder,
+        map_size=limits.bytes or _BYTES_WITHOUT_LIMIT,
+        sync=False,
+        metasync=False,
+        writemap=True,
+    )
+    begin, full = environment.begin, lmdb.MapFullError
+
+    def get(key: str) -> object:
+        with begin() as transaction:
+            return transaction.get(key.encode())
+
+    def set_(key: str, value: bytes) -> object:
+        try:
+            with begin(write=True) as transaction:
+                return transaction.put(key.encode(), value)
+        except full:
+            return False
+
+    def delete(key: str) -> object:
+        try:
+            with begin(write=True) as transaction:
+                return transaction.delete(key.encode())
+        except full:
+            return False
+
+    return Store(get=get, set=set_, delete=delete, close=environment.close)

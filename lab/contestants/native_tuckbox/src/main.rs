@@ -1,0 +1,69 @@
+//! `tuckbox_engine::Cache` in a file of the store's folder, with the suite's limits.
+
+#![forbid(unsafe_code)]
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::process::ExitCode;
+
+use lab_host::{Adapter, Failure, Limits, Result, Store};
+use tuckbox_engine::{Buffer, Cache, Config, Error, Place, Ttl, Value};
+
+struct Tuckbox;
+
+struct Open {
+    cache: Cache,
+    buffer: RefCell<Buffer>,
+}
+
+impl Adapter for Tuckbox {
+    type Store = Open;
+
+    fn open(&self, folder: &Path, limits: Limits) -> Result<Open> {
+        let place = Place::Path(folder.join("cache.tuck"));
+        let config =
+            Config { size_bytes: limits.bytes, max_entries: limits.entries, ..Config::default() };
+        Ok(Open { cache: Cache::open(&place, &config)?, buffer: RefCell::default() })
+    }
+}
+
+impl Store for Open {
+    type Value = Vec<u8>;
+    type Answer = Vec<u8>;
+
+    fn value(bytes: Vec<u8>) -> Vec<u8> {
+        bytes
+    }
+
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let buffer = &mut *self.buffer.borrow_mut();
+        match self.cache.get(key.as_bytes(), buffer)? {
+            None => Ok(None),
+            Some(entry) => match entry.value {
+                Value::Bytes { bytes, .. } => Ok(Some(bytes.to_vec())),
+                Value::Int(_) => Err("an integer was found where bytes were stored".into()),
+            },
+        }
+    }
+
+    fn set(&self, key: &str, value: &Vec<u8>) -> Result<bool> {
+        match self.cache.set(key.as_bytes(), Value::bytes(value), Ttl::Never) {
+            Ok(()) => Ok(true),
+            Err(Error::ValueTooLarge { .. } | Error::Full { .. }) => Ok(false),
+            Err(error) => Err(Failure::from(error)),
+        }
+    }
+
+    fn delete(&self, key: &str) -> Result<bool> {
+        Ok(self.cache.delete(key.as_bytes())?)
+    }
+
+    fn close(self) -> Result<()> {
+        self.cache.close();
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    lab_host::serve(|_| Ok(lab_host::contestant(Tuckbox)))
+}

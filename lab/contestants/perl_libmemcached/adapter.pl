@@ -1,0 +1,17 @@
+# Cache::Memcached::libmemcached. What it answers is passed on; only nothing is looked into.
+use v5.36;
+use Cache::Memcached::libmemcached;
+use File::Basename qw(dirname);
+use lib dirname(__FILE__);
+
+use MemcachedAnswers qw(server miss refusal);
+
+sub (%of) {
+    return {
+        object => Cache::Memcached::libmemcached->new({servers => [server($of{settings})]}),
+        get    => sub { $_[0]->get($_[1]) // miss($_[0]) },
+        set    => sub { $_[0]->set($_[1], $_[2]) || refusal($_[0]) },
+        delete => sub { $_[0]->delete($_[1]) || miss($_[0]) },
+        close  => sub { $_[0]->disconnect_all },
+    };
+}

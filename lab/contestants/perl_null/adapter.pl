@@ -1,0 +1,8 @@
+# Verbs that do nothing, so that what remains is the host's loop, its clock and a call.
+use v5.36;
+
+my $nothing = sub { undef };
+
+sub (%of) {
+    return {object => undef, map { $_ => $nothing } qw(get set delete close)};
+}

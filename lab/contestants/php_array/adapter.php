@@ -1,0 +1,28 @@
+<?php
+
+declare(strict_types=1);
+
+use Lab\Host\Limits;
+use Lab\Host\Store;
+
+// An array: PHP's own hash table, without any limit.
+return static function (string $folder, Limits $limits, array $settings): Store {
+    $entries = [];
+    return new Store(
+        get: static function (string $key) use (&$entries): mixed {
+            return $entries[$key] ?? null;
+        },
+        set: static function (string $key, string|array $value) use (&$entries): bool {
+            $entries[$key] = $value;
+            return true;
+        },
+        delete: static function (string $key) use (&$entries): bool {
+            $found = isset($entries[$key]);
+            unset($entries[$key]);
+            return $found;
+        },
+        close: static function () use (&$entries): void {
+            $entries = [];
+        },
+    );
+};

@@ -1,0 +1,55 @@
+<?php
+
+declare(strict_types=1);
+
+use Lab\Host\Limits;
+use Lab\Host\Store;
+
+// The class Memcached. It answers false for a refusal, for a miss and for a broken connection, and
+// only its code of result tells which.
+return static function (string $folder, Limits $limits, array $settings): Store {
+    $memcached = new Memcached();
+    if ($settings['client'] === 'set up') {
+        $memcached->setOptions([
+            Memcached::OPT_TCP_NODELAY => true,
+            Memcached::OPT_COMPRESSION => false,
+        ]);
+    }
+    if (isset($settings['socket'])) {
+        $memcached->addServer($settings['socket'], 0);
+    } else {
+        $memcached->addServer($settings['host'], (int) $settings['port']);
+    }
+    if ($memcached->getVersion() === false) {
+        throw new RuntimeException("no connection: {$memcached->getResultMessage()}");
+    }
+    $expect = static function (int ...$codes) use ($memcached): void {
+        if (!in_array($memcached->getResultCode(), $codes, true)) {
+            throw new RuntimeException("memcached failed: {$memcached->getResultMessage()}");
+        }
+    };
+    return new Store(
+        get: static function (string $key) use ($memcached, $expect): mixed {
+            $value = $memcached->get($key);
+            if ($value === false) {
+                $expect(Memcached::RES_NOTFOUND);
+            }
+            return $value;
+        },
+        set: static function (string $key, string $value) use ($memcached, $expect): bool {
+            $stored = $memcached->set($key, $value);
+            if (!$stored) {
+                $expect(Memcached::RES_E2BIG, Memcached::RES_SERVER_MEMORY_ALLOCATION_FAILURE);
+            }
+            return $stored;
+        },
+        delete: static function (string $key) use ($memcached, $expect): bool {
+            $deleted = $memcached->delete($key);
+            if (!$deleted) {
+                $expect(Memcached::RES_NOTFOUND);
+            }
+            return $deleted;
+        },
+        close: $memcached->quit(...),
+    );
+};

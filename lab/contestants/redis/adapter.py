@@ -1,0 +1,25 @@
+"""A Redis server, asked with redis-py's own methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis  # type: ignore[import-not-found, import-untyped, unused-ignore]
+from lab.hosts.python.contract import Limits, Store
+
+
+def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
+    """Connect to the server that the settings name."""
+    if "socket" in settings:
+        client = redis.Redis(unix_socket_path=settings["socket"])
+    else:
+        client = redis.Redis(host=settings["host"], port=int(settings["port"]))
+    _let_something_fit(client, limits.bytes)
+    return Store(get=client.get, set=client.set, delete=client.delete, close=client.close)
+
+
+def _let_something_fit(client: redis.Redis, bytes_max: int) -> None:
+    """Count a limit that the empty server exceeds from there on; else every set is refused."""
+    memory: Any = client.info("memory")
+    if 0 < memory["maxmemory"] == bytes_max <= memory["used_memory"]:
+        client.config_set("maxmemory", memory["used_memory"] + bytes_max)

@@ -1,0 +1,97 @@
+//! Obeys requests one by one.
+//!
+//! Owns the host's state: the contestant, its work, the ledger of what it stored. Must not know the
+//! runner's plan, nor how requests come and go.
+
+use std::time::Instant;
+
+use crate::contract::{Limits, Result, Settings};
+use crate::driver::Driver;
+use crate::ledger::Ledger;
+use crate::protocol::{Load, Open, Reply, Request};
+use crate::timing::{elapsed_ns, timer_ns};
+use crate::versions;
+use crate::work::Work;
+
+/// Chooses what the settings ask for.
+pub(crate) type Choose = fn(&mut Settings) -> Result<Driver>;
+
+/// One worker.
+pub(crate) struct Host {
+    choose: Choose,
+    loaded: Option<Loaded>,
+}
+
+struct Loaded {
+    driver: Driver,
+    work: Work,
+    ledger: Ledger,
+}
+
+impl Host {
+    pub(crate) fn new(choose: Choose) -> Host {
+        Host { choose, loaded: None }
+    }
+
+    /// Does what `request` asks and returns the reply to it.
+    pub(crate) fn obey(&mut self, request: Request) -> Result<Reply> {
+        if let Request::Load(load) = request {
+            return self.load(load);
+        }
+        let loaded = self.loaded.as_mut().ok_or("nothing is loaded: ask for `load` first")?;
+        loaded.obey(request)
+    }
+
+    fn load(&mut self, load: Load) -> Result<Reply> {
+        let version = match load.distribution.as_str() {
+            "" => "",
+            name => match versions::version(name) {
+                Some(version) => version,
+                None => {
+                    let reason = format!("not installed: no crate {name} is in Cargo.lock");
+                    return Ok(Reply::Failed { reason, missing: true });
+                }
+            },
+        };
+        let work = Work::read(&load)?;
+        let started = Instant::now();
+        let mut settings = Settings::new(load.settings);
+        let driver = (self.choose)(&mut settings)?;
+        settings.end()?;
+        let create_ns = elapsed_ns(started);
+        let ledger = Ledger::new(work.keys.count());
+        self.loaded = Some(Loaded { driver, work, ledger });
+        Ok(Reply::Loaded {
+            runtime: versions::runtime(),
+            version: version.to_owned(),
+            create_ns,
+            timer_ns: timer_ns(),
+        })
+    }
+}
+
+impl Loaded {
+    fn obey(&mut self, request: Request) -> Result<Reply> {
+        let Loaded { driver: Driver(driver), work, ledger } = self;
+        Ok(match request {
+            Request::Load(_) => unreachable!("the host itself obeys it"),
+            Request::Open(Open { folder, entries_max, bytes_max }) => {
+                let entries = (entries_max > 0).then_some(entries_max);
+                let started = Instant::now();
+                driver.open(&folder, Limits { entries, bytes: bytes_max })?;
+                let elapsed_ns = elapsed_ns(started);
+                *ledger = Ledger::new(work.keys.count());
+                Reply::Opened { elapsed_ns }
+            }
+            Request::ProbeWrite {} => Reply::Probed(driver.probe_write(work)?),
+            Request::ProbeRead { workers } => Reply::Probed(driver.probe_read(work, &workers)?),
+            Request::Run(run) => Reply::Ran(driver.run(work, ledger, &run)?),
+            Request::Replay(replay) => Reply::Replayed(driver.replay(work, ledger, &replay)?),
+            Request::Close {} => {
+                let started = Instant::now();
+                driver.close()?;
+                Reply::Closed { elapsed_ns: elapsed_ns(started) }
+            }
+        })
+    }
+}

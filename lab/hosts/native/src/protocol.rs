@@ -1,0 +1,182 @@
+//! The messages between the runner and a host: one JSON object a line, as `PROTOCOL.md` describes.
+//!
+//! Owns the shape of each message. Must not know how a host obeys, or what the runner does with a
+//! reply.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The most sentences that a verdict has.
+pub(crate) const EXAMPLES_MAX: usize = 5;
+
+/// What the runner asks.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Request {
+    Load(Load),
+    Open(Open),
+    // Braces: a unit variant would take unknown fields.
+    ProbeWrite {},
+    ProbeRead { workers: Vec<u64> },
+    Run(Run),
+    Replay(Replay),
+    Close {},
+}
+
+/// Load the adapter and read the keys and the streams.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Load {
+    /// Empty here: the adapter is linked in.
+    #[serde(rename = "adapter")]
+    pub(crate) _adapter: String,
+    pub(crate) distribution: String,
+    pub(crate) settings: BTreeMap<String, String>,
+    pub(crate) seed: u64,
+    pub(crate) worker: u64,
+    pub(crate) workers: u64,
+    pub(crate) keys: PathBuf,
+    pub(crate) value: ValueKind,
+    pub(crate) phases: Vec<PhaseOf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ValueKind {
+    Binary,
+    Complex,
+}
+
+/// One phase: a stream for each worker, or a single one that whoever is asked runs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PhaseOf {
+    pub(crate) name: String,
+    pub(crate) streams: Vec<StreamOf>,
+}
+
+/// One worker's operations of a phase. `base` is the sequence of the first.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StreamOf {
+    pub(crate) path: PathBuf,
+    pub(crate) base: u64,
+}
+
+/// Open the store in `folder`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Open {
+    pub(crate) folder: PathBuf,
+    /// 0 for no limit.
+    pub(crate) entries_max: u64,
+    pub(crate) bytes_max: u64,
+}
+
+/// Obey the worker's stream of a phase once. `durations` is a file to create, or empty.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Run {
+    pub(crate) phase: usize,
+    pub(crate) measure: Measure,
+    pub(crate) warmup: usize,
+    pub(crate) block: usize,
+    pub(crate) seconds_max: f64,
+    pub(crate) durations: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Measure {
+    Untimed,
+    Throughput,
+    Latency,
+}
+
+/// Look up each key of the worker's stream of a phase, store it on a miss.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Replay {
+    pub(crate) phase: usize,
+    pub(crate) folder: PathBuf,
+}
+
+/// What the host answers.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Reply {
+    Loaded { runtime: String, version: String, create_ns: u64, timer_ns: Vec<u64> },
+    Opened { elapsed_ns: u64 },
+    Probed(Probed),
+    Ran(Ran),
+    Replayed(Replayed),
+    Closed { elapsed_ns: u64 },
+    Failed { reason: String, missing: bool },
+}
+
+/// What checking the answers found. Counts of operations; `examples` tells the first few.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) wrong: u64,
+    pub(crate) stale: u64,
+    pub(crate) lost: u64,
+    pub(crate) weak: u64,
+    pub(crate) examples: Vec<String>,
+}
+
+impl Verdict {
+    /// Adds an example if there is room for it.
+    pub(crate) fn tell(&mut self, example: impl FnOnce() -> String) {
+        if self.examples.len() < EXAMPLES_MAX {
+            self.examples.push(example());
+        }
+    }
+}
+
+/// One action of one pass: operations, misses, those of them that are right, wrong answers.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Tally {
+    pub(crate) count: u64,
+    pub(crate) miss: u64,
+    pub(crate) absent: u64,
+    pub(crate) wrong: u64,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Actions {
+    pub(crate) get: Tally,
+    pub(crate) set: Tally,
+    pub(crate) delete: Tally,
+}
+
+/// What the probe keys showed. `refused` counts sets that the contestant answered with false.
+#[derive(Debug, Serialize)]
+pub(crate) struct Probed {
+    pub(crate) keys: u64,
+    pub(crate) refused: u64,
+    pub(crate) verdict: Verdict,
+}
+
+/// One pass, as far as it came.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Ran {
+    pub(crate) done: usize,
+    pub(crate) wall_ns: u64,
+    pub(crate) timed_ns: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) blocks_ns: Vec<u64>,
+    pub(crate) actions: Actions,
+    pub(crate) verdict: Verdict,
+}
+
+/// One replay. `bytes_peak` is the most that the folder was seen to occupy meanwhile.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Replayed {
+    pub(crate) requests: u64,
+    pub(crate) hits: u64,
+    pub(crate) refused: u64,
+    pub(crate) bytes_peak: u64,
+    pub(crate) verdict: Verdict,
+}

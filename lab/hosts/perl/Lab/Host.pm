@@ -1,0 +1,100 @@
+# One worker: does what a request asks and returns the reply to it.
+#
+# Owns the host's state: the adapter, the workload, the open store. Must not know the runner's plan.
+# A request that comes before the one that prepares it is the runner's error.
+package Lab::Host;
+use v5.36;
+use Time::HiRes qw(clock_gettime);
+
+use Lab::Adapter  qw(load_adapter module_version);
+use Lab::Clock    qw(MONOTONIC nanoseconds timer_ns);
+use Lab::Pass     ();
+use Lab::Probe    qw(write_probe read_probe);
+use Lab::Replay   ();
+use Lab::Values   ();
+use Lab::Verifier ();
+use Lab::Workload ();
+
+sub new ($class) {
+    return bless {}, $class;
+}
+
+# Obey `$request` and return the reply. Dies when it cannot be obeyed.
+sub obey ($self, $request) {
+    my $obey = $self->can("_$request->{verb}");
+    return $self->$obey($request);
+}
+
+sub _load ($self, $request) {
+    die "this host drives one worker, not $request->{workers}\n"
+        if $request->{workers} != 1 || $request->{worker} != 0;
+    my $before = clock_gettime(MONOTONIC);
+    my $open   = load_adapter($request->{adapter});
+    my $create = clock_gettime(MONOTONIC) - $before;
+    my $version = module_version($request->{distribution});
+
+    my $workload = Lab::Workload->new(@$request{qw(keys phases worker)});
+    my $values   = Lab::Values->new(@$request{qw(seed value)});
+    %$self = (
+        open => $open, load => $request, workload => $workload, values => $values, store => undef,
+    );
+    return {
+        event     => 'loaded',
+        runtime   => sprintf('Perl %vd', $^V),
+        version   => "$version",
+        create_ns => nanoseconds($create),
+        timer_ns  => timer_ns(),
+    };
+}
+
+sub _open ($self, $request) {
+    my $load = $self->_there('load');
+    die "a store is open already\n" if defined $self->{store};
+    my $before = clock_gettime(MONOTONIC);
+    my $store  = $self->{open}->(
+        value    => $load->{value},
+        settings => $load->{settings},
+        map { $_ => $request->{$_} } qw(folder entries_max bytes_max),
+    );
+    my $elapsed = clock_gettime(MONOTONIC) - $before;
+    # What a new store holds is known: nothing.
+    $self->{store}        = $store;
+    $self->{verifier}     = Lab::Verifier->new(@$self{qw(workload values)});
+    $self->{refused_keys} = {};
+    return {event => 'opened', elapsed_ns => nanoseconds($elapsed)};
+}
+
+sub _probe_write ($self, $request) {
+    return write_probe($self->_there('store'), $self->{values}, $self->{load}{worker},
+        $self->{refused_keys});
+}
+
+sub _probe_read ($self, $request) {
+    return read_probe($self->_there('store'), $self->{values}, $request->{workers},
+        $self->{refused_keys});
+}
+
+sub _run ($self, $request) {
+    return Lab::Pass::run($self->_there('store'), @$self{qw(workload values verifier)}, $request);
+}
+
+sub _replay ($self, $request) {
+    return Lab::Replay::replay($self->_there('store'), @$self{qw(workload values)},
+        @$request{qw(phase folder)});
+}
+
+sub _close ($self, $request) {
+    my $store = $self->_there('store');
+    $self->{store} = undef;
+    my $before = clock_gettime(MONOTONIC);
+    $store->{close}->($store->{object});
+    undef $store;
+    my $elapsed = clock_gettime(MONOTONIC) - $before;
+    return {event => 'closed', elapsed_ns => nanoseconds($elapsed)};
+}
+
+sub _there ($self, $what) {
+    return $self->{$what} // die "the runner asked for a step before the one that prepares it\n";
+}
+
+1;

@@ -1,0 +1,63 @@
+# Derived values: a pseudo-random function of seed, key number and sequence, cut to size.
+#
+# Owns the derivation, which every host repeats bit for bit (PROTOCOL.md has it, with vectors), and
+# when an answer is the same value. Must not know who stores the values, or when.
+package Lab::Values;
+use v5.36;
+use Digest::SHA qw(sha512);
+
+use constant {
+    HEAD_BYTES   => 64,
+    POOL_BLOCKS  => 65_536,
+    POOL_OFFSETS => 2**20,
+    FIELD_BYTES  => 14,
+    BYTES_MAX    => 3 * 2**20,
+    # Below this many bytes an answer could be right by chance.
+    WEAK_BELOW_BYTES => 8,
+};
+
+# `$kind` is "binary", whose values are byte strings and whose sizes are bytes, or "complex", whose
+# values are references to hashes of texts and whose sizes are fields.
+sub new ($class, $seed, $kind) {
+    my $pool = join '', map { sha512(pack 'Q<L<', $seed, $_) } 0 .. POOL_BLOCKS - 1;
+    return bless {seed => $seed, pool => $pool, complex => $kind eq 'complex'}, $class;
+}
+
+# Return the value of `$size` that belongs to `$sequence` of the key with number `$key`.
+sub derive ($self, $key, $sequence, $size) {
+    return $self->_bytes($key, $sequence, $size) if !$self->{complex};
+    return {unpack "(H8H20)$size", $self->_bytes($key, $sequence, FIELD_BYTES * $size)};
+}
+
+sub _bytes ($self, $key, $sequence, $length) {
+    my $head = sha512(pack 'Q<Q<Q<', $self->{seed}, $key, $sequence);
+    return substr $head, 0, $length if $length <= HEAD_BYTES;
+    die "a value of $length bytes is longer than the protocol knows\n" if $length > BYTES_MAX;
+    my $offset = unpack('L<', $head) % POOL_OFFSETS;
+    return $head . substr $self->{pool}, $offset, $length - HEAD_BYTES;
+}
+
+# Whether `$answer` is `$value`: the same bytes, or the same names with the same texts.
+sub same ($self, $value, $answer) {
+    return !ref $answer && $answer eq $value if !$self->{complex};
+    return '' if ref $answer ne 'HASH' || keys %$answer != keys %$value;
+    for my $name (keys %$value) {
+        my $text = $answer->{$name};
+        return '' if !defined $text || ref $text || $text ne $value->{$name};
+    }
+    return 1;
+}
+
+# Whether a value of `$size` is so short that its check says little.
+sub is_weak ($self, $size) {
+    return !$self->{complex} && $size < WEAK_BELOW_BYTES;
+}
+
+# Say in a few words what kind of thing `$answer` is.
+sub describe ($self, $answer) {
+    return ref $answer eq 'HASH' ? keys(%$answer) . ' fields' : 'a reference to ' . ref $answer
+        if ref $answer;
+    return length($answer) . ' bytes';
+}
+
+1;

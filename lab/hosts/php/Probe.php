@@ -1,0 +1,111 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Lab\Host;
+
+/**
+ * The probe: does the store keep what fits, give the latest, and forget what was deleted?
+ *
+ * Owns the probe keys, which are no part of the measured workload. Must not run while anything is timed.
+ * They are few and short, so that nothing may be evicted: what is missing was lost.
+ */
+final class Probe
+{
+    private const KEYS_PER_WORKER = 64;
+    private const VALUE_BYTES = 160;
+    private const VALUE_FIELDS = 5;
+    private const ROUNDS = 3;
+    // Numbers that no key of a stream has.
+    private const NUMBER_MIN = 1 << 32;
+
+    private readonly int $size;
+
+    public function __construct(
+        private readonly Store $store,
+        private readonly Values $values,
+        bool $complex,
+    ) {
+        $this->size = $complex ? self::VALUE_FIELDS : self::VALUE_BYTES;
+    }
+
+    /**
+     * Store each key three times over, and delete every fourth.
+     *
+     * @return array<string, mixed> the reply
+     */
+    public function write(int $worker): array
+    {
+        $refused = 0;
+        for ($round = 0; $round < self::ROUNDS; ++$round) {
+            for ($index = 0; $index < self::KEYS_PER_WORKER; ++$index) {
+                $value = $this->values->derive(self::number($worker, $index), $round, $this->size);
+                $refused += (int) (($this->store->set)("probe-$worker-$index", $value) === false);
+            }
+        }
+        for ($index = 0; $index < self::KEYS_PER_WORKER; ++$index) {
+            if (self::isDeleted($index)) {
+                ($this->store->delete)("probe-$worker-$index");
+            }
+        }
+        return self::probed(self::KEYS_PER_WORKER, $refused, new Verdict());
+    }
+
+    /**
+     * Read the keys of `workers` and compare each with what it was given last.
+     *
+     * @param list<int> $workers
+     * @return array<string, mixed> the reply
+     */
+    public function read(array $workers): array
+    {
+        $verdict = new Verdict();
+        foreach ($workers as $worker) {
+            for ($index = 0; $index < self::KEYS_PER_WORKER; ++$index) {
+                $this->judge($verdict, $worker, $index, ($this->store->get)("probe-$worker-$index"));
+            }
+        }
+        return self::probed(self::KEYS_PER_WORKER * count($workers), 0, $verdict);
+    }
+
+    private function judge(Verdict $verdict, int $worker, int $index, mixed $answer): void
+    {
+        $key = "'probe-$worker-$index'";
+        $deleted = self::isDeleted($index);
+        if ($answer === null || $answer === false) {
+            if (!$deleted) {
+                ++$verdict->lost;
+                $verdict->tell("$key was stored, the store was not full, and it is gone");
+            }
+            return;
+        }
+        for ($round = self::ROUNDS - 1; $round >= 0; --$round) {
+            if ($this->values->matches($answer, self::number($worker, $index), $round, $this->size)) {
+                if ($deleted || $round < self::ROUNDS - 1) {
+                    ++$verdict->stale;
+                    $what = $deleted ? 'deleted' : 'overwritten';
+                    $verdict->tell("$key answered a value that was $what");
+                }
+                return;
+            }
+        }
+        ++$verdict->wrong;
+        $verdict->tell("$key answered something that was never stored under it");
+    }
+
+    /** @return array<string, mixed> */
+    private static function probed(int $keys, int $refused, Verdict $verdict): array
+    {
+        return ['event' => 'probed', 'keys' => $keys, 'refused' => $refused, 'verdict' => $verdict];
+    }
+
+    private static function number(int $worker, int $index): int
+    {
+        return self::NUMBER_MIN + $worker * self::KEYS_PER_WORKER + $index;
+    }
+
+    private static function isDeleted(int $index): bool
+    {
+        return $index % 4 === 3;
+    }
+}

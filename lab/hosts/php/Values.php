@@ -1,0 +1,84 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Lab\Host;
+
+/**
+ * Derived values: a pseudo-random function of seed, key number and sequence, cut to length.
+ *
+ * Owns the derivation that every host must repeat bit for bit (PROTOCOL.md has the formula and vectors).
+ * Must not know who stores the values, or when.
+ */
+final class Values
+{
+    private const HEAD_BYTES = 64;
+    private const POOL_BLOCKS = 65_536;
+    private const OFFSETS = 1 << 20;
+    private const FIELD_BYTES = 14;
+    private const NAME_DIGITS = 8;
+
+    private string $pool = '';
+
+    public function __construct(private readonly int $seed, private readonly bool $complex)
+    {
+    }
+
+    /**
+     * The value of a sequence of a key.
+     *
+     * @param int $size bytes, or fields of a complex value
+     * @return string|array<string> a name that is a decimal number is an integer here, as PHP has it
+     */
+    public function derive(int $key, int $sequence, int $size): string|array
+    {
+        return $this->complex ? $this->map($key, $sequence, $size) : $this->bytes($key, $sequence, $size);
+    }
+
+    /** Whether `answer` is that value. The order of the fields of a complex one does not matter. */
+    public function matches(mixed $answer, int $key, int $sequence, int $size): bool
+    {
+        $value = $this->derive($key, $sequence, $size);
+        if ($this->complex && is_array($answer)) {
+            // The comparison == of arrays would hold "1e1" and "10" to be the same.
+            ksort($value);
+            ksort($answer);
+        }
+        return $answer === $value;
+    }
+
+    /** @return array<string> */
+    private function map(int $key, int $sequence, int $fields): array
+    {
+        $map = [];
+        if ($fields > 0) {
+            $digits = bin2hex($this->bytes($key, $sequence, self::FIELD_BYTES * $fields));
+            foreach (str_split($digits, 2 * self::FIELD_BYTES) as $field) {
+                $map[substr($field, 0, self::NAME_DIGITS)] = substr($field, self::NAME_DIGITS);
+            }
+        }
+        return $map;
+    }
+
+    private function bytes(int $key, int $sequence, int $length): string
+    {
+        $head = hash('sha512', pack('P3', $this->seed, $key, $sequence), true);
+        if ($length <= self::HEAD_BYTES) {
+            return substr($head, 0, $length);
+        }
+        if ($this->pool === '') {
+            $this->pool = $this->pool();
+        }
+        $offset = unpack('V', $head)[1] % self::OFFSETS;
+        return $head . substr($this->pool, $offset, $length - self::HEAD_BYTES);
+    }
+
+    private function pool(): string
+    {
+        $blocks = [];
+        for ($block = 0; $block < self::POOL_BLOCKS; ++$block) {
+            $blocks[] = hash('sha512', pack('PV', $this->seed, $block), true);
+        }
+        return implode('', $blocks);
+    }
+}

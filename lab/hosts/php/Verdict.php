@@ -1,0 +1,39 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Lab\Host;
+
+use JsonSerializable;
+
+/** What checking the answers found: counts of operations, and what the first few of them were. */
+final class Verdict implements JsonSerializable
+{
+    private const EXAMPLES_MAX = 5;
+
+    public int $wrong = 0;
+    public int $stale = 0;
+    public int $lost = 0;
+    public int $weak = 0;
+    /** @var list<string> */
+    private array $examples = [];
+
+    public function tell(string $example): void
+    {
+        if (count($this->examples) < self::EXAMPLES_MAX) {
+            $this->examples[] = $example;
+        }
+    }
+
+    /** @return array<string, mixed> */
+    public function jsonSerialize(): array
+    {
+        return [
+            'wrong' => $this->wrong,
+            'stale' => $this->stale,
+            'lost' => $this->lost,
+            'weak' => $this->weak,
+            'examples' => $this->examples,
+        ];
+    }
+}

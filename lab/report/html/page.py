@@ -1,0 +1,306 @@
+"""What is on the page, chapter by chapter.
+
+Owns the order and the words around tables and charts. Must not know HTML, nor compute a figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lab.report.html.packed import as_json, as_packed
+from lab.report.html.views import View, Views
+from lab.report.layouts import replay, sheets
+from lab.report.layouts.corrected import percentiles
+from lab.report.layouts.rows import distinct
+from lab.report.layouts.standing import headlines, standing
+from lab.report.model import Cell, Column, Dots, Row, Sheet, Table
+from lab.report.reading import SuiteRows, replays_of, suites_of
+from lab.report.units import brief
+from lab.runner.catalogue import Contestant, Form, PhasesSuite, ReplaySuite
+from lab.runner.histograms import decode
+from lab.runner.records import Run
+from lab.runner.results import ReplayCell
+from lab.runner.summary import ROUNDS_MIN, Summary
+
+_METHOD = (
+    "Every contestant obeys the same recorded operations, in a new process and a new store for "
+    "each cell, and rounds are interleaved: A B C, A B C. Keys and values are made before the "
+    "clock starts. Rates come from a throughput pass, whose clock is read once for each block of "
+    "operations; latencies from a second pass, whose clock is read around each operation.",
+    "Every answer is compared with what had been stored when the clock has stopped. A wrong or "
+    "stale value and a lost entry make the run a failure. A miss is legal where a store may evict.",
+    "Figures are medians of the rounds. The interval is the 95 % interval of that median; with "
+    "five rounds and fewer it is their whole range. A row whose rounds differ by more than 10 % "
+    "is called noisy. What a host's own loop costs is a row of its own and never subtracted.",
+    "A contestant behind a server has two rows: client and server on one core, and on two. Which "
+    "is faster depends on the machine, and the difference can be threefold.",
+    "METHODOLOGY.md has the whole of it, BIAS.md why you should doubt us, PROTOCOL.md how to add a "
+    "runtime.",
+)
+
+
+def page_of(run: Run) -> View:
+    """Return everything that the template shows of a run."""
+    lines = {id(cell): line for cell, line in zip(run.cells, run.lines, strict=True)}
+    views = Views(lines, run.path.name)
+    suites = suites_of(run)
+    everyone = [row for one in suites for row in one.summaries]
+    own = standing(everyone)
+    chapters = [_suite(views, run, one) for one in suites]
+    chapters += [_replay(views, suite, cells) for suite, cells in replays_of(run)]
+    contents = [{"id": one["id"], "name": one["name"]} for one in chapters]
+    if own is not None:
+        contents.insert(0, {"id": "standing", "name": "Where Tuckbox stands"})
+    return {
+        "started": _moment(run.header.started),
+        "lede": _lede(suites, everyone),
+        "machine_line": _machine_line(run),
+        "badges": _badges(run),
+        "notices": _notices(run),
+        "chapters": contents,
+        "standing": views.table(own) if own is not None else None,
+        "suites": chapters,
+        "method": [*_METHOD, *_clocks(everyone)],
+        "machine": _machine(run),
+        "contestants": views.table(_contestants(everyone)) if everyone else None,
+        "run": _run(run),
+        "faults": run.ending.faults if run.ending else [],
+        "noise": run.ending.noise if run.ending else [],
+        "quiet": _quiet(run),
+        "file": run.path.name,
+        "charts_json": as_json(views.charts),
+        "records_packed": as_packed((lines[id(cell)], cell) for cell in run.cells),
+    }
+
+
+def _suite(views: Views, run: Run, one: SuiteRows) -> View:
+    form = one.suite.form(run.header.settings.form)
+    return {
+        "id": f"suite-{one.suite.name}",
+        "name": one.suite.name,
+        "title": one.suite.title,
+        "origin": one.suite.origin,
+        "form": _form(run, form),
+        **_headlines(one),
+        "audit": " ".join(one.suite.audit.split()),
+        "parts": [
+            _part(views, one.suite, sheet, one.summaries)
+            for sheet in sheets(one.suite, one.summaries)
+        ],
+    }
+
+
+def _headlines(one: SuiteRows) -> View:
+    part = one.suite.parts[0]
+    variants = [variant.name for variant in part.variants]
+    variant = variants[(len(variants) - 1) // 2]
+    return {
+        "headlines_of": f"{part.title}, {variant}:",
+        "headlines": headlines(one.summaries, part.name, variant),
+    }
+
+
+def _part(views: Views, suite: PhasesSuite, sheet: Sheet, summaries: Sequence[Summary]) -> View:
+    rows = [row for row in summaries if row.part == sheet.name]
+    latencies: list[Dots] = [percentiles(rows)] if any(row.measured for row in rows) else []
+    shown = {chart.title for chart in sheet.charts}
+    return {
+        "id": f"part-{suite.name}-{sheet.name}",
+        "title": sheet.title,
+        "charts": [views.chart(chart) for chart in sheet.charts],
+        "tables": [views.table(table) for table in sheet.tables],
+        "pickers": sheet.pickers,
+        "more_charts": [
+            views.chart(chart) for chart in latencies if chart.rows and chart.title not in shown
+        ],
+        "more": [views.table(table) for table in (sheet.corrected, sheet.resources) if table.rows],
+        "absent": views.table(sheet.absent) if sheet.absent is not None else None,
+        "remarks": sheet.notes,
+    }
+
+
+def _replay(views: Views, suite: ReplaySuite, cells: Sequence[ReplayCell]) -> View:
+    return {
+        "id": f"suite-{suite.name}",
+        "name": suite.name,
+        "title": suite.title,
+        "origin": suite.origin,
+        "form": f"values of {suite.replay.value_bytes:,} bytes",
+        "headlines": [],
+        "audit": " ".join(suite.audit.split()),
+        "parts": [
+            {
+                "id": f"part-{suite.name}",
+                "title": suite.title,
+                "charts": [views.chart(chart) for chart in replay.charts(cells)],
+                "tables": [],
+                "pickers": (),
+                "more_charts": [],
+                "more": [],
+                "absent": views.table(replay.table(suite, cells)),
+                "remarks": (),
+            }
+        ],
+    }
+
+
+def _form(run: Run, form: Form) -> str:
+    rounds = run.header.settings.rounds or form.rounds
+    counted = "one round" if rounds == 1 else f"{rounds} interleaved rounds"
+    share = "" if form.operations == 1 else f", {form.operations:.3g} of the original's operations"
+    return counted + share
+
+
+def _lede(suites: Sequence[SuiteRows], everyone: Sequence[Summary]) -> str:
+    names = distinct([row.contestant.name for row in everyone if row.contestant.stores])
+    count = len(suites)
+    comparisons = "one known comparison" if count == 1 else f"{count} known comparisons"
+    return (
+        f"{comparisons} of caches, run again on one machine: {len(names)} contestants, the "
+        f"original's figures beside today's, every answer checked."
+    ).capitalize()
+
+
+def _machine_line(run: Run) -> str:
+    machine = run.header.machine
+    return (
+        f"{machine.cpu}, {machine.cores} cores, {machine.memory_bytes / 1e9:.0f} GB, "
+        f"{machine.system} · {_moment(run.header.started)}"
+    )
+
+
+def _badges(run: Run) -> list[View]:
+    form = {"text": f"{run.header.settings.form} form", "mark": ""}
+    if run.ending is None:
+        return [form, {"text": "unfinished", "mark": "weak"}]
+    faults = len(run.ending.faults)
+    noisy = bool(run.ending.noise)
+    return [
+        form,
+        {"text": "noisy run" if noisy else "quiet run", "mark": "weak" if noisy else ""},
+        {
+            "text": "no faults" if not faults else f"{faults} fault{'s' if faults > 1 else ''}",
+            "mark": "fault" if faults else "",
+        },
+    ]
+
+
+def _notices(run: Run) -> list[str]:
+    notices = []
+    if run.ending is None:
+        notices.append(
+            "This run was broken off, or still goes on: what is here is what there was. Faults and "
+            "noise are judged at its end."
+        )
+    if run.header.settings.form == "smoke":
+        notices.append("The smoke form shows that everything runs. Its figures mean nothing.")
+    few = [
+        suite.name
+        for suite in run.header.suites
+        if isinstance(suite, PhasesSuite)
+        and (run.header.settings.rounds or suite.form(run.header.settings.form).rounds) < ROUNDS_MIN
+    ]
+    if few and run.header.settings.form != "smoke":
+        notices.append(f"Fewer than {ROUNDS_MIN} rounds: do not quote figures of {', '.join(few)}.")
+    return notices
+
+
+def _clocks(everyone: Sequence[Summary]) -> list[str]:
+    clocks: dict[str, str] = {}
+    for row in everyone:
+        if row.timer and row.contestant.host not in clocks:
+            timer = decode(row.timer)
+            p50, p99 = (timer.get_value_at_percentile(percent) for percent in (50, 99))
+            clocks[row.contestant.host] = f"{row.contestant.host} {brief(p50)} (P99 {brief(p99)})"
+    if not clocks:
+        return []
+    return [f"The clock itself takes, and each latency contains it: {', '.join(clocks.values())}."]
+
+
+def _machine(run: Run) -> list[tuple[str, str]]:
+    machine = run.header.machine
+    libraries = ", ".join(f"{name} {version}" for name, version in machine.libraries.items())
+    return [
+        ("Processor", f"{machine.cpu}, {machine.cores} cores"),
+        ("Memory", f"{machine.memory_bytes / 1e9:.1f} GB"),
+        ("System", f"{machine.system}, {machine.kernel}"),
+        ("Lab", f"{machine.python}; {libraries}"),
+        ("Pinned to", f"client core {machine.client_core}, server core {machine.server_core}"),
+        ("Load before", f"{machine.load_before:.2f}"),
+    ]
+
+
+def _contestants(everyone: Sequence[Summary]) -> Table:
+    first: dict[str, Summary] = {}
+    for row in everyone:
+        before = first.get(row.contestant.name)
+        if before is None or (row.version and not before.version):
+            first[row.contestant.name] = row
+    columns = tuple(
+        Column(one, figures=False)
+        for one in (
+            "Contestant",
+            "Name",
+            "What it is",
+            "Version",
+            "Runtime",
+            "Server",
+            "Data lives in",
+            "Counts",
+            "Settings",
+            "Cannot",
+        )
+    )
+    lines = tuple(Row(_contestant(row), records=row.cells[:1]) for row in first.values())
+    return Table("Contestants: versions and settings", columns, lines)
+
+
+def _contestant(row: Summary) -> tuple[Cell, ...]:
+    one: Contestant = row.contestant
+    settings = ", ".join(
+        (*one.arguments, *(f"{name}={value}" for name, value in one.settings.items()))
+    )
+    return tuple(
+        Cell(text)
+        for text in (
+            one.title,
+            one.name,
+            one.what,
+            row.version,
+            row.runtime,
+            row.server_version,
+            f"each {one.lives}" if one.lives == "process" else f"one {one.lives}",
+            " and ".join(one.counts) or "nothing",
+            ", ".join(filter(None, (one.sizing if one.sizing == "stock" else "", settings))),
+            "; ".join(one.cannot),
+        )
+    )
+
+
+def _run(run: Run) -> list[tuple[str, str]]:
+    settings = run.header.settings
+    said: list[tuple[str, Any]] = [
+        ("Command", " ".join(["python", "-m", "lab", *settings.command])),
+        ("Form", settings.form),
+        ("Seed", settings.seed),
+        ("Stores in", settings.data),
+        ("Records", f"{run.path.name}, {len(run.cells):,} cells"),
+        ("Started", _moment(run.header.started)),
+    ]
+    said += [("Resumed", _moment(one.resumed)) for one in run.resumptions]
+    if run.ending is not None:
+        said.append(("Ended", _moment(run.ending.ended)))
+    return [(name, str(value)) for name, value in said]
+
+
+def _quiet(run: Run) -> str:
+    if run.ending is None:
+        return "Judged at the end of a run, which this one has not reached."
+    others = run.ending.disturbance.others
+    return f"A quiet run: other programs used {others:.1%} of the machine."
+
+
+def _moment(one: datetime) -> str:
+    return f"{one:%Y-%m-%d %H:%M} UTC"

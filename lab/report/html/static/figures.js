@@ -1,0 +1,36 @@
+// Numbers as people read them: the same formats as on the terminal.
+"use strict";
+
+const Figures = (() => {
+  function digits(number) {
+    if (number <= 0) return "0";
+    if (number >= 999.5) return Math.round(number).toLocaleString("en-US");
+    return Number(number.toPrecision(3)).toLocaleString("en-US", {
+      minimumFractionDigits: number < 9.995 ? 2 : number < 99.95 ? 1 : 0,
+      maximumFractionDigits: 2,
+    });
+  }
+  function duration(ns) {
+    for (const [unit, size] of [["ns", 1], ["µs", 1e3], ["ms", 1e6]]) {
+      if (ns < 999.5 * size) return `${digits(ns / size)} ${unit}`;
+    }
+    return `${digits(ns / 1e9)} s`;
+  }
+  function tick(ns) {
+    for (const [unit, size] of [["ns", 1], ["µs", 1e3], ["ms", 1e6]]) {
+      if (ns < 1000 * size) return `${+(ns / size).toPrecision(3)} ${unit}`;
+    }
+    return `${+(ns / 1e9).toPrecision(3)} s`;
+  }
+  function count(number) {
+    if (number >= 1e6) return `${+(number / 1e6).toPrecision(3)} M`;
+    return Math.round(number).toLocaleString("en-US");
+  }
+  const FORMATS = {
+    ns: { exact: duration, tick },
+    rate: { exact: (x) => `${Math.round(x).toLocaleString("en-US")}/s`, tick: count },
+    share: { exact: (x) => `${(x * 100).toFixed(2)} %`, tick: (x) => `${+(x * 100).toPrecision(3)} %` },
+    count: { exact: (x) => Math.round(x).toLocaleString("en-US"), tick: count },
+  };
+  return { of: (unit) => FORMATS[unit] };
+})();

@@ -1,0 +1,82 @@
+// The records behind a number: its lines in the file, their JSON, and the command that repeats each.
+// They are kept compressed in the page and unpacked when first asked for.
+"use strict";
+
+const Records = (() => {
+  let unpacked = null;
+
+  async function all() {
+    if (unpacked) return unpacked;
+    const packed = Uint8Array.from(
+      atob(document.getElementById("records-data").textContent.trim()), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+    unpacked = new Map(JSON.parse(await new Response(stream).text()));
+    return unpacked;
+  }
+
+  function element(name, text, className) {
+    const made = document.createElement(name);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  }
+
+  function repeat(words) {
+    const line = element("div", undefined, "repeat");
+    const command = words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)).join(" ");
+    const copy = element("button", "Copy", "copy");
+    copy.type = "button";
+    copy.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(command);
+        copy.textContent = "Copied";
+      } catch {
+        // No permission: select it, so that the reader can.
+        getSelection().selectAllChildren(line.firstChild);
+      }
+    });
+    line.append(element("pre", command), copy);
+    return line;
+  }
+
+  function one(line, record, file) {
+    const box = element("details");
+    const where = ["variant", "capacity", "placement"].map((key) => record[key]).filter((x) => x !== undefined);
+    const round = record.round ? `, round ${record.round}` : "";
+    box.append(element("summary", `${file}:${line}: ${where.join(", ")}${round}, ${record.outcome}`));
+    if (record.repeat?.length) box.append(element("h4", "To measure this cell again"), repeat(record.repeat));
+    box.append(element("h4", "The record"), element("pre", JSON.stringify(record, null, 1)));
+    return box;
+  }
+
+  async function show(title, lines) {
+    const dialog = document.getElementById("records-dialog");
+    const file = dialog.dataset.file;
+    dialog.querySelector("h3").textContent = title;
+    const body = dialog.querySelector(".body");
+    body.replaceChildren();
+    dialog.showModal();
+    try {
+      const records = await all();
+      body.replaceChildren(...lines.map((line) => one(line, records.get(line), file)));
+      if (lines.length === 1) body.firstChild.open = true;
+    } catch (error) {
+      const places = lines.map((line) => `${file}:${line}`).join(", ");
+      body.replaceChildren(element("p", `This browser cannot unpack the records (${error.message}). They are in ${places}.`));
+    }
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("button.records");
+    if (button) {
+      const row = button.closest("tr");
+      show(row.dataset.name, button.dataset.lines.split(" ").map(Number));
+    }
+  });
+  document.addEventListener("DOMContentLoaded", () => {
+    const dialog = document.getElementById("records-dialog");
+    dialog.querySelector(".close").addEventListener("click", () => dialog.close());
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  });
+  return { show };
+})();

@@ -1,0 +1,218 @@
+"""Tables and charts as the templates and scripts need them.
+
+Owns the last step from `model` to markup's own terms: classes, attributes, numbers of lines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from lab.report.model import Cell, Chart, Column, DotRow, Dots, Kind, LineRow, Row, Table
+from lab.runner.results import AnyCell
+
+# Texts that are longer are folded, and given more room when they are much longer.
+_FOLDED_FROM = 18
+_WRAPPED_FROM = 48
+
+# A table with more rows at a time scrolls in a window of its own.
+_TALL_FROM = 45
+
+View = dict[str, Any]
+
+
+class Views:
+    """Makes views of what a run's sheets have. Charts are collected, and numbered as they come."""
+
+    def __init__(self, lines: Mapping[int, int], file: str) -> None:
+        self._lines = lines
+        self._file = file
+        self.charts: list[View] = []
+        self._tables = 0
+
+    def table(self, table: Table) -> View:
+        """Return a table, with an id of its own."""
+        self._tables += 1
+        return {
+            "id": f"table-{self._tables}",
+            "title": table.title,
+            "columns": _columns(table.columns),
+            "groups": _groups(table.columns),
+            "rows": [
+                self._row(table.columns, row, before)
+                for row, before in zip(table.rows, (None, *table.rows), strict=False)
+            ],
+            "pickers": table.pickers,
+            "notes": table.notes,
+            "choice": json.dumps(dict(table.keys)) if table.keys else "",
+            "tall": _rows_shown(table) > _TALL_FROM,
+        }
+
+    def chart(self, chart: Chart) -> View:
+        """Return a chart's caption. What is drawn joins `charts`."""
+        number = len(self.charts)
+        kind = "dots" if isinstance(chart, Dots) else "lines"
+        if isinstance(chart, Dots):
+            drawn: View = {
+                "axis": chart.axis,
+                "unit": chart.unit,
+                "better": chart.better,
+                "marks": chart.marks,
+                "rows": [self._dots(row) for row in chart.rows],
+            }
+            subtitle = f"{chart.marked}; {chart.better} is better"
+        else:
+            drawn = {
+                "across": chart.across,
+                "across_unit": chart.across_unit,
+                "across_log": chart.across_log,
+                "up": chart.up,
+                "up_unit": chart.up_unit,
+                "rows": [self._line(row) for row in chart.rows],
+            }
+            subtitle = f"{chart.up} by {chart.across}; a square marks a line that ended early"
+        self.charts.append({"kind": kind, **drawn})
+        return {
+            "number": number,
+            "kind": kind,
+            "title": chart.title,
+            "subtitle": subtitle,
+            "pickers": chart.pickers,
+            "kinds": _kinds(chart),
+            "notes": chart.notes,
+        }
+
+    def _row(self, columns: Sequence[Column], row: Row, before: Row | None) -> View:
+        again = before is not None and _head(columns, row) == _head(columns, before) != ()
+        lines = self._lines_of(row.records)
+        classes = [name for name, is_so in (("ours", row.ours), ("total", row.total)) if is_so]
+        return {
+            "classes": " ".join(classes),
+            "choice": json.dumps(dict(row.keys)) if row.keys else "",
+            "name": _name(columns, row),
+            "cells": [
+                _cell(column, cell, is_head=index == 0, is_again=again and column.head)
+                for index, (column, cell) in enumerate(zip(columns, row.cells, strict=True))
+            ],
+            "lines": " ".join(map(str, lines)),
+            "places": ", ".join(f"{self._file}:{line}" for line in lines[:6])
+            + (" ..." if len(lines) > 6 else ""),
+            "count": len(lines),
+        }
+
+    def _dots(self, row: DotRow) -> View:
+        return {
+            "name": row.name,
+            "values": [_rounded(value) for value in row.values],
+            "ranges": [one and (_rounded(one[0]), _rounded(one[1])) for one in row.ranges],
+            "keys": row.keys,
+            "lines": self._lines_of(row.records),
+            "ours": row.ours,
+            "kind": row.kind,
+        }
+
+    def _line(self, row: LineRow) -> View:
+        return {
+            "name": row.name,
+            "points": [(_rounded(x), _rounded(y)) for x, y in row.points],
+            "ended": row.ended,
+            "keys": row.keys,
+            "lines": self._lines_of(row.records),
+            "ours": row.ours,
+            "kind": row.kind,
+        }
+
+    def _lines_of(self, records: Sequence[AnyCell]) -> list[int]:
+        return [self._lines[id(cell)] for cell in records]
+
+
+# What a colour of a chart says, in the order in which it is said.
+_KINDS: dict[Kind, str] = {
+    "shared": "shared by processes",
+    "server": "behind a server",
+    "alone": "one process alone",
+    "null": "the host's own loop",
+}
+
+
+def _kinds(chart: Chart) -> list[View]:
+    there = {row.kind for row in chart.rows if not row.ours}
+    kinds = [{"name": name, "text": text} for name, text in _KINDS.items() if name in there]
+    mine = [{"name": "mine", "text": "ours"}] if any(row.ours for row in chart.rows) else []
+    return [*mine, *kinds] if len(mine) + len(kinds) > 1 else []
+
+
+def _rows_shown(table: Table) -> int:
+    """Return how many rows the first choice of the pickers leaves."""
+    wanted = {picker.name: picker.first or picker.options[0] for picker in table.pickers}
+    return sum(
+        all(row.keys.get(name, option) == option for name, option in wanted.items())
+        for row in table.rows
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
+
+
+def _columns(columns: Sequence[Column]) -> list[View]:
+    views = []
+    before = False
+    for column in columns:
+        opens = column.published and not before
+        before = column.published
+        views.append(
+            {
+                "heading": column.heading,
+                "figures": column.figures,
+                "means": column.means,
+                "opens": opens,
+            }
+        )
+    return views
+
+
+def _groups(columns: Sequence[Column]) -> list[View]:
+    if not any(column.group for column in columns):
+        return []
+    groups = []
+    for (name, published), same in groupby(columns, key=lambda one: (one.group, one.published)):
+        groups.append({"name": name, "published": published, "span": len(list(same))})
+    return groups
+
+
+def _name(columns: Sequence[Column], row: Row) -> str:
+    """Return what the records of a row are headed with: its texts before the first figure."""
+    texts = []
+    for column, cell in zip(columns, row.cells, strict=True):
+        if column.figures:
+            break
+        texts.append(cell.text)
+    return ", ".join(filter(None, (*texts, *row.keys.values())))
+
+
+def _head(columns: Sequence[Column], row: Row) -> tuple[str, ...]:
+    return tuple(cell.text for column, cell in zip(columns, row.cells, strict=True) if column.head)
+
+
+def _cell(column: Column, cell: Cell, *, is_head: bool, is_again: bool) -> View:
+    classes = [
+        name
+        for name, is_so in (
+            ("n", column.figures),
+            ("published", column.published),
+            ("again", is_again),
+            ("wrap", not column.figures and len(cell.text) > _WRAPPED_FROM and not is_head),
+            ("fold", not column.figures and _FOLDED_FROM < len(cell.text) <= _WRAPPED_FROM),
+            (cell.mark, bool(cell.mark)),
+        )
+        if is_so
+    ]
+    return {
+        "tag": "th" if is_head and not column.figures else "td",
+        "classes": " ".join(classes),
+        "order": _rounded(cell.order),
+        "text": cell.text,
+    }

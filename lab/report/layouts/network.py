@@ -1,0 +1,180 @@
+"""The charts of 2011 as tables: time by iterations for each size, and what became of the values.
+
+Owns this layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.report.layouts.corrected import NOTHING
+from lab.report.layouts.rows import cell, kind, ours, placed, placements, title
+from lab.report.model import Cell, Chart, Column, LineRow, Lines, Picker, Row, Table
+from lab.report.units import brief
+from lab.runner.catalogue import Part, PhasesSuite
+from lab.runner.summary import PassSummary, Summary
+
+# Of the steps of the suite; the charts have all of them.
+_COLUMNS = (1, 10, 50, 100, 250, 500)
+
+
+def charts(_suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
+    """Return the time by iterations."""
+    lines = [
+        LineRow(
+            title(row),
+            kind(row),
+            tuple((float(step.count), float(step.total_ns)) for step in one.steps),
+            ended=_ended(one),
+            keys={"values": row.variant, "phase": phase.name, **placed(row)},
+            records=row.cells,
+            ours=ours(row.contestant),
+        )
+        for row in rows
+        for phase in row.phases
+        if (one := phase.latency) is not None and one.steps
+    ]
+    chart = Lines(
+        "Time by number of iterations",
+        "iterations",
+        "count",
+        "time of all iterations so far",
+        "ns",
+        tuple(lines),
+        (_values(part), _phases(part), *placements(rows)),
+        across_log=False,
+    )
+    return (chart,)
+
+
+def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
+    """Return the times by iterations, what was kept of each size, and what was published."""
+    return (_times(part, rows), _kept(part, rows), *_published(suite))
+
+
+def _times(part: Part, rows: Sequence[Summary]) -> Table:
+    lines = []
+    for variant in part.variants:
+        for phase in part.phases:
+            for row in rows:
+                found = row.phase(phase.name) if row.variant == variant.name else None
+                if found is not None and found.latency is not None:
+                    lines.append(_line(row, phase.name, found.latency))
+    columns = (
+        Column("System", figures=False),
+        *(Column(f"{count:,}", group="time after iterations") for count in _COLUMNS),
+        Column("Note", figures=False),
+    )
+    return Table(
+        "Time by number of iterations",
+        columns,
+        tuple(lines),
+        pickers=(_values(part), _phases(part)),
+    )
+
+
+def _values(part: Part) -> Picker:
+    return Picker("values", tuple(variant.name for variant in part.variants))
+
+
+def _phases(part: Part) -> Picker:
+    return Picker("phase", tuple(phase.name for phase in part.phases))
+
+
+def _line(row: Summary, phase: str, one: PassSummary) -> Row:
+    totals = {step.count: step.total_ns for step in one.steps}
+    figures = [
+        Cell(brief(totals[count]), totals[count]) if count in totals else NOTHING
+        for count in _COLUMNS
+    ]
+    return Row(
+        (
+            cell(row),
+            *figures,
+            Cell(_note(one), mark="weak"),
+        ),
+        keys={"values": row.variant, "phase": phase},
+        records=row.cells,
+        ours=ours(row.contestant),
+    )
+
+
+def _note(one: PassSummary) -> str:
+    refused = one.action("set").miss
+    get = one.action("get")
+    return ", ".join(
+        filter(
+            None,
+            (
+                f"{refused:,} refused" if refused else "",
+                f"{get.miss:,} not there" if get.miss else "",
+                _ended(one),
+            ),
+        )
+    )
+
+
+def _ended(one: PassSummary) -> str:
+    return f"ended after {one.done:,} of {one.planned:,}" if one.stopped else ""
+
+
+def _kept(part: Part, rows: Sequence[Summary]) -> Table:
+    columns = (
+        Column("System", figures=False),
+        Column("Written", means="Sets that were tried."),
+        Column("Refused", means="Sets that the store declined."),
+        Column("Came back", means="Gets that brought the value last stored."),
+        Column("Not there", means="Gets that found nothing."),
+        Column("Wrong", means="Gets that brought something else."),
+        Column("Came back", group="MB"),
+        Column("Store", group="MB"),
+        Column("Server", group="MB"),
+    )
+    lines = []
+    for variant in part.variants:
+        for row in rows:
+            if row.variant == variant.name and row.measured and row.contestant.stores:
+                lines += _kept_of(row, variant.sizes.largest)
+    note = "1 GiB is 1,074 MB: at 2.12 MB it is full before the 484th value."
+    return Table("What was kept", columns, tuple(lines), pickers=(_values(part),), notes=(note,))
+
+
+def _kept_of(row: Summary, value_bytes: int) -> list[Row]:
+    passes = [phase.latency for phase in row.phases if phase.latency is not None]
+    if len(passes) < 2:
+        return []
+    written, get = passes[0].action("set"), passes[1].action("get")
+    back = get.count - get.miss - get.wrong
+    return [
+        Row(
+            (
+                cell(row),
+                Cell(f"{written.count:,}", written.count),
+                Cell(f"{written.miss:,}", written.miss, "weak" if written.miss else ""),
+                Cell(f"{back:,}", back),
+                Cell(f"{get.miss:,}", get.miss, "weak" if get.miss else ""),
+                Cell(f"{get.wrong:,}", get.wrong, "fault" if get.wrong else ""),
+                _megabytes(back * value_bytes),
+                _megabytes(row.resources.store_bytes),
+                _megabytes(row.resources.server_bytes_full) if row.contestant.server else NOTHING,
+            ),
+            keys={"values": row.variant},
+            records=row.cells,
+            ours=ours(row.contestant),
+        )
+    ]
+
+
+def _megabytes(count: int) -> Cell:
+    return Cell(f"{count / 1e6:,.0f}", count)
+
+
+def _published(suite: PhasesSuite) -> list[Table]:
+    return [
+        Table(
+            f"2011: {one.title[0].lower()}{one.title[1:]}",
+            tuple(Column(text, figures=False) for text in one.columns),
+            tuple(Row(tuple(Cell(text, mark="aside") for text in row)) for row in one.rows),
+        )
+        for one in suite.original
+    ]

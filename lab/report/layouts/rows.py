@@ -1,0 +1,107 @@
+"""What a row is called, and which of its operations there is something to say about.
+
+Owns names. Must not compute a figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lab.protocol import ACTIONS
+from lab.report.model import Cell, Kind, Mark, Picker
+from lab.runner.catalogue import Contestant
+from lab.runner.results import Placement
+from lab.runner.summary import ActionSummary, PhaseSummary, Summary
+
+# Whose rows the reports point out: BIAS.md says why they must.
+OURS = "tuckbox"
+
+PLACED: dict[Placement, str] = {"same core": "one core", "split cores": "two cores"}
+
+
+def ours(contestant: Contestant) -> bool:
+    """Return whether the lab's authors wrote it."""
+    return OURS in contestant.name.replace(":", "_").split("_")
+
+
+def title(row: Summary) -> str:
+    """Return the name of a row: what tables call the contestant, and where its server runs."""
+    placed = PLACED.get(row.placement)
+    return f"{row.contestant.title}, {placed}" if placed else row.contestant.title
+
+
+def name(row: Summary) -> str:
+    """Return the short name of a row: `folder:form`, and where its server runs."""
+    placed = PLACED.get(row.placement)
+    return f"{row.contestant.name}, {placed}" if placed else row.contestant.name
+
+
+def kind(row: Summary) -> Kind:
+    """Return whose data a row is."""
+    if not row.contestant.stores:
+        return "null"
+    if row.contestant.lives != "machine":
+        return "alone"
+    return "server" if row.contestant.server else "shared"
+
+
+def placed(row: Summary) -> dict[str, str]:
+    """Return the key by which a chart chooses where servers run; nothing for who has none."""
+    where = PLACED.get(row.placement)
+    return {"servers on": where} if where else {}
+
+
+def placements(rows: Sequence[Summary]) -> tuple[Picker, ...]:
+    """Return the choice of where servers run, if there is one."""
+    found = distinct([where for row in rows for where in placed(row).values()])
+    return (Picker("servers on", found),) if len(found) > 1 else ()
+
+
+def cell(row: Summary) -> Cell:
+    """Return the cell that names a row."""
+    mark: Mark = "aside" if not row.contestant.stores else "" if row.measured else "fault"
+    return Cell(title(row), short=name(row), mark=mark)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One action of one phase, as tables call it. `leading`: the commonest action of its phase."""
+
+    name: str
+    phase: str
+    action: ActionSummary
+    leading: bool
+
+
+def operations(row: Summary) -> Iterator[Operation]:
+    """Return the operations of a row that were timed one by one, in the suite's order."""
+    measured = [(phase, _timed(phase)) for phase in row.phases]
+    measured = [(phase, actions) for phase, actions in measured if actions]
+    for phase, actions in measured:
+        commonest = max(actions, key=lambda action: action.count)
+        for action in actions:
+            yield Operation(
+                _operation_name(phase, action, len(actions), len(measured)),
+                phase.name,
+                action,
+                leading=action is commonest,
+            )
+
+
+def _timed(phase: PhaseSummary) -> list[ActionSummary]:
+    if phase.latency is None:
+        return []
+    lines = [phase.latency.action(action) for action in ACTIONS]
+    return [line for line in lines if line.median_ns is not None]
+
+
+def _operation_name(phase: PhaseSummary, action: ActionSummary, actions: int, phases: int) -> str:
+    if actions == 1:
+        return phase.name
+    return action.action if phases == 1 else f"{phase.name}, {action.action}"
+
+
+def distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in the order of their first occurrence."""
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,216 @@
+"""Contestants: the systems that are compared. Owns the shape of `contestants/*/contestant.toml`.
+
+A file defines one row of the tables, or, with forms, a row for each. What is called a contestant
+in this package is a row: `folder` or `folder:form`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from lab.protocol import ValueKind
+from lab.runner.catalogue.definition import LAB, CatalogueError, Definition, read, unknown
+from lab.runner.catalogue.hosts import Host, hosts
+from lab.runner.catalogue.servers import Server, servers
+from lab.runner.catalogue.suites import (
+    Part,
+    PhasesSuite,
+    ReplaySuite,
+    Suite,
+    Variant,
+    suites,
+)
+
+Transport = Literal["tcp", "socket"]
+Sizing = Literal["limited", "stock"]
+Mount = Literal["", "tmpfs", "ramfs"]
+
+
+class Install(Definition, frozen=True):
+    """How a contestant gets here; contestants/README.md explains every field."""
+
+    apt: list[str] = []
+    pip: list[str] = []
+    maven: list[str] = []
+    cargo: bool = False
+    distribution: str = ""
+    program: str = ""
+    absent: str = ""
+
+
+class Contestant(Definition, frozen=True):
+    """One row. `name` is the folder's name, with `:` and the form's when it has forms.
+
+    `excused` names what is known of the system and explained in its README: it is counted and
+    shown as ever, but does not make the run a failure. A wrong value is never excused.
+    """
+
+    title: str
+    what: str
+    host: str
+    lives: Literal["process", "fork", "machine"]
+    counts: list[Literal["entries", "bytes"]]
+    cannot: list[str]
+    suites: list[str]
+    stores: bool = True
+    values: list[ValueKind] = msgspec.field(default_factory=lambda: ["binary"])
+    block: int = 256
+    excused: list[Literal["stale", "lost"]] = []
+    arguments: list[str] = []
+    server: str = ""
+    transport: Transport = "tcp"
+    sizing: Sizing = "limited"
+    mount: Mount = ""
+    settings: dict[str, str] = {}
+    install: Install = Install()
+    name: str = ""
+    folder: str = ""
+
+    def takes_part(self, suite: str, part: Part) -> bool:
+        """Return whether it has a row in a part of the suite called `suite`."""
+        named = suite in self.suites or f"{suite}/{part.name}" in self.suites
+        return named and (part.stock or self.sizing == "limited")
+
+    def takes(self, variant: Variant) -> bool:
+        """Return whether it can store such values."""
+        return variant.value in self.values
+
+
+class ContestantForm(Definition, frozen=True):
+    """One of several rows from one adapter. What is set replaces the contestant's."""
+
+    name: str
+    title: str | UnsetType = UNSET
+    what: str | UnsetType = UNSET
+    suites: list[str] | UnsetType = UNSET
+    values: list[ValueKind] | UnsetType = UNSET
+    counts: list[Literal["entries", "bytes"]] | UnsetType = UNSET
+    cannot: list[str] | UnsetType = UNSET
+    block: int | UnsetType = UNSET
+    arguments: list[str] | UnsetType = UNSET
+    server: str | UnsetType = UNSET
+    transport: Transport | UnsetType = UNSET
+    sizing: Sizing | UnsetType = UNSET
+    mount: Mount | UnsetType = UNSET
+    settings: dict[str, str] = {}
+
+
+class _File(Contestant, frozen=True):
+    """A file: the contestant and its forms."""
+
+    forms: list[ContestantForm] = []
+
+
+def contestants(folder: Path = LAB / "contestants") -> dict[str, Contestant]:
+    """Return every row that `folder` defines, by name: by host, then name, null rows last.
+
+    Their servers are those of the folder `servers` beside it. Raises CatalogueError for a malformed
+    file, and for a suite, part, server or host that is not there.
+    """
+    known = _Known(suites(), hosts(), servers(folder.parent / "servers"))
+    found: list[Contestant] = []
+    for path in sorted(folder.glob("*/contestant.toml")):
+        for row in _rows(path):
+            known.check(path, row)
+            found.append(row)
+    found.sort(key=lambda row: (not row.stores, row.host, row.name))
+    return {row.name: row for row in found}
+
+
+@cache
+def _servers(folder: str) -> dict[str, Server]:
+    return servers(Path(folder).parent.parent / "servers")
+
+
+def server_of(contestant: Contestant) -> Server:
+    """Return the server of a contestant that has one."""
+    return _servers(contestant.folder)[contestant.server]
+
+
+def _rows(path: Path) -> list[Contestant]:
+    file = read(path, _File)
+    fields = {
+        name: getattr(file, name)
+        for name in Contestant.__struct_fields__
+        if name not in ("name", "folder")
+    }
+    plain = Contestant(**fields, name=path.parent.name, folder=str(path.parent))
+    if not file.forms:
+        return [plain]
+    names = [form.name for form in file.forms]
+    if len(set(names)) < len(names):
+        raise CatalogueError(f"{path}: two forms have the same name")
+    return [_formed(plain, form) for form in file.forms]
+
+
+def _formed(plain: Contestant, form: ContestantForm) -> Contestant:
+    replaced = {
+        name: getattr(form, name)
+        for name in form.__struct_fields__
+        if name not in ("name", "settings") and getattr(form, name) is not UNSET
+    }
+    return msgspec.structs.replace(
+        plain,
+        **replaced,
+        name=f"{plain.name}:{form.name}",
+        settings=plain.settings | form.settings,
+    )
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """Everything that a contestant may refer to."""
+
+    suites: Mapping[str, Suite]
+    hosts: Mapping[str, Host]
+    servers: Mapping[str, Server]
+
+    def check(self, path: Path, row: Contestant) -> None:
+        """Raise CatalogueError when `row` refers to what is not there."""
+        try:
+            if row.host not in self.hosts:
+                raise unknown("host", row.host, self.hosts)
+            for name in row.suites:
+                self._check_suite(row, name)
+            self._check_workers(row)
+            if row.server:
+                self._check_server(row)
+        except CatalogueError as error:
+            raise CatalogueError(f"{path}: {error}") from error
+
+    def _check_suite(self, row: Contestant, name: str) -> None:
+        suite_name, _, part = name.partition("/")
+        suite = self.suites.get(suite_name)
+        if suite is None:
+            raise unknown("suite", suite_name, self.suites)
+        if isinstance(suite, ReplaySuite) and row.server:
+            raise CatalogueError(f"{name} weighs folders, and a server has its data elsewhere")
+        parts = [one.name for one in suite.parts] if isinstance(suite, PhasesSuite) else []
+        if part and part not in parts:
+            raise unknown(f"part of {suite_name}", part, parts)
+
+    def _check_workers(self, row: Contestant) -> None:
+        workers_max = self.hosts[row.host].workers_max
+        for suite in self.suites.values():
+            for part in suite.parts if isinstance(suite, PhasesSuite) else ():
+                if (
+                    workers_max
+                    and row.takes_part(suite.name, part)
+                    and part.processes > workers_max
+                ):
+                    raise CatalogueError(
+                        f"{suite.name}/{part.name} has {part.processes} processes, and the host "
+                        f"{row.host} can check the answers of {workers_max} at most"
+                    )
+
+    def _check_server(self, row: Contestant) -> None:
+        server = self.servers.get(row.server)
+        if server is None:
+            raise unknown("server", row.server, self.servers)
+        if getattr(server, row.transport) is None:
+            raise CatalogueError(f"server {row.server!r} cannot be reached by {row.transport}")

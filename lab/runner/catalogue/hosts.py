@@ -1,0 +1,41 @@
+"""Hosts: the loop of each runtime. Owns the shape of `hosts/*/host.toml`."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from lab.runner.catalogue.definition import LAB, Definition, read, unknown
+
+
+class HostInstall(Definition, frozen=True):
+    """What the runtime needs: Debian packages."""
+
+    apt: list[str] = []
+
+
+class Host(Definition, frozen=True):
+    """A runtime's loop. PROTOCOL.md has the placeholders of `command`.
+
+    `adapter` is the name of the file in a contestant's folder, empty where the contestant is built
+    into a program. `workers_max` is how many workers can check each other's answers, 0 for any.
+    """
+
+    command: list[str]
+    adapter: str = ""
+    workers_max: int = 0
+    install: HostInstall = HostInstall()
+
+
+def hosts() -> dict[str, Host]:
+    """Return every host by its name, that of its folder. Raises CatalogueError."""
+    paths = sorted((LAB / "hosts").glob("*/host.toml"))
+    return {path.parent.name: read(path, Host) for path in paths}
+
+
+@cache
+def host(name: str) -> Host:
+    """Return the host of a runtime. Raises CatalogueError."""
+    known = hosts()
+    if name not in known:
+        raise unknown("host", name, known)
+    return known[name]

@@ -1,0 +1,268 @@
+"""Suites: the comparisons and their numbers. Owns the shape of `suites/*.toml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from lab.protocol import ValueKind
+from lab.runner.catalogue.definition import LAB, CatalogueError, Definition, read, unknown
+
+FormName = Literal["smoke", "quick", "full"]
+FORM_NAMES: tuple[FormName, ...] = get_args(FormName)
+
+TimedMeasure = Literal["throughput", "latency"]
+
+
+class StoreLimits(Definition, frozen=True):
+    """What a store may hold; 0 is no limit."""
+
+    entries: int = 0
+    bytes: int = 0
+
+
+class UniformSizes(Definition, tag_field="shape", tag="uniform", frozen=True):
+    """Any size from 1 to 2 x `mean` - 1, each as likely."""
+
+    mean: int
+
+    @property
+    def largest(self) -> int:
+        """The largest size."""
+        return 2 * self.mean - 1
+
+
+class FixedSizes(Definition, tag_field="shape", tag="fixed", frozen=True):
+    """One size: bytes, or fields of a complex value."""
+
+    size: int
+
+    @property
+    def largest(self) -> int:
+        """The only size."""
+        return self.size
+
+
+class DigitSizes(Definition, tag_field="shape", tag="digits", frozen=True):
+    """The digits of a random number below `numbers`, times a random repeat."""
+
+    numbers: int
+    repeats_min: int
+    repeats_max: int
+
+    @property
+    def largest(self) -> int:
+        """The largest size."""
+        return len(str(self.numbers - 1)) * self.repeats_max
+
+
+Sizes = UniformSizes | FixedSizes | DigitSizes
+
+
+class Variant(Definition, frozen=True):
+    """One size or number of entries under which all contestants are compared."""
+
+    name: str
+    value: ValueKind
+    sizes: Sizes
+    keys: int | None = None
+    limits: StoreLimits | None = None
+
+
+class Shares(Definition, frozen=True):
+    """The probability of each action."""
+
+    get: float = 0.0
+    set: float = 0.0
+    delete: float = 0.0
+
+    def __post_init__(self) -> None:
+        if abs(self.get + self.set + self.delete - 1) > 1e-9:
+            raise ValueError("the shares of get, set and delete must add up to 1")
+
+
+class Phase(Definition, frozen=True):
+    """What every worker does before the next phase begins. Without passes it is a preload."""
+
+    name: str
+    shares: Shares
+    operations: int = 0
+    operations_per_key: int = 0
+    absent: float = 0.0
+    order: Literal["random", "sweep", "once"] = "random"
+    passes: list[TimedMeasure] = []
+    warmup: int = 0
+    block: int = 256
+    steps: list[int] = []
+
+    def __post_init__(self) -> None:
+        if (self.operations > 0) == (self.operations_per_key > 0):
+            raise ValueError(f"phase {self.name!r} needs either operations or operations_per_key")
+        if not 0 <= self.absent <= 1 or self.warmup < 0 or self.block < 1:
+            raise ValueError(f"phase {self.name!r} has a number out of its range")
+        if self.steps and "latency" not in self.passes:
+            raise ValueError(f"phase {self.name!r} has steps and no latency pass")
+
+    @property
+    def preload(self) -> bool:
+        """Whether it only fills the store."""
+        return not self.passes
+
+
+class Part(Definition, frozen=True):
+    """One table of a suite: variants, each of which goes through the same phases."""
+
+    name: str
+    title: str
+    processes: int
+    keys: int
+    key_shape: Literal["decimal", "uuid"]
+    limits: StoreLimits
+    variants: list[Variant]
+    phases: list[Phase]
+    stock: bool = False
+
+    def __post_init__(self) -> None:
+        for kind, names in (
+            ("variant", [one.name for one in self.variants]),
+            ("phase", [one.name for one in self.phases]),
+        ):
+            if not names or len(set(names)) < len(names):
+                raise ValueError(f"part {self.name!r} needs {kind}s, each with a name of its own")
+        if self.processes < 1 or self.keys < 1:
+            raise ValueError(f"part {self.name!r} needs at least one process and one key")
+
+    def keys_of(self, variant: Variant) -> int:
+        """Return how many keys there are to be stored."""
+        return self.keys if variant.keys is None else variant.keys
+
+    def limits_of(self, variant: Variant) -> StoreLimits:
+        """Return what a store may hold."""
+        return self.limits if variant.limits is None else variant.limits
+
+
+class Form(Definition, frozen=True):
+    """How long a suite runs: a share of its operations, how often, and the limits of time."""
+
+    operations: float
+    rounds: int
+    phase_seconds_max: float
+    cell_seconds_max: float
+    operations_min: int = 300
+
+    def __post_init__(self) -> None:
+        if not 0 < self.operations <= 1 or self.rounds < 1 or self.operations_min < 1:
+            raise ValueError("a form needs a share of the operations and at least one round")
+
+
+class Forms(Definition, frozen=True):
+    """The forms that a suite has."""
+
+    smoke: Form | None = None
+    quick: Form | None = None
+    full: Form | None = None
+
+
+class Original(Definition, frozen=True):
+    """A table of the original, as published."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+class PhasesSuite(Definition, tag_field="kind", tag="phases", frozen=True):
+    """A comparison in phases; suites/README.md explains every field."""
+
+    name: str
+    title: str
+    origin: str
+    audit: str
+    layout: str
+    parts: list[Part]
+    forms: Forms
+    labels: dict[str, str] = {}
+    original: list[Original] = []
+
+    def form(self, name: FormName) -> Form:
+        """Return the form `name`. Raises CatalogueError when the suite has none."""
+        form: Form | None = getattr(self.forms, name)
+        if form is None:
+            has = ", ".join(one for one in FORM_NAMES if getattr(self.forms, one))
+            raise CatalogueError(f"suite {self.name!r} has no form {name!r}, only {has}")
+        return form
+
+
+class Zipf(Definition, frozen=True):
+    """The stream that stands in for an absent trace."""
+
+    requests: int
+    keys: int
+    exponent: float
+    seed: int
+
+
+class ReplayPlan(Definition, frozen=True):
+    """How a trace is replayed. Capacities are fractions of the bytes of all distinct values."""
+
+    value_bytes: int
+    capacities: list[float]
+    references: list[str]
+    cell_seconds_max: float
+
+
+class ReplaySuite(Definition, tag_field="kind", tag="replay", frozen=True):
+    """One process replays a trace at several capacities."""
+
+    name: str
+    title: str
+    origin: str
+    trace: str
+    zipf: Zipf
+    replay: ReplayPlan
+    audit: str = ""
+
+
+Suite = PhasesSuite | ReplaySuite
+
+
+_NO_YEAR = 9999
+
+
+class _Kind(msgspec.Struct):
+    """What tells the kinds apart, so that each is read by its own type."""
+
+    kind: Literal["phases", "replay"]
+
+
+def suites(folder: Path = LAB / "suites") -> dict[str, Suite]:
+    """Return every suite by its name, that of its file: in the order of the years in the names.
+
+    Raises CatalogueError.
+    """
+    found: dict[str, Suite] = {}
+    for path in sorted(folder.glob("*.toml"), key=_year_and_name):
+        one: Suite = (
+            read(path, PhasesSuite)
+            if read(path, _Kind).kind == "phases"
+            else read(path, ReplaySuite)
+        )
+        if one.name != path.stem:
+            raise CatalogueError(f"{path}: a suite has the name of its file, not {one.name!r}")
+        found[one.name] = one
+    return found
+
+
+def _year_and_name(path: Path) -> tuple[int, str]:
+    _, _, year = path.stem.rpartition("-")
+    return (int(year) if year.isdigit() else _NO_YEAR, path.stem)
+
+
+def suite(name: str, folder: Path = LAB / "suites") -> Suite:
+    """Return the suite `name`. Raises CatalogueError."""
+    known = suites(folder)
+    if name not in known:
+        raise unknown("suite", name, known)
+    return known[name]

@@ -1,0 +1,341 @@
+"""Measures one cell: a contestant under a variant of a part, placed somehow, in one round.
+
+Owns the order of its steps and what becomes of every way in which they can fail. Must not know of
+any other cell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.disk import bytes_occupied
+from lab.protocol import (
+    Close,
+    Closed,
+    Load,
+    Loaded,
+    Measure,
+    Open,
+    Opened,
+    Probed,
+    ProbeRead,
+    ProbeWrite,
+    Ran,
+    Run,
+)
+from lab.runner import resources
+from lab.runner.catalogue import (
+    CatalogueError,
+    Contestant,
+    Form,
+    Part,
+    StoreLimits,
+    Variant,
+    host,
+    server_of,
+)
+from lab.runner.failures import (
+    CellError,
+    NotInstalledError,
+    StoppedError,
+    UnavailableError,
+)
+from lab.runner.guard import GuardError, kill_marked
+from lab.runner.histograms import encode
+from lab.runner.hosts import HostProcess, ask_all, hosts
+from lab.runner.inputs import Inputs, PlannedPass, block
+from lab.runner.mounts import mounted
+from lab.runner.passes import merge
+from lab.runner.placeholders import fill_values, limit_words
+from lab.runner.placement import client_cores, server_cores
+from lab.runner.results import PhaseResult, PhasesCell
+from lab.runner.servers import RunningServer
+from lab.runner.session import Session
+
+# A preload that takes longer leaves no time for what is to be measured.
+PRELOAD_SHARE_MAX = 0.5
+
+# Each worker probes so many keys with values of so many bytes (PROTOCOL.md), three times over.
+_PROBE_KEYS = 64
+_PROBE_BYTES = 160
+# A store may need several times the bytes it is given. Half of the entries, an eighth of the bytes.
+_PROBE_ENTRIES_SHARE = 2
+_PROBE_BYTES_SHARE = 8
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be measured, and how. With `probe` the store is probed before."""
+
+    contestant: Contestant
+    part: Part
+    variant: Variant
+    form: Form
+    inputs: Inputs
+    probe: bool
+
+
+@dataclass
+class _Stage:
+    """Everything that runs for one store: its hosts, its server if it has one, and its folder."""
+
+    processes: list[HostProcess]
+    server: RunningServer | None
+    folder: Path
+
+    @property
+    def pids(self) -> list[int]:
+        """The clients."""
+        return [process.started.pid for process in self.processes]
+
+
+async def measure(session: Session, job: Job, cell: PhasesCell) -> None:
+    """Fill in `cell`, whatever happens. Raises only what ends the whole run."""
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    try:
+        await _Measurement(session, job, cell, started + job.form.cell_seconds_max).run()
+    except NotInstalledError as error:
+        absent = absent_reason(job.contestant)
+        cell.outcome = "unavailable" if absent else "missing"
+        cell.reason = f"{error}: {absent}" if absent else str(error)
+    except UnavailableError as error:
+        cell.outcome, cell.reason = "unavailable", str(error)
+    except StoppedError as error:
+        cell.outcome, cell.reason = "stopped", str(error)
+    except GuardError:
+        raise
+    except (CellError, CatalogueError) as error:
+        cell.outcome, cell.reason = "failed", str(error)
+    except OSError as error:
+        cell.outcome, cell.reason = "failed", f"the runner could not go on: {error}"
+    cell.seconds = round(clock() - started, 3)
+
+
+def absent_reason(contestant: Contestant) -> str:
+    """Return why a contestant cannot be installed; empty when it can."""
+    return contestant.install.absent or (
+        server_of(contestant).install.absent if contestant.server else ""
+    )
+
+
+def probe_fits(part: Part, limits: StoreLimits) -> bool:
+    """Return whether the probe's entries are so few that nothing may be evicted."""
+    entries = part.processes * _PROBE_KEYS
+    fits_entries = limits.entries == 0 or entries * _PROBE_ENTRIES_SHARE <= limits.entries
+    fits_bytes = limits.bytes == 0 or entries * _PROBE_BYTES * _PROBE_BYTES_SHARE <= limits.bytes
+    return fits_entries and fits_bytes
+
+
+@dataclass
+class _Measurement:
+    session: Session
+    job: Job
+    cell: PhasesCell
+    deadline: float
+
+    def __post_init__(self) -> None:
+        self.limits = self.job.part.limits_of(self.job.variant)
+        self.mark = self.session.mark()
+
+    async def run(self) -> None:
+        probes = self.job.probe and self.job.contestant.stores
+        try:
+            if probes and probe_fits(self.job.part, self.limits):
+                await self._on_stage(self._probe)
+            await self._on_stage(self._measure)
+        finally:
+            # What an adapter or a server started in a session of its own.
+            kill_marked(self.mark)
+
+    async def _on_stage(self, act: Callable[[_Stage], Awaitable[None]]) -> None:
+        async with self._stage() as stage:
+            if stage.server is None:
+                await act(stage)
+            else:
+                await stage.server.outlive(_coroutine(act, stage))
+
+    @asynccontextmanager
+    async def _stage(self) -> AsyncIterator[_Stage]:
+        """Start everything anew: a server, if there is one, a folder, and the hosts."""
+        contestant = self.job.contestant
+        async with AsyncExitStack() as stack:
+            running = None
+            if contestant.server:
+                running = await stack.enter_async_context(
+                    self.session.servers.running(
+                        server_of(contestant),
+                        contestant,
+                        self.limits,
+                        mark=self.mark,
+                        cores=server_cores(self.cell.placement, self.session.cores),
+                    )
+                )
+            yield await stack.enter_async_context(self._clients(running))
+
+    @asynccontextmanager
+    async def _clients(self, running: RunningServer | None) -> AsyncIterator[_Stage]:
+        contestant = self.job.contestant
+        words = self.session.desk.fresh("words")
+        folder = self.session.data.fresh(contestant.name)
+        try:
+            async with (
+                mounted(contestant, self.limits, folder, self.session.guard),
+                hosts(
+                    host(contestant.host),
+                    contestant,
+                    self.limits,
+                    self.job.part.processes,
+                    guard=self.session.guard,
+                    mark=self.mark,
+                    words=words,
+                    cores=client_cores(self.cell.placement, self.session.cores),
+                ) as processes,
+                asyncio.timeout_at(self.deadline),
+            ):
+                yield _Stage(processes, running, folder)
+        finally:
+            self.session.data.discard(folder)
+            self.session.desk.discard(words)
+
+    async def _load(self, stage: _Stage, *, phases: bool) -> None:
+        job = self.job
+        known = stage.server.settings if stage.server else {}
+        own = fill_values(job.contestant.settings, limit_words(self.limits))
+        if stage.server is not None:
+            self.cell.server_version = stage.server.version
+        loads = [
+            Load(
+                adapter=adapter_of(job.contestant),
+                distribution=job.contestant.install.distribution,
+                settings={**known, **own},
+                seed=self.session.seed,
+                worker=worker,
+                workers=job.part.processes,
+                keys=str(job.inputs.keys),
+                value=job.variant.value,
+                phases=job.inputs.phases if phases else [],
+            )
+            for worker in range(job.part.processes)
+        ]
+        replies = await ask_all(stage.processes, loads, Loaded)
+        self.cell.version, self.cell.runtime = replies[0].version, replies[0].runtime
+        self.cell.timer = encode(ns for reply in replies for ns in reply.timer_ns)
+        self.cell.create_ns = max(reply.create_ns for reply in replies)
+
+    async def _open(self, stage: _Stage) -> None:
+        request = Open(
+            str(stage.folder), entries_max=self.limits.entries, bytes_max=self.limits.bytes
+        )
+        # One process creates the store before the others join it, as the originals do.
+        first, *others = stage.processes
+        opened = [await first.ask(request, Opened)]
+        opened += await ask_all(others, [request] * len(others), Opened)
+        self.cell.open_ns = max(reply.elapsed_ns for reply in opened)
+
+    async def _close(self, stage: _Stage) -> None:
+        closed = await ask_all(stage.processes, [Close()] * len(stage.processes), Closed)
+        self.cell.close_ns = max(reply.elapsed_ns for reply in closed)
+
+    async def _probe(self, stage: _Stage) -> None:
+        await self._load(stage, phases=False)
+        await self._open(stage)
+        count = len(stage.processes)
+        written = await ask_all(stage.processes, [ProbeWrite()] * count, Probed)
+        self.cell.refused = sum(probed.refused for probed in written)
+        reads = []
+        for worker in range(count):
+            # A store that a process has for itself owes nobody else's keys.
+            alone = count == 1 or self.job.contestant.lives != "machine"
+            reads.append(ProbeRead([worker] if alone else [worker, (worker + 1) % count]))
+        for probed in await ask_all(stage.processes, reads, Probed):
+            self.cell.probe_keys += probed.keys
+            self.cell.probe.add(probed.verdict)
+        await self._close(stage)
+
+    async def _measure(self, stage: _Stage) -> None:
+        used = self.cell.resources
+        await self._load(stage, phases=True)
+        await self._open(stage)
+        used.client_bytes_opened = resources.client_bytes(stage.pids)
+        if stage.server is not None:
+            used.server_bytes_opened = resources.server_bytes(stage.server.pid)
+        results: dict[str, PhaseResult] = {}
+        for planned in self.job.inputs.passes:
+            if planned.phase.preload:
+                await self._preload(stage, planned)
+            else:
+                result = results.setdefault(planned.phase.name, PhaseResult(planned.phase.name))
+                await self._pass(stage, planned, result)
+        self.cell.phases = list(results.values())
+        used.client_bytes_full = resources.client_bytes(stage.pids)
+        used.store_bytes = bytes_occupied(stage.folder)
+        if stage.server is not None:
+            used.server_bytes_full = resources.server_bytes(stage.server.pid)
+            used.store_bytes += stage.server.bytes_grown
+        await self._close(stage)
+
+    async def _preload(self, stage: _Stage, planned: PlannedPass) -> None:
+        # What only a process itself sees, each process must store.
+        shared = self.job.contestant.lives == "machine"
+        loaders = stage.processes[:1] if shared else stage.processes
+        seconds_max = self.job.form.cell_seconds_max * PRELOAD_SHARE_MAX
+        request = self._request(planned, "untimed", seconds_max, "")
+        step = f"run of {planned.phase.name}"
+        for ran in await ask_all(loaders, [request] * len(loaders), Ran, step):
+            self.cell.probe.add(ran.verdict)
+            self.cell.refused += ran.actions["set"].miss
+            if ran.done < planned.operations:
+                raise StoppedError(
+                    f"{planned.phase.name} stored {ran.done:,} of {planned.operations:,} entries "
+                    f"within {seconds_max:g} s"
+                )
+
+    async def _pass(self, stage: _Stage, planned: PlannedPass, result: PhaseResult) -> None:
+        desk = self.session.desk.fresh("durations")
+        timed = planned.measure == "latency"
+        paths = [desk / f"{worker}" for worker in range(len(stage.processes))] if timed else []
+        texts = [str(path) for path in paths] if timed else [""] * len(stage.processes)
+        seconds_max = self.job.form.phase_seconds_max
+        requests = [self._request(planned, planned.measure, seconds_max, text) for text in texts]
+        before_ns = resources.cpu_ns(stage.server.pid) if stage.server else 0
+        try:
+            step = f"run of {planned.phase.name} ({planned.measure})"
+            ran = await ask_all(stage.processes, requests, Ran, step)
+            if stage.server is not None:
+                used_ns = resources.cpu_ns(stage.server.pid) - before_ns
+                # A thread that has ended meanwhile took its time with it.
+                self.cell.resources.server_cpu_ns += max(used_ns, 0)
+            merged = merge(planned, requests[0].block, ran, paths)
+        finally:
+            self.session.desk.discard(desk)
+        if timed:
+            result.latency = merged
+        else:
+            result.throughput = merged
+
+    def _request(
+        self, planned: PlannedPass, measure: Measure, seconds_max: float, durations: str
+    ) -> Run:
+        return Run(
+            phase=planned.index,
+            measure=measure,
+            warmup=planned.warmup,
+            block=block(planned.phase, self.job.contestant, self.job.variant),
+            seconds_max=seconds_max,
+            durations=durations,
+        )
+
+
+async def _coroutine(act: Callable[[_Stage], Awaitable[None]], stage: _Stage) -> None:
+    await act(stage)
+
+
+def adapter_of(contestant: Contestant) -> str:
+    """Return the path of the adapter that a host loads; empty when it is built into a program."""
+    name = host(contestant.host).adapter
+    return str(Path(contestant.folder, name)) if name else ""

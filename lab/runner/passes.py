@@ -1,0 +1,107 @@
+"""Makes one pass out of what its workers answered and of the durations that they wrote.
+
+Owns that sum, and the check that a host's own figures agree with each other. Must not ask anybody.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate, compress
+from pathlib import Path
+from statistics import median
+
+from lab.protocol import ACTIONS, Ran, Tally, Verdict
+from lab.runner.failures import HostError
+from lab.runner.histograms import encode, read_durations
+from lab.runner.inputs import PlannedPass
+from lab.runner.results import Pass, Stat, Step
+from lab.stream import VERB_NAMES
+
+
+def merge(
+    planned: PlannedPass, block: int, ran: Sequence[Ran], durations: Sequence[Path] = ()
+) -> Pass:
+    """Return the passes of all workers as one: counts and sums added, histograms of all readings.
+
+    `durations` has the file of each worker of a latency pass. Raises HostError when the figures of
+    a host contradict each other, OSError when a file cannot be read.
+    """
+    merged = Pass(
+        planned=len(ran) * (planned.operations - planned.warmup),
+        done=sum(_counted(planned, one) for one in ran),
+        wall_ns=max(one.wall_ns for one in ran),
+        workers_ns=sum(one.wall_ns for one in ran),
+        timed_ns=sum(one.timed_ns for one in ran),
+        cpu_ns=sum(one.cpu_ns for one in ran),
+        block_operations=block,
+        block_ns=_block_ns(ran),
+        actions={action: Stat(Tally()) for action in ACTIONS},
+        verdict=Verdict(),
+    )
+    for worker, one in enumerate(ran):
+        _check_counts(planned, worker, one)
+        merged.verdict.add(one.verdict)
+        for action in ACTIONS:
+            tally, own = merged.actions[action].tally, one.actions[action]
+            tally.count += own.count
+            tally.miss += own.miss
+            tally.absent += own.absent
+            tally.wrong += own.wrong
+    if durations:
+        _add_durations(merged, planned, ran, durations)
+    return merged
+
+
+def _counted(planned: PlannedPass, ran: Ran) -> int:
+    return max(ran.done - planned.warmup, 0)
+
+
+def _block_ns(ran: Sequence[Ran]) -> int:
+    blocks_ns = [block_ns for one in ran for block_ns in one.blocks_ns]
+    return round(median(blocks_ns)) if blocks_ns else 0
+
+
+def _check_counts(planned: PlannedPass, worker: int, ran: Ran) -> None:
+    told = sum(tally.count for tally in ran.actions.values())
+    if set(ran.actions) != set(ACTIONS) or told != _counted(planned, ran):
+        raise HostError(
+            f"worker {worker} says that it did {ran.done:,} operations, {planned.warmup:,} of them "
+            f"to warm up, and counts {told:,}"
+        )
+    if ran.done > planned.operations:
+        raise HostError(f"worker {worker} did more operations than its stream has: {ran.done:,}")
+
+
+def _add_durations(
+    merged: Pass, planned: PlannedPass, ran: Sequence[Ran], durations: Sequence[Path]
+) -> None:
+    by_verb = [array("Q") for _ in VERB_NAMES]
+    steps_ns = dict.fromkeys(planned.phase.steps, 0)
+    for worker, (one, path) in enumerate(zip(ran, durations, strict=True)):
+        try:
+            durations_ns = read_durations(path)
+        except ValueError as error:
+            raise HostError(f"worker {worker}: {error}") from error
+        if len(durations_ns) != _counted(planned, one):
+            raise HostError(
+                f"worker {worker} wrote {len(durations_ns):,} durations of "
+                f"{_counted(planned, one):,} operations"
+            )
+        verbs = planned.verbs[worker][planned.warmup : one.done]
+        for verb, of_verb_ns in enumerate(by_verb):
+            of_verb_ns.extend(compress(durations_ns, map(verb.__eq__, verbs)))
+        sums_ns = list(accumulate(durations_ns)) if steps_ns else []
+        for count in list(steps_ns):
+            if count <= len(sums_ns):
+                steps_ns[count] += sums_ns[count - 1]
+            else:
+                del steps_ns[count]
+    for verb, of_verb_ns in enumerate(by_verb):
+        stat = merged.actions[ACTIONS[verb]]
+        stat.total_ns = sum(of_verb_ns)
+        stat.histogram = encode(of_verb_ns)
+    merged.steps = [Step(count, total_ns) for count, total_ns in sorted(steps_ns.items())]
+
+
+assert VERB_NAMES == ACTIONS

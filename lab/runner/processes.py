@@ -1,0 +1,100 @@
+"""Starts programs so that they end with the runner, whatever happens to it.
+
+Owns how a process is started and ended. Must not know what it is for. Each leads a session of its
+own, so that an interrupt at the terminal reaches the runner alone, and has a mark in its
+environment, so that whatever it starts can be found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from lab.runner.guard import MARK, Guard
+from lab.runner.placement import started_on
+
+LINE_BYTES_MAX = 64 * 1024 * 1024
+_LAST_WORDS_MAX = 300
+
+
+class Started:
+    """A running program. Its error output goes to the file `words`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, words: Path, guard: Guard) -> None:
+        self.process = process
+        self.words = words
+        self._guard = guard
+
+    @property
+    def pid(self) -> int:
+        """The process, which leads its session."""
+        return self.process.pid
+
+    async def cause(self) -> str:
+        """Return how it ended, once it has, and its last words."""
+        code = await self.process.wait()
+        cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        last = self.last_words()
+        return f"{cause}, last words: {last}" if last else cause
+
+    def last_words(self) -> str:
+        """Return the last line that it wrote to its error output."""
+        lines = [line.strip() for line in self.words.read_text("utf-8", "replace").splitlines()]
+        last = next((line for line in reversed(lines) if line), "")
+        return last[:_LAST_WORDS_MAX]
+
+    async def end(self, seconds_max: float) -> None:
+        """Ask it to end, wait so long, then kill it and its session; wait until it has ended."""
+        try:
+            with suppress(ProcessLookupError):
+                self.process.terminate()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), seconds_max)
+        finally:
+            await self.kill()
+
+    async def kill(self) -> None:
+        """Kill it and everything in its session, and wait until it has ended."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        await self.process.wait()
+        self._guard.forget("session", str(self.pid))
+
+
+async def start(
+    command: Sequence[str],
+    *,
+    guard: Guard,
+    mark: str,
+    words: Path,
+    folder: Path,
+    cores: set[int] | None,
+    piped: bool,
+) -> Started:
+    """Start a program in `folder`, pinned to `cores`. Raises OSError when it cannot be started.
+
+    `piped` gives it pipes as input and output. Otherwise it has no input, and its output goes to
+    `words` with its errors.
+    """
+    with words.open("wb") as output, started_on(cores):
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE if piped else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE if piped else output,
+            stderr=output,
+            cwd=folder,
+            env={**os.environ, MARK: mark},
+            limit=LINE_BYTES_MAX,
+            start_new_session=True,
+        )
+    started = Started(process, words, guard)
+    try:
+        guard.watch("session", str(process.pid))
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return started

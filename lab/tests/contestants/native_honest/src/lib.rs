@@ -1,0 +1,60 @@
+//! A file for each entry, without any limit: what is stored is there. It is also a chatty one.
+
+#![forbid(unsafe_code)]
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use lab_host::{Adapter, Limits, Result, Store};
+
+/// Opens honest stores.
+pub struct Honest;
+
+/// A folder with a file for each entry.
+pub struct Files(PathBuf);
+
+impl Adapter for Honest {
+    type Store = Files;
+
+    fn open(&self, folder: &Path, _limits: Limits) -> Result<Files> {
+        println!("an adapter may print: this must not disturb the protocol");
+        Ok(Files(folder.to_owned()))
+    }
+}
+
+impl Files {
+    fn path(&self, key: &str) -> PathBuf {
+        self.0.join(key)
+    }
+}
+
+/// None where there is no such file.
+fn there<T>(answer: io::Result<T>) -> Result<Option<T>> {
+    match answer {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        other => Ok(Some(other?)),
+    }
+}
+
+impl Store for Files {
+    type Value = Vec<u8>;
+    type Answer = Vec<u8>;
+
+    fn value(bytes: Vec<u8>) -> Vec<u8> {
+        bytes
+    }
+
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        there(fs::read(self.path(key)))
+    }
+
+    fn set(&self, key: &str, value: &Vec<u8>) -> Result<bool> {
+        fs::write(self.path(key), value)?;
+        Ok(true)
+    }
+
+    fn delete(&self, key: &str) -> Result<bool> {
+        Ok(there(fs::remove_file(self.path(key)))?.is_some())
+    }
+}

@@ -1,0 +1,55 @@
+//! Every tenth overwrite is acknowledged and not done, so that the old value stays.
+
+#![forbid(unsafe_code)]
+
+use std::cell::Cell;
+use std::path::Path;
+use std::process::ExitCode;
+
+use lab_host::{Adapter, Limits, Result, Store};
+use native_honest::{Files, Honest};
+
+struct Control;
+
+struct Spoiled {
+    files: Files,
+    overwrites: Cell<u32>,
+}
+
+impl Adapter for Control {
+    type Store = Spoiled;
+
+    fn open(&self, folder: &Path, limits: Limits) -> Result<Spoiled> {
+        Ok(Spoiled { files: Honest.open(folder, limits)?, overwrites: Cell::default() })
+    }
+}
+
+impl Store for Spoiled {
+    type Value = Vec<u8>;
+    type Answer = Vec<u8>;
+
+    fn value(bytes: Vec<u8>) -> Vec<u8> {
+        bytes
+    }
+
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.files.get(key)
+    }
+
+    fn set(&self, key: &str, value: &Vec<u8>) -> Result<bool> {
+        if self.files.get(key)?.is_some()
+            && self.overwrites.replace(self.overwrites.get() + 1) % 10 == 9
+        {
+            return Ok(true);
+        }
+        self.files.set(key, value)
+    }
+
+    fn delete(&self, key: &str) -> Result<bool> {
+        self.files.delete(key)
+    }
+}
+
+fn main() -> ExitCode {
+    lab_host::serve(|_| Ok(lab_host::contestant(Control)))
+}

@@ -1,0 +1,19 @@
+<?php
+
+declare(strict_types=1);
+
+use Lab\Host\Limits;
+use Lab\Host\Store;
+
+// The two-hundredth get kills its own process.
+return static function (string $folder, Limits $limits, array $settings): Store {
+    $honest = (require __DIR__ . '/../php_honest/adapter.php')($folder, $limits, $settings);
+    $gets = 0;
+    $get = static function (string $key) use ($honest, &$gets): mixed {
+        if (++$gets === 200) {
+            posix_kill(posix_getpid(), SIGKILL);
+        }
+        return ($honest->get)($key);
+    };
+    return new Store($get, $honest->set, $honest->delete, $honest->close);
+};

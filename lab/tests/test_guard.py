@@ -1,0 +1,94 @@
+"""What a killed runner leaves behind is removed; what a living one uses is left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped, unused-ignore]
+import pytest
+
+from lab.runner.catalogue import REPOSITORY
+from lab.runner.guard import MARK, Guard, GuardError, kill_marked, marked
+from lab.runner.workspace import workspace
+
+Left = Callable[[], list[psutil.Process]]
+WATCHDOG_SECONDS = 30.0
+
+# A runner that has everything a guard knows of, and then waits to be killed. What it starts also
+# starts something, in a session of its own.
+RUNNER = """
+import subprocess, sys, time
+from pathlib import Path
+from lab.runner.guard import MARK, Guard
+from lab.runner.workspace import workspace
+import os
+with Guard() as guard, workspace(guard, Path(sys.argv[1])) as space:
+    environment = {**os.environ, MARK: f"{guard.token}.1."}
+    child = subprocess.Popen(
+        ["sh", "-c", "setsid sleep 3600 & sleep 3600"], env=environment, start_new_session=True
+    )
+    guard.watch("session", str(child.pid))
+    print(space.folder, flush=True)
+    ENDING
+"""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + WATCHDOG_SECONDS
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+def runner(folder: Path, ending: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", RUNNER.replace("ENDING", ending), str(folder)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_nothing_outlives_a_killed_runner(tmp_path: Path, processes_in: Left) -> None:
+    with runner(tmp_path, "time.sleep(3600)") as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        assert folder.is_dir()
+        until(lambda: sum(one.name() == "sleep" for one in processes_in()) == 2)
+        process.kill()
+    until(lambda: not processes_in() and not folder.exists())
+
+
+def test_a_runner_that_leaves_says_goodbye(tmp_path: Path, processes_in: Left) -> None:
+    with runner(tmp_path, "child.kill(); child.wait()") as process:
+        assert process.wait(WATCHDOG_SECONDS) == 0
+    # What was marked and not killed by the runner is gone too.
+    until(lambda: not processes_in())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_marks_find_processes_wherever_they_went(processes_in: Left) -> None:
+    environment = {**os.environ, MARK: "some-token.7."}
+    with subprocess.Popen(["setsid", "sleep", "3600"], env=environment) as process:
+        until(lambda: len(marked("some-token.7.")) == 1)
+        assert marked("some-token.8.") == []
+        kill_marked("some-token.8.")
+        assert process.poll() is None
+        kill_marked("some-token.")
+        assert process.wait(WATCHDOG_SECONDS) == -signal.SIGKILL
+
+
+def test_a_guard_that_was_killed_is_noticed(tmp_path: Path, processes_in: Left) -> None:
+    with Guard() as guard, workspace(guard, tmp_path):
+        (process,) = processes_in()
+        process.kill()
+        process.wait(WATCHDOG_SECONDS)
+        with pytest.raises(GuardError, match="cleans up after a crash was killed"):
+            guard.watch("session", "1")
+    assert list(tmp_path.iterdir()) == []

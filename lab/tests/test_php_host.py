@@ -1,0 +1,763 @@
+"""The PHP host, driven by hand: what it answers, what it catches, how it goes."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+from lab import protocol, stream
+from lab.stream import DELETE, GET, SET, Operation
+
+LAB = Path(__file__).resolve().parents[1]
+HERE = LAB / "tests" / "contestants"
+SHIPPED = LAB / "contestants"
+ANSWER_SECONDS_MAX = 60.0
+
+pytestmark = pytest.mark.skipif(shutil.which("php") is None, reason="php is not installed")
+
+R = TypeVar("R", bound=protocol.Reply)
+
+
+class Host:
+    """One running PHP host."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.process = process
+        self.folder = folder
+        self._decoder: msgspec.json.Decoder[protocol.AnyReply] = msgspec.json.Decoder(
+            protocol.AnyReply
+        )
+
+    def ask(self, request: protocol.AnyRequest, kind: type[R]) -> R:
+        """Send a request and return the answer, which must be of `kind`."""
+        reply = self.tell(msgspec.json.encode(request))
+        assert isinstance(reply, kind), reply
+        return reply
+
+    def tell(self, line: bytes) -> protocol.AnyReply:
+        """Send any line and return the answer."""
+        self.send(line)
+        return self._decoder.decode(self.hear())
+
+    def send(self, line: bytes) -> None:
+        """Send any line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes:
+        """Return the next line of its output: empty at the end. Raises TimeoutError."""
+        output = self.process.stdout
+        assert output is not None
+        if not select.select([output], [], [], seconds_max)[0]:
+            raise TimeoutError
+        return output.readline()
+
+    def open(self) -> None:
+        """Open the store in a folder of its own."""
+        folder = self.folder / f"store-{time.monotonic_ns()}"
+        folder.mkdir()
+        self.ask(protocol.Open(str(folder), 0, 1 << 26), protocol.Opened)
+
+    def run(
+        self,
+        phase: int = 0,
+        measure: protocol.Measure = "throughput",
+        warmup: int = 0,
+        block: int = 64,
+        seconds_max: float = 60.0,
+    ) -> protocol.Ran:
+        """Run a pass."""
+        durations = str(self.folder / f"durations-{phase}") if measure == "latency" else ""
+        request = protocol.Run(phase, measure, warmup, block, seconds_max, durations)
+        return self.ask(request, protocol.Ran)
+
+
+@contextmanager
+def started(folder: Path, contestant: Path, form: str = "") -> Iterator[Host]:
+    """Start a host for a contestant as host.toml says, and end it."""
+    plan = _plan(contestant, form)
+    arguments = [part.format(limit_mib=64, limit_bytes=1 << 26) for part in plan["arguments"]]
+    fill = {"python": sys.executable, "parent": str(os.getpid()), "arguments": "{arguments}"}
+    command: list[str] = []
+    for part in tomllib.loads((LAB / "hosts/php/host.toml").read_text())["command"]:
+        command += arguments if part == "{arguments}" else [part.format(**fill)]
+    with (folder / "errors.txt").open("ab") as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=LAB.parent,
+            start_new_session=True,
+        )
+    with process:
+        try:
+            yield Host(process, folder)
+        finally:
+            # Whatever the adapter started goes along.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _plan(contestant: Path, form: str) -> dict[str, list[str]]:
+    path = contestant / "contestant.toml"
+    plan = tomllib.loads(path.read_text()) if path.exists() else {}
+    forms = {each["name"]: each for each in plan.get("forms", [])}
+    return {"arguments": [], **plan, **forms.get(form, {})}
+
+
+def load(
+    folder: Path,
+    contestant: Path,
+    *phases: Sequence[Operation],
+    value: protocol.ValueKind = "binary",
+    seed: int = 1,
+    base: int = 1000,
+    settings: dict[str, str] | None = None,
+    distribution: str = "",
+) -> protocol.Load:
+    """Write keys and streams and return the request that loads them. Phases follow one another."""
+    keys = folder / "keys.txt"
+    keys.write_text("".join(f"key-{number:04}\n" for number in range(200)))
+    described = []
+    for number, operations in enumerate(phases):
+        path = folder / f"stream-{number}"
+        path.unlink(missing_ok=True)
+        stream.write(path, operations)
+        described.append(protocol.PhaseOf(f"p{number}", [protocol.StreamOf(str(path), base)]))
+        base += len(operations)
+    return protocol.Load(
+        adapter=str(contestant / "adapter.php"),
+        distribution=distribution,
+        settings=settings or {},
+        seed=seed,
+        worker=0,
+        workers=1,
+        keys=str(keys),
+        value=value,
+        phases=described,
+    )
+
+
+def mixed(count: int, fields: bool = False) -> list[Operation]:
+    """Return gets, sets and deletes over a hundred keys, the same each time."""
+    operations = []
+    for position in range(count):
+        digest = hashlib.sha256(str(position).encode()).digest()
+        verb = (GET, GET, GET, GET, SET, SET, SET, DELETE)[digest[0] % 8]
+        size = (digest[2] % 9 if fields else digest[2] * 5) if verb == SET else 0
+        operations.append(Operation(verb, digest[1] % 100, size))
+    return operations
+
+
+def sets(keys: int, length: int = 100) -> list[Operation]:
+    """Return a set of each key."""
+    return [Operation(SET, key, length) for key in range(keys)]
+
+
+def gets(keys: int) -> list[Operation]:
+    """Return a get of each key."""
+    return [Operation(GET, key, 0) for key in range(keys)]
+
+
+# ------------------------------------------------------------------------------------- values
+
+SPYING = """<?php
+use Lab\\Host\\Limits;
+use Lab\\Host\\Store;
+return fn (string $folder, Limits $limits, array $settings): Store => new Store(
+    get: fn ($key) => null,
+    set: fn ($key, $value) => file_put_contents(
+        $settings['seen'], is_array($value) ? json_encode($value, JSON_FORCE_OBJECT) : $value),
+    delete: fn ($key) => false,
+    close: fn () => null,
+);
+"""
+
+
+def seen(folder: Path, length: int, value: protocol.ValueKind) -> bytes:
+    """Return what an adapter was given to store for seed 1, key 2, sequence 3."""
+    (folder / "adapter.php").write_text(SPYING)
+    target = folder / "seen"
+    with started(folder, folder) as host:
+        request = load(
+            folder,
+            folder,
+            [Operation(SET, 2, length)],
+            value=value,
+            base=3,
+            settings={"seen": str(target)},
+        )
+        host.ask(request, protocol.Loaded)
+        host.open()
+        assert host.run().actions["set"].count == 1
+    return target.read_bytes()
+
+
+def test_vector_of_16_bytes(tmp_path: Path) -> None:
+    assert seen(tmp_path, 16, "binary").hex() == "b735f219bc273e57528ade22a8a2bb15"
+
+
+def test_vector_of_160_bytes(tmp_path: Path) -> None:
+    value = seen(tmp_path, 160, "binary")
+    assert len(value) == 160
+    assert value[-16:].hex() == "213f8fdc19127ea4b21dc76f14548aac"
+
+
+def test_vector_of_2_mib(tmp_path: Path) -> None:
+    value = seen(tmp_path, 2_222_981, "binary")
+    assert len(value) == 2_222_981
+    digest = hashlib.sha256(value).hexdigest()
+    assert digest == "2ad75dc6464d534612a572b889bba549b7162a70d9530a16125371ca8484cff9"
+
+
+def test_vector_of_two_fields(tmp_path: Path) -> None:
+    fields = json.loads(seen(tmp_path, 2, "complex"))
+    assert fields == {"b735f219": "bc273e57528ade22a8a2", "bb1548b8": "9e31e28cd7993e26c5b5"}
+
+
+# ---------------------------------------------------------------------------------- an honest one
+
+
+def model(operations: Sequence[Operation], known: set[int]) -> dict[str, protocol.Tally]:
+    """Return what an honest store without a limit must be counted as; `known` has its keys."""
+    tallies = {action: protocol.Tally() for action in protocol.ACTIONS}
+    for verb, key, _ in operations:
+        tally = tallies[stream.VERB_NAMES[verb]]  # type: ignore[index]
+        tally.count += 1
+        if verb == SET:
+            known.add(key)
+        elif key not in known:
+            tally.miss += 1
+            tally.absent += verb == GET
+        elif verb == DELETE:
+            known.discard(key)
+    return dict(tallies)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["binary", "complex"])
+def test_an_honest_contestant_passes(tmp_path: Path, value: protocol.ValueKind) -> None:
+    operations = mixed(1000, fields=value == "complex")
+    first, second = operations[:600], operations[600:]
+    with started(tmp_path, HERE / "php_honest") as host:
+        loaded = host.ask(
+            load(tmp_path, HERE / "php_honest", first, second, value=value), protocol.Loaded
+        )
+        assert loaded.runtime.startswith("PHP 8")
+        assert len(loaded.timer_ns) == 1000
+        assert all(difference > 0 for difference in loaded.timer_ns)
+        assert loaded.create_ns > 0
+        host.open()
+        written = host.ask(protocol.ProbeWrite(), protocol.Probed)
+        assert (written.keys, written.refused) == (64, 0)
+        read = host.ask(protocol.ProbeRead([0]), protocol.Probed)
+        assert (read.keys, read.verdict) == (64, protocol.Verdict())
+        host.ask(protocol.Close(), protocol.Closed)
+        host.open()
+        known: set[int] = set()
+        for phase, part in enumerate((first, second)):
+            ran = host.run(phase)
+            assert ran.verdict.wrong == ran.verdict.stale == ran.verdict.lost == 0, ran.verdict
+            assert ran.actions == model(part, known)
+            assert ran.done == len(part)
+            assert len(ran.blocks_ns) == len(part) // 64
+            assert 0 < sum(ran.blocks_ns) <= ran.timed_ns <= ran.wall_ns
+            assert ran.cpu_ns > 0
+        host.ask(protocol.Close(), protocol.Closed)
+        assert host.process.stdin is not None
+        host.process.stdin.close()
+        assert host.process.wait(ANSWER_SECONDS_MAX) == 0
+    assert "an adapter may print" in (tmp_path / "errors.txt").read_text()
+
+
+def test_an_untimed_pass_has_no_times(tmp_path: Path) -> None:
+    with started(tmp_path, HERE / "php_honest") as host:
+        host.ask(load(tmp_path, HERE / "php_honest", sets(100)), protocol.Loaded)
+        host.open()
+        ran = host.run(measure="untimed")
+    assert (ran.wall_ns, ran.timed_ns, ran.cpu_ns, ran.blocks_ns) == (0, 0, 0, [])
+    assert (ran.done, ran.actions["set"].count) == (100, 100)
+
+
+def test_a_latency_pass_writes_each_duration(tmp_path: Path) -> None:
+    with started(tmp_path, HERE / "php_honest") as host:
+        host.ask(load(tmp_path, HERE / "php_honest", mixed(500)), protocol.Loaded)
+        host.open()
+        ran = host.run(measure="latency", warmup=100)
+    content = (tmp_path / "durations-0").read_bytes()
+    durations_ns = [
+        int.from_bytes(content[start : start + 8], "little") for start in range(0, len(content), 8)
+    ]
+    assert len(durations_ns) == 400
+    assert sum(durations_ns) == ran.timed_ns
+    assert min(durations_ns) > 0
+    assert ran.blocks_ns == []
+
+
+def test_the_warm_up_is_checked_and_not_counted(tmp_path: Path) -> None:
+    with started(tmp_path, HERE / "php_wrong_value") as host:
+        operations = [*sets(100), *gets(100), *gets(10)]
+        host.ask(load(tmp_path, HERE / "php_wrong_value", operations), protocol.Loaded)
+        host.open()
+        ran = host.run(warmup=200, block=64)
+    assert ran.done == 210
+    assert ran.actions == {
+        "get": protocol.Tally(count=10),
+        "set": protocol.Tally(),
+        "delete": protocol.Tally(),
+    }
+    assert ran.verdict.wrong == 2
+    assert ran.blocks_ns == []
+
+
+def test_a_pass_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    with started(tmp_path, HERE / "php_honest") as host:
+        host.ask(load(tmp_path, HERE / "php_honest", mixed(1000)), protocol.Loaded)
+        host.open()
+        ran = host.run(block=50, seconds_max=0.0)
+    assert ran.done == 50
+    assert sum(tally.count for tally in ran.actions.values()) == 50
+
+
+def test_a_replay_counts_its_hits(tmp_path: Path) -> None:
+    requests = [Operation(GET, key, 500) for key in [*range(100), *range(50), *range(150)]]
+    with started(tmp_path, SHIPPED / "php_sqlite") as host:
+        host.ask(load(tmp_path, SHIPPED / "php_sqlite", requests), protocol.Loaded)
+        host.open()
+        (folder,) = tmp_path.glob("store-*")
+        replayed = host.ask(protocol.Replay(0, str(folder)), protocol.Replayed)
+    assert (replayed.requests, replayed.hits, replayed.refused) == (300, 150, 0)
+    assert replayed.verdict == protocol.Verdict()
+    assert replayed.bytes_peak >= 150 * 500
+
+
+# ------------------------------------------------------------------------------- what is caught
+
+
+def caught(folder: Path, name: str, value: protocol.ValueKind = "binary") -> list[protocol.Verdict]:
+    """Return the verdicts of the probe and of a pass."""
+    with started(folder, HERE / name) as host:
+        operations = mixed(2000, fields=value == "complex")
+        host.ask(load(folder, HERE / name, operations, value=value), protocol.Loaded)
+        host.open()
+        host.ask(protocol.ProbeWrite(), protocol.Probed)
+        probed = host.ask(protocol.ProbeRead([0]), protocol.Probed)
+        host.ask(protocol.Close(), protocol.Closed)
+        host.open()
+        ran = host.run()
+        assert sum(tally.wrong for tally in ran.actions.values()) == ran.verdict.wrong
+        return [probed.verdict, ran.verdict]
+
+
+def test_a_wrong_value_is_caught(tmp_path: Path) -> None:
+    _, ran = caught(tmp_path, "php_wrong_value")
+    assert ran.wrong > 5
+    assert len(ran.examples) == 5
+    assert "never stored under it" in ran.examples[0]
+
+
+def test_a_dropped_write_is_caught_as_lost(tmp_path: Path) -> None:
+    probed, ran = caught(tmp_path, "php_drops_writes")
+    assert probed.lost > 2
+    assert ran.wrong == ran.stale == 0
+
+
+def test_a_store_that_never_forgets_is_caught_by_the_probe(tmp_path: Path) -> None:
+    (tmp_path / "adapter.php").write_text(
+        SCRIPTED.replace("unset($entries[$key]);", "/* it stays */")
+    )
+    with started(tmp_path, tmp_path) as host:
+        host.ask(load(tmp_path, tmp_path, settings={"script": "[]"}), protocol.Loaded)
+        host.open()
+        host.ask(protocol.ProbeWrite(), protocol.Probed)
+        verdict = host.ask(protocol.ProbeRead([0]), protocol.Probed).verdict
+    assert (verdict.wrong, verdict.stale, verdict.lost) == (0, 16, 0)
+
+
+def test_a_new_store_is_known_to_be_empty(tmp_path: Path) -> None:
+    with started(tmp_path, HERE / "php_honest") as host:
+        host.ask(load(tmp_path, HERE / "php_honest", sets(50), gets(50)), protocol.Loaded)
+        host.open()
+        host.run(0)
+        assert host.run(1).actions["get"] == protocol.Tally(count=50)
+        host.ask(protocol.Close(), protocol.Closed)
+        host.open()
+        assert host.run(1).actions["get"] == protocol.Tally(count=50, miss=50, absent=50)
+
+
+@pytest.mark.parametrize("value", ["binary", "complex"])
+def test_an_old_value_is_caught_as_stale(tmp_path: Path, value: protocol.ValueKind) -> None:
+    for verdict in caught(tmp_path, "php_stale", value):
+        assert verdict.stale > 2
+        assert verdict.wrong == 0
+
+
+def test_a_dying_adapter_ends_its_host(tmp_path: Path) -> None:
+    with started(tmp_path, HERE / "php_dies") as host:
+        host.ask(load(tmp_path, HERE / "php_dies", gets(150), gets(150)), protocol.Loaded)
+        host.open()
+        host.run(0)
+        host.send(msgspec.json.encode(protocol.Run(1, "throughput", 0, 64, 60.0, "")))
+        assert host.hear() == b""
+        assert host.process.wait(ANSWER_SECONDS_MAX) == -signal.SIGKILL
+
+
+def test_a_hanging_adapter_answers_nothing_and_can_be_killed(tmp_path: Path) -> None:
+    with started(tmp_path, HERE / "php_hangs") as host:
+        host.ask(load(tmp_path, HERE / "php_hangs", gets(150), gets(150)), protocol.Loaded)
+        host.open()
+        host.run(0)
+        host.send(msgspec.json.encode(protocol.Run(1, "throughput", 0, 64, 60.0, "")))
+        with pytest.raises(TimeoutError):
+            host.hear(seconds_max=1.0)
+
+
+SCRIPTED = """<?php
+use Lab\\Host\\Limits;
+use Lab\\Host\\Store;
+// Keeps what it is given, but answers what the settings say where they say something.
+return function (string $folder, Limits $limits, array $settings): Store {
+    $script = json_decode($settings['script'], true);
+    $entries = [];
+    $given = [];
+    $turn = -1;
+    $says = function () use (&$turn, $script) { return $script[++$turn] ?? 'honest'; };
+    return new Store(
+        get: function ($key) use (&$entries, &$given, $says) {
+            $answer = $says();
+            if (is_int($answer)) {
+                return $given[$answer];
+            }
+            return match ($answer) {
+                'honest' => $entries[$key] ?? false,
+                'nothing' => null,
+                'garbage' => 'never stored by anybody',
+                'number' => 17,
+            };
+        },
+        set: function ($key, $value) use (&$entries, &$given, $says) {
+            $given[] = $value;
+            if ($says() === 'refuse') {
+                return false;
+            }
+            $entries[$key] = $value;
+            return true;
+        },
+        delete: function ($key) use (&$entries, $says) {
+            $answer = $says();
+            if ($answer === 'deny') {
+                return 0;
+            }
+            $found = isset($entries[$key]);
+            unset($entries[$key]);
+            return (int) $found;
+        },
+        close: fn () => null,
+    );
+};
+"""
+
+# One key. A set is followed by what the adapter says, a get by it and by how it must be counted.
+CASES: dict[str, list[tuple[int, object, str]]] = {
+    "never stored": [(GET, "nothing", "absent")],
+    "an honest hit": [(SET, "honest", ""), (GET, "honest", "hit")],
+    "evicted": [(SET, "honest", ""), (GET, "nothing", "miss")],
+    "garbage": [(SET, "honest", ""), (GET, "garbage", "wrong")],
+    "not even bytes": [(SET, "honest", ""), (GET, "number", "wrong")],
+    "garbage from nothing": [(GET, "garbage", "wrong")],
+    "overwritten": [(SET, "honest", ""), (SET, "honest", ""), (GET, 0, "stale"), (GET, 1, "hit")],
+    "deleted": [(SET, "honest", ""), (DELETE, "honest", ""), (GET, 0, "stale")],
+    "deleted and gone": [(SET, "honest", ""), (DELETE, "honest", ""), (GET, "nothing", "absent")],
+    "a denied delete may have been one": [
+        (SET, "honest", ""),
+        (DELETE, "deny", ""),
+        (GET, "nothing", "absent"),
+        (GET, 0, "hit"),
+    ],
+    "a refused set leaves the old value": [
+        (SET, "honest", ""),
+        (SET, "refuse", ""),
+        (GET, 0, "hit"),
+        (GET, "nothing", "miss"),
+    ],
+    "a refused set stored nothing": [(SET, "refuse", ""), (GET, 0, "wrong")],
+    "a set after a refusal": [
+        (SET, "refuse", ""),
+        (SET, "honest", ""),
+        (GET, "nothing", "miss"),
+        (GET, 1, "hit"),
+    ],
+    "an entry is back after its delete": [
+        (SET, "honest", ""),
+        (SET, "refuse", ""),
+        (DELETE, "honest", ""),
+        (GET, 0, "stale"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_an_answer_counts_as(tmp_path: Path, name: str) -> None:
+    steps = CASES[name]
+    (tmp_path / "adapter.php").write_text(SCRIPTED)
+    operations = [Operation(verb, 7, 30 if verb == SET else 0) for verb, _, _ in steps]
+    with started(tmp_path, tmp_path) as host:
+        script = json.dumps([says for _, says, _ in steps])
+        host.ask(load(tmp_path, tmp_path, operations, settings={"script": script}), protocol.Loaded)
+        host.open()
+        ran = host.run()
+    counts = [counts for _, _, counts in steps]
+    tally = ran.actions["get"]
+    assert tally.count == len([verb for verb, _, _ in steps if verb == GET])
+    assert tally.miss == counts.count("miss") + counts.count("absent")
+    assert tally.absent == counts.count("absent")
+    assert tally.wrong == ran.verdict.wrong == counts.count("wrong")
+    assert ran.verdict.stale == counts.count("stale")
+    assert ran.actions["set"].miss == [says for _, says, _ in steps].count("refuse")
+
+
+def test_a_short_answer_is_a_weak_check(tmp_path: Path) -> None:
+    operations = [Operation(SET, 1, 7), Operation(SET, 2, 8), *gets(3)]
+    with started(tmp_path, HERE / "php_honest") as host:
+        host.ask(load(tmp_path, HERE / "php_honest", operations), protocol.Loaded)
+        host.open()
+        assert host.run().verdict == protocol.Verdict(weak=1)
+
+
+def sequence_of_a_number(seed: int, key: int) -> int:
+    """Return a sequence whose complex value of one field is a number to PHP, as "12e3" is."""
+    for sequence in itertools.count():
+        head = hashlib.sha512(struct.pack("<QQQ", seed, key, sequence)).hexdigest()
+        # A large exponent would make it infinite.
+        if re.fullmatch(r"\d+e0*\d{1,2}", head[8:28]):
+            return sequence
+    raise AssertionError
+
+
+def test_fields_that_php_would_hold_equal_are_not(tmp_path: Path) -> None:
+    # "12e3" == "12e3 " holds in PHP.
+    (tmp_path / "adapter.php").write_text(
+        SCRIPTED.replace(
+            "'honest' => $entries[$key] ?? false",
+            "'honest' => array_map(fn ($text) => $text . ' ', $entries[$key])",
+        )
+    )
+    operations = [Operation(SET, 7, 1), Operation(GET, 7, 0)]
+    with started(tmp_path, tmp_path) as host:
+        request = load(
+            tmp_path,
+            tmp_path,
+            operations,
+            value="complex",
+            base=sequence_of_a_number(1, 7),
+            settings={"script": "[]"},
+        )
+        host.ask(request, protocol.Loaded)
+        host.open()
+        assert host.run().verdict.wrong == 1
+
+
+def test_the_order_of_fields_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "adapter.php").write_text(
+        SCRIPTED.replace(
+            "'honest' => $entries[$key] ?? false", "'honest' => array_reverse($entries[$key], true)"
+        )
+    )
+    operations = [Operation(SET, 7, 20), Operation(GET, 7, 0)]
+    with started(tmp_path, tmp_path) as host:
+        request = load(tmp_path, tmp_path, operations, value="complex", settings={"script": "[]"})
+        host.ask(request, protocol.Loaded)
+        host.open()
+        assert host.run().verdict == protocol.Verdict()
+
+
+# ---------------------------------------------------------------------------------- bad requests
+
+
+def test_what_is_no_request_is_refused_and_the_host_stays(tmp_path: Path) -> None:
+    honest = load(tmp_path, HERE / "php_honest", sets(10))
+    fields = msgspec.to_builtins(honest)
+    run = msgspec.to_builtins(protocol.Run(0, "throughput", 0, 64, 1.0, ""))
+    bad: list[object] = [
+        {"verb": "dance"},
+        {"no": "verb"},
+        [],
+        {**fields, "colour": "red"},
+        {name: value for name, value in fields.items() if name != "seed"},
+        {**fields, "seed": "1"},
+        {**fields, "seed": 2**64},
+        {**fields, "workers": 2},
+        {**fields, "value": "round"},
+        {**fields, "phases": [{"name": "p", "streams": [{"path": "x", "base": 0, "more": 1}]}]},
+        {**fields, "adapter": "/nowhere/adapter.php"},
+        {**fields, "keys": "/nowhere/keys.txt"},
+        {"verb": "close", "really": True},
+    ]
+    with started(tmp_path, HERE / "php_honest") as host:
+        for request in bad:
+            reply = host.tell(json.dumps(request).encode())
+            assert isinstance(reply, protocol.Failed), request
+            assert not reply.missing
+            assert reply.reason
+        assert isinstance(host.tell(b"{not json"), protocol.Failed)
+        host.ask(honest, protocol.Loaded)
+        # A step before the one that prepares it.
+        assert isinstance(host.tell(json.dumps(run).encode()), protocol.Failed)
+        assert isinstance(host.tell(b'{"verb": "probe_write"}'), protocol.Failed)
+        host.open()
+        for wrong in ({"phase": 1}, {"measure": "speed"}, {"block": 0}, {"measure": "latency"}):
+            reply = host.tell(json.dumps({**run, **wrong}).encode())
+            assert isinstance(reply, protocol.Failed), wrong
+        assert host.run().done == 10
+
+
+def test_an_extension_that_is_not_there_is_missing(tmp_path: Path) -> None:
+    plan = tomllib.loads((SHIPPED / "php_xcache/contestant.toml").read_text())
+    with started(tmp_path, SHIPPED / "php_xcache") as host:
+        request = load(
+            tmp_path,
+            SHIPPED / "php_xcache",
+            sets(10),
+            distribution=plan["install"]["distribution"],
+        )
+        failed = host.ask(request, protocol.Failed)
+    assert failed.missing
+    assert "XCache" in failed.reason
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("throw new RuntimeException('no cache today');", "RuntimeException: no cache today"),
+        ("return $nothing;", "Undefined variable"),
+        ("fopen('/nowhere/at/all', 'r');", "No such file"),
+        ("no_such_function();", "undefined function"),
+    ],
+)
+def test_an_error_in_a_verb_fails_the_request(tmp_path: Path, body: str, reason: str) -> None:
+    (tmp_path / "adapter.php").write_text(
+        SPYING.replace("get: fn ($key) => null", f"get: function ($key) {{ {body} }}")
+    )
+    with started(tmp_path, tmp_path) as host:
+        host.ask(load(tmp_path, tmp_path, gets(10)), protocol.Loaded)
+        host.open()
+        request = protocol.Run(0, "throughput", 0, 64, 1.0, "")
+        assert reason in host.ask(request, protocol.Failed).reason
+
+
+def test_what_is_no_stream_is_refused(tmp_path: Path) -> None:
+    request = load(tmp_path, HERE / "php_honest", sets(10))
+    (tmp_path / "stream-0").write_bytes(b"LABOPS02" + bytes(12))
+    with started(tmp_path, HERE / "php_honest") as host:
+        assert "is not an operation stream" in host.ask(request, protocol.Failed).reason
+
+
+# ---------------------------------------------------------------------------------- its end
+
+
+def test_a_host_ends_with_its_parent(tmp_path: Path) -> None:
+    # A parent that starts a host which is busy and hears nothing of the end of its input.
+    keeper = tmp_path / "keeper.py"
+    keeper.write_text(
+        "import os, subprocess, sys, time\n"
+        "command = [part.format(parent=os.getpid()) for part in sys.argv[1:]]\n"
+        "child = subprocess.Popen(command, stdin=0)\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    host = [str(LAB / "hosts/php/host.php"), "{parent}"]
+    reading, writing = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, str(keeper), "php", *host], stdin=reading, stdout=subprocess.PIPE
+    ) as parent:
+        os.close(reading)
+        try:
+            assert parent.stdout is not None
+            child = int(parent.stdout.readline())
+            # It answers, so it has asked the kernel for its death.
+            os.write(writing, b'{"verb": "dance"}\n')
+            assert b"failed" in parent.stdout.readline()
+            parent.kill()
+            parent.wait()
+            # The input is still open.
+            _wait(lambda: not _runs(child))
+        finally:
+            parent.kill()
+            os.close(writing)
+
+
+def _runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + ANSWER_SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+# ------------------------------------------------------- contestants that need no server
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("php_array", ""), ("php_apcu", "limited"), ("php_sqlite", ""), ("php_files", "tmpfs")],
+)
+def test_a_shipped_contestant_answers_right(tmp_path: Path, name: str, form: str) -> None:
+    plan = tomllib.loads((SHIPPED / name / "contestant.toml").read_text())
+    operations = mixed(1000)
+    for value in plan.get("values", ["binary"]):
+        with started(tmp_path, SHIPPED / name, form) as host:
+            request = load(
+                tmp_path,
+                SHIPPED / name,
+                operations,
+                value=value,
+                distribution=plan.get("install", {}).get("distribution", ""),
+            )
+            reply = host.tell(msgspec.json.encode(request))
+            if isinstance(reply, protocol.Failed) and reply.missing:
+                pytest.skip(reply.reason)
+            assert isinstance(reply, protocol.Loaded), reply
+            host.open()
+            host.ask(protocol.ProbeWrite(), protocol.Probed)
+            read = host.ask(protocol.ProbeRead([0]), protocol.Probed)
+            assert read.verdict == protocol.Verdict()
+            host.ask(protocol.Close(), protocol.Closed)
+            host.open()
+            ran = host.run()
+            assert ran.verdict.wrong == ran.verdict.stale == 0, ran.verdict
+            assert ran.actions == model(operations, set())
+            host.ask(protocol.Close(), protocol.Closed)
+
+
+def test_null_stores_nothing_and_is_no_liar(tmp_path: Path) -> None:
+    with started(tmp_path, SHIPPED / "php_null") as host:
+        host.ask(load(tmp_path, SHIPPED / "php_null", gets(100)), protocol.Loaded)
+        host.open()
+        ran = host.run()
+        assert ran.actions["get"] == protocol.Tally(count=100, miss=100, absent=100)
+        assert ran.verdict == protocol.Verdict()
