@@ -44,6 +44,8 @@ test: check test-rust test-python test-lab lab-smoke test-mutants test-torture t
 check: $(venv)/built ## Formats, lints, types.
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks -- -D warnings
+	cargo fmt --all --check --manifest-path lab/Cargo.toml
+	CARGO_TARGET_DIR=lab/target cargo clippy --quiet --manifest-path lab/Cargo.toml --workspace --all-targets -- -D warnings
 	$(venv)/bin/ruff check python tests lab benches
 	$(venv)/bin/ruff format --check python tests lab benches
 	$(venv)/bin/mypy
@@ -88,9 +90,10 @@ torture: ## The long form of test-torture: eight processes, five minutes, a kill
 
 format: $(venv)/made ## Format all sources.
 	cargo fmt --all
+	cargo fmt --all --manifest-path lab/Cargo.toml
 	$(venv)/bin/ruff format python tests lab benches
 	$(venv)/bin/ruff check --fix-only --quiet python tests lab benches
 
 clean: ## Remove what was built.
 	cargo clean
-	rm -rf $(venv) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf lab/target lab/jars $(venv) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use crate::allocator;
 use crate::contract::{Limits, Result, Settings};
 use crate::driver::Driver;
 use crate::ledger::Ledger;
@@ -85,7 +86,12 @@ impl Loaded {
             }
             Request::ProbeWrite {} => Reply::Probed(driver.probe_write(work)?),
             Request::ProbeRead { workers } => Reply::Probed(driver.probe_read(work, &workers)?),
-            Request::Run(run) => Reply::Ran(driver.run(work, ledger, &run)?),
+            Request::Run(run) => {
+                let ran = driver.run(work, ledger, &run)?;
+                // The runner may now ask how much memory there is.
+                allocator::give_pages_back();
+                Reply::Ran(ran)
+            }
             Request::Replay(replay) => Reply::Replayed(driver.replay(work, ledger, &replay)?),
             Request::Close {} => {
                 let started = Instant::now();

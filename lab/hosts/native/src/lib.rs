@@ -5,8 +5,9 @@
 //! hands the adapter to [`serve`]. The loops are generic, so that a verb is called directly, or not
 //! at all once it is inlined.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod allocator;
 mod contract;
 mod disk;
 mod driver;

@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
+use crate::allocator;
 use crate::contract::{Failure, Result, Settings};
 use crate::driver::Driver;
 use crate::host::Host;
@@ -22,6 +23,7 @@ use crate::protocol::Reply;
 /// `choose` makes the contestant that the settings ask for. The only argument of the program is the
 /// id of the process that it must not outlive.
 pub fn serve(choose: fn(&mut Settings) -> Result<Driver>) -> ExitCode {
+    allocator::keep_pages();
     match parent().and_then(die_with_parent).and_then(|()| answer(Host::new(choose))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
