@@ -188,14 +188,15 @@ def _cancel_on_signals() -> None:
     """
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
-    left = [task]
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def cancel(_number: int, _frame: FrameType | None) -> None:
-        if left:
-            loop.call_soon_threadsafe(left.pop().cancel)
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        loop.call_soon_threadsafe(task.cancel)
 
     # Not the loop's own handlers: it takes them away when it closes, before everything is told.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in numbers:
         signal.signal(number, cancel)
 
 

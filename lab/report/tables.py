@@ -17,6 +17,9 @@ from rich.text import Text
 
 from lab.report.model import Cell, Column, Mark, Row, Table
 
+# A longer name may be folded.
+_NAME_MIN = 20
+
 _STYLES: dict[Mark, str] = {"": "", "fault": "bold red", "weak": "yellow", "aside": "dim"}
 
 # As the originals of 2004 and 2009 had it: lines between the columns, none around.
@@ -32,7 +35,8 @@ def show(console: Console, table: Table) -> None:
         for head, block in _blocks(table, rows):
             for line in head:
                 console.print(line)
-            console.print(_beside(table, block), "")
+            for shown in _beside(console, table, block):
+                console.print(shown, "")
     for note in (*_elsewhere(table), *table.notes):
         console.print(Text(note, style="dim"))
     console.print()
@@ -44,6 +48,9 @@ def _elsewhere(table: Table) -> Iterator[str]:
         others = [one for one in picker.options if picker.first and one != picker.first]
         if others:
             yield f"In the report on a page also: {picker.name} {', '.join(others)}."
+    left_out = sum(row.minor for row in table.rows)
+    if left_out:
+        yield f"In the report on a page also: {left_out:,} more rows of this table."
 
 
 def _choices(table: Table) -> Iterator[tuple[str, list[Row]]]:
@@ -76,19 +83,52 @@ def _blocks(table: Table, rows: Sequence[Row]) -> Iterator[tuple[list[Text], lis
         yield lines, list(block)
 
 
-def _beside(table: Table, rows: Sequence[Row]) -> RenderableType:
-    """Return today's figures, and the published ones beside them where there are any."""
+def _beside(console: Console, table: Table, rows: Sequence[Row]) -> Iterator[RenderableType]:
+    """Return today's figures, and the published ones beside them where there are any and room is.
+
+    Columns for which there is no room are in a table of their own below.
+    """
     columns = list(enumerate(table.columns))
     shown = [(i, one) for i, one in columns if not (one.head or one.wide or one.published)]
     published = [(i, one) for i, one in columns if one.published]
-    today = _rich(table, shown, rows)
+    today = [_rich(table, part, rows) for part in _parts(console.width, table, shown, rows)]
     if not any(row.cells[index].text for row in rows for index, _ in published):
-        return today
-    # The first column says which row it is, for where both are too wide and the published table
-    # stands below.
+        yield from today
+        return
+    # The first column says which row it is, for where the published table stands below.
     index, first = shown[0]
     year = replace(first, heading=published[0][1].group)
-    return Columns([today, _rich(table, [(index, year), *published], rows)], padding=(0, 3))
+    parts = _parts(console.width, table, [(index, year), *published], rows)
+    yield Columns([*today, *(_rich(table, part, rows) for part in parts)], padding=(0, 3))
+
+
+_Numbered = tuple[int, Column]
+
+
+def _parts(
+    width: int, table: Table, columns: Sequence[_Numbered], rows: Sequence[Row]
+) -> Iterator[list[_Numbered]]:
+    """Return as many columns as fit side by side, and the rest; each part has the first column."""
+    first, *others = columns
+    # What stands between two columns: blanks, and a line in a ruled table.
+    between = 3 if table.ruled else 2
+    part, used = [first], _narrowest(first, rows)
+    for column in others:
+        needed = between + _narrowest(column, rows)
+        if used + needed > width and len(part) > 1:
+            yield part
+            part, used = [first], _narrowest(first, rows)
+        part.append(column)
+        used += needed
+    yield part
+
+
+def _narrowest(column: _Numbered, rows: Sequence[Row]) -> int:
+    """Return the width that a column needs."""
+    index, one = column
+    heading = max(map(len, _heading(one).split("\n")))
+    widest = max([heading, *(len(_text(row.cells[index]).plain) for row in rows)])
+    return widest if one.figures else min(widest, _NAME_MIN)
 
 
 def _rich(table: Table, columns: Sequence[tuple[int, Column]], rows: Sequence[Row]) -> RichTable:
@@ -98,7 +138,7 @@ def _rich(table: Table, columns: Sequence[tuple[int, Column]], rows: Sequence[Ro
         pad_edge=table.ruled,
         show_edge=False,
     )
-    for _, column in columns:
+    for index, column in columns:
         rich.add_column(
             Text(_heading(column)),
             justify="right" if column.figures else "left",
@@ -106,6 +146,8 @@ def _rich(table: Table, columns: Sequence[tuple[int, Column]], rows: Sequence[Ro
             no_wrap=column.figures,
             overflow="fold",
             vertical="bottom" if column.figures else "top",
+            # A name may be folded, but not away.
+            min_width=None if column.figures else _narrowest((index, column), rows),
         )
     for row in rows:
         style = "bold" if row.ours or row.total else ""

@@ -42,7 +42,8 @@ def show_phases(
     rounds = "one round" if form.rounds == 1 else f"{form.rounds} interleaved rounds"
     share = "" if form.operations == 1 else f", {form.operations:.3g} of the original's operations"
     console.print(
-        f"After {suite.origin}. {rounds}{share}. Figures are medians of the rounds.\n",
+        f"After {suite.origin}. {rounds}{share}. Figures are medians of the rounds. 1c: client and "
+        f"server on one core, 2c: on two.\n",
         highlight=False,
     )
     for sheet in sheets(suite, summaries):

@@ -291,8 +291,8 @@ class _Measurement:
             self.cell.refused += ran.actions["set"].miss
             if ran.done < planned.operations:
                 raise StoppedError(
-                    f"{planned.phase.name} stored {ran.done:,} of {planned.operations:,} entries "
-                    f"within {seconds_max:g} s"
+                    f"{planned.phase.name} came to {ran.done:,} of {planned.operations:,} "
+                    f"operations within {seconds_max:g} s"
                 )
 
     async def _pass(self, stage: _Stage, planned: PlannedPass, result: PhaseResult) -> None:

@@ -38,8 +38,8 @@ def operations(phase: Phase, part: Part, variant: Variant, form: Form) -> int:
 
 
 def warmup(phase: Phase, count: int) -> int:
-    """Return how many of `count` operations are not counted: at most half of them."""
-    return min(phase.warmup, count // 2)
+    """Return how many of `count` operations are not counted: at most a tenth of them."""
+    return min(phase.warmup, count // 10)
 
 
 def keys_drawn(part: Part, variant: Variant, form: Form) -> int:

@@ -1,7 +1,7 @@
 """Records that nobody measured, for tests of the reports: real types, invented figures.
 
 Every suite of the lab has its variants, phases and labels here; the costs are drawn from a fixed
-seed. What goes wrong in a run has an example of its own, see `ODD`.
+seed. What can go wrong in a run happens to one contestant each: see the constants below.
 """
 
 from __future__ import annotations

@@ -186,8 +186,8 @@ def test_a_fill_that_meets_its_limit_says_where_and_is_not_tried_with_more(tmp_p
     short = suite(1, steps=[fill, MIX], variants=many, form={"cell_seconds_max": 6.0})
     stopped, measured = run_suite(tmp_path, "honest", of=short, watcher=watching)
     assert (stopped.variant, stopped.outcome) == ("many", "stopped")
-    assert "fill stored" in stopped.reason
-    assert "of 300,000 entries within 3 s" in stopped.reason
+    assert "fill came to " in stopped.reason
+    assert "of 300,000 operations within 3 s" in stopped.reason
     assert (measured.variant, measured.outcome) == ("few", "measured")
     assert [where for _, where in watching.skipped] == ["small/main, more, round 1"]
     rows = summarise(short, [contestant("honest")], [stopped, measured])

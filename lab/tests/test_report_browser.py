@@ -252,7 +252,8 @@ def test_a_gallery_shows_the_matrices_of_one_choice(opened: Opener) -> None:
 def test_a_row_shows_its_record_and_how_to_repeat_it(opened: Opener) -> None:
     driver = opened()
     button = show(driver, "#suite-fastmmap-2004 tr.ours button.records")
-    assert (button.get_attribute("title") or "").startswith("run.jsonl:")
+    ActionChains(driver).move_to_element(button).perform()
+    until(driver, lambda _: (button.get_attribute("title") or "").startswith("run.jsonl:"))
     press(driver, button)
     dialog = driver.find_element(By.ID, "records-dialog")
     until(driver, lambda _: "To measure this cell again" in dialog.text)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from lab.report import tables, terminal
 from lab.report.layouts import replay, sheets
-from lab.report.model import Sheet
+from lab.report.model import Sheet, Table
 from lab.report.units import brief, digits, duration, hit_rate, seconds_left, spread, times
 from lab.runner.catalogue import PhasesSuite, ReplaySuite, suites
 from lab.runner.results import ReplayCell
@@ -43,6 +44,22 @@ def sheet(suite: PhasesSuite, rows: Sequence[Summary], part: str) -> Sheet:
     return found
 
 
+def shown(suite: PhasesSuite, rows: Sequence[Summary]) -> list[Table]:
+    """Return the tables of a suite, with the rows that a terminal shows of them."""
+    found = []
+    for one in sheets(suite, rows):
+        for table in (*one.tables, one.corrected, one.resources):
+            firsts = {picker.name: picker.first for picker in table.pickers if picker.first}
+            chosen = [
+                row
+                for row in table.rows
+                if all(row.keys.get(name, first) == first for name, first in firsts.items())
+            ]
+            if not table.minor:
+                found.append(replace(table, rows=tuple(chosen)))
+    return found
+
+
 def words(lines: Sequence[str]) -> list[list[str]]:
     return [line.replace("|", " ").split() for line in lines]
 
@@ -60,6 +77,12 @@ def test_nothing_is_cut_off(summaries: dict[str, list[Summary]], name: str, widt
     lines = printed(SUITES[name], summaries[name], width)
     assert "…" not in "\n".join(lines)
     assert max(map(len, lines)) <= width
+    figures = {word for line in words(lines) for word in line}
+    for table in shown(SUITES[name], summaries[name]):
+        for row in table.rows:
+            for column, cell in zip(table.columns, row.cells, strict=True):
+                if column.figures and not column.wide and not row.minor:
+                    assert set(cell.text.split()) <= figures, (table.title, cell.text)
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -98,7 +121,7 @@ def test_2004_has_complex_data_by_its_own_label(summaries: dict[str, list[Summar
 
 def test_2009_has_its_time_index_and_shares(summaries: dict[str, list[Summary]]) -> None:
     lines = printed(SUITES["tokyo-2009"], summaries["tokyo-2009"])
-    block = after(lines, "System: MySQL (php_mariadb:no_index, one core)")
+    block = after(lines, "System: MySQL (php_mariadb:no_index 1c)")
     assert block[1].replace("2009", "").replace("|", " ").split() == ["time", "index", "ex", "time",
         "%", "time", "index", "ex", "time", "%"]  # fmt: skip
     rows = {line[0]: line for line in words(block[3:])}
@@ -160,7 +183,7 @@ def test_2011_says_what_was_kept_refused_and_missing() -> None:
     (row,) = (
         row
         for row in kept.rows
-        if row.keys["values"] == "2.12 MB" and row.cells[0].short == "php_memcache:stock, one core"
+        if row.keys["values"] == "2.12 MB" and row.cells[0].short == "php_memcache:stock 1c"
     )
     assert [cell.text for cell in row.cells[1:6]] == ["550", "550", "0", "550", "0"]
     assert row.cells[2].mark == "weak"

@@ -44,7 +44,7 @@ _METHOD = (
 def page_of(run: Run) -> View:
     """Return everything that the template shows of a run."""
     lines = {id(cell): line for cell, line in zip(run.cells, run.lines, strict=True)}
-    views = Views(lines, run.path.name)
+    views = Views(lines)
     suites = suites_of(run)
     everyone = [row for one in suites for row in one.summaries]
     own = standing(everyone)
@@ -110,7 +110,7 @@ def _part(views: Views, suite: PhasesSuite, sheet: Sheet, summaries: Sequence[Su
         "id": f"part-{suite.name}-{sheet.name}",
         "title": sheet.title,
         "charts": [views.chart(chart) for chart in sheet.charts],
-        "tables": [views.table(table) for table in sheet.tables],
+        "tables": views.gallery(sheet.tables, sheet.pickers),
         "pickers": sheet.pickers,
         "more_charts": [
             views.chart(chart) for chart in latencies if chart.rows and chart.title not in shown

@@ -5,12 +5,11 @@ Owns the last step from `model` to markup's own terms: classes, attributes, numb
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from lab.report.model import Cell, Chart, Column, DotRow, Dots, Kind, LineRow, Row, Table
+from lab.report.model import Cell, Chart, Column, DotRow, Dots, Kind, LineRow, Picker, Row, Table
 from lab.runner.results import AnyCell
 
 # Texts that are longer are folded, and given more room when they are much longer.
@@ -26,11 +25,14 @@ View = dict[str, Any]
 class Views:
     """Makes views of what a run's sheets have. Charts are collected, and numbered as they come."""
 
-    def __init__(self, lines: Mapping[int, int], file: str) -> None:
+    def __init__(self, lines: Mapping[int, int]) -> None:
         self._lines = lines
-        self._file = file
         self.charts: list[View] = []
         self._tables = 0
+
+    def gallery(self, tables: Sequence[Table], pickers: Sequence[Picker]) -> list[View]:
+        """Return tables among which `pickers` choose."""
+        return [{**self.table(one), "choice": _choice(pickers, one.keys)} for one in tables]
 
     def table(self, table: Table) -> View:
         """Return a table, with an id of its own."""
@@ -41,12 +43,12 @@ class Views:
             "columns": _columns(table.columns),
             "groups": _groups(table.columns),
             "rows": [
-                self._row(table.columns, row, before)
+                self._row(table, row, before)
                 for row, before in zip(table.rows, (None, *table.rows), strict=False)
             ],
             "pickers": table.pickers,
             "notes": table.notes,
-            "choice": json.dumps(dict(table.keys)) if table.keys else "",
+            "choice": "",
             "tall": _rows_shown(table) > _TALL_FROM,
         }
 
@@ -84,21 +86,19 @@ class Views:
             "notes": chart.notes,
         }
 
-    def _row(self, columns: Sequence[Column], row: Row, before: Row | None) -> View:
+    def _row(self, table: Table, row: Row, before: Row | None) -> View:
+        columns = table.columns
         again = before is not None and _head(columns, row) == _head(columns, before) != ()
         lines = self._lines_of(row.records)
         classes = [name for name, is_so in (("ours", row.ours), ("total", row.total)) if is_so]
         return {
             "classes": " ".join(classes),
-            "choice": json.dumps(dict(row.keys)) if row.keys else "",
-            "name": _name(columns, row),
+            "choice": _choice(table.pickers, row.keys),
             "cells": [
                 _cell(column, cell, is_head=index == 0, is_again=again and column.head)
                 for index, (column, cell) in enumerate(zip(columns, row.cells, strict=True))
             ],
             "lines": " ".join(map(str, lines)),
-            "places": ", ".join(f"{self._file}:{line}" for line in lines[:6])
-            + (" ..." if len(lines) > 6 else ""),
             "count": len(lines),
         }
 
@@ -157,6 +157,20 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
+def _number(value: float | None) -> str | None:
+    """Return a number as short as six digits allow."""
+    return None if value is None else f"{value:.6g}"
+
+
+def _choice(pickers: Sequence[Picker], keys: Mapping[str, str]) -> str:
+    """Return which options a row is of: their places among those of each picker, if it has any."""
+    places = [
+        str(picker.options.index(keys[picker.name])) if picker.name in keys else ""
+        for picker in pickers
+    ]
+    return ",".join(places) if any(places) else ""
+
+
 def _columns(columns: Sequence[Column]) -> list[View]:
     views = []
     before = False
@@ -169,6 +183,7 @@ def _columns(columns: Sequence[Column]) -> list[View]:
                 "figures": column.figures,
                 "means": column.means,
                 "opens": opens,
+                "folds": len(column.heading) > _FOLDED_FROM,
             }
         )
     return views
@@ -183,16 +198,6 @@ def _groups(columns: Sequence[Column]) -> list[View]:
     return groups
 
 
-def _name(columns: Sequence[Column], row: Row) -> str:
-    """Return what the records of a row are headed with: its texts before the first figure."""
-    texts = []
-    for column, cell in zip(columns, row.cells, strict=True):
-        if column.figures:
-            break
-        texts.append(cell.text)
-    return ", ".join(filter(None, (*texts, *row.keys.values())))
-
-
 def _head(columns: Sequence[Column], row: Row) -> tuple[str, ...]:
     return tuple(cell.text for column, cell in zip(columns, row.cells, strict=True) if column.head)
 
@@ -201,7 +206,7 @@ def _cell(column: Column, cell: Cell, *, is_head: bool, is_again: bool) -> View:
     classes = [
         name
         for name, is_so in (
-            ("n", column.figures),
+            ("t", not column.figures),
             ("published", column.published),
             ("again", is_again),
             ("wrap", not column.figures and len(cell.text) > _WRAPPED_FROM and not is_head),
@@ -213,6 +218,7 @@ def _cell(column: Column, cell: Cell, *, is_head: bool, is_again: bool) -> View:
     return {
         "tag": "th" if is_head and not column.figures else "td",
         "classes": " ".join(classes),
-        "order": _rounded(cell.order),
+        # Sorting goes by the text itself where that is a plain number.
+        "order": None if cell.text == str(cell.order) else _number(cell.order),
         "text": cell.text,
     }

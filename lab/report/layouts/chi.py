@@ -111,8 +111,10 @@ def _label(suite: PhasesSuite, row: Summary) -> str:
     return originals.label(suite, row) or row.contestant.title
 
 
-def _folded(label: str) -> str:
-    return label.replace(":", ":\n").replace(" ", "\n")
+def _folded(label: str, row: Summary | None = None) -> str:
+    """Return a heading in several short lines; of a row that the original had not, its name."""
+    text = row.contestant.name if row is not None and label == row.contestant.title else label
+    return text.replace(":", ":\n").replace("_", "_\n")
 
 
 def _cores(where: Placement) -> str:
@@ -124,12 +126,12 @@ def _matrix(heading: str, named: Sequence[tuple[str, Summary, float]]) -> Table:
     columns = (
         Column("", figures=False),
         Column("Rate"),
-        *(Column(label, short=_folded(label)) for label, _, _ in ordered),
+        *(Column(label, short=_folded(label, row)) for label, row, _ in ordered),
     )
     lines = [
         Row(
             (
-                Cell(label),
+                Cell(label, short=row.contestant.name if label == row.contestant.title else ""),
                 Cell(f"{rate(own)}/s", own),
                 *(_percentage(own, other) for _, _, other in ordered),
             ),
@@ -145,7 +147,8 @@ def _percentage(own: float, other: float) -> Cell:
     if own == other:
         return Cell("--", 0.0)
     share = own / max(other, 1e-9) - 1
-    return Cell(f"{share:.0%}", share)
+    # Memory against a server is beyond what a percentage can tell.
+    return Cell(f"{share:.0%}" if share < 10 else f"{share + 1:,.0f}x", share)
 
 
 def _published(suite: PhasesSuite, ratio: str, size: str) -> list[Table]:

@@ -26,10 +26,14 @@ from lab.runner.summary import (
 NOTHING = Cell("")
 
 _FAULTS = (
-    Column("Wrong", means="Answers that are not the value stored."),
-    Column("Stale", means="Answers with a value that had certainly been replaced or deleted."),
+    Column("Wrong", short="Wrng", means="Answers that are not the value stored."),
+    Column(
+        "Stale",
+        short="Stal",
+        means="Answers with a value that had certainly been replaced or deleted.",
+    ),
     Column("Lost", means="Entries gone from a store that was not full."),
-    Column("Refused", means="Sets that the store declined."),
+    Column("Refused", short="Rfsd", means="Sets that the store declined."),
 )
 
 

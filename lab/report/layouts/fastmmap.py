@@ -113,6 +113,7 @@ def _line(suite: PhasesSuite, part: Part, row: Summary, published: Original | No
         keys={"values": data_type},
         records=row.cells,
         ours=ours(row.contestant),
+        minor=not label and not ours(row.contestant),
     )
 
 

@@ -6,7 +6,9 @@ Owns this layout.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from lab.report.layouts import originals
 from lab.report.layouts.corrected import NOTHING
 from lab.report.layouts.rows import cell, kind, ours, placed, placements, title
 from lab.report.model import Cell, Chart, Column, LineRow, Lines, Picker, Row, Table
@@ -49,20 +51,32 @@ def charts(_suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Ch
 
 def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
     """Return the times by iterations, what was kept of each size, and what was published."""
-    return (_times(part, rows), _kept(part, rows), *_published(suite))
+    return (_times(suite, part, rows), _kept(part, rows), *_published(suite))
 
 
-def _times(part: Part, rows: Sequence[Summary]) -> Table:
-    lines = []
-    for variant in part.variants:
-        for phase in part.phases:
-            for row in rows:
-                found = row.phase(phase.name) if row.variant == variant.name else None
-                if found is not None and found.latency is not None:
-                    lines.append(_line(row, phase.name, found.latency))
+def _known(suite: PhasesSuite, row: Summary) -> bool:
+    """Return whether a row is one of the original's, or ours."""
+    return bool(originals.label(suite, row)) or ours(row.contestant)
+
+
+def _times(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> Table:
+    found = [
+        (row, phase.name, phase.latency)
+        for variant in part.variants
+        for row in rows
+        if row.variant == variant.name
+        for phase in row.phases
+        if phase.latency is not None
+    ]
+    reached = {step.count for _, _, one in found for step in one.steps}
+    shown = [count for count in _COLUMNS if count in reached]
+    lines = [
+        replace(_line(row, phase, one, shown), minor=not _known(suite, row))
+        for row, phase, one in found
+    ]
     columns = (
         Column("System", figures=False),
-        *(Column(f"{count:,}", group="time after iterations") for count in _COLUMNS),
+        *(Column(f"{count:,}", group="time after iterations") for count in shown),
         Column("Note", figures=False),
     )
     return Table(
@@ -81,11 +95,10 @@ def _phases(part: Part) -> Picker:
     return Picker("phase", tuple(phase.name for phase in part.phases))
 
 
-def _line(row: Summary, phase: str, one: PassSummary) -> Row:
+def _line(row: Summary, phase: str, one: PassSummary, shown: Sequence[int]) -> Row:
     totals = {step.count: step.total_ns for step in one.steps}
     figures = [
-        Cell(brief(totals[count]), totals[count]) if count in totals else NOTHING
-        for count in _COLUMNS
+        Cell(brief(totals[count]), totals[count]) if count in totals else NOTHING for count in shown
     ]
     return Row(
         (
@@ -161,6 +174,7 @@ def _kept_of(row: Summary, value_bytes: int) -> list[Row]:
             keys={"values": row.variant},
             records=row.cells,
             ours=ours(row.contestant),
+            minor=not (written.miss or get.miss or get.wrong),
         )
     ]
 

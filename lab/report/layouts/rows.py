@@ -18,6 +18,7 @@ from lab.runner.summary import ActionSummary, PhaseSummary, Summary
 OURS = "tuckbox"
 
 PLACED: dict[Placement, str] = {"same core": "one core", "split cores": "two cores"}
+_SHORTLY: dict[Placement, str] = {"same core": " 1c", "split cores": " 2c"}
 
 
 def ours(contestant: Contestant) -> bool:
@@ -32,9 +33,8 @@ def title(row: Summary) -> str:
 
 
 def name(row: Summary) -> str:
-    """Return the short name of a row: `folder:form`, and where its server runs."""
-    placed = PLACED.get(row.placement)
-    return f"{row.contestant.name}, {placed}" if placed else row.contestant.name
+    """Return the short name of a row: `folder:form`, and on how many cores it ran."""
+    return row.contestant.name + _SHORTLY.get(row.placement, "")
 
 
 def kind(row: Summary) -> Kind:

@@ -63,7 +63,7 @@ const Charts = (() => {
 
   function tip(name, lines) {
     const rows = lines.map(([label, value]) =>
-      `<tr><td style="padding:0 12px 0 0;border:0">${escape(label)}</td><td style="text-align:right;border:0;padding:0">${escape(value)}</td></tr>`);
+      `<tr><td style="padding:0 12px 0 0;border:0;text-align:left">${escape(label)}</td><td style="text-align:right;border:0;padding:0">${escape(value)}</td></tr>`);
     return `<b>${escape(name)}</b><table style="font-size:13px;min-width:0">${rows.join("")}</table>`;
   }
 

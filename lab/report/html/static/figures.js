@@ -23,6 +23,7 @@ const Figures = (() => {
     return `${+(ns / 1e9).toPrecision(3)} s`;
   }
   function count(number) {
+    if (number >= 1e9) return `${+(number / 1e9).toPrecision(3)} G`;
     if (number >= 1e6) return `${+(number / 1e6).toPrecision(3)} M`;
     return Math.round(number).toLocaleString("en-US");
   }

@@ -2,6 +2,7 @@
 "use strict";
 
 const Pickers = (() => {
+  // What is chosen, by the names of the pickers.
   function chosen(panel) {
     const found = {};
     for (const input of panel.querySelectorAll(".picker input:checked")) {
@@ -13,18 +14,23 @@ const Pickers = (() => {
   function matches(keys, wanted) {
     return Object.entries(wanted).every(([name, value]) => !(name in keys) || keys[name] === value);
   }
-  function filter(panel) {
-    const wanted = chosen(panel);
-    for (const row of panel.querySelectorAll("tbody tr[data-keys]")) {
-      row.hidden = !matches(JSON.parse(row.dataset.keys), wanted);
+  // The places of what is chosen, in the order of the pickers. Rows and tables name their own so.
+  function places(pickers) {
+    return [...pickers.querySelectorAll(".picker")].map((picker) =>
+      [...picker.querySelectorAll("input")].findIndex((input) => input.checked));
+  }
+  function hide(elements, wanted) {
+    for (const element of elements) {
+      const own = element.dataset.choice.split(",");
+      element.hidden = own.some((place, index) => place !== "" && Number(place) !== wanted[index]);
     }
+  }
+  function filter(panel) {
+    hide(panel.querySelectorAll("tbody tr[data-choice]"), places(panel.querySelector(".pickers")));
   }
   // A gallery's pickers choose among whole tables.
   function browse(gallery) {
-    const wanted = chosen(gallery.querySelector(".pickers"));
-    for (const panel of gallery.querySelectorAll(":scope > .panel[data-keys]")) {
-      panel.hidden = !matches(JSON.parse(panel.dataset.keys), wanted);
-    }
+    hide(gallery.querySelectorAll(":scope > .panel[data-choice]"), places(gallery.querySelector(".pickers")));
   }
   function apply() {
     for (const panel of document.querySelectorAll(".panel:has(table)")) {
@@ -43,7 +49,7 @@ const Pickers = (() => {
   document.addEventListener("DOMContentLoaded", apply);
   // Everything is printed.
   window.addEventListener("beforeprint", () => {
-    for (const row of document.querySelectorAll("[data-keys]")) row.hidden = false;
+    for (const row of document.querySelectorAll("[data-choice]")) row.hidden = false;
   });
   window.addEventListener("afterprint", apply);
   return { chosen, matches };

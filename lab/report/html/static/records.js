@@ -49,6 +49,17 @@ const Records = (() => {
     return box;
   }
 
+  // What a row is called: its texts before the first figure.
+  function nameOf(row) {
+    const cells = [...row.cells];
+    const end = cells.findIndex((cell) => !cell.classList.contains("t"));
+    return cells.slice(0, end).map((cell) => cell.textContent).filter(Boolean).join(", ");
+  }
+
+  function linesOf(button) {
+    return button.dataset.lines.split(" ").map(Number);
+  }
+
   async function show(title, lines) {
     const dialog = document.getElementById("records-dialog");
     const file = dialog.dataset.file;
@@ -69,10 +80,19 @@ const Records = (() => {
   document.addEventListener("click", (event) => {
     const button = event.target.closest?.("button.records");
     if (button) {
-      const row = button.closest("tr");
-      show(row.dataset.name, button.dataset.lines.split(" ").map(Number));
+      show(nameOf(button.closest("tr")), linesOf(button));
     }
   });
+  // A button says where its records are when somebody comes near.
+  for (const kind of ["pointerover", "focusin"]) {
+    document.addEventListener(kind, (event) => {
+      const button = event.target.closest?.("button.records:not([title])");
+      if (!button) return;
+      const file = document.getElementById("records-dialog").dataset.file;
+      button.title = linesOf(button).map((line) => `${file}:${line}`).join(", ");
+      button.setAttribute("aria-label", `Records of ${nameOf(button.closest("tr"))}`);
+    });
+  }
   document.addEventListener("DOMContentLoaded", () => {
     const dialog = document.getElementById("records-dialog");
     dialog.querySelector(".close").addEventListener("click", () => dialog.close());
