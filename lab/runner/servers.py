@@ -28,8 +28,9 @@ from lab.runner.processes import Started, start
 from lab.runner.workspace import Workspace
 
 LOOPBACK = "127.0.0.1"
-# What it stored is thrown away, so that there is no reason to wait for a clean end.
-GOODBYE_SECONDS_MAX = 0.2
+# What it stored is thrown away, so that there is no reason to wait for a clean end, of which some
+# servers make a second: there are hundreds of them in a run.
+GOODBYE_SECONDS_MAX = 0.05
 PREPARE_SECONDS_MAX = 120.0
 
 # Another program may take a port between our choice and the server's: then it gets a new one.

@@ -19,40 +19,39 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 import pytest
 
-from lab import stream
 from lab.protocol import (
-    ACTIONS,
-    AnyReply,
-    AnyRequest,
     Close,
     Closed,
     Failed,
     Load,
     Loaded,
-    Measure,
     Open,
     Opened,
-    PhaseOf,
     Probed,
     ProbeRead,
     ProbeWrite,
     Ran,
     Replay,
     Replayed,
-    Run,
-    StreamOf,
     Verdict,
 )
 from lab.stream import DELETE, GET, SET, Operation
-
-R = TypeVar("R")
+from lab.tests.talking import (
+    SECONDS_MAX,
+    Conversation,
+    Plan,
+    model,
+    needs,
+    one_worker,
+    open_in,
+    run,
+)
 
 LAB: Final = Path(__file__).parents[1]
 TARGET: Final = Path(os.environ.get("CARGO_TARGET_DIR", LAB / "target")).absolute()
@@ -60,10 +59,9 @@ CONTROLS: Final = sorted(path.name for path in (LAB / "tests/contestants").glob(
 CONTESTANTS: Final = sorted(path.name for path in (LAB / "contestants").glob("native_*"))
 KEYS: Final = 40
 SEED: Final = 1
-SECONDS_MAX: Final = 60.0
 TIMER_PAIRS: Final = 1_000
 
-pytestmark = pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
+pytestmark = needs("cargo")
 
 
 def cargo(*arguments: str) -> None:
@@ -82,67 +80,19 @@ def program(name: str) -> Path:
     return TARGET / "release" / name
 
 
-@dataclass
-class Host:
-    """A host that is spoken to by requests and replies."""
-
-    process: subprocess.Popen[bytes]
-    decoder: msgspec.json.Decoder[AnyReply] = field(
-        default_factory=lambda: msgspec.json.Decoder(AnyReply)
-    )
-
-    def say(self, line: bytes) -> AnyReply:
-        """Send a line and return the reply. Raises EOFError when the host has ended."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(line + b"\n")
-        self.process.stdin.flush()
-        reply = self.process.stdout.readline()
-        if not reply:
-            raise EOFError
-        return self.decoder.decode(reply)
-
-    def ask(self, request: AnyRequest, expected: type[R]) -> R:
-        """Send a request whose reply must be of the type expected."""
-        reply = self.say(msgspec.json.encode(request))
-        assert isinstance(reply, expected), reply
-        return reply
-
-    def end(self) -> int:
-        """End the input and return the exit status."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        return self.process.wait(timeout=SECONDS_MAX)
-
-
-Start = Callable[[str], Host]
+Start = Callable[[str], Conversation]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Give a function that starts the host of a contestant. All are ended with the test."""
-    processes: list[subprocess.Popen[bytes]] = []
+    with contextlib.ExitStack() as hosts:
 
-    def run(name: str) -> Host:
-        with (tmp_path / f"{name}.err").open("ab") as errors:
-            process = subprocess.Popen(
-                [program(name), str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
-        processes.append(process)
-        return Host(process)
+        def start(name: str) -> Conversation:
+            command = [str(program(name)), str(os.getpid())]
+            return hosts.enter_context(Conversation(command, tmp_path / f"{name}.err"))
 
-    yield run
-    for process in processes:
-        # The hanging one has a child in the session that it leads.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        # Waits, and closes the pipes.
-        with process:
-            pass
+        yield start
 
 
 def derive(key: int, sequence: int, length: int) -> bytes:
@@ -171,43 +121,26 @@ def key_text(number: int) -> str:
 def a_load(
     folder: Path,
     *streams: Sequence[Operation],
-    bases: Sequence[int] = (),
+    base: int = 1,
     key_count: int = KEYS,
     distribution: str = "",
     settings: dict[str, str] | None = None,
 ) -> Load:
-    """Write streams, each a phase, whose bases follow each other unless given."""
-    keys = folder / "keys"
-    keys.write_text("".join(f"{key_text(number)}\n" for number in range(key_count)))
-    phases, base = [], 1
-    for number, operations in enumerate(streams):
-        path = folder / f"stream-{number}"
-        path.unlink(missing_ok=True)
-        stream.write(path, operations)
-        if bases:
-            base = bases[number]
-        phases.append(PhaseOf(f"phase {number}", [StreamOf(str(path), base)]))
-        base += len(operations)
-    settings = settings or {}
-    return Load("", distribution, settings, SEED, 0, 1, str(keys), "binary", phases)
+    """Write streams, each a phase, whose sequences follow each other."""
+    return Plan(
+        folder,
+        None,
+        one_worker(*streams),
+        [key_text(number) for number in range(key_count)],
+        settings=settings or {},
+        distribution=distribution,
+        seed=SEED,
+        base=base,
+    ).load()
 
 
 def an_open(folder: Path, *, entries_max: int = 0, bytes_max: int = 64_000_000) -> Open:
-    store = folder / "store"
-    store.mkdir()
-    return Open(str(store), entries_max, bytes_max)
-
-
-def a_run(
-    phase: int,
-    measure: Measure = "throughput",
-    *,
-    warmup: int = 0,
-    block: int = 64,
-    seconds_max: float = SECONDS_MAX,
-    durations: str = "",
-) -> Run:
-    return Run(phase, measure, warmup, block, seconds_max, durations)
+    return open_in(folder / "store", entries_max=entries_max, bytes_max=bytes_max)
 
 
 def some_work(count: int = 600) -> list[Operation]:
@@ -223,15 +156,15 @@ def some_work(count: int = 600) -> list[Operation]:
 PRELOAD: Final = [Operation(SET, key, 100) for key in range(KEYS)]
 
 
-def work_through(host: Host, folder: Path) -> tuple[Ran, Ran]:
+def work_through(host: Conversation, folder: Path) -> tuple[Ran, Ran]:
     """Let a host store all keys and then work, and return what it said of either."""
     host.ask(a_load(folder, PRELOAD, some_work()), Loaded)
     host.ask(an_open(folder), Opened)
-    preload = host.ask(a_run(0, "untimed"), Ran)
-    return preload, host.ask(a_run(1), Ran)
+    preload = host.ask(run(0, "untimed"), Ran)
+    return preload, host.ask(run(1, "throughput"), Ran)
 
 
-def probe(host: Host, folder: Path) -> tuple[Probed, Probed]:
+def probe(host: Conversation, folder: Path) -> tuple[Probed, Probed]:
     """Let a host probe, and return what it said of writing and of reading."""
     host.ask(a_load(folder), Loaded)
     host.ask(an_open(folder), Opened)
@@ -260,9 +193,9 @@ def test_it_stores_the_vectors_of_the_protocol(
 ) -> None:
     host = start("native_honest")
     operations = [Operation(SET, 2, size), Operation(GET, 2, 0)]
-    host.ask(a_load(tmp_path, operations, bases=[3]), Loaded)
+    host.ask(a_load(tmp_path, operations, base=3), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    ran = host.ask(a_run(0), Ran)
+    ran = host.ask(run(0, "throughput"), Ran)
     assert ran.verdict == Verdict()
     value = (tmp_path / "store" / key_text(2)).read_bytes()
     assert len(value) == size
@@ -274,9 +207,9 @@ def test_it_derives_every_length(tmp_path: Path, start: Start, size: int) -> Non
     host = start("native_honest")
     # The second of two operations has the sequence after the base.
     operations = [Operation(GET, 5, 0), Operation(SET, 5, size), Operation(GET, 5, 0)]
-    host.ask(a_load(tmp_path, operations, bases=[2**40]), Loaded)
+    host.ask(a_load(tmp_path, operations, base=2**40), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    ran = host.ask(a_run(0), Ran)
+    ran = host.ask(run(0, "throughput"), Ran)
     assert (tmp_path / "store" / key_text(5)).read_bytes() == derive(5, 2**40 + 1, size)
     assert ran.verdict == Verdict(weak=int(size < 8))
     assert (ran.actions["get"].miss, ran.actions["get"].absent) == (1, 1)
@@ -294,17 +227,7 @@ def test_the_honest_one_is_accused_of_nothing(tmp_path: Path, start: Start) -> N
     assert ran.done == len(some_work())
     # What a store without any limit must answer.
     there = set(range(KEYS))
-    expected = {verb: [0, 0] for verb in stream.VERB_NAMES}
-    for verb, key, _ in some_work():
-        counts = expected[stream.VERB_NAMES[verb]]
-        counts[0] += 1
-        counts[1] += verb != SET and key not in there
-        there -= {key} if verb == DELETE else set()
-        there |= {key} if verb == SET else set()
-    for action in ACTIONS:
-        tally = ran.actions[action]
-        assert [tally.count, tally.miss] == expected[action]
-        assert tally.wrong == 0
+    assert ran.actions == model(some_work(), there)
     assert ran.actions["get"].absent == ran.actions["get"].miss > 0
     assert len(ran.blocks_ns) == len(some_work()) // 64
     assert 0 < sum(ran.blocks_ns) < ran.timed_ns < ran.wall_ns
@@ -319,8 +242,8 @@ def test_a_latency_pass_writes_each_duration(tmp_path: Path, start: Start) -> No
     host.ask(a_load(tmp_path, some_work()), Loaded)
     host.ask(an_open(tmp_path), Opened)
     path = tmp_path / "durations"
-    run = a_run(0, "latency", warmup=50, durations=str(path))
-    ran = host.ask(run, Ran)
+    request = run(0, "latency", warmup=50, durations=str(path))
+    ran = host.ask(request, Ran)
     durations_ns = struct.unpack(f"<{len(some_work()) - 50}Q", path.read_bytes())
     assert sum(durations_ns) == ran.timed_ns
     assert all(0 < duration_ns < ran.wall_ns for duration_ns in durations_ns)
@@ -328,7 +251,7 @@ def test_a_latency_pass_writes_each_duration(tmp_path: Path, start: Start) -> No
     assert ran.done == len(some_work())
     assert sum(tally.count for tally in ran.actions.values()) == len(durations_ns)
     # What is there is not written over.
-    assert "durations" in host.ask(run, Failed).reason
+    assert "durations" in host.ask(request, Failed).reason
 
 
 def test_the_warm_up_is_checked_and_not_counted(tmp_path: Path, start: Start) -> None:
@@ -336,7 +259,7 @@ def test_the_warm_up_is_checked_and_not_counted(tmp_path: Path, start: Start) ->
     operations = [*PRELOAD, *(Operation(GET, key, 0) for key in range(KEYS) for _ in range(3))]
     host.ask(a_load(tmp_path, operations), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    ran = host.ask(a_run(0, warmup=KEYS + 60), Ran)
+    ran = host.ask(run(0, "throughput", warmup=KEYS + 60), Ran)
     # The fiftieth and the hundredth hit are spoiled; the first of them while warming up.
     assert ran.verdict.wrong == 2
     assert ran.actions["get"].count == 3 * KEYS - 60
@@ -348,9 +271,9 @@ def test_a_pass_ends_when_its_time_is_over(tmp_path: Path, start: Start) -> None
     host = start("native_honest")
     host.ask(a_load(tmp_path, some_work()), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    assert host.ask(a_run(0, seconds_max=0), Ran).done == 64
-    assert host.ask(a_run(0, seconds_max=0, warmup=100), Ran).done == 64
-    assert host.ask(a_run(0, warmup=100), Ran).done == len(some_work())
+    assert host.ask(run(0, "throughput", seconds_max=0), Ran).done == 64
+    assert host.ask(run(0, "throughput", seconds_max=0, warmup=100), Ran).done == 64
+    assert host.ask(run(0, "throughput", warmup=100), Ran).done == len(some_work())
 
 
 def test_a_new_store_is_known_to_be_empty(tmp_path: Path, start: Start) -> None:
@@ -359,7 +282,7 @@ def test_a_new_store_is_known_to_be_empty(tmp_path: Path, start: Start) -> None:
     host.ask(Close(), Closed)
     (tmp_path / "second").mkdir()
     host.ask(Open(str(tmp_path / "second"), 0, 1_000_000), Opened)
-    ran = host.ask(a_run(1), Ran)
+    ran = host.ask(run(1, "throughput"), Ran)
     assert ran.verdict == Verdict()
     assert ran.actions["get"].miss == ran.actions["get"].absent
 
@@ -368,7 +291,7 @@ def test_null_costs_little_and_keeps_nothing(tmp_path: Path, start: Start) -> No
     host = start("native_null")
     host.ask(a_load(tmp_path, some_work(60_000)), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    ran = host.ask(a_run(0, block=256), Ran)
+    ran = host.ask(run(0, "throughput", block=256), Ran)
     assert ran.verdict == Verdict()
     assert ran.actions["get"].miss == ran.actions["get"].count > 0
     # The loop is there (a compiler might have removed it), and what it measures it has measured.
@@ -397,9 +320,9 @@ def test_another_keys_value_is_wrong_and_named(tmp_path: Path, start: Start) -> 
     host = start("native_honest")
     host.ask(a_load(tmp_path, PRELOAD, [Operation(GET, 3, 0)]), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    host.ask(a_run(0), Ran)
+    host.ask(run(0, "throughput"), Ran)
     shutil.copy(tmp_path / "store" / key_text(8), tmp_path / "store" / key_text(3))
-    verdict = host.ask(a_run(1), Ran).verdict
+    verdict = host.ask(run(1, "throughput"), Ran).verdict
     assert verdict.wrong == 1
     assert repr(key_text(8)).replace("'", '"') in verdict.examples[0]
 
@@ -408,16 +331,16 @@ def test_a_deleted_value_that_is_back_is_stale(tmp_path: Path, start: Start) -> 
     host = start("native_honest")
     host.ask(a_load(tmp_path, PRELOAD, [Operation(DELETE, 3, 0)], [Operation(GET, 3, 0)]), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    host.ask(a_run(0), Ran)
+    host.ask(run(0, "throughput"), Ran)
     path = tmp_path / "store" / key_text(3)
     kept = path.read_bytes()
-    host.ask(a_run(1), Ran)
+    host.ask(run(1, "throughput"), Ran)
     path.write_bytes(kept)
-    verdict = host.ask(a_run(2), Ran).verdict
+    verdict = host.ask(run(2, "throughput"), Ran).verdict
     assert (verdict.stale, verdict.wrong) == (1, 0)
     assert "deleted before" in verdict.examples[0]
     path.write_bytes(kept[:-1])
-    assert host.ask(a_run(2), Ran).verdict.wrong == 1
+    assert host.ask(run(2, "throughput"), Ran).verdict.wrong == 1
 
 
 def test_an_evicted_value_is_a_miss_and_no_fault(tmp_path: Path, start: Start) -> None:
@@ -425,9 +348,9 @@ def test_an_evicted_value_is_a_miss_and_no_fault(tmp_path: Path, start: Start) -
     gets = [Operation(GET, key, 0) for key in range(KEYS)]
     host.ask(a_load(tmp_path, PRELOAD, gets), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    host.ask(a_run(0), Ran)
+    host.ask(run(0, "throughput"), Ran)
     (tmp_path / "store" / key_text(3)).unlink()
-    ran = host.ask(a_run(1), Ran)
+    ran = host.ask(run(1, "throughput"), Ran)
     assert ran.verdict == Verdict()
     assert (ran.actions["get"].miss, ran.actions["get"].absent) == (1, 0)
 
@@ -444,15 +367,15 @@ def test_a_refused_value_must_not_be_there(tmp_path: Path, start: Start) -> None
     host = start("native_refuses")
     # The third set is refused. The value before it is still right, and no other is.
     sets = [Operation(SET, 1, 50), Operation(SET, 2, 50), Operation(SET, 2, 50)]
-    host.ask(a_load(tmp_path, sets, [Operation(GET, 2, 0)], bases=[1, 4]), Loaded)
+    host.ask(a_load(tmp_path, sets, [Operation(GET, 2, 0)]), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    assert host.ask(a_run(0), Ran).actions["set"].miss == 1
-    assert host.ask(a_run(1), Ran).verdict == Verdict()
+    assert host.ask(run(0, "throughput"), Ran).actions["set"].miss == 1
+    assert host.ask(run(1, "throughput"), Ran).verdict == Verdict()
     path = tmp_path / "store" / key_text(2)
     path.write_bytes(derive(2, 3, 50))
-    assert host.ask(a_run(1), Ran).verdict.wrong == 1
+    assert host.ask(run(1, "throughput"), Ran).verdict.wrong == 1
     path.unlink()
-    ran = host.ask(a_run(1), Ran)
+    ran = host.ask(run(1, "throughput"), Ran)
     assert ran.verdict == Verdict()
     assert (ran.actions["get"].miss, ran.actions["get"].absent) == (1, 0)
 
@@ -463,12 +386,12 @@ def test_a_delete_that_found_nothing_leaves_the_key_in_doubt(tmp_path: Path, sta
     work = [Operation(SET, 1, 50), Operation(SET, 2, 50), Operation(DELETE, 2, 0)]
     host.ask(a_load(tmp_path, work, [Operation(GET, 2, 0)]), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    assert host.ask(a_run(0), Ran).actions["delete"].miss == 1
-    ran = host.ask(a_run(1), Ran)
+    assert host.ask(run(0, "throughput"), Ran).actions["delete"].miss == 1
+    ran = host.ask(run(1, "throughput"), Ran)
     assert ran.verdict == Verdict()
     assert ran.actions["get"].miss == 0
     (tmp_path / "store" / key_text(2)).unlink()
-    ran = host.ask(a_run(1), Ran)
+    ran = host.ask(run(1, "throughput"), Ran)
     assert (ran.actions["get"].miss, ran.actions["get"].absent) == (1, 1)
 
 
@@ -515,7 +438,7 @@ def test_a_replay_stores_on_a_miss(tmp_path: Path, start: Start) -> None:
     host = start("native_honest")
     # Fewer requests than there are between two weighings.
     operations = [Operation(GET, position % KEYS, 3_000) for position in range(400)]
-    host.ask(a_load(tmp_path, operations, bases=[77]), Loaded)
+    host.ask(a_load(tmp_path, operations, base=77), Loaded)
     opened = an_open(tmp_path)
     host.ask(opened, Opened)
     replayed = host.ask(Replay(0, opened.folder), Replayed)
@@ -549,10 +472,8 @@ def test_a_hanging_adapter_can_be_killed(tmp_path: Path, start: Start) -> None:
     host = start("native_hangs")
     host.ask(a_load(tmp_path, PRELOAD, some_work()), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    host.ask(a_run(0, "untimed"), Ran)
-    assert host.process.stdin is not None
-    host.process.stdin.write(msgspec.json.encode(a_run(1)) + b"\n")
-    host.process.stdin.flush()
+    host.ask(run(0, "untimed"), Ran)
+    host.send(msgspec.json.encode(run(1, "throughput")))
     children = Path(f"/proc/{host.process.pid}/task/{host.process.pid}/children")
     wait_for(lambda: bool(children.read_text()))
     assert host.process.poll() is None
@@ -568,7 +489,7 @@ def test_a_panic_of_the_adapter_is_told(tmp_path: Path, start: Start) -> None:
     host = start("native_raises")
     host.ask(a_load(tmp_path, some_work(), settings={"when": "get"}), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    reply = host.ask(a_run(0), Failed)
+    reply = host.ask(run(0, "throughput"), Failed)
     assert reply == Failed("the contestant panicked: no value today")
     assert host.end() == 0
 
@@ -654,14 +575,14 @@ def test_an_unknown_field_of_a_load_fails(tmp_path: Path, start: Start, place: s
 def test_requests_out_of_order_fail(tmp_path: Path, start: Start) -> None:
     host = start("native_honest")
     host.ask(a_load(tmp_path, PRELOAD), Loaded)
-    for request in (ProbeWrite(), ProbeRead([0]), a_run(0), Replay(0, "/"), Close()):
+    for request in (ProbeWrite(), ProbeRead([0]), run(0, "throughput"), Replay(0, "/"), Close()):
         assert "no store is open" in host.ask(request, Failed).reason
     opened = an_open(tmp_path)
     host.ask(opened, Opened)
     assert "open already" in host.ask(opened, Failed).reason
-    assert "no phase 1" in host.ask(a_run(1), Failed).reason
-    assert "at least one operation" in host.ask(a_run(0, block=0), Failed).reason
-    assert host.ask(a_run(0), Ran).done == KEYS
+    assert "no phase 1" in host.ask(run(1, "throughput"), Failed).reason
+    assert "at least one operation" in host.ask(run(0, "throughput", block=0), Failed).reason
+    assert host.ask(run(0, "throughput"), Ran).done == KEYS
 
 
 @pytest.mark.parametrize(
@@ -673,13 +594,13 @@ def test_streams_that_cannot_be_obeyed_fail(
     tmp_path: Path, start: Start, operations: list[Operation]
 ) -> None:
     reply = start("native_honest").ask(a_load(tmp_path, operations), Failed)
-    assert "stream-0" in reply.reason
+    assert "phase-0-0" in reply.reason
 
 
 @pytest.mark.parametrize("content", [b"", b"LABOPS02", b"LABOPS01" + bytes(11)])
 def test_what_is_no_stream_fails(tmp_path: Path, start: Start, content: bytes) -> None:
     load = a_load(tmp_path, PRELOAD)
-    (tmp_path / "stream-0").write_bytes(content)
+    (tmp_path / "phase-0-0").write_bytes(content)
     assert "is not an operation stream" in start("native_honest").ask(load, Failed).reason
 
 
@@ -802,8 +723,8 @@ def test_a_contestant_is_accused_of_nothing(tmp_path: Path, start: Start, row: R
     host.ask(an_open(tmp_path), Opened)
     assert host.ask(ProbeWrite(), Probed) == Probed(64, 0, Verdict())
     assert host.ask(ProbeRead([0]), Probed) == Probed(64, 0, Verdict())
-    host.ask(a_run(0, "untimed"), Ran)
-    ran = host.ask(a_run(1), Ran)
+    host.ask(run(0, "untimed"), Ran)
+    ran = host.ask(run(1, "throughput"), Ran)
     assert ran.verdict == Verdict()
     # Nothing need be evicted.
     assert 0 < ran.actions["get"].miss == ran.actions["get"].absent < ran.actions["get"].count / 2
@@ -819,8 +740,8 @@ def test_a_contestant_keeps_large_values(tmp_path: Path, start: Start, row: Row)
     gets = [Operation(GET, key, 0) for key in range(8)]
     host.ask(load_row(row, tmp_path, sets, gets), Loaded)
     host.ask(an_open(tmp_path, bytes_max=1 << 30), Opened)
-    host.ask(a_run(0, block=4), Ran)
-    ran = host.ask(a_run(1, block=4), Ran)
+    host.ask(run(0, "throughput", block=4), Ran)
+    ran = host.ask(run(1, "throughput", block=4), Ran)
     assert ran.verdict == Verdict()
     assert ran.actions["get"].miss == 0
 
@@ -844,8 +765,8 @@ def test_a_contestant_obeys_what_it_counts(
     entries_max = limits["entries"] if limit == "entries" else 0
     bytes_max = limits["bytes"] if limit == "bytes" else 64_000_000
     host.ask(an_open(tmp_path, entries_max=entries_max, bytes_max=bytes_max), Opened)
-    host.ask(a_run(0), Ran)
-    ran = host.ask(a_run(1), Ran)
+    host.ask(run(0, "throughput"), Ran)
+    ran = host.ask(run(1, "throughput"), Ran)
     assert ran.verdict == Verdict()
     kept = count - ran.actions["get"].miss
     # Those that evict behind the back of a set may be a little late.

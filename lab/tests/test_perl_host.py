@@ -16,135 +16,46 @@ import struct
 import subprocess
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
 
-from lab import stream
 from lab.protocol import (
-    AnyReply,
     Close,
     Closed,
     Failed,
-    Load,
     Loaded,
-    Measure,
-    Open,
     Opened,
-    PhaseOf,
     Probed,
     ProbeRead,
     ProbeWrite,
     Ran,
     Replay,
     Replayed,
-    Request,
-    Run,
-    StreamOf,
     Tally,
     ValueKind,
     Verdict,
 )
 from lab.stream import DELETE, GET, SET, Operation
+from lab.tests.talking import Conversation, Plan, Streams, expected, needs, one_worker, run
 
 LAB = Path(__file__).parents[1]
 HOST = LAB / "hosts" / "perl" / "host.pl"
 CONTROLS = Path(__file__).parent / "contestants"
 
-R = TypeVar("R", bound=AnyReply)
-_DECODER: msgspec.json.Decoder[AnyReply] = msgspec.json.Decoder(AnyReply)
-
-pytestmark = pytest.mark.skipif(shutil.which("perl") is None, reason="there is no perl")
-
-
-class PerlHost:
-    """One running host."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            ["perl", HOST, str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def say(self, line: bytes) -> AnyReply:
-        """Send a line and return the reply to it."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(line + b"\n")
-        self.process.stdin.flush()
-        reply = self.process.stdout.readline()
-        assert reply, f"the host died: {self.process.wait()}"
-        # The line itself must be strict: every field there, none unknown, each of its type.
-        return _DECODER.decode(reply)
-
-    def ask(self, request: Request, kind: type[R]) -> R:
-        """Send `request` and return the answer, which must be a `kind`."""
-        reply = self.say(msgspec.json.encode(request))
-        assert isinstance(reply, kind), reply
-        return reply
-
-    def end(self) -> int:
-        """End the input and return the exit status."""
-        _, errors = self.process.communicate(timeout=20)
-        print(errors.decode("utf-8", "replace"))
-        return self.process.returncode
+pytestmark = needs("perl")
 
 
 @pytest.fixture
-def host() -> Iterator[PerlHost]:
-    host = PerlHost()
-    yield host
-    if host.process.poll() is None:
-        assert host.end() == 0
-
-
-@dataclass
-class Plan:
-    """What a load needs, and where its files go."""
-
-    folder: Path
-    adapter: Path
-    operations: list[list[Operation]]
-    keys: list[str]
-    value: ValueKind = "binary"
-    settings: dict[str, str] = field(default_factory=dict)
-    distribution: str = ""
-    seed: int = 1
-    base: int = 0
-
-    def load(self) -> Load:
-        """Write keys and streams and return the request."""
-        keys = self.folder / "keys"
-        keys.write_text("".join(f"{key}\n" for key in self.keys), "ascii")
-        phases, base = [], self.base
-        for number, operations in enumerate(self.operations):
-            path = self.folder / f"phase-{number}"
-            stream.write(path, operations)
-            phases.append(PhaseOf(f"phase {number}", [StreamOf(str(path), base)]))
-            base += len(operations)
-        return Load(
-            adapter=str(self.adapter),
-            distribution=self.distribution,
-            settings=self.settings,
-            seed=self.seed,
-            worker=0,
-            workers=1,
-            keys=str(keys),
-            value=self.value,
-            phases=phases,
-        )
-
-    def open(self, name: str = "store", bytes_max: int = 4_000_000) -> Open:
-        """Make a new folder and return the request."""
-        store = self.folder / name
-        store.mkdir()
-        return Open(folder=str(store), entries_max=0, bytes_max=bytes_max)
+def host(tmp_path: Path) -> Iterator[Conversation]:
+    with Conversation(["perl", HOST, str(os.getpid())], tmp_path / "words") as host:
+        yield host
+        if host.process.poll() is None:
+            assert host.end() == 0
 
 
 def control(name: str) -> Path:
@@ -157,9 +68,7 @@ def write_adapter(folder: Path, code: str) -> Path:
     return path
 
 
-def mixed(
-    keys: int, operations: int, sizes: tuple[int, int], number: int = 0
-) -> list[list[Operation]]:
+def mixed(keys: int, operations: int, sizes: tuple[int, int], number: int = 0) -> list[Streams]:
     """Return a preload of the first half of the keys, and a mix of all verbs over all of them."""
     dice = random.Random(f"{keys} {operations} {number}")
     preload = [Operation(SET, key, dice.randint(*sizes)) for key in range(keys // 2)]
@@ -168,45 +77,7 @@ def mixed(
         Operation(verb, dice.randrange(keys), dice.randint(*sizes) if verb == SET else 0)
         for verb in verbs
     ]
-    return [preload, mix]
-
-
-def expected(phases: list[list[Operation]]) -> dict[str, Tally]:
-    """Return the tallies of the last phase, run against a store that keeps everything."""
-    there: set[int] = set()
-    for operations in phases:
-        tallies = {"get": Tally(), "set": Tally(), "delete": Tally()}
-        for verb, key, _ in operations:
-            tally = tallies[stream.VERB_NAMES[verb]]
-            tally.count += 1
-            if verb == GET:
-                tally.miss += key not in there
-                tally.absent += key not in there
-            elif verb == SET:
-                there.add(key)
-            else:
-                tally.miss += key not in there
-                there.discard(key)
-    return tallies
-
-
-def run(
-    phase: int,
-    measure: Measure = "untimed",
-    *,
-    warmup: int = 0,
-    block: int = 64,
-    seconds_max: float = 60.0,
-    durations: str = "",
-) -> Run:
-    return Run(
-        phase=phase,
-        measure=measure,
-        warmup=warmup,
-        block=block,
-        seconds_max=seconds_max,
-        durations=durations,
-    )
+    return one_worker(preload, mix)
 
 
 def mixed_plan(folder: Path, name: str, value: ValueKind = "binary") -> Plan:
@@ -215,7 +86,7 @@ def mixed_plan(folder: Path, name: str, value: ValueKind = "binary") -> Plan:
     return Plan(folder, control(name), mixed(50, 2_000, sizes), keys, value)
 
 
-def probe(host: PerlHost) -> tuple[Probed, Verdict]:
+def probe(host: Conversation) -> tuple[Probed, Verdict]:
     written = host.ask(ProbeWrite(), Probed)
     return written, host.ask(ProbeRead(workers=[0]), Probed).verdict
 
@@ -238,11 +109,13 @@ sub (%of) {
 """
 
 
-def recorded(host: PerlHost, tmp_path: Path, value: ValueKind, size: int, seed: int = 1) -> bytes:
+def recorded(
+    host: Conversation, tmp_path: Path, value: ValueKind, size: int, seed: int = 1
+) -> bytes:
     """Return what is stored for the key with number 2 and sequence 3."""
     adapter = write_adapter(tmp_path, RECORDER)
     plan = Plan(
-        tmp_path, adapter, [[Operation(SET, 2, size)]], ["a", "b", "c"], value, seed=seed, base=3
+        tmp_path, adapter, [[[Operation(SET, 2, size)]]], ["a", "b", "c"], value, seed=seed, base=3
     )
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
@@ -250,28 +123,28 @@ def recorded(host: PerlHost, tmp_path: Path, value: ValueKind, size: int, seed: 
     return (tmp_path / "store" / "c").read_bytes()
 
 
-def test_the_vector_of_a_short_value(host: PerlHost, tmp_path: Path) -> None:
+def test_the_vector_of_a_short_value(host: Conversation, tmp_path: Path) -> None:
     assert recorded(host, tmp_path, "binary", 16).hex() == "b735f219bc273e57528ade22a8a2bb15"
 
 
-def test_the_vector_of_a_middling_value(host: PerlHost, tmp_path: Path) -> None:
+def test_the_vector_of_a_middling_value(host: Conversation, tmp_path: Path) -> None:
     value = recorded(host, tmp_path, "binary", 160)
     assert len(value) == 160
     assert value[-16:].hex() == "213f8fdc19127ea4b21dc76f14548aac"
 
 
-def test_the_vector_of_a_large_value(host: PerlHost, tmp_path: Path) -> None:
+def test_the_vector_of_a_large_value(host: Conversation, tmp_path: Path) -> None:
     value = recorded(host, tmp_path, "binary", 2_222_981)
     digest = "2ad75dc6464d534612a572b889bba549b7162a70d9530a16125371ca8484cff9"
     assert hashlib.sha256(value).hexdigest() == digest
 
 
-def test_the_vector_of_a_complex_value(host: PerlHost, tmp_path: Path) -> None:
+def test_the_vector_of_a_complex_value(host: Conversation, tmp_path: Path) -> None:
     value = json.loads(recorded(host, tmp_path, "complex", 2))
     assert value == {"b735f219": "bc273e57528ade22a8a2", "bb1548b8": "9e31e28cd7993e26c5b5"}
 
 
-def test_a_seed_has_64_bits(host: PerlHost, tmp_path: Path) -> None:
+def test_a_seed_has_64_bits(host: Conversation, tmp_path: Path) -> None:
     seed = 2**64 - 1
     head = hashlib.sha512(struct.pack("<QQQ", seed, 2, 3)).digest()
     assert recorded(host, tmp_path, "binary", 64, seed) == head
@@ -282,7 +155,7 @@ def test_a_seed_has_64_bits(host: PerlHost, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["binary", "complex"])
 def test_the_honest_one_is_accused_of_nothing(
-    host: PerlHost, tmp_path: Path, value: ValueKind
+    host: Conversation, tmp_path: Path, value: ValueKind
 ) -> None:
     plan = mixed_plan(tmp_path, "honest", value)
     loaded = host.ask(plan.load(), Loaded)
@@ -302,7 +175,7 @@ def test_the_honest_one_is_accused_of_nothing(
     ran = host.ask(run(1, "throughput"), Ran)
     assert ran.done == 2_000
     assert ran.verdict == Verdict()
-    assert ran.actions == expected(plan.operations)
+    assert ran.actions == expected(plan.phases)
     # 2,000 operations are 31 full blocks of 64 and a rest.
     assert len(ran.blocks_ns) == 31
     assert sum(ran.blocks_ns) < ran.timed_ns < ran.wall_ns
@@ -310,7 +183,7 @@ def test_the_honest_one_is_accused_of_nothing(
     host.ask(Close(), Closed)
 
 
-def test_a_latency_pass_keeps_each_duration(host: PerlHost, tmp_path: Path) -> None:
+def test_a_latency_pass_keeps_each_duration(host: Conversation, tmp_path: Path) -> None:
     plan = mixed_plan(tmp_path, "honest")
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
@@ -326,7 +199,7 @@ def test_a_latency_pass_keeps_each_duration(host: PerlHost, tmp_path: Path) -> N
     assert ran.cpu_ns > 0
 
 
-def test_the_warmup_is_checked_and_not_counted(host: PerlHost, tmp_path: Path) -> None:
+def test_the_warmup_is_checked_and_not_counted(host: Conversation, tmp_path: Path) -> None:
     plan = mixed_plan(tmp_path, "wrong_value")
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
@@ -339,7 +212,7 @@ def test_the_warmup_is_checked_and_not_counted(host: PerlHost, tmp_path: Path) -
     assert ran.timed_ns == 0
 
 
-def test_a_pass_ends_when_its_time_is_over(host: PerlHost, tmp_path: Path) -> None:
+def test_a_pass_ends_when_its_time_is_over(host: Conversation, tmp_path: Path) -> None:
     adapter = write_adapter(
         tmp_path,
         """
@@ -349,7 +222,7 @@ def test_a_pass_ends_when_its_time_is_over(host: PerlHost, tmp_path: Path) -> No
         }
         """,
     )
-    plan = Plan(tmp_path, adapter, [[Operation(GET, 0, 0)] * 1_000], ["a"])
+    plan = Plan(tmp_path, adapter, [[[Operation(GET, 0, 0)] * 1_000]], ["a"])
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
     ran = host.ask(run(0, "throughput", block=4, seconds_max=0.2), Ran)
@@ -359,11 +232,11 @@ def test_a_pass_ends_when_its_time_is_over(host: PerlHost, tmp_path: Path) -> No
     assert ran.wall_ns >= 200_000_000
 
 
-def test_what_is_known_lasts_from_phase_to_phase(host: PerlHost, tmp_path: Path) -> None:
-    operations = [
+def test_what_is_known_lasts_from_phase_to_phase(host: Conversation, tmp_path: Path) -> None:
+    operations = one_worker(
         [Operation(SET, 0, 20), Operation(SET, 1, 3)],
         [Operation(GET, 0, 0), Operation(GET, 1, 0), Operation(GET, 2, 0)],
-    ]
+    )
     plan = Plan(tmp_path, control("honest"), operations, ["a", "b", "c"])
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
@@ -382,7 +255,7 @@ def test_what_is_known_lasts_from_phase_to_phase(host: PerlHost, tmp_path: Path)
 
 
 @pytest.mark.parametrize("value", ["binary", "complex"])
-def test_a_wrong_value_is_caught(host: PerlHost, tmp_path: Path, value: ValueKind) -> None:
+def test_a_wrong_value_is_caught(host: Conversation, tmp_path: Path, value: ValueKind) -> None:
     plan = mixed_plan(tmp_path, "wrong_value", value)
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
@@ -395,7 +268,7 @@ def test_a_wrong_value_is_caught(host: PerlHost, tmp_path: Path, value: ValueKin
     assert "never stored" in ran.verdict.examples[0]
 
 
-def test_another_keys_value_is_named(host: PerlHost, tmp_path: Path) -> None:
+def test_another_keys_value_is_named(host: Conversation, tmp_path: Path) -> None:
     adapter = write_adapter(
         tmp_path,
         """
@@ -410,7 +283,7 @@ def test_another_keys_value_is_named(host: PerlHost, tmp_path: Path) -> None:
         """,
     )
     operations = [Operation(SET, 0, 40), Operation(SET, 1, 40), Operation(GET, 1, 0)]
-    plan = Plan(tmp_path, adapter, [operations], ["a", "b"])
+    plan = Plan(tmp_path, adapter, [[operations]], ["a", "b"])
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
     verdict = host.ask(run(0), Ran).verdict
@@ -418,7 +291,7 @@ def test_another_keys_value_is_named(host: PerlHost, tmp_path: Path) -> None:
     assert verdict.examples == ['get("b") answered 40 bytes that belong to the key "a"']
 
 
-def test_dropped_writes_are_lost(host: PerlHost, tmp_path: Path) -> None:
+def test_dropped_writes_are_lost(host: Conversation, tmp_path: Path) -> None:
     plan = mixed_plan(tmp_path, "drops_writes")
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
@@ -431,7 +304,7 @@ def test_dropped_writes_are_lost(host: PerlHost, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["binary", "complex"])
-def test_a_stale_value_is_caught(host: PerlHost, tmp_path: Path, value: ValueKind) -> None:
+def test_a_stale_value_is_caught(host: Conversation, tmp_path: Path, value: ValueKind) -> None:
     plan = mixed_plan(tmp_path, "stale", value)
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
@@ -443,7 +316,7 @@ def test_a_stale_value_is_caught(host: PerlHost, tmp_path: Path, value: ValueKin
     assert verdict.wrong == 0
 
 
-def test_a_deleted_value_is_stale(host: PerlHost, tmp_path: Path) -> None:
+def test_a_deleted_value_is_stale(host: Conversation, tmp_path: Path) -> None:
     adapter = write_adapter(
         tmp_path,
         """
@@ -456,13 +329,13 @@ def test_a_deleted_value_is_stale(host: PerlHost, tmp_path: Path) -> None:
         """,
     )
     operations = [Operation(SET, 0, 40), Operation(DELETE, 0, 0), Operation(GET, 0, 0)]
-    plan = Plan(tmp_path, adapter, [operations], ["a"])
+    plan = Plan(tmp_path, adapter, [[operations]], ["a"])
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
     assert host.ask(run(0), Ran).verdict.stale == 1
 
 
-def test_a_refusal_leaves_the_old_value_or_nothing(host: PerlHost, tmp_path: Path) -> None:
+def test_a_refusal_leaves_the_old_value_or_nothing(host: Conversation, tmp_path: Path) -> None:
     # Stores what is short. A long value is refused: under "keeps" the old one stays, under "drops"
     # it goes, under "lies" the new one is there all the same.
     adapter = write_adapter(
@@ -487,7 +360,7 @@ def test_a_refusal_leaves_the_old_value_or_nothing(host: PerlHost, tmp_path: Pat
     operations += [Operation(SET, key, 150) for key in range(4)]
     operations += [Operation(GET, key, 0) for key in range(4)]
     operations += [Operation(DELETE, 0, 0), Operation(GET, 0, 0)]
-    plan = Plan(tmp_path, adapter, [operations], keys)
+    plan = Plan(tmp_path, adapter, [[operations]], keys)
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
     ran = host.ask(run(0, block=3), Ran)
@@ -498,11 +371,11 @@ def test_a_refusal_leaves_the_old_value_or_nothing(host: PerlHost, tmp_path: Pat
     assert (ran.verdict.wrong, ran.verdict.stale) == (1, 0)
 
 
-def test_an_eviction_is_a_miss_that_is_not_right(host: PerlHost, tmp_path: Path) -> None:
+def test_an_eviction_is_a_miss_that_is_not_right(host: Conversation, tmp_path: Path) -> None:
     plan = Plan(
         tmp_path,
         LAB / "contestants" / "perl_null" / "adapter.pl",
-        [[Operation(SET, 0, 50), Operation(GET, 0, 0), Operation(GET, 1, 0)]],
+        [[[Operation(SET, 0, 50), Operation(GET, 0, 0), Operation(GET, 1, 0)]]],
         ["a", "b"],
     )
     host.ask(plan.load(), Loaded)
@@ -510,24 +383,20 @@ def test_an_eviction_is_a_miss_that_is_not_right(host: PerlHost, tmp_path: Path)
     assert host.ask(run(0), Ran).actions["get"] == Tally(count=2, miss=2, absent=1)
 
 
-def test_a_dying_adapter_ends_the_host(host: PerlHost, tmp_path: Path) -> None:
+def test_a_dying_adapter_ends_the_host(host: Conversation, tmp_path: Path) -> None:
     plan = mixed_plan(tmp_path, "dies")
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
-    assert host.process.stdin is not None
-    assert host.process.stdout is not None
-    host.process.stdin.write(msgspec.json.encode(run(1)) + b"\n")
-    host.process.stdin.flush()
-    assert host.process.stdout.readline() == b""
+    host.send(msgspec.json.encode(run(1)))
+    assert host.hear() == b""
     assert host.process.wait(10) == -signal.SIGKILL
-    host.process.communicate()
 
 
-def test_an_error_of_the_adapter_is_told(host: PerlHost, tmp_path: Path) -> None:
+def test_an_error_of_the_adapter_is_told(host: Conversation, tmp_path: Path) -> None:
     adapter = write_adapter(
         tmp_path, "sub (%of) { die qq{no cache today: \\xff\\n} if $of{bytes_max}; {} }"
     )
-    plan = Plan(tmp_path, adapter, [[]], ["a"])
+    plan = Plan(tmp_path, adapter, [[[]]], ["a"])
     host.ask(plan.load(), Loaded)
     assert host.ask(plan.open(), Failed) == Failed("no cache today: \N{REPLACEMENT CHARACTER}")
     # The host lives on.
@@ -537,11 +406,11 @@ def test_an_error_of_the_adapter_is_told(host: PerlHost, tmp_path: Path) -> None
 # Replays.
 
 
-def test_a_replay_stores_on_a_miss(host: PerlHost, tmp_path: Path) -> None:
+def test_a_replay_stores_on_a_miss(host: Conversation, tmp_path: Path) -> None:
     dice = random.Random(7)
     requests = [Operation(GET, dice.randrange(30), 2_000) for _ in range(2_500)]
     keys = [f"k{number}" for number in range(30)]
-    plan = Plan(tmp_path, control("honest"), [requests], keys)
+    plan = Plan(tmp_path, control("honest"), [[requests]], keys)
     host.ask(plan.load(), Loaded)
     opened = plan.open()
     host.ask(opened, Opened)
@@ -552,12 +421,12 @@ def test_a_replay_stores_on_a_miss(host: PerlHost, tmp_path: Path) -> None:
     assert replayed.bytes_peak == occupied >= 30 * 2_000
 
 
-def test_a_replay_numbers_its_sets_by_their_position(host: PerlHost, tmp_path: Path) -> None:
+def test_a_replay_numbers_its_sets_by_their_position(host: Conversation, tmp_path: Path) -> None:
     # Three hits come first: the set of key 2 is the fourth request and has the sequence 3.
     requests = [Operation(GET, key, 16) for key in (0, 0, 0, 2)]
     hits = RECORDER.replace("sub { undef }", "sub { $_[1] eq 'a' ? 'hit' : undef }")
     adapter = write_adapter(tmp_path, hits)
-    plan = Plan(tmp_path, adapter, [requests], ["a", "b", "c"])
+    plan = Plan(tmp_path, adapter, [[requests]], ["a", "b", "c"])
     host.ask(plan.load(), Loaded)
     opened = plan.open()
     host.ask(opened, Opened)
@@ -566,9 +435,9 @@ def test_a_replay_numbers_its_sets_by_their_position(host: PerlHost, tmp_path: P
     assert value.hex() == "b735f219bc273e57528ade22a8a2bb15"
 
 
-def test_a_replay_checks_its_hits(host: PerlHost, tmp_path: Path) -> None:
+def test_a_replay_checks_its_hits(host: Conversation, tmp_path: Path) -> None:
     requests = [Operation(GET, 0, 2_000)] * 1_000
-    plan = Plan(tmp_path, control("wrong_value"), [requests], ["k"])
+    plan = Plan(tmp_path, control("wrong_value"), [[requests]], ["k"])
     host.ask(plan.load(), Loaded)
     opened = plan.open()
     host.ask(opened, Opened)
@@ -596,14 +465,14 @@ def test_a_replay_checks_its_hits(host: PerlHost, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_obeyed_is_refused(host: PerlHost, line: bytes, reason: str) -> None:
+def test_what_cannot_be_obeyed_is_refused(host: Conversation, line: bytes, reason: str) -> None:
     reply = host.say(line)
     assert isinstance(reply, Failed)
     assert reason in reply.reason
     assert not reply.missing
 
 
-def test_a_host_drives_one_worker(host: PerlHost, tmp_path: Path) -> None:
+def test_a_host_drives_one_worker(host: Conversation, tmp_path: Path) -> None:
     load = mixed_plan(tmp_path, "honest").load()
     reply = host.ask(msgspec.structs.replace(load, workers=2), Failed)
     assert "drives one worker" in reply.reason
@@ -619,32 +488,34 @@ def test_a_host_drives_one_worker(host: PerlHost, tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_stream_is_refused(
-    host: PerlHost, tmp_path: Path, content: bytes, reason: str
+    host: Conversation, tmp_path: Path, content: bytes, reason: str
 ) -> None:
     load = mixed_plan(tmp_path, "honest").load()
     Path(load.phases[1].streams[0].path).write_bytes(content)
     assert reason in host.ask(load, Failed).reason
 
 
-def test_what_is_not_installed_is_missing(host: PerlHost, tmp_path: Path) -> None:
+def test_what_is_not_installed_is_missing(host: Conversation, tmp_path: Path) -> None:
     adapter = write_adapter(tmp_path, "use No::Such::Module;\nsub (%of) { {} }")
-    reply = host.ask(Plan(tmp_path, adapter, [[]], ["a"]).load(), Failed)
+    reply = host.ask(Plan(tmp_path, adapter, [[[]]], ["a"]).load(), Failed)
     assert reply.missing
     assert reply.reason == "the Perl module No::Such::Module is not installed"
 
 
-def test_a_distribution_that_is_not_installed_is_missing(host: PerlHost, tmp_path: Path) -> None:
-    plan = Plan(tmp_path, control("honest"), [[]], ["a"], distribution="No::Such::Module")
+def test_a_distribution_that_is_not_installed_is_missing(
+    host: Conversation, tmp_path: Path
+) -> None:
+    plan = Plan(tmp_path, control("honest"), [[[]]], ["a"], distribution="No::Such::Module")
     assert host.ask(plan.load(), Failed).missing
 
 
-def test_a_broken_adapter_is_not_missing(host: PerlHost, tmp_path: Path) -> None:
+def test_a_broken_adapter_is_not_missing(host: Conversation, tmp_path: Path) -> None:
     adapter = write_adapter(tmp_path, "sub (%of) { {} ")
-    assert not host.ask(Plan(tmp_path, adapter, [[]], ["a"]).load(), Failed).missing
+    assert not host.ask(Plan(tmp_path, adapter, [[[]]], ["a"]).load(), Failed).missing
 
 
-def test_the_version_of_the_distribution_is_reported(host: PerlHost, tmp_path: Path) -> None:
-    plan = Plan(tmp_path, control("honest"), [[]], ["a"], distribution="Storable")
+def test_the_version_of_the_distribution_is_reported(host: Conversation, tmp_path: Path) -> None:
+    plan = Plan(tmp_path, control("honest"), [[[]]], ["a"], distribution="Storable")
     assert float(host.ask(plan.load(), Loaded).version.split("_")[0]) > 3
 
 
@@ -753,20 +624,12 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
     servers.kill()
 
 
-def plan_of(row: Row, folder: Path, servers: Servers, operations: list[list[Operation]]) -> Plan:
+def plan_of(row: Row, folder: Path, servers: Servers, phases: Sequence[Streams]) -> Plan:
     dice = random.Random(3)
     keys = [dice.randbytes(18).hex() for _ in range(100)]
     settings = row.settings | servers.connect(row)
     adapter = row.folder / "adapter.pl"
-    return Plan(folder, adapter, operations, keys, row.value, settings, row.distribution)
-
-
-def load_or_skip(host: PerlHost, plan: Plan) -> Loaded:
-    loaded = host.say(msgspec.json.encode(plan.load()))
-    if isinstance(loaded, Failed) and loaded.missing:
-        pytest.skip(loaded.reason)
-    assert isinstance(loaded, Loaded), loaded
-    return loaded
+    return Plan(folder, adapter, phases, keys, row.value, settings, row.distribution)
 
 
 ROWS = list(rows())
@@ -774,11 +637,11 @@ ROWS = list(rows())
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_a_contestant_tells_the_truth(
-    host: PerlHost, tmp_path: Path, row: Row, servers: Servers
+    host: Conversation, tmp_path: Path, row: Row, servers: Servers
 ) -> None:
     sizes = (8, 600) if row.value == "binary" else (1, 30)
     plan = plan_of(row, tmp_path, servers, mixed(100, 600, sizes))
-    loaded = load_or_skip(host, plan)
+    loaded = host.load_or_skip(plan.load())
     assert loaded.version or not row.distribution
 
     host.ask(plan.open("probe"), Opened)
@@ -794,17 +657,17 @@ def test_a_contestant_tells_the_truth(
     ran = host.ask(run(1, "throughput", block=32), Ran)
     assert (ran.verdict.wrong, ran.verdict.stale) == (0, 0)
     if row.stores:
-        assert ran.actions == expected(plan.operations)
+        assert ran.actions == expected(plan.phases)
     host.ask(Close(), Closed)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.value == "binary"], ids=str)
 def test_a_large_value_is_stored_or_refused(
-    host: PerlHost, tmp_path: Path, row: Row, servers: Servers
+    host: Conversation, tmp_path: Path, row: Row, servers: Servers
 ) -> None:
     operations = [Operation(SET, 0, 100), Operation(SET, 0, 2_222_981), Operation(GET, 0, 0)]
-    plan = plan_of(row, tmp_path, servers, [operations])
-    load_or_skip(host, plan)
+    plan = plan_of(row, tmp_path, servers, one_worker(operations))
+    host.load_or_skip(plan.load())
     host.ask(plan.open(bytes_max=720_896), Opened)
     ran = host.ask(run(0), Ran)
     assert ran.verdict.wrong == 0
@@ -818,11 +681,11 @@ def test_a_large_value_is_stored_or_refused(
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.server], ids=str)
 def test_a_dying_server_is_an_error(
-    host: PerlHost, tmp_path: Path, row: Row, servers: Servers
+    host: Conversation, tmp_path: Path, row: Row, servers: Servers
 ) -> None:
     preload, mix = mixed(100, 600, (8, 600))
     plan = plan_of(row, tmp_path, servers, [preload, mix])
-    load_or_skip(host, plan)
+    host.load_or_skip(plan.load())
     host.ask(plan.open(), Opened)
     host.ask(run(0), Ran)
     servers.kill()

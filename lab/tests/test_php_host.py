@@ -7,8 +7,6 @@ import itertools
 import json
 import os
 import re
-import select
-import shutil
 import signal
 import struct
 import subprocess
@@ -16,66 +14,43 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import pytest
 
-from lab import protocol, stream
+from lab import protocol
 from lab.stream import DELETE, GET, SET, Operation
+from lab.tests.talking import (
+    SECONDS_MAX,
+    Conversation,
+    Plan,
+    model,
+    needs,
+    one_worker,
+    open_in,
+    run,
+)
 
 LAB = Path(__file__).resolve().parents[1]
 HERE = LAB / "tests" / "contestants"
 SHIPPED = LAB / "contestants"
-ANSWER_SECONDS_MAX = 60.0
 
-pytestmark = pytest.mark.skipif(shutil.which("php") is None, reason="php is not installed")
-
-R = TypeVar("R", bound=protocol.Reply)
+pytestmark = needs("php")
 
 
-class Host:
-    """One running PHP host."""
+class Host(Conversation):
+    """One running PHP host, whose files go into `folder`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
-        self.process = process
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        super().__init__(command, folder / "errors.txt")
         self.folder = folder
-        self._decoder: msgspec.json.Decoder[protocol.AnyReply] = msgspec.json.Decoder(
-            protocol.AnyReply
-        )
-
-    def ask(self, request: protocol.AnyRequest, kind: type[R]) -> R:
-        """Send a request and return the answer, which must be of `kind`."""
-        reply = self.tell(msgspec.json.encode(request))
-        assert isinstance(reply, kind), reply
-        return reply
-
-    def tell(self, line: bytes) -> protocol.AnyReply:
-        """Send any line and return the answer."""
-        self.send(line)
-        return self._decoder.decode(self.hear())
-
-    def send(self, line: bytes) -> None:
-        """Send any line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + b"\n")
-        self.process.stdin.flush()
-
-    def hear(self, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes:
-        """Return the next line of its output: empty at the end. Raises TimeoutError."""
-        output = self.process.stdout
-        assert output is not None
-        if not select.select([output], [], [], seconds_max)[0]:
-            raise TimeoutError
-        return output.readline()
 
     def open(self) -> None:
         """Open the store in a folder of its own."""
-        folder = self.folder / f"store-{time.monotonic_ns()}"
-        folder.mkdir()
-        self.ask(protocol.Open(str(folder), 0, 1 << 26), protocol.Opened)
+        store = self.folder / f"store-{time.monotonic_ns()}"
+        self.ask(open_in(store, bytes_max=1 << 26), protocol.Opened)
 
     def run(
         self,
@@ -87,7 +62,14 @@ class Host:
     ) -> protocol.Ran:
         """Run a pass."""
         durations = str(self.folder / f"durations-{phase}") if measure == "latency" else ""
-        request = protocol.Run(phase, measure, warmup, block, seconds_max, durations)
+        request = run(
+            phase,
+            measure,
+            warmup=warmup,
+            block=block,
+            seconds_max=seconds_max,
+            durations=durations,
+        )
         return self.ask(request, protocol.Ran)
 
 
@@ -100,22 +82,8 @@ def started(folder: Path, contestant: Path, form: str = "") -> Iterator[Host]:
     command: list[str] = []
     for part in tomllib.loads((LAB / "hosts/php/host.toml").read_text())["command"]:
         command += arguments if part == "{arguments}" else [part.format(**fill)]
-    with (folder / "errors.txt").open("ab") as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            cwd=LAB.parent,
-            start_new_session=True,
-        )
-    with process:
-        try:
-            yield Host(process, folder)
-        finally:
-            # Whatever the adapter started goes along.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    with Host(command, folder) as host:
+        yield host
 
 
 def _plan(contestant: Path, form: str) -> dict[str, list[str]]:
@@ -136,26 +104,17 @@ def load(
     distribution: str = "",
 ) -> protocol.Load:
     """Write keys and streams and return the request that loads them. Phases follow one another."""
-    keys = folder / "keys.txt"
-    keys.write_text("".join(f"key-{number:04}\n" for number in range(200)))
-    described = []
-    for number, operations in enumerate(phases):
-        path = folder / f"stream-{number}"
-        path.unlink(missing_ok=True)
-        stream.write(path, operations)
-        described.append(protocol.PhaseOf(f"p{number}", [protocol.StreamOf(str(path), base)]))
-        base += len(operations)
-    return protocol.Load(
-        adapter=str(contestant / "adapter.php"),
-        distribution=distribution,
-        settings=settings or {},
-        seed=seed,
-        worker=0,
-        workers=1,
-        keys=str(keys),
-        value=value,
-        phases=described,
-    )
+    return Plan(
+        folder,
+        contestant / "adapter.php",
+        one_worker(*phases),
+        [f"key-{number:04}" for number in range(200)],
+        value,
+        settings or {},
+        distribution,
+        seed,
+        base,
+    ).load()
 
 
 def mixed(count: int, fields: bool = False) -> list[Operation]:
@@ -238,22 +197,6 @@ def test_vector_of_two_fields(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------- an honest one
 
 
-def model(operations: Sequence[Operation], known: set[int]) -> dict[str, protocol.Tally]:
-    """Return what an honest store without a limit must be counted as; `known` has its keys."""
-    tallies = {action: protocol.Tally() for action in protocol.ACTIONS}
-    for verb, key, _ in operations:
-        tally = tallies[stream.VERB_NAMES[verb]]  # type: ignore[index]
-        tally.count += 1
-        if verb == SET:
-            known.add(key)
-        elif key not in known:
-            tally.miss += 1
-            tally.absent += verb == GET
-        elif verb == DELETE:
-            known.discard(key)
-    return dict(tallies)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("value", ["binary", "complex"])
 def test_an_honest_contestant_passes(tmp_path: Path, value: protocol.ValueKind) -> None:
     operations = mixed(1000, fields=value == "complex")
@@ -285,7 +228,7 @@ def test_an_honest_contestant_passes(tmp_path: Path, value: protocol.ValueKind) 
         host.ask(protocol.Close(), protocol.Closed)
         assert host.process.stdin is not None
         host.process.stdin.close()
-        assert host.process.wait(ANSWER_SECONDS_MAX) == 0
+        assert host.process.wait(SECONDS_MAX) == 0
     assert "an adapter may print" in (tmp_path / "errors.txt").read_text()
 
 
@@ -418,7 +361,7 @@ def test_a_dying_adapter_ends_its_host(tmp_path: Path) -> None:
         host.run(0)
         host.send(msgspec.json.encode(protocol.Run(1, "throughput", 0, 64, 60.0, "")))
         assert host.hear() == b""
-        assert host.process.wait(ANSWER_SECONDS_MAX) == -signal.SIGKILL
+        assert host.process.wait(SECONDS_MAX) == -signal.SIGKILL
 
 
 def test_a_hanging_adapter_answers_nothing_and_can_be_killed(tmp_path: Path) -> None:
@@ -614,18 +557,18 @@ def test_what_is_no_request_is_refused_and_the_host_stays(tmp_path: Path) -> Non
     ]
     with started(tmp_path, HERE / "php_honest") as host:
         for request in bad:
-            reply = host.tell(json.dumps(request).encode())
+            reply = host.say(json.dumps(request).encode())
             assert isinstance(reply, protocol.Failed), request
             assert not reply.missing
             assert reply.reason
-        assert isinstance(host.tell(b"{not json"), protocol.Failed)
+        assert isinstance(host.say(b"{not json"), protocol.Failed)
         host.ask(honest, protocol.Loaded)
         # A step before the one that prepares it.
-        assert isinstance(host.tell(json.dumps(run).encode()), protocol.Failed)
-        assert isinstance(host.tell(b'{"verb": "probe_write"}'), protocol.Failed)
+        assert isinstance(host.say(json.dumps(run).encode()), protocol.Failed)
+        assert isinstance(host.say(b'{"verb": "probe_write"}'), protocol.Failed)
         host.open()
         for wrong in ({"phase": 1}, {"measure": "speed"}, {"block": 0}, {"measure": "latency"}):
-            reply = host.tell(json.dumps({**run, **wrong}).encode())
+            reply = host.say(json.dumps({**run, **wrong}).encode())
             assert isinstance(reply, protocol.Failed), wrong
         assert host.run().done == 10
 
@@ -666,7 +609,7 @@ def test_an_error_in_a_verb_fails_the_request(tmp_path: Path, body: str, reason:
 
 def test_what_is_no_stream_is_refused(tmp_path: Path) -> None:
     request = load(tmp_path, HERE / "php_honest", sets(10))
-    (tmp_path / "stream-0").write_bytes(b"LABOPS02" + bytes(12))
+    (tmp_path / "phase-0-0").write_bytes(b"LABOPS02" + bytes(12))
     with started(tmp_path, HERE / "php_honest") as host:
         assert "is not an operation stream" in host.ask(request, protocol.Failed).reason
 
@@ -713,7 +656,7 @@ def _runs(process: int) -> bool:
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + ANSWER_SECONDS_MAX
+    end = time.monotonic() + SECONDS_MAX
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -738,10 +681,7 @@ def test_a_shipped_contestant_answers_right(tmp_path: Path, name: str, form: str
                 value=value,
                 distribution=plan.get("install", {}).get("distribution", ""),
             )
-            reply = host.tell(msgspec.json.encode(request))
-            if isinstance(reply, protocol.Failed) and reply.missing:
-                pytest.skip(reply.reason)
-            assert isinstance(reply, protocol.Loaded), reply
+            host.load_or_skip(request)
             host.open()
             host.ask(protocol.ProbeWrite(), protocol.Probed)
             read = host.ask(protocol.ProbeRead([0]), protocol.Probed)

@@ -15,192 +15,62 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import pytest
 
-from lab import stream
 from lab.protocol import (
     ACTIONS,
-    Action,
-    AnyReply,
     Close,
     Closed,
     Failed,
-    Load,
     Loaded,
-    Measure,
-    Open,
     Opened,
-    PhaseOf,
     Probed,
     ProbeRead,
     ProbeWrite,
     Ran,
     Replay,
     Replayed,
-    Request,
-    Run,
-    StreamOf,
     Tally,
     ValueKind,
     Verdict,
 )
 from lab.runner import catalogue
 from lab.stream import DELETE, GET, SET, Operation
+from lab.tests.talking import REPOSITORY, Conversation, Plan, ask_all, expected, run
 
-REPOSITORY = Path(__file__).parents[2]
 CONTESTANTS = Path(__file__).parents[1] / "contestants"
 CONTROLS = Path(__file__).parent / "contestants"
 KEYS = 50
-DECODER: msgspec.json.Decoder[AnyReply] = msgspec.json.Decoder(AnyReply)
-
-R = TypeVar("R", bound=AnyReply)
-
-
-class PythonHost:
-    """One running host. What it writes to its error output is in the file `words`."""
-
-    def __init__(self, words: Path) -> None:
-        self.words = words
-        with words.open("wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "lab.hosts.python", str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                cwd=REPOSITORY,
-            )
-
-    def send(self, line: bytes) -> None:
-        """Send a line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + b"\n")
-        self.process.stdin.flush()
-
-    def reply(self) -> AnyReply:
-        """Return the next reply. Raises EOFError when there will be none."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise EOFError
-        # The line itself must be strict: every field there, none unknown, each of its type.
-        return DECODER.decode(line)
-
-    def ask(self, request: Request, kind: type[R]) -> R:
-        """Send `request` and return the answer, which must be a `kind`."""
-        self.send(msgspec.json.encode(request))
-        reply = self.reply()
-        assert isinstance(reply, kind), reply
-        return reply
-
-    def end(self) -> int:
-        """End the input and return the exit status."""
-        with self.process:
-            pass
-        return self.process.returncode
-
-
-StartHost = Callable[[], PythonHost]
+KEY_TEXTS = [f"key-{number}" for number in range(KEYS)]
+StartHost = Callable[[], Conversation]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[StartHost]:
     """Give a function that starts a host. What still runs at the end must leave with status 0."""
-    started: list[PythonHost] = []
+    started: list[Conversation] = []
+    with ExitStack() as hosts:
 
-    def start() -> PythonHost:
-        started.append(PythonHost(tmp_path / f"words-{len(started)}"))
-        return started[-1]
+        def start() -> Conversation:
+            command = [sys.executable, "-m", "lab.hosts.python", str(os.getpid())]
+            host = Conversation(command, tmp_path / f"words-{len(started)}")
+            started.append(hosts.enter_context(host))
+            return host
 
-    yield start
-    for one in started:
-        running = one.process.poll() is None
-        assert one.end() == 0 or not running
+        yield start
+        for one in started:
+            running = one.process.poll() is None
+            assert one.end() == 0 or not running
 
 
 @pytest.fixture
-def host(start: StartHost) -> PythonHost:
+def host(start: StartHost) -> Conversation:
     return start()
-
-
-def ask_all(hosts: Sequence[PythonHost], requests: Sequence[Request], kind: type[R]) -> list[R]:
-    """Send each host its request, and then wait for all of them."""
-    for host, request in zip(hosts, requests, strict=True):
-        host.send(msgspec.json.encode(request))
-    replies = [host.reply() for host in hosts]
-    assert all(isinstance(reply, kind) for reply in replies), replies
-    return [reply for reply in replies if isinstance(reply, kind)]
-
-
-@dataclass
-class Plan:
-    """What a load needs, and where its files go."""
-
-    folder: Path
-    adapter: Path
-    phases: Sequence[Sequence[Sequence[Operation]]]
-    keys: list[str] = field(default_factory=lambda: [f"key-{n}" for n in range(KEYS)])
-    value: ValueKind = "binary"
-    settings: dict[str, str] = field(default_factory=dict)
-    distribution: str = ""
-    seed: int = 1
-    base: int = 0
-
-    def load(self, worker: int = 0, workers: int = 1) -> Load:
-        """Write keys and streams and return the request."""
-        keys = self.folder / "keys"
-        keys.write_text("".join(f"{key}\n" for key in self.keys), "ascii")
-        phases, base = [], self.base
-        for number, streams in enumerate(self.phases):
-            described = []
-            for position, operations in enumerate(streams):
-                path = self.folder / f"phase-{number}-{position}"
-                if not path.exists():
-                    stream.write(path, operations)
-                described.append(StreamOf(str(path), base))
-                base += len(operations)
-            phases.append(PhaseOf(f"phase {number}", described))
-        return Load(
-            adapter=str(self.adapter),
-            distribution=self.distribution,
-            settings=self.settings,
-            seed=self.seed,
-            worker=worker,
-            workers=workers,
-            keys=str(keys),
-            value=self.value,
-            phases=phases,
-        )
-
-    def open(self, name: str = "store", bytes_max: int = 4_000_000) -> Open:
-        """Make a folder and return the request."""
-        store = self.folder / name
-        store.mkdir(exist_ok=True)
-        return Open(folder=str(store), entries_max=0, bytes_max=bytes_max)
-
-
-def run(
-    phase: int,
-    measure: Measure = "untimed",
-    *,
-    warmup: int = 0,
-    block: int = 64,
-    seconds_max: float = 60.0,
-    durations: str = "",
-) -> Run:
-    return Run(
-        phase=phase,
-        measure=measure,
-        warmup=warmup,
-        block=block,
-        seconds_max=seconds_max,
-        durations=durations,
-    )
 
 
 def control(name: str) -> Path:
@@ -246,34 +116,15 @@ def mixed_plan(folder: Path, adapter: Path, value: ValueKind = "binary", workers
     sizes = (16, 300) if value == "binary" else (1, 12)
     preload = [Operation(SET, key, sizes[1]) for key in range(KEYS // 2)]
     mixes = [mix(sizes, 2_000, worker) for worker in range(workers)]
-    return Plan(folder, adapter, [[preload], mixes], value=value)
+    return Plan(folder, adapter, [[preload], mixes], KEY_TEXTS, value)
 
 
-def expected(phases: Sequence[Sequence[Sequence[Operation]]]) -> dict[Action, Tally]:
-    """Return the tallies of the last phase of one worker on a store that keeps everything."""
-    there: set[int] = set()
-    for (operations,) in phases:
-        tallies: dict[Action, Tally] = {action: Tally() for action in ACTIONS}
-        for verb, key, _ in operations:
-            tally = tallies[ACTIONS[verb]]
-            tally.count += 1
-            if verb == GET:
-                tally.miss += key not in there
-                tally.absent += key not in there
-            elif verb == SET:
-                there.add(key)
-            else:
-                tally.miss += key not in there
-                there.discard(key)
-    return tallies
-
-
-def probe(host: PythonHost) -> tuple[Probed, Verdict]:
+def probe(host: Conversation) -> tuple[Probed, Verdict]:
     written = host.ask(ProbeWrite(), Probed)
     return written, host.ask(ProbeRead(workers=[0]), Probed).verdict
 
 
-def opened(host: PythonHost, plan: Plan) -> None:
+def opened(host: Conversation, plan: Plan) -> None:
     """Load and open."""
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
@@ -290,7 +141,7 @@ def delete(key): return False
 """
 
 
-def recorded(host: PythonHost, folder: Path, kind: ValueKind, size: int) -> bytes:
+def recorded(host: Conversation, folder: Path, kind: ValueKind, size: int) -> bytes:
     """Return what is stored for the key with number 2 and sequence 3."""
     adapter = write_adapter(folder, RECORDING)
     plan = Plan(folder, adapter, [[[Operation(SET, 2, size)]]], ["a", "b", "c"], kind, base=3)
@@ -299,23 +150,23 @@ def recorded(host: PythonHost, folder: Path, kind: ValueKind, size: int) -> byte
     return (folder / "store" / "c").read_bytes()
 
 
-def test_the_vector_of_a_short_value(host: PythonHost, tmp_path: Path) -> None:
+def test_the_vector_of_a_short_value(host: Conversation, tmp_path: Path) -> None:
     assert recorded(host, tmp_path, "binary", 16).hex() == "b735f219bc273e57528ade22a8a2bb15"
 
 
-def test_the_vector_of_a_middling_value(host: PythonHost, tmp_path: Path) -> None:
+def test_the_vector_of_a_middling_value(host: Conversation, tmp_path: Path) -> None:
     value = recorded(host, tmp_path, "binary", 160)
     assert len(value) == 160
     assert value[-16:].hex() == "213f8fdc19127ea4b21dc76f14548aac"
 
 
-def test_the_vector_of_a_large_value(host: PythonHost, tmp_path: Path) -> None:
+def test_the_vector_of_a_large_value(host: Conversation, tmp_path: Path) -> None:
     value = recorded(host, tmp_path, "binary", 2_222_981)
     digest = "2ad75dc6464d534612a572b889bba549b7162a70d9530a16125371ca8484cff9"
     assert hashlib.sha256(value).hexdigest() == digest
 
 
-def test_the_vector_of_a_complex_value(host: PythonHost, tmp_path: Path) -> None:
+def test_the_vector_of_a_complex_value(host: Conversation, tmp_path: Path) -> None:
     value = json.loads(recorded(host, tmp_path, "complex", 2))
     assert value == {"b735f219": "bc273e57528ade22a8a2", "bb1548b8": "9e31e28cd7993e26c5b5"}
 
@@ -325,7 +176,7 @@ def test_the_vector_of_a_complex_value(host: PythonHost, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("value", ["binary", "complex"])
 def test_the_honest_one_is_accused_of_nothing(
-    host: PythonHost, tmp_path: Path, value: ValueKind
+    host: Conversation, tmp_path: Path, value: ValueKind
 ) -> None:
     plan = mixed_plan(tmp_path, control("honest"), value)
     loaded = host.ask(plan.load(), Loaded)
@@ -355,7 +206,7 @@ def test_the_honest_one_is_accused_of_nothing(
     host.ask(Close(), Closed)
 
 
-def test_a_latency_pass_keeps_each_duration(host: PythonHost, tmp_path: Path) -> None:
+def test_a_latency_pass_keeps_each_duration(host: Conversation, tmp_path: Path) -> None:
     plan = mixed_plan(tmp_path, control("honest"))
     opened(host, plan)
     path = tmp_path / "durations"
@@ -370,17 +221,17 @@ def test_a_latency_pass_keeps_each_duration(host: PythonHost, tmp_path: Path) ->
 
 @pytest.mark.parametrize("verb", [GET, SET, DELETE])
 def test_a_block_of_one_verb_is_obeyed_as_any_other(
-    host: PythonHost, tmp_path: Path, verb: int
+    host: Conversation, tmp_path: Path, verb: int
 ) -> None:
     operations = [Operation(verb, key % KEYS, 20) for key in range(100)]
-    opened(host, Plan(tmp_path, control("honest"), [[operations]]))
+    opened(host, Plan(tmp_path, control("honest"), [[operations]], KEY_TEXTS))
     ran = host.ask(run(0, "throughput", block=30), Ran)
     assert ran.actions[ACTIONS[verb]].count == ran.done == 100
     assert len(ran.blocks_ns) == 3
     assert ran.actions == expected([[operations]])
 
 
-def test_the_warmup_is_checked_and_not_counted(host: PythonHost, tmp_path: Path) -> None:
+def test_the_warmup_is_checked_and_not_counted(host: Conversation, tmp_path: Path) -> None:
     opened(host, mixed_plan(tmp_path, control("wrong_value")))
     host.ask(run(0), Ran)
     ran = host.ask(run(1, "throughput", warmup=2_000), Ran)
@@ -391,14 +242,14 @@ def test_the_warmup_is_checked_and_not_counted(host: PythonHost, tmp_path: Path)
 
 
 @pytest.mark.parametrize("warmup", [0, 1_000])
-def test_a_pass_ends_when_its_time_is_over(host: PythonHost, tmp_path: Path, warmup: int) -> None:
+def test_a_pass_ends_when_its_time_is_over(host: Conversation, tmp_path: Path, warmup: int) -> None:
     slow = """
 def get(key): time.sleep(0.01)
 def set(key, value): pass
 def delete(key): pass
 """
     adapter = write_adapter(tmp_path, slow)
-    opened(host, Plan(tmp_path, adapter, [[[Operation(GET, 0, 0)] * 1_000]]))
+    opened(host, Plan(tmp_path, adapter, [[[Operation(GET, 0, 0)] * 1_000]], KEY_TEXTS))
     ran = host.ask(run(0, "throughput", warmup=warmup, block=4, seconds_max=0.2), Ran)
     assert 4 <= ran.done <= 20
     assert ran.done % 4 == 0
@@ -407,13 +258,13 @@ def delete(key): pass
 
 
 def test_what_is_known_lasts_from_phase_to_phase_and_not_from_store_to_store(
-    host: PythonHost, tmp_path: Path
+    host: Conversation, tmp_path: Path
 ) -> None:
     phases = [
         [[Operation(SET, 0, 20), Operation(SET, 1, 3)]],
         [[Operation(GET, 0, 0), Operation(GET, 1, 0), Operation(GET, 2, 0)]],
     ]
-    plan = Plan(tmp_path, control("honest"), phases)
+    plan = Plan(tmp_path, control("honest"), phases, KEY_TEXTS)
     opened(host, plan)
     host.ask(run(0), Ran)
     ran = host.ask(run(1), Ran)
@@ -425,7 +276,7 @@ def test_what_is_known_lasts_from_phase_to_phase_and_not_from_store_to_store(
     assert host.ask(run(1), Ran).actions["get"] == Tally(count=3, miss=3, absent=3)
 
 
-def test_keys_are_new_strings(host: PythonHost, tmp_path: Path) -> None:
+def test_keys_are_new_strings(host: Conversation, tmp_path: Path) -> None:
     keeping = """
 def get(key):
     entries[id(key)] = key
@@ -435,13 +286,13 @@ def delete(key): return len(entries) == 100
 """
     adapter = write_adapter(tmp_path, keeping)
     operations = [Operation(GET, 7, 0)] * 100 + [Operation(DELETE, 7, 0)]
-    opened(host, Plan(tmp_path, adapter, [[operations]]))
+    opened(host, Plan(tmp_path, adapter, [[operations]], KEY_TEXTS))
     assert host.ask(run(0), Ran).actions["delete"] == Tally(count=1)
 
 
-def test_large_values_are_not_kept(host: PythonHost, tmp_path: Path) -> None:
+def test_large_values_are_not_kept(host: Conversation, tmp_path: Path) -> None:
     operations = [Operation(SET, key % KEYS, 2_000_000) for key in range(400)]
-    opened(host, Plan(tmp_path, CONTESTANTS / "null" / "adapter.py", [[operations]]))
+    opened(host, Plan(tmp_path, CONTESTANTS / "null" / "adapter.py", [[operations]], KEY_TEXTS))
     assert host.ask(run(0, "throughput", block=16), Ran).done == 400
     status = Path(f"/proc/{host.process.pid}/status").read_text("ascii")
     peak_kb = int(next(line.split()[1] for line in status.splitlines() if "VmHWM" in line))
@@ -459,8 +310,7 @@ def test_workers_on_one_honest_store_accuse_nobody(
     hosts = [start() for _ in range(3)]
     plan = mixed_plan(tmp_path, control("honest"), value, workers=3)
     ask_all(hosts, [plan.load(worker, 3) for worker in range(3)], Loaded)
-    for host in hosts:
-        host.ask(plan.open(), Opened)
+    ask_all(hosts, [plan.open()] * len(hosts), Opened)
     assert hosts[0].ask(run(0), Ran).done == 25
     for ran in ask_all(hosts, [run(1, "throughput")] * 3, Ran):
         assert ran.verdict == Verdict()
@@ -477,8 +327,7 @@ def test_workers_catch_what_one_would(
     hosts = [start() for _ in range(3)]
     plan = mixed_plan(tmp_path, control(name), workers=3)
     ask_all(hosts, [plan.load(worker, 3) for worker in range(3)], Loaded)
-    for host in hosts:
-        host.ask(plan.open(), Opened)
+    ask_all(hosts, [plan.open()] * len(hosts), Opened)
     hosts[0].ask(run(0), Ran)
     verdict = Verdict()
     for ran in ask_all(hosts, [run(1)] * 3, Ran):
@@ -493,8 +342,7 @@ def test_workers_read_each_others_probe_keys(start: StartHost, tmp_path: Path) -
     hosts = [start() for _ in range(2)]
     plan = mixed_plan(tmp_path, control("honest"), workers=2)
     ask_all(hosts, [plan.load(worker, 2) for worker in range(2)], Loaded)
-    for host in hosts:
-        host.ask(plan.open(), Opened)
+    ask_all(hosts, [plan.open()] * len(hosts), Opened)
     ask_all(hosts, [ProbeWrite()] * 2, Probed)
     for probed in ask_all(hosts, [ProbeRead(workers=[0, 1])] * 2, Probed):
         assert (probed.keys, probed.verdict) == (128, Verdict())
@@ -504,7 +352,7 @@ def test_workers_read_each_others_probe_keys(start: StartHost, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("value", ["binary", "complex"])
-def test_a_wrong_value_is_caught(host: PythonHost, tmp_path: Path, value: ValueKind) -> None:
+def test_a_wrong_value_is_caught(host: Conversation, tmp_path: Path, value: ValueKind) -> None:
     opened(host, mixed_plan(tmp_path, control("wrong_value"), value))
     host.ask(run(0), Ran)
     ran = host.ask(run(1, "throughput"), Ran)
@@ -515,7 +363,7 @@ def test_a_wrong_value_is_caught(host: PythonHost, tmp_path: Path, value: ValueK
     assert "that nobody stored" in ran.verdict.examples[0]
 
 
-def test_a_dropped_write_is_lost_and_a_miss(host: PythonHost, tmp_path: Path) -> None:
+def test_a_dropped_write_is_lost_and_a_miss(host: Conversation, tmp_path: Path) -> None:
     plan = mixed_plan(tmp_path, control("drops_writes"))
     opened(host, plan)
     written, verdict = probe(host)
@@ -526,7 +374,7 @@ def test_a_dropped_write_is_lost_and_a_miss(host: PythonHost, tmp_path: Path) ->
     assert gets.absent == expected(plan.phases)["get"].absent < gets.miss
 
 
-def test_a_stale_value_is_caught(host: PythonHost, tmp_path: Path) -> None:
+def test_a_stale_value_is_caught(host: Conversation, tmp_path: Path) -> None:
     opened(host, mixed_plan(tmp_path, control("stale")))
     _, verdict = probe(host)
     assert verdict.stale > 0
@@ -538,7 +386,7 @@ def test_a_stale_value_is_caught(host: PythonHost, tmp_path: Path) -> None:
     assert "overwritten or deleted" in ran.verdict.examples[0]
 
 
-def test_a_refusal_is_no_lie(host: PythonHost, tmp_path: Path) -> None:
+def test_a_refusal_is_no_lie(host: Conversation, tmp_path: Path) -> None:
     opened(host, mixed_plan(tmp_path, control("refuses")))
     written, verdict = probe(host)
     assert written.refused > 0
@@ -550,10 +398,10 @@ def test_a_refusal_is_no_lie(host: PythonHost, tmp_path: Path) -> None:
     assert ran.verdict == Verdict()
 
 
-def test_a_deleted_key_that_answers_is_caught(host: PythonHost, tmp_path: Path) -> None:
+def test_a_deleted_key_that_answers_is_caught(host: Conversation, tmp_path: Path) -> None:
     verbs = STORING.replace("entries.pop(key, None) is not None", "True")
     operations = [Operation(SET, 0, 30), Operation(DELETE, 0, 0), Operation(GET, 0, 0)]
-    opened(host, Plan(tmp_path, write_adapter(tmp_path, verbs), [[operations]]))
+    opened(host, Plan(tmp_path, write_adapter(tmp_path, verbs), [[operations]], KEY_TEXTS))
     _, verdict = probe(host)
     assert (verdict.wrong, verdict.stale, verdict.lost) == (0, 16, 0)
     assert "was deleted" in verdict.examples[0]
@@ -563,7 +411,7 @@ def test_a_deleted_key_that_answers_is_caught(host: PythonHost, tmp_path: Path) 
 # What goes wrong.
 
 
-def test_a_dying_adapter_ends_the_host(host: PythonHost, tmp_path: Path) -> None:
+def test_a_dying_adapter_ends_the_host(host: Conversation, tmp_path: Path) -> None:
     opened(host, mixed_plan(tmp_path, control("dies")))
     with pytest.raises(EOFError):
         host.ask(run(1), Ran)
@@ -571,23 +419,27 @@ def test_a_dying_adapter_ends_the_host(host: PythonHost, tmp_path: Path) -> None
 
 
 def test_an_error_of_the_adapter_is_told_with_where_it_was(
-    host: PythonHost, tmp_path: Path
+    host: Conversation, tmp_path: Path
 ) -> None:
     verbs = STORING.replace("return entries.get(key)", "raise OSError('no cache today')")
-    opened(host, Plan(tmp_path, write_adapter(tmp_path, verbs), [[[Operation(GET, 0, 0)]]]))
+    opened(
+        host, Plan(tmp_path, write_adapter(tmp_path, verbs), [[[Operation(GET, 0, 0)]]], KEY_TEXTS)
+    )
     failed = host.ask(run(0), Failed)
     assert (failed.reason, failed.missing) == ("OSError: no cache today", False)
     assert "Traceback" in host.words.read_text("utf-8")
 
 
-def test_what_cannot_be_opened_fails(host: PythonHost, tmp_path: Path) -> None:
+def test_what_cannot_be_opened_fails(host: Conversation, tmp_path: Path) -> None:
     plan = mixed_plan(tmp_path, control("raises"))
     host.ask(plan.load(), Loaded)
     failed = host.ask(plan.open(), Failed)
     assert (failed.reason, failed.missing) == ("OSError: no cache today", False)
 
 
-def test_a_distribution_that_is_not_installed_is_missing(host: PythonHost, tmp_path: Path) -> None:
+def test_a_distribution_that_is_not_installed_is_missing(
+    host: Conversation, tmp_path: Path
+) -> None:
     plan = mixed_plan(tmp_path, control("missing"))
     plan.distribution = "no-such-distribution-at-all"
     failed = host.ask(plan.load(), Failed)
@@ -597,7 +449,7 @@ def test_a_distribution_that_is_not_installed_is_missing(host: PythonHost, tmp_p
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_module_that_is_not_installed_is_missing(
-    host: PythonHost, tmp_path: Path, late: bool
+    host: Conversation, tmp_path: Path, late: bool
 ) -> None:
     adapter = write_adapter(tmp_path, ("import no_such_module\n" if late else "") + STORING)
     if not late:
@@ -622,7 +474,7 @@ def test_a_module_that_is_not_installed_is_missing(
     ],
 )
 def test_what_cannot_be_obeyed_fails_and_the_host_goes_on(
-    host: PythonHost, tmp_path: Path, line: bytes
+    host: Conversation, tmp_path: Path, line: bytes
 ) -> None:
     host.send(line)
     failed = host.reply()
@@ -632,13 +484,13 @@ def test_what_cannot_be_obeyed_fails_and_the_host_goes_on(
     host.ask(mixed_plan(tmp_path, control("honest")).load(), Loaded)
 
 
-def test_phases_run_in_their_order(host: PythonHost, tmp_path: Path) -> None:
+def test_phases_run_in_their_order(host: Conversation, tmp_path: Path) -> None:
     opened(host, mixed_plan(tmp_path, control("honest")))
     host.ask(run(1), Ran)
     assert "phase 0 comes after phase 1" in host.ask(run(0), Failed).reason
 
 
-def test_an_unreadable_stream_is_told(host: PythonHost, tmp_path: Path) -> None:
+def test_an_unreadable_stream_is_told(host: Conversation, tmp_path: Path) -> None:
     plan = mixed_plan(tmp_path, control("honest"))
     load = plan.load()
     (tmp_path / "phase-1-0").write_bytes(b"no stream")
@@ -647,7 +499,7 @@ def test_an_unreadable_stream_is_told(host: PythonHost, tmp_path: Path) -> None:
     assert not failed.missing
 
 
-def test_what_an_adapter_prints_is_no_reply(host: PythonHost, tmp_path: Path) -> None:
+def test_what_an_adapter_prints_is_no_reply(host: Conversation, tmp_path: Path) -> None:
     opened(host, mixed_plan(tmp_path, control("honest")))
     assert host.end() == 0
     assert "an adapter may print" in host.words.read_text("utf-8")
@@ -702,9 +554,9 @@ def requests(keys: int, count: int) -> list[Operation]:
     return [Operation(GET, dice.randrange(keys), 300) for _ in range(count)]
 
 
-def test_a_replay_counts_what_hits(host: PythonHost, tmp_path: Path) -> None:
+def test_a_replay_counts_what_hits(host: Conversation, tmp_path: Path) -> None:
     operations = requests(40, 500)
-    opened(host, Plan(tmp_path, control("honest"), [[operations]]))
+    opened(host, Plan(tmp_path, control("honest"), [[operations]], KEY_TEXTS))
     replayed = host.ask(Replay(phase=0, folder=str(tmp_path / "store")), Replayed)
     distinct = len({operation.key for operation in operations})
     assert (replayed.requests, replayed.hits) == (500, 500 - distinct)
@@ -712,14 +564,14 @@ def test_a_replay_counts_what_hits(host: PythonHost, tmp_path: Path) -> None:
     assert replayed.bytes_peak > distinct * 300
 
 
-def test_a_replay_catches_a_wrong_value(host: PythonHost, tmp_path: Path) -> None:
-    opened(host, Plan(tmp_path, control("wrong_value"), [[requests(40, 500)]]))
+def test_a_replay_catches_a_wrong_value(host: Conversation, tmp_path: Path) -> None:
+    opened(host, Plan(tmp_path, control("wrong_value"), [[requests(40, 500)]], KEY_TEXTS))
     replayed = host.ask(Replay(phase=0, folder=str(tmp_path / "store")), Replayed)
     assert replayed.verdict.wrong == replayed.hits // 50
 
 
-def test_a_replay_counts_refusals(host: PythonHost, tmp_path: Path) -> None:
-    opened(host, Plan(tmp_path, control("refuses"), [[requests(40, 500)]]))
+def test_a_replay_counts_refusals(host: Conversation, tmp_path: Path) -> None:
+    opened(host, Plan(tmp_path, control("refuses"), [[requests(40, 500)]], KEY_TEXTS))
     replayed = host.ask(Replay(phase=0, folder=str(tmp_path / "store")), Replayed)
     assert replayed.refused > 0
     assert replayed.verdict == Verdict()
@@ -737,15 +589,11 @@ ROWS = [
 
 @pytest.mark.parametrize(("row", "value"), ROWS)
 def test_a_contestant_answers_rightly(
-    host: PythonHost, tmp_path: Path, row: catalogue.Contestant, value: ValueKind
+    host: Conversation, tmp_path: Path, row: catalogue.Contestant, value: ValueKind
 ) -> None:
     plan = mixed_plan(tmp_path, Path(row.folder, "adapter.py"), value)
     plan.settings, plan.distribution = row.settings, row.install.distribution
-    host.send(msgspec.json.encode(plan.load()))
-    loaded = host.reply()
-    if isinstance(loaded, Failed) and loaded.missing:
-        pytest.skip(loaded.reason)
-    assert isinstance(loaded, Loaded), loaded
+    host.load_or_skip(plan.load())
     host.ask(plan.open("probe", 64_000_000), Opened)
     written, verdict = probe(host)
     if row.stores:

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from lab.report.layouts import chi, corrected, django, fastmmap, network, tokyo
+from lab.report.layouts import (
+    chi,
+    corrected,
+    django,
+    fastmmap,
+    network,
+    remarks,
+    resources,
+    tokyo,
+)
 from lab.report.model import Chart, Picker, Sheet, Table
 from lab.runner.catalogue import Part, PhasesSuite
 from lab.runner.summary import Summary
@@ -62,10 +71,10 @@ def sheets(suite: PhasesSuite, summaries: Sequence[Summary]) -> list[Sheet]:
                     charts=tuple(one for one in layout.charts(suite, part, rows) if one.rows),
                     tables=tuple(one for one in layout.tables(suite, part, rows) if one.rows),
                     corrected=corrected.corrected(rows),
-                    resources=corrected.resources(rows),
-                    absent=corrected.absent(rows),
+                    resources=resources.resources(rows),
+                    absent=remarks.absent(rows),
                     pickers=layout.pickers(part),
-                    notes=corrected.remarks(rows),
+                    notes=remarks.remarks(rows),
                 )
             )
     return found

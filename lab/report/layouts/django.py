@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.report.layouts import filling, originals
-from lab.report.layouts.corrected import NOTHING, percentiles
+from lab.report.layouts.cells import NOTHING
+from lab.report.layouts.corrected import percentiles
 from lab.report.layouts.rows import name, ours, title
 from lab.report.model import Cell, Chart, Column, Row, Table
 from lab.report.units import duration

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lab.report.layouts import filling, originals
-from lab.report.layouts.corrected import NOTHING
+from lab.report.layouts.cells import NOTHING
 from lab.report.layouts.rows import kind, name, ours, title
 from lab.report.model import Cell, Chart, Column, DotRow, Dots, Picker, Row, Table
 from lab.report.units import hit_rate

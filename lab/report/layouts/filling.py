@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.report.layouts.corrected import NOTHING
+from lab.report.layouts.cells import NOTHING
 from lab.report.layouts.rows import cell, kind, ours, placed, placements, title
 from lab.report.model import Cell, Chart, Column, LineRow, Lines, Row, Table
 from lab.report.units import brief
@@ -88,7 +88,11 @@ def _ended(row: Summary) -> str:
     latency = next((phase.latency for phase in row.phases if phase.latency is not None), None)
     if latency is None or not latency.stopped:
         return ""
-    return f"at {latency.done:,} of {latency.planned:,}: time limit"
+    # Of the rounds the one that came least far: the steps are those that all have reached.
+    least = min(
+        phase.latency.done for one in row.cells for phase in one.phases if phase.latency is not None
+    )
+    return f"at {least:,} of {latency.planned:,}: time limit"
 
 
 def _power_of_ten(count: int) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.report.layouts import originals
-from lab.report.layouts.corrected import NOTHING
+from lab.report.layouts.cells import NOTHING
 from lab.report.layouts.rows import cell, kind, ours, placed, placements, title
 from lab.report.model import Cell, Chart, Column, LineRow, Lines, Picker, Row, Table
 from lab.report.units import brief

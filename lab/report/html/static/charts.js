@@ -231,7 +231,7 @@ const Charts = (() => {
     const common = base();
     return {
       labels: small ? [] : rows.map((row, index) => ({
-        row, series: index, point: row.points.at(-1), colour: series[index].itemStyle.color,
+        row, series: index, point: row.points.at(-1), colour: Theme.colour(`${row.ours ? "mine" : row.kind}-0`),
       })),
       height: small ? 380 + legendHeight(rows) : Math.max(440, 80 + rows.length * LABEL_HEIGHT),
       option: {

@@ -1,0 +1,269 @@
+"""Conversations with hosts, for the tests that drive one by hand.
+
+Owns a conversation with a host process, the plan of what a host loads, the builders of requests,
+and what a store that keeps everything must be counted as. Must not know any runtime, adapter or
+contestant, or what a test expects of them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+import pytest
+
+from lab import stream
+from lab.protocol import (
+    ACTIONS,
+    Action,
+    AnyReply,
+    Failed,
+    Load,
+    Loaded,
+    Measure,
+    Open,
+    PhaseOf,
+    Reply,
+    Request,
+    Run,
+    StreamOf,
+    Tally,
+    ValueKind,
+)
+from lab.stream import DELETE, GET, SET, Operation
+
+REPOSITORY = Path(__file__).parents[2]
+SECONDS_MAX = 60.0
+
+R = TypeVar("R", bound=Reply)
+_DECODER: msgspec.json.Decoder[AnyReply] = msgspec.json.Decoder(AnyReply)
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    """Return the mark that skips the tests of a module when `program` is not installed.
+
+    Where the environment says CI=true everything must be there: the module fails instead.
+    """
+    is_missing = shutil.which(program) is None
+    if is_missing and os.environ.get("CI") == "true":
+        pytest.fail(f"{program} is not installed, and CI=true wants all runtimes", pytrace=False)
+    return pytest.mark.skipif(is_missing, reason=f"{program} is not installed")
+
+
+class Conversation:
+    """One host, started from its command, in a session of its own.
+
+    What it writes to its error output is kept in the file `words`, and shown when it is over. With
+    the end of the `with` block whatever still runs of the session is killed.
+    """
+
+    def __init__(self, command: Sequence[str | Path], words: Path) -> None:
+        self.words = words
+        with words.open("ab") as file:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                cwd=REPOSITORY,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # An adapter may have started processes that outlive the host.
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        # Waits, and closes the pipes. A line that an ended host did not take is still in one.
+        with suppress(BrokenPipeError), self.process:
+            pass
+        print(self._said())
+
+    def send(self, line: bytes) -> None:
+        """Send a line. Raises EOFError when the host has ended."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(line + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError as error:
+            raise EOFError(f"the host has ended; {self._said()}") from error
+
+    def hear(self, seconds_max: float = SECONDS_MAX) -> bytes:
+        """Return the next line of the output: empty at its end. Raises TimeoutError."""
+        output = self.process.stdout
+        assert output is not None
+        if not select.select([output], [], [], seconds_max)[0]:
+            raise TimeoutError(f"no reply in {seconds_max} s; {self._said()}")
+        return output.readline()
+
+    def reply(self) -> AnyReply:
+        """Return the next reply. Raises EOFError when the host has ended."""
+        line = self.hear()
+        if not line:
+            raise EOFError(f"the host has ended; {self._said()}")
+        # The line itself must be strict: every field there, none unknown, each of its type.
+        return _DECODER.decode(line)
+
+    def say(self, line: bytes) -> AnyReply:
+        """Send a line and return the reply. Raises EOFError when the host has ended."""
+        self.send(line)
+        return self.reply()
+
+    def ask(self, request: Request, kind: type[R]) -> R:
+        """Send a request and return the reply, which must be a `kind`."""
+        reply = self.say(msgspec.json.encode(request))
+        assert isinstance(reply, kind), reply
+        return reply
+
+    def load_or_skip(self, request: Load) -> Loaded:
+        """Load, or skip the test when the contestant is not installed."""
+        reply = self.say(msgspec.json.encode(request))
+        if isinstance(reply, Failed) and reply.missing:
+            pytest.skip(reply.reason)
+        assert isinstance(reply, Loaded), reply
+        return reply
+
+    def end(self) -> int:
+        """End the input and return the exit status."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(SECONDS_MAX)
+
+    def _said(self) -> str:
+        return f"its error output: {self.words.read_text('utf-8', 'replace') or 'empty'}"
+
+
+def ask_all(hosts: Sequence[Conversation], requests: Sequence[Request], kind: type[R]) -> list[R]:
+    """Send each host its request, and then wait for all of them."""
+    for host, request in zip(hosts, requests, strict=True):
+        host.send(msgspec.json.encode(request))
+    replies = [host.reply() for host in hosts]
+    assert all(isinstance(reply, kind) for reply in replies), replies
+    return [reply for reply in replies if isinstance(reply, kind)]
+
+
+Streams = Sequence[Sequence[Operation]]
+
+
+def one_worker(*phases: Sequence[Operation]) -> list[Streams]:
+    """Return phases that have one stream each."""
+    return [[operations] for operations in phases]
+
+
+@dataclass
+class Plan:
+    """What a load needs, and where its files go.
+
+    A phase is a list of streams, one for each worker. Sequences begin with `base` and rise from
+    stream to stream. `adapter` is None when the host has been built with it.
+    """
+
+    folder: Path
+    adapter: Path | None
+    phases: Sequence[Streams]
+    keys: Sequence[str]
+    value: ValueKind = "binary"
+    settings: dict[str, str] = field(default_factory=dict)
+    distribution: str = ""
+    seed: int = 1
+    base: int = 0
+
+    def load(self, worker: int = 0, workers: int = 1) -> Load:
+        """Write `keys` and the streams, `phase-<phase>-<worker>`, and return the request."""
+        keys = self.folder / "keys"
+        keys.write_text("".join(f"{key}\n" for key in self.keys), "ascii")
+        phases, base = [], self.base
+        for number, streams in enumerate(self.phases):
+            described = []
+            for position, operations in enumerate(streams):
+                path = self.folder / f"phase-{number}-{position}"
+                path.unlink(missing_ok=True)
+                stream.write(path, operations)
+                described.append(StreamOf(str(path), base))
+                base += len(operations)
+            phases.append(PhaseOf(f"phase {number}", described))
+        return Load(
+            adapter="" if self.adapter is None else str(self.adapter),
+            distribution=self.distribution,
+            settings=self.settings,
+            seed=self.seed,
+            worker=worker,
+            workers=workers,
+            keys=str(keys),
+            value=self.value,
+            phases=phases,
+        )
+
+    def open(self, name: str = "store", bytes_max: int = 4_000_000) -> Open:
+        """Make a new folder and return the request."""
+        return open_in(self.folder / name, bytes_max=bytes_max)
+
+
+def open_in(store: Path, *, entries_max: int = 0, bytes_max: int) -> Open:
+    """Make the new folder `store` and return the request to open it."""
+    store.mkdir()
+    return Open(folder=str(store), entries_max=entries_max, bytes_max=bytes_max)
+
+
+def run(
+    phase: int,
+    measure: Measure = "untimed",
+    *,
+    warmup: int = 0,
+    block: int = 64,
+    seconds_max: float = 60.0,
+    durations: str = "",
+) -> Run:
+    """Return the request to run a pass."""
+    return Run(
+        phase=phase,
+        measure=measure,
+        warmup=warmup,
+        block=block,
+        seconds_max=seconds_max,
+        durations=durations,
+    )
+
+
+def model(operations: Sequence[Operation], there: set[int]) -> dict[Action, Tally]:
+    """Return the tallies of operations on a store that keeps everything.
+
+    `there` holds the keys that are in the store, and is kept up to date.
+    """
+    tallies: dict[Action, Tally] = {action: Tally() for action in ACTIONS}
+    for verb, key, _ in operations:
+        tally = tallies[ACTIONS[verb]]
+        tally.count += 1
+        if verb == SET:
+            there.add(key)
+        elif key not in there:
+            tally.miss += 1
+            tally.absent += verb == GET
+        elif verb == DELETE:
+            there.discard(key)
+    return tallies
+
+
+def expected(phases: Sequence[Streams]) -> dict[Action, Tally]:
+    """Return the tallies of the last phase of one worker on a new store that keeps everything."""
+    there: set[int] = set()
+    for (operations,) in phases:
+        tallies = model(operations, there)
+    return tallies
