@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from lab.protocol import (
     Closed,
     Failed,
     Loaded,
+    Open,
     Opened,
     Probed,
     ProbeRead,
@@ -303,6 +304,12 @@ def test_large_values_are_not_kept(host: Conversation, tmp_path: Path) -> None:
 # Several workers.
 
 
+def open_one_by_one(hosts: Sequence[Conversation], request: Open) -> None:
+    """Let each host open the store once the one before it has, as the runner does."""
+    for host in hosts:
+        host.ask(request, Opened)
+
+
 @pytest.mark.parametrize("value", ["binary", "complex"])
 def test_workers_on_one_honest_store_accuse_nobody(
     start: StartHost, tmp_path: Path, value: ValueKind
@@ -310,7 +317,7 @@ def test_workers_on_one_honest_store_accuse_nobody(
     hosts = [start() for _ in range(3)]
     plan = mixed_plan(tmp_path, control("honest"), value, workers=3)
     ask_all(hosts, [plan.load(worker, 3) for worker in range(3)], Loaded)
-    ask_all(hosts, [plan.open()] * len(hosts), Opened)
+    open_one_by_one(hosts, plan.open())
     assert hosts[0].ask(run(0), Ran).done == 25
     for ran in ask_all(hosts, [run(1, "throughput")] * 3, Ran):
         assert ran.verdict == Verdict()
@@ -327,7 +334,7 @@ def test_workers_catch_what_one_would(
     hosts = [start() for _ in range(3)]
     plan = mixed_plan(tmp_path, control(name), workers=3)
     ask_all(hosts, [plan.load(worker, 3) for worker in range(3)], Loaded)
-    ask_all(hosts, [plan.open()] * len(hosts), Opened)
+    open_one_by_one(hosts, plan.open())
     hosts[0].ask(run(0), Ran)
     verdict = Verdict()
     for ran in ask_all(hosts, [run(1)] * 3, Ran):
@@ -342,7 +349,7 @@ def test_workers_read_each_others_probe_keys(start: StartHost, tmp_path: Path) -
     hosts = [start() for _ in range(2)]
     plan = mixed_plan(tmp_path, control("honest"), workers=2)
     ask_all(hosts, [plan.load(worker, 2) for worker in range(2)], Loaded)
-    ask_all(hosts, [plan.open()] * len(hosts), Opened)
+    open_one_by_one(hosts, plan.open())
     ask_all(hosts, [ProbeWrite()] * 2, Probed)
     for probed in ask_all(hosts, [ProbeRead(workers=[0, 1])] * 2, Probed):
         assert (probed.keys, probed.verdict) == (128, Verdict())
