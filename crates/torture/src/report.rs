@@ -80,7 +80,8 @@ impl Report {
         }
         eprint!("{summary}");
         self.figures.insert("run".into(), self.what.into());
-        self.figures.insert(self.trial_name.into(), self.trials.into());
+        self.figures.insert("trials".into(), self.trials.into());
+        self.figures.insert("trial".into(), self.trial_name.into());
         self.figures.insert("good".into(), good.into());
         self.figures.insert("failures".into(), self.failures.into());
         println!("{}", Value::Object(self.figures));
