@@ -2,7 +2,7 @@
 //! Nothing is written to a file before all of it has been checked.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,12 +30,25 @@ impl Identity {
     }
 }
 
-/// Where the system gives no random numbers: the standard library's own keyed hash.
+/// Where the system call for random numbers fails: what the device gives, or, without that, what
+/// nobody outside of this process knows well: the time to the nanosecond, and where its memory is.
 fn fallback_random() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u64(crate::os::boot_time_us());
-    hasher.finish()
+    use std::io::Read;
+    let mut bytes = [0; 8];
+    let device = std::fs::File::open("/dev/urandom");
+    if device.and_then(|mut device| device.read_exact(&mut bytes)).is_ok() {
+        return u64::from_ne_bytes(bytes);
+    }
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since_1970 = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let parts = [
+        since_1970.as_nanos() as u64,
+        crate::os::boot_time_us(),
+        std::ptr::from_ref(&bytes).addr() as u64,
+        std::ptr::from_ref(&COUNT).addr() as u64,
+        u64::from(std::process::id()) << 32 | COUNT.fetch_add(1, Ordering::Relaxed),
+    ];
+    xxh3_64(&parts.map(u64::to_ne_bytes).concat())
 }
 
 fn checksum(region: &Region) -> u64 {

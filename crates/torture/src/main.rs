@@ -23,6 +23,7 @@ mod roles;
 mod scene;
 mod step;
 mod stop;
+mod syscalls;
 mod tracer;
 mod worker;
 
@@ -49,6 +50,11 @@ enum Task {
     Step(step::Arguments),
     /// Kills the repair that a death makes necessary, after each of its stores.
     Repair(step::Arguments),
+    /// Fails system calls, one after the other.
+    Calls(syscalls::Arguments),
+    /// A child whose system calls fail.
+    #[command(hide = true)]
+    Refused(syscalls::Child),
     /// A child that is looked at instruction by instruction.
     #[command(hide = true)]
     Stepped(step::Child),
@@ -69,6 +75,8 @@ fn main() -> ExitCode {
         Task::Namespaces(arguments) => namespaces::run(&arguments),
         Task::Step(arguments) => step::run(&arguments),
         Task::Repair(arguments) => step::repair(&arguments),
+        Task::Calls(arguments) => syscalls::run(&arguments),
+        Task::Refused(child) => syscalls::be_refused(&child),
         Task::Stepped(child) => step::be_stepped(&child),
         Task::Role(role) => roles::play(&role),
         Task::Worker(orders) => worker::run(&orders),

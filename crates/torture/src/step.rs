@@ -236,8 +236,7 @@ fn in_jobs(
             scope.spawn(move || {
                 let random = fastrand::Rng::with_seed(seed ^ number as u64);
                 let tally_here = Tally::default();
-                let mut job =
-                    Job { arguments, folder, number, until, random, tally: tally_here };
+                let mut job = Job { arguments, folder, number, until, random, tally: tally_here };
                 while let Some((size, state, operation)) = cases.get(next.fetch_add(1, SeqCst)) {
                     if job.is_over() {
                         job.tally.count("cases_left_out", 1);
@@ -398,14 +397,14 @@ fn repaired(
                 continue;
             }
         };
-        let once = stores_of_repair(case, image, &first)?;
+        let once = stores_of_repair(case, image, &first, true)?;
         for image in &once {
             job.tally.count("repairs_killed", 1);
             compare(&mut job.tally, case, image, &copy, &reference, "once");
             if job.random.usize(..job.arguments.nested_one_in.max(1)) > 0 {
                 continue;
             }
-            for image in &stores_of_repair(case, image, &second)? {
+            for image in &stores_of_repair(case, image, &second, false)? {
                 job.tally.count("repairs_killed_twice", 1);
                 compare(&mut job.tally, case, image, &copy, &reference, "twice");
             }
@@ -415,9 +414,14 @@ fn repaired(
 }
 
 /// What a repairer leaves that is killed after each of its stores.
-fn stores_of_repair(case: &Case, image: &[u8], copy: &Copy) -> std::io::Result<Vec<Vec<u8>>> {
+fn stores_of_repair(
+    case: &Case,
+    image: &[u8],
+    copy: &Copy,
+    frees_first: bool,
+) -> std::io::Result<Vec<Vec<u8>>> {
     let mut image = image.to_vec();
-    case.bury(&mut image, true);
+    case.bury(&mut image, frees_first);
     copy.fill(&image)?;
     let mut child = Child {
         path: copy.path().into(),
@@ -456,9 +460,7 @@ fn compare(
             );
             tally.fail(what, Some(image));
         }
-        Err(error) => tally.fail(
-            format!("{name}: after the repair was killed {how_often}: {error}"),
-            Some(image),
-        ),
+        Err(error) => tally
+            .fail(format!("{name}: after the repair was killed {how_often}: {error}"), Some(image)),
     }
 }
