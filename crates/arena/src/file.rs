@@ -6,11 +6,22 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::os;
+
+/// Whether a file is still the one at its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// As far as can be told.
+    InPlace,
+    /// It is elsewhere, and another file is in its place.
+    Replaced,
+    /// No directory has it any more: when its last user has gone, it is.
+    Removed,
+}
 
 /// An open file and which one it is.
 #[derive(Debug)]
@@ -70,14 +81,17 @@ impl CacheFile {
     /// Opens a file that another process shows under its `/proc/PID/fd`.
     pub fn open_shown(path: &Path) -> Result<CacheFile> {
         let fd = os::open(path, libc::O_RDWR, 0).map_err(|error| io_error("open", path, error))?;
-        CacheFile::new(fd, path)
+        let mut file = CacheFile::new(fd, path)?;
+        file.has_name = false;
+        Ok(file)
     }
 
     /// A new file of `len_bytes` bytes in memory, without a name.
     pub fn private(len_bytes: u64) -> Result<CacheFile> {
         let path = Path::new("(private cache)");
         let fd = os::memory_file("tuckbox").map_err(|error| io_error("create", path, error))?;
-        let file = CacheFile::new(fd, path)?;
+        let mut file = CacheFile::new(fd, path)?;
+        file.has_name = false;
         file.allocate(0, len_bytes)?;
         Ok(file)
     }
@@ -198,6 +212,39 @@ impl CacheFile {
             return Err(lost());
         }
         Ok(data.len())
+    }
+
+    /// Writes a word that is there already, past any mapping.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the file no longer has it, [`Error::Io`].
+    pub fn overwrite(&self, at: u64, word: u64) -> Result<()> {
+        if self.len_bytes()? < at + 8 {
+            return Err(Error::Lost { path: self.path.clone() });
+        }
+        self.file()
+            .write_all_at(&word.to_ne_bytes(), at)
+            .map_err(|error| io_error("write to", &self.path, error))
+    }
+
+    /// Whether it is still the one at its path.
+    ///
+    /// A path at which nothing is tells nothing: a process that has changed its root directory does
+    /// not find it either. Whoever makes a new cache there makes it tell.
+    pub fn standing(&self) -> Standing {
+        if !self.has_name {
+            return Standing::InPlace;
+        }
+        // The descriptor may have been closed behind our back; then the path alone tells.
+        match self.file().metadata() {
+            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => {}
+            Ok(data) if data.nlink() == 0 => return Standing::Removed,
+            _ => {}
+        }
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => Standing::Replaced,
+            _ => Standing::InPlace,
+        }
     }
 
     /// The descriptor's number.

@@ -15,6 +15,7 @@ pub mod region;
 pub mod segments;
 
 mod arena;
+mod fault;
 mod file;
 mod header;
 mod os;
@@ -23,6 +24,7 @@ mod wait;
 
 pub use arena::{Arena, Place, Stay};
 pub use error::{Error, Result};
+pub use file::Standing;
 pub use layout::{Geometry, Plan};
 pub use lock::Acquired;
 pub use process::{Counter, OwnerId, COUNTER_COUNT};

@@ -135,7 +135,7 @@ impl Cache {
     /// Reads an entry into `buffer`. Takes no lock and makes no system call.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`].
+    /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`], [`crate::ArenaError::Lost`].
     #[inline]
     pub fn get<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
         let owner = self.arena.owner()?;
@@ -145,6 +145,7 @@ impl Cache {
             self.arena.count_read(owner, Counter::Hits);
             Ok(Some(self.entry_in(buffer)))
         } else {
+            self.arena.vouch()?;
             self.arena.count_read(owner, Counter::Misses);
             Ok(None)
         }
@@ -159,6 +160,7 @@ impl Cache {
         self.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
         let found = self.read(key, self.hasher.key(key), &mut buffer, false)?;
+        self.arena.vouch()?;
         Ok(found && !self.has_expired(&buffer))
     }
 
@@ -241,10 +243,12 @@ impl Cache {
             let (shard, hash, live) = self.lock_key(key)?;
             let Some(live) = live else { return Ok(false) };
             if shard.set_expiry(&live, hash, expiry_us).is_some() {
+                self.arena.vouch()?;
                 return Ok(true);
             }
             shard.make_room(SLICE, IfStuck::after(attempt));
         }
+        self.arena.vouch()?;
         Err(Error::Full { wanted_bytes: key.len() as u64 })
     }
 
@@ -267,7 +271,9 @@ impl Cache {
                 if !live.head.has(flag::NUMBER) {
                     return Err(Error::NotAnInteger);
                 }
-                return shard.add_to_number(&live, delta).map(Some);
+                let sum = shard.add_to_number(&live, delta)?;
+                self.arena.vouch()?;
+                return Ok(Some(sum));
             }
             drop(shard);
             let Some(initial) = initial else { return Ok(None) };
@@ -289,6 +295,7 @@ impl Cache {
         for index in 0..self.shape.shard_count {
             count += self.lock_shard(index)?.clear();
         }
+        self.arena.vouch()?;
         Ok(count)
     }
 
@@ -391,13 +398,14 @@ impl Cache {
             report.findings.extend(found.findings);
         }
         self.arena.free_abandoned_segments();
+        self.arena.vouch()?;
         Ok(report)
     }
 }
 
 impl Shard<'_> {
     /// Removes all entries; how many there were.
-    fn clear(&self) -> u64 {
+    pub(crate) fn clear(&self) -> u64 {
         let count = self.entries();
         self.add_word(shard::EPOCH, 1);
         tuckbox_arena::hooks::reach(tuckbox_arena::hooks::Point::EpochAdvanced);

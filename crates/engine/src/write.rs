@@ -113,6 +113,7 @@ impl Cache {
         let mut draft = Draft::new(key, hash, value, expiry_us, &self.hasher, &self.shape, spare);
         let result = self.store_draft(key, index, &mut draft, condition);
         DRAFT_WORDS.set(draft.into_spare());
+        self.arena.vouch()?;
         if matches!(result, Ok(true)) {
             self.arena.count(Counter::Sets, 1);
         }
