@@ -14,8 +14,8 @@ from reliability.record import Record
 
 PAGE = ROOT / "docs" / "reliability.md"
 
-_BEGIN = "<!-- figures: written by `python -m reliability document` from reliability/records -->"
-_END = "<!-- end of the figures -->"
+BEGIN = "<!-- figures: written by `python -m reliability document` from reliability/records -->"
+END = "<!-- end of the figures -->"
 
 
 class DocumentError(Exception):
@@ -24,10 +24,10 @@ class DocumentError(Exception):
 
 def generate(page: str, families: Sequence[Family], folder: Path) -> str:
     """Return the page with the figures of the records in `folder`. Raises DocumentError."""
-    before, found, rest = page.partition(_BEGIN)
-    _, ended, after = rest.partition(_END)
+    before, found, rest = page.partition(BEGIN)
+    _, ended, after = rest.partition(END)
     if not found or not ended:
-        raise DocumentError(f"{PAGE.name} must have the lines {_BEGIN} and {_END}")
+        raise DocumentError(f"{PAGE.name} must have the lines {BEGIN} and {END}")
     kept = {one.id: records.read(folder, one.id) for one in families}
     parts = [
         _figures(families, kept),
@@ -35,7 +35,7 @@ def generate(page: str, families: Sequence[Family], folder: Path) -> str:
         _demands(families),
         _controls(families),
     ]
-    return f"{before}{_BEGIN}\n\n" + "\n\n".join(filter(None, parts)) + f"\n\n{_END}{after}"
+    return f"{before}{BEGIN}\n\n" + "\n\n".join(filter(None, parts)) + f"\n\n{END}{after}"
 
 
 def _figures(families: Sequence[Family], kept: dict[str, Record | None]) -> str:
