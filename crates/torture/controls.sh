@@ -33,6 +33,6 @@ control mutant-no-guard cut --cases 24
 control mutant-no-look cut --cases 48
 control mutant-token-inherited fork --children 50
 control mutant-slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
-control mutant-pid-alone namespaces --seconds 3
+control mutant-pid-alone namespaces --kills 60
 
 exit $failed
