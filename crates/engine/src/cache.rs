@@ -105,6 +105,12 @@ impl Cache {
         self.arena.path()
     }
 
+    /// Random bytes that tell this cache from every other one.
+    pub fn id(&self) -> [u8; 16] {
+        let [low, high] = self.arena.identity().cache_id.map(u64::to_le_bytes);
+        std::array::from_fn(|index| if index < 8 { low[index] } else { high[index - 8] })
+    }
+
     /// How a process that is not our child reaches a private cache, while this handle lives.
     pub fn shown_path(&self) -> Option<PathBuf> {
         self.arena.shown_path()

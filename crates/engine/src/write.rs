@@ -82,6 +82,8 @@ impl Cache {
             Some(value)
                 if value.len() + key.len() > most_bytes + 256 || value.len() > most_bytes =>
             {
+                let beside_key_bytes = (most_bytes + 256).saturating_sub(key.len());
+                let most_bytes = most_bytes.min(beside_key_bytes);
                 Err(Error::ValueTooLarge { len_bytes: value.len(), most_bytes })
             }
             _ => Ok(()),
