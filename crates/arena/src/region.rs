@@ -67,10 +67,10 @@ impl Region {
         })
     }
 
-    /// Maps `reserved_bytes` of `fd`, shared and writable; none is usable until
-    /// [`Region::set_usable`].
-    pub(crate) fn map(fd: i32, reserved_bytes: u64) -> std::io::Result<Region> {
-        let base = crate::os::map_shared(fd, reserved_bytes as usize)?;
+    /// Maps `reserved_bytes` of `fd`, shared; none is usable until [`Region::set_usable`]. What
+    /// is not `writable` must never be written to: the processor refuses, which ends the process.
+    pub(crate) fn map(fd: i32, reserved_bytes: u64, writable: bool) -> std::io::Result<Region> {
+        let base = crate::os::map_shared(fd, reserved_bytes as usize, writable)?;
         Ok(Region {
             base,
             reserved_bytes,
