@@ -20,6 +20,7 @@ mod file;
 mod header;
 mod os;
 mod process;
+mod trust;
 mod wait;
 
 pub use arena::{Arena, Place, Stay};
@@ -29,4 +30,5 @@ pub use layout::{Geometry, Plan};
 pub use lock::Acquired;
 pub use process::{Counter, OwnerId, COUNTER_COUNT};
 pub use region::Region;
+pub use trust::Rights;
 pub use wait::{Interrupted, NativeWaiter, Waiter};

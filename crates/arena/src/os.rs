@@ -1,11 +1,11 @@
 //! The system calls, each wrapped so that the rest of the crate needs no `unsafe` for them.
 //! Takes no decision: what an error means is for the caller to say.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -31,9 +31,48 @@ fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
 
 /// Opens a file with the given flags (`O_CLOEXEC` is added) and mode.
 pub fn open(path: &Path, flags: libc::c_int, mode: libc::mode_t) -> io::Result<OwnedFd> {
+    open_at(libc::AT_FDCWD, path, flags, mode)
+}
+
+/// As [`open`], a relative path from an open directory.
+pub fn open_at(
+    directory: RawFd,
+    path: &Path,
+    flags: libc::c_int,
+    mode: libc::mode_t,
+) -> io::Result<OwnedFd> {
     let path = path_text(path)?;
+    let (flags, mode) = (flags | libc::O_CLOEXEC, libc::c_uint::from(mode));
     // SAFETY: `path` is a NUL-terminated string that outlives the call.
-    owned(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, libc::c_uint::from(mode)) })
+    owned(unsafe { libc::openat(directory, path.as_ptr(), flags, mode) })
+}
+
+/// Where an open symbolic link leads.
+pub fn read_link(fd: RawFd) -> io::Result<PathBuf> {
+    let mut text = vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: the empty path is NUL-terminated, and the buffer as long as the call is told.
+    let len_bytes =
+        unsafe { libc::readlinkat(fd, c"".as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+    if len_bytes < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    text.truncate(len_bytes as usize);
+    Ok(OsString::from_vec(text).into())
+}
+
+/// The user that this process acts as.
+pub fn effective_user() -> u32 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The number of the kind of file system that an open file lies on.
+pub fn file_system_kind(fd: RawFd) -> io::Result<u32> {
+    // SAFETY: all-zero bytes are a valid `statfs`, which is a plain C structure.
+    let mut data: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call, which fills it in.
+    checked(unsafe { libc::fstatfs(fd, &mut data) })?;
+    Ok(data.f_type as u32)
 }
 
 /// A file in memory without a name in any directory.
@@ -44,12 +83,12 @@ pub fn memory_file(name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Opens a new file without a name in a directory, which vanishes unless [`link_new`] names it.
-pub fn nameless_file(directory: &Path, mode: libc::mode_t) -> io::Result<OwnedFd> {
-    open(directory, libc::O_RDWR | libc::O_TMPFILE, mode)
+pub fn nameless_file(directory: RawFd, mode: libc::mode_t) -> io::Result<OwnedFd> {
+    open_at(directory, Path::new("."), libc::O_RDWR | libc::O_TMPFILE, mode)
 }
 
-/// Gives a nameless file its name, unless something has it already (`EEXIST`).
-pub fn link_new(fd: RawFd, to: &Path) -> io::Result<()> {
+/// Gives a nameless file its name in a directory, unless something has it already (`EEXIST`).
+pub fn link_new(fd: RawFd, directory: RawFd, to: &Path) -> io::Result<()> {
     let source = path_text(Path::new(&format!("/proc/self/fd/{fd}")))?;
     let target = path_text(to)?;
     // SAFETY: both are NUL-terminated strings that outlive the call.
@@ -57,7 +96,7 @@ pub fn link_new(fd: RawFd, to: &Path) -> io::Result<()> {
         libc::linkat(
             libc::AT_FDCWD,
             source.as_ptr(),
-            libc::AT_FDCWD,
+            directory,
             target.as_ptr(),
             libc::AT_SYMLINK_FOLLOW,
         )
@@ -65,16 +104,16 @@ pub fn link_new(fd: RawFd, to: &Path) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// Moves a file to `to` unless something is there already (`EEXIST`).
-pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+/// Moves a file of a directory to another name in it, unless something has that (`EEXIST`).
+pub fn rename_new(directory: RawFd, from: &Path, to: &Path) -> io::Result<()> {
     let (source, target) = (path_text(from)?, path_text(to)?);
     // SAFETY: both are NUL-terminated strings that outlive the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_renameat2,
-            libc::AT_FDCWD,
+            directory,
             source.as_ptr(),
-            libc::AT_FDCWD,
+            directory,
             target.as_ptr(),
             libc::RENAME_NOREPLACE,
         )
@@ -86,11 +125,21 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match error.raw_os_error() {
         // A file system without the flag: a hard link does not replace either.
         Some(libc::EINVAL | libc::ENOSYS) => {
-            std::fs::hard_link(from, to)?;
-            std::fs::remove_file(from)
+            // SAFETY: both are NUL-terminated strings that outlive the call.
+            checked(unsafe {
+                libc::linkat(directory, source.as_ptr(), directory, target.as_ptr(), 0)
+            })?;
+            remove_at(directory, from)
         }
         _ => Err(error),
     }
+}
+
+/// Removes a file of a directory.
+pub fn remove_at(directory: RawFd, name: &Path) -> io::Result<()> {
+    let name = path_text(name)?;
+    // SAFETY: `name` is a NUL-terminated string that outlives the call.
+    checked(unsafe { libc::unlinkat(directory, name.as_ptr(), 0) }).map(|_| ())
 }
 
 /// How long a file of this process may get.
@@ -125,6 +174,11 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
         // Asking for more would not only fail: it would send the signal SIGXFSZ, which kills.
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
+    if cfg!(feature = "mutant-sparse") {
+        // SAFETY: no memory is passed.
+        let done = unsafe { libc::ftruncate(fd, (offset + len_bytes) as libc::off_t) };
+        return checked(done).map(|_| ());
+    }
     loop {
         // SAFETY: no memory is passed.
         let code =
@@ -137,19 +191,12 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Maps a file shared, readable and writable.
-pub fn map_shared(fd: RawFd, len_bytes: usize) -> io::Result<*mut u8> {
+/// Maps a file shared, to be read, and to be written too if it is `writable`.
+pub fn map_shared(fd: RawFd, len_bytes: usize, writable: bool) -> io::Result<*mut u8> {
+    let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
     // SAFETY: a new mapping at an address of the kernel's choosing; no memory of ours is affected.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            len_bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            fd,
-            0,
-        )
-    };
+    let base =
+        unsafe { libc::mmap(std::ptr::null_mut(), len_bytes, protection, libc::MAP_SHARED, fd, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

@@ -70,16 +70,16 @@ impl Region {
         })
     }
 
-    /// Maps `reserved_bytes` of `fd`, shared and writable; none is usable until
-    /// [`Region::set_usable`].
+    /// Maps `reserved_bytes` of `fd`, shared; none is usable until [`Region::set_usable`]. What
+    /// is not `writable` must never be written to: the processor refuses, which ends the process.
     ///
     /// # Errors
     /// What the system answers; `ENOMEM` if this process has too many mappings.
-    pub(crate) fn map(fd: i32, reserved_bytes: u64) -> std::io::Result<Region> {
+    pub(crate) fn map(fd: i32, reserved_bytes: u64, writable: bool) -> std::io::Result<Region> {
         let full = || std::io::Error::from_raw_os_error(libc::ENOMEM);
         let mapping = Mapping::reserve(fd).ok_or_else(full)?;
-        let base =
-            crate::os::map_shared(fd, reserved_bytes as usize).inspect_err(|_| mapping.end())?;
+        let base = crate::os::map_shared(fd, reserved_bytes as usize, writable)
+            .inspect_err(|_| mapping.end())?;
         mapping.begin(base, reserved_bytes as usize);
         let usable_words = AtomicU64::new(0);
         Ok(Region { base, reserved_bytes, usable_words, backing: Backing::Mapping(mapping) })

@@ -55,6 +55,10 @@ impl Cache {
     /// Opens the cache at `place`, or makes it as `config` says. A file that is there keeps its own
     /// size and limit of entries: compare [`Cache::stats`] with what was asked for.
     ///
+    /// With `config.rights.read_only` the file must be there, and no byte of it is changed: reads
+    /// count nothing and keep no entry from being evicted, and every operation that changes
+    /// something, [`Cache::check`] included, answers [`crate::ArenaError::ReadOnly`].
+    ///
     /// # Errors
     /// [`Error::Arena`] for all that concerns the file, [`Error::MaxEntriesOutOfRange`].
     pub fn open(place: &Place, config: &Config) -> Result<Cache> {
@@ -62,6 +66,7 @@ impl Cache {
         let lay_out = |arena: &Arena| lay_out(arena);
         let arena = Arena::open(
             place,
+            config.rights,
             &plan,
             layout::signature(),
             config.clock.clone(),
@@ -144,7 +149,7 @@ impl Cache {
     /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`], [`crate::ArenaError::Lost`].
     #[inline]
     pub fn get<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
-        let owner = self.arena.owner()?;
+        let Some(owner) = self.arena.reader()? else { return self.get_uncounted(key, buffer) };
         self.check_lengths(key, None)?;
         let found = self.read(key, self.hasher.key(key), buffer, true)?;
         if found && !self.has_expired(buffer) {
@@ -157,12 +162,20 @@ impl Cache {
         }
     }
 
+    /// As [`Cache::get`], through a handle that only reads.
+    #[cold]
+    fn get_uncounted<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
+        self.check_lengths(key, None)?;
+        let found = self.read(key, self.hasher.key(key), buffer, false)?;
+        Ok(if found && !self.has_expired(buffer) { Some(self.entry_in(buffer)) } else { None })
+    }
+
     /// Whether the key has an entry. Counts as neither hit nor miss.
     ///
     /// # Errors
     /// As [`Cache::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        self.arena.owner()?;
+        self.arena.reader()?;
         self.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
         let found = self.read(key, self.hasher.key(key), &mut buffer, false)?;

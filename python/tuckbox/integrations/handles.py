@@ -22,6 +22,8 @@ class Way(NamedTuple):
     size: int | str | None = None
     max_entries: int | None = None
     lock_timeout: float = 1.0
+    read_only: bool = False
+    group: str | int | None = None
 
 
 _handles: dict[Way, Cache] = {}
