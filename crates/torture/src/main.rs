@@ -13,6 +13,7 @@ mod actor;
 mod board;
 mod cut;
 mod fork;
+mod images;
 mod kill;
 mod namespaces;
 mod place;
@@ -21,7 +22,9 @@ mod reopen;
 mod report;
 mod roles;
 mod scene;
+mod step;
 mod stop;
+mod tracer;
 mod worker;
 
 #[derive(Parser)]
@@ -45,6 +48,13 @@ enum Task {
     Reopen(reopen::Arguments),
     /// Kills workers that are all process 1 of their PID namespaces.
     Namespaces(namespaces::Arguments),
+    /// Judges what a death after each instruction of an operation leaves.
+    Step(step::Arguments),
+    /// Kills the repair that a death makes necessary, after each of its stores.
+    Repair(step::Arguments),
+    /// A child that is looked at instruction by instruction.
+    #[command(hide = true)]
+    Stepped(step::Child),
     /// A child of the supervisors.
     #[command(hide = true)]
     Role(roles::Role),
@@ -61,6 +71,9 @@ fn main() -> ExitCode {
         Task::Fork(arguments) => fork::run(&arguments),
         Task::Reopen(arguments) => reopen::run(&arguments),
         Task::Namespaces(arguments) => namespaces::run(&arguments),
+        Task::Step(arguments) => step::run(&arguments),
+        Task::Repair(arguments) => step::repair(&arguments),
+        Task::Stepped(child) => step::be_stepped(&child),
         Task::Role(role) => roles::play(&role),
         Task::Worker(orders) => worker::run(&orders),
     }
