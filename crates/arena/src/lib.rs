@@ -14,6 +14,9 @@ pub mod lock;
 pub mod region;
 pub mod segments;
 
+#[cfg(loom)]
+pub mod modelled;
+
 mod arena;
 mod fault;
 mod file;

@@ -6,9 +6,10 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
 use std::sync::OnceLock;
 use std::time::Duration;
+
+use crate::region::LockWord;
 
 fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes())
@@ -304,7 +305,8 @@ extern "C" fn on_bus_error(
 }
 
 /// Sleeps while `word` holds `value`, `limit` at most. Wakes early for no reason at times.
-pub fn futex_wait(word: &AtomicU32, value: u32, limit: Duration) {
+#[cfg(not(loom))]
+pub fn futex_wait(word: LockWord<'_>, value: u32, limit: Duration) {
     let limit = libc::timespec {
         tv_sec: limit.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
@@ -314,9 +316,22 @@ pub fn futex_wait(word: &AtomicU32, value: u32, limit: Duration) {
 }
 
 /// Wakes one sleeper.
-pub fn futex_wake_one(word: &AtomicU32) {
+#[cfg(not(loom))]
+pub fn futex_wake_one(word: LockWord<'_>) {
     // SAFETY: the word outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+}
+
+/// As the kernel's, in a model.
+#[cfg(loom)]
+pub fn futex_wait(word: LockWord<'_>, value: u32, _limit: Duration) {
+    word.sleep(value);
+}
+
+/// As the kernel's, in a model.
+#[cfg(loom)]
+pub fn futex_wake_one(word: LockWord<'_>) {
+    word.wake_one();
 }
 
 fn byte_lock(kind: libc::c_int, at: u64) -> libc::flock {

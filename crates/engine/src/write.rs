@@ -6,9 +6,10 @@
 //! sequence word and the shard's intent, so that a hot key does not push others out.
 
 use std::cell::Cell;
-use std::sync::atomic::{fence, Ordering};
+use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::region::fence;
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;

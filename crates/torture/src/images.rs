@@ -297,7 +297,12 @@ impl Case {
 
     /// Its name.
     pub fn name(&self) -> String {
-        format!("{:?} in a cache of {} KiB, {:?}", self.operation, self.size_bytes >> 10, self.state)
+        format!(
+            "{:?} in a cache of {} KiB, {:?}",
+            self.operation,
+            self.size_bytes >> 10,
+            self.state
+        )
     }
 
     /// Entries before the operation, and those that it evicts.
@@ -452,12 +457,7 @@ fn contents(cache: &Cache, keys: &[Vec<u8>]) -> Result<Contents, Error> {
 }
 
 /// Stores another entry on the way to a state.
-fn fill(
-    cache: &Cache,
-    state: State,
-    number: usize,
-    keys: &mut Vec<Vec<u8>>,
-) -> Result<(), Error> {
+fn fill(cache: &Cache, state: State, number: usize, keys: &mut Vec<Vec<u8>>) -> Result<(), Error> {
     let key = format!("k{number}").into_bytes();
     keys.push(key.clone());
     if state == State::Growing {

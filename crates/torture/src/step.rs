@@ -236,8 +236,7 @@ fn in_jobs(
             scope.spawn(move || {
                 let random = fastrand::Rng::with_seed(seed ^ number as u64);
                 let tally_here = Tally::default();
-                let mut job =
-                    Job { arguments, folder, number, until, random, tally: tally_here };
+                let mut job = Job { arguments, folder, number, until, random, tally: tally_here };
                 while let Some((size, state, operation)) = cases.get(next.fetch_add(1, SeqCst)) {
                     if job.is_over() {
                         job.tally.count("cases_left_out", 1);
@@ -456,9 +455,7 @@ fn compare(
             );
             tally.fail(what, Some(image));
         }
-        Err(error) => tally.fail(
-            format!("{name}: after the repair was killed {how_often}: {error}"),
-            Some(image),
-        ),
+        Err(error) => tally
+            .fail(format!("{name}: after the repair was killed {how_often}: {error}"), Some(image)),
     }
 }

@@ -96,7 +96,9 @@ impl Traced {
     pub fn start(command: &mut Command) -> io::Result<Traced> {
         // SAFETY: between fork and exec only one system call is made, which takes no memory.
         unsafe {
-            command.pre_exec(|| answer(libc::ptrace(libc::PTRACE_TRACEME, 0, 0usize, 0usize)).map(|_| ()));
+            command.pre_exec(|| {
+                answer(libc::ptrace(libc::PTRACE_TRACEME, 0, 0usize, 0usize)).map(|_| ())
+            });
         }
         let id = command.spawn()?.id() as libc::pid_t;
         let mut child = Traced { id, has_ended: false, call_at: 0 };
@@ -186,7 +188,9 @@ impl Traced {
     pub fn registers(&self) -> io::Result<Registers> {
         let mut registers = MaybeUninit::<Registers>::zeroed();
         // SAFETY: the structure outlives the call, which fills it in.
-        answer(unsafe { libc::ptrace(libc::PTRACE_GETREGS, self.id, 0usize, registers.as_mut_ptr()) })?;
+        answer(unsafe {
+            libc::ptrace(libc::PTRACE_GETREGS, self.id, 0usize, registers.as_mut_ptr())
+        })?;
         // SAFETY: filled in by the call, and all-zero bytes were valid before.
         Ok(unsafe { registers.assume_init() })
     }
@@ -198,7 +202,8 @@ impl Traced {
     pub fn set_registers(&mut self, registers: &Registers) -> io::Result<()> {
         let registers: *const Registers = registers;
         // SAFETY: the structure outlives the call, which reads it.
-        answer(unsafe { libc::ptrace(libc::PTRACE_SETREGS, self.id, 0usize, registers) }).map(|_| ())
+        answer(unsafe { libc::ptrace(libc::PTRACE_SETREGS, self.id, 0usize, registers) })
+            .map(|_| ())
     }
 
     /// Makes it do a system call in between, and puts its registers back. The call's result.
