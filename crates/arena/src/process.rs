@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, Once};
 
 use crate::error::{Error, Result};
+use crate::file::CacheFile;
 use crate::layout::process as slot_layout;
 use crate::layout::Geometry;
 use crate::os;
@@ -158,13 +159,18 @@ impl Token {
         use std::os::fd::IntoRawFd;
         let again = std::path::PathBuf::from(format!("/proc/self/fd/{file}"));
         let fd = os::open(&again, libc::O_RDWR, 0)?.into_raw_fd();
+        // What a token is told by when it is closed.
+        let Some((device, inode)) = os::device_and_inode(fd) else {
+            let error = io::Error::last_os_error();
+            os::close_raw(fd);
+            return Err(error);
+        };
         let forks = FORKS.load(Ordering::Relaxed);
         let free = |token: &AtomicI32| {
             token.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         match TOKENS.iter().position(free) {
             Some(place) => {
-                let (device, inode) = os::device_and_inode(fd).unwrap_or_default();
                 TOKEN_FILES[place][0].store(device, Ordering::Relaxed);
                 TOKEN_FILES[place][1].store(inode, Ordering::Relaxed);
                 Ok(Some(Token { fd, place, forks }))
@@ -332,6 +338,17 @@ impl Seat {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = region.get(at);
             region.store(at, state & !TAKEN, Ordering::Release);
+        }
+    }
+
+    /// Gives the slot back in the file itself, for who has lost the mapping. What the slot's words
+    /// hold is a dead one's then.
+    pub fn vacate(&self, file: &CacheFile, geometry: &Geometry) {
+        if self.token.is_of_this_process() {
+            let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
+            let state = u64::from(self.owner.incarnation());
+            // If that part of the file is gone as well, nobody can ask it.
+            let _ = file.overwrite(at, state);
         }
     }
 

@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 
 mod actor;
 mod board;
+mod cut;
 mod fork;
 mod images;
 mod kill;
@@ -40,6 +41,8 @@ enum Task {
     Kill(kill::Arguments),
     /// Stops, or kills, a worker between two named steps.
     Stop(stop::Arguments),
+    /// Cuts, holes, replaces and removes the file under its users.
+    Cut(cut::Arguments),
     /// Forks, becomes other programs, closes descriptors.
     Fork(fork::Arguments),
     /// Opens, closes, crashes, makes caches, and runs out of space.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     match Program::parse().command {
         Task::Kill(arguments) => kill::run(&arguments),
         Task::Stop(arguments) => stop::run(&arguments),
+        Task::Cut(arguments) => cut::run(&arguments),
         Task::Fork(arguments) => fork::run(&arguments),
         Task::Reopen(arguments) => reopen::run(&arguments),
         Task::Namespaces(arguments) => namespaces::run(&arguments),
