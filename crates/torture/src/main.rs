@@ -15,6 +15,7 @@ mod cut;
 mod fork;
 mod images;
 mod kill;
+mod matrix;
 mod namespaces;
 mod place;
 mod points;
@@ -49,6 +50,11 @@ enum Task {
     Reopen(reopen::Arguments),
     /// Kills workers that are all process 1 of their PID namespaces.
     Namespaces(namespaces::Arguments),
+    /// Ends every operation at every named point, by a kill, a stop and an error.
+    Matrix(matrix::Arguments),
+    /// A child that is ended at a named point.
+    #[command(hide = true)]
+    Hit(matrix::Child),
     /// Judges what a death after each instruction of an operation leaves.
     Step(step::Arguments),
     /// Kills the repair that a death makes necessary, after each of its stores.
@@ -77,6 +83,8 @@ fn main() -> ExitCode {
         Task::Fork(arguments) => fork::run(&arguments),
         Task::Reopen(arguments) => reopen::run(&arguments),
         Task::Namespaces(arguments) => namespaces::run(&arguments),
+        Task::Matrix(arguments) => matrix::run(&arguments),
+        Task::Hit(child) => matrix::be_hit(&child),
         Task::Step(arguments) => step::run(&arguments),
         Task::Repair(arguments) => step::repair(&arguments),
         Task::Calls(arguments) => syscalls::run(&arguments),

@@ -33,11 +33,12 @@ pub struct Arguments {
     /// Only these states.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub states: Vec<State>,
-    /// Images to repair (`torture repair`): how many of all are drawn.
-    #[arg(long, default_value_t = 1000)]
+    /// Images to repair (`torture repair`): how many of all are drawn, as many from each operation
+    /// in each state. Some have fewer.
+    #[arg(long, default_value_t = 1400)]
     pub images: usize,
     /// One in so many images of a killed repair has its own repair killed, too.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 32)]
     pub nested_one_in: usize,
     /// While one instruction copies a long string, there is an image after so many bytes.
     #[arg(long, default_value_t = 64)]
