@@ -450,8 +450,23 @@ impl Case {
                 Err(format!("not sound {when}: {:?}", report.findings))
             }
         };
+        // Readers take no lock, so they come before whoever repairs.
+        let early = match frees_first {
+            true => Some(contents(&cache, &self.keys).map_err(in_words)?),
+            false => None,
+        };
         prove("after the death")?;
         let found = contents(&cache, &self.keys).map_err(in_words)?;
+        if let Some(early) = early.filter(|early| *early != found) {
+            let differs = self.keys.iter().find(|key| early.get(*key) != found.get(*key));
+            let key = differs.expect("they differ");
+            return Err(format!(
+                "{:?} was {} to who read before the repair, and is {}",
+                String::from_utf8_lossy(key),
+                in_short(early.get(key)),
+                in_short(found.get(key))
+            ));
+        }
         let report = prove("when proved again")?;
         let after = copy.bytes().map_err(|error| error.to_string())?;
         let builders = self.builders(&after);
