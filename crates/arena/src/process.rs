@@ -215,7 +215,7 @@ struct Myself {
 }
 
 /// None if there is no such thing.
-fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) => match error.raw_os_error() {
@@ -232,8 +232,8 @@ fn namespace_inode(name: &str) -> io::Result<u64> {
 }
 
 /// Inode of this process's time namespace; 0 where the kernel has none.
-pub fn time_namespace() -> u64 {
-    namespace_inode("time").unwrap_or(0)
+pub fn time_namespace() -> io::Result<u64> {
+    namespace_inode("time")
 }
 
 /// Inode of this process's PID namespace; 0 if `/proc` shows the processes of another, as it does

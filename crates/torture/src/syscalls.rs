@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use tuckbox_arena::layout::process;
+use tuckbox_arena::layout::{header, process};
 use tuckbox_arena::Geometry;
 use tuckbox_engine::{layout, ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
 use tuckbox_testkit::process::signal_myself;
@@ -489,6 +489,12 @@ fn judge(
             bytes[began] = beginning.left[began];
         }
         std::fs::write(path, &bytes).map_err(|error| error.to_string())?;
+    }
+    // A second row would be of another boot, or another time namespace.
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let rows = &bytes[header::CLOCK_NEXT as usize..][..8];
+    if rows != [1, 0, 0, 0, 0, 0, 0, 0] && outcome.is_open {
+        return Err(format!("the number of clock rows is {rows:?}"));
     }
     let patient = Config { lock_limit: Duration::from_secs(2), ..config() };
     let cache = Cache::open(&Place::Path(path.into()), &patient)
