@@ -170,6 +170,11 @@ impl Operation {
         )
     }
 
+    /// Whether it does little, and copies no long value.
+    pub fn is_short(self) -> bool {
+        matches!(self, Operation::SetNew | Operation::SetSame | Operation::Incr | Operation::Delete)
+    }
+
     /// Whether a death may cost the old value and the new: only what is rewritten in place.
     fn may_lose(self) -> bool {
         self == Operation::SetSame

@@ -361,13 +361,16 @@ fn repaired(
     path: &std::path::Path,
     share: usize,
 ) -> std::io::Result<()> {
+    let beginning = std::fs::read(path)?;
     let mut child = child_of(case, path).start()?;
     let mut view = View::new(path, case.file_bytes_max as usize)?;
     // Drawn from all images in which the lock is held: each is as likely as any other.
     let mut drawn: Vec<Vec<u8>> = Vec::new();
     let mut seen = 0;
+    let mut all = 0;
     let random = &mut job.random;
     child.by_stores(path, &mut view, &mut |image| {
+        all += 1;
         if !case.is_locked(image) {
             return;
         }
@@ -383,6 +386,9 @@ fn repaired(
     })?;
     drop(child);
     job.tally.count("images", seen as u64);
+    if case.state == State::Empty && case.operation.is_short() {
+        agree(job, case, &beginning, all)?;
+    }
     let copy = job.copy("image");
     let [first, second] = ["repair", "again"].map(|name| job.copy(name));
     for image in &drawn {
@@ -410,6 +416,23 @@ fn repaired(
                 compare(&mut job.tally, case, image, &copy, &reference, "twice");
             }
         }
+    }
+    Ok(())
+}
+
+/// Demands that going from store to store, which is fast, shows as many images as going from
+/// instruction to instruction.
+fn agree(job: &mut Job<'_>, case: &Case, beginning: &[u8], stores: u64) -> std::io::Result<()> {
+    let copy = job.copy("agree");
+    copy.fill(beginning)?;
+    let mut child = child_of(case, copy.path()).start()?;
+    let mut view = View::new(copy.path(), case.file_bytes_max as usize)?;
+    let mut steps = 0;
+    child.by_instructions(&mut view, 1, &mut |_| steps += 1)?;
+    job.tally.count("cases_stepped_both_ways", 1);
+    if steps != stores {
+        let name = case.name();
+        job.tally.fail(format!("{name}: {stores} images by stores, {steps} by steps"), None);
     }
     Ok(())
 }
