@@ -33,7 +33,7 @@ control mutant-no-repair step --operations set-same,set-new --states half
 control mutant-no-repair matrix --operations set-same,set-new --states half
 control mutant-early-publication step --operations set-new,add --states empty
 control mutant-early-intent-clear repair --operations incr
-control mutant-ignored-error calls --scenarios create,open --one-in 4
+control mutant-ignored-error calls --scenarios create --one-in 2
 control mutant-doubt-is-death calls --scenarios waiter --one-in 4
 control mutant-no-guard cut --cases 24
 control mutant-no-look cut --cases 48
