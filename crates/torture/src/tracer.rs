@@ -172,7 +172,7 @@ impl Traced {
     ///
     /// # Errors
     /// What the system answers.
-    pub fn to_system_call(&mut self, signal: libc::c_int) -> io::Result<Stop> {
+    pub fn go_to_system_call(&mut self, signal: libc::c_int) -> io::Result<Stop> {
         self.resume(libc::PTRACE_SYSCALL, signal)
     }
 
