@@ -135,7 +135,11 @@ impl Directory {
                     data.uid(),
                     os::effective_user()
                 ),
-                "open it as that user, or read-only, or choose another path".into(),
+                if rights.read_only {
+                    "it can be read from a directory of that user; or choose another path".into()
+                } else {
+                    "open it as that user, or read-only, or choose another path".into()
+                },
             ));
         }
         self.admit_itself(data.uid(), rights)
