@@ -32,5 +32,6 @@ control mutant-steal stop --deed stop --point RewriteHalf
 control mutant-token-inherited fork --children 50
 control mutant-slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
 control mutant-pid-alone namespaces --seconds 3
+control mutant-sparse reopen --seconds 1 --creators 4 --killed-creators 4
 
 exit $failed

@@ -223,9 +223,7 @@ def _checked_read_only(path: object, read_only: bool) -> bool:
     if not isinstance(read_only, bool):
         raise InvalidArgument(f"read_only must be True or False, not {read_only!r}")
     if read_only and path is None:
-        raise InvalidArgument(
-            "a private cache is new, and has nothing to read: give read_only a path"
-        )
+        raise InvalidArgument("a private cache is new and empty: read_only needs a path")
     return read_only
 
 

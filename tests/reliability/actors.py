@@ -16,6 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from typing_extensions import Self
+
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 MS_RDONLY, MS_REMOUNT, MS_REC, MS_PRIVATE = 1, 32, 16384, 1 << 18
@@ -73,7 +75,7 @@ class Actor:
             return signal.Signals(os.WTERMSIG(status)).name
         return f"it ended with status {os.WEXITSTATUS(status)}"
 
-    def __enter__(self) -> Actor:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -11,13 +11,14 @@ import os
 import random
 import re
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
-from reliability.actors import Actor, ActorDied, demand_mounts, mount, own_mounts, unmount
 
 import tuckbox
+from reliability.actors import Actor, ActorDied, demand_mounts, mount, own_mounts, unmount
 from tuckbox import Cache
 
 if TYPE_CHECKING:
@@ -81,97 +82,113 @@ def store(
     return [] if cache.get(key, value) == value else ["a wrong value"]
 
 
+@dataclass(frozen=True)
+class Disk:
+    """A small file system, and how it gets full."""
+
+    folder: str
+    len_bytes: int
+    moment: str
+    draw: random.Random
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}/cache.tuck"
+
+    def left_behind(self, *meant: str) -> list[str]:
+        left = set(os.listdir(self.folder)) - {"filler", *meant}
+        return [f"left behind {left}"] if left else []
+
+
 def trial(
     opener: Callable[..., Any], folder: str, disk_bytes: int, moment: str, seed: int
 ) -> dict[str, Any]:
     """One file system, one cache; what came of it."""
-    draw = random.Random(seed)
     mount("tmpfs", folder, 0, f"size={disk_bytes},mode=700")
-    try:
-        return _trial(opener, f"{folder}/cache.tuck", folder, disk_bytes, moment, draw)
-    finally:
-        unmount(folder)
-
-
-def _trial(
-    opener: Callable[..., Any],
-    path: str,
-    folder: str,
-    disk_bytes: int,
-    moment: str,
-    draw: random.Random,
-) -> dict[str, Any]:
+    disk = Disk(folder, disk_bytes, moment, random.Random(seed))
     wrong: list[str] = []
-    found = {
-        "refused": 0,
-        "made": 0,
-        "stored": 0,
-        "full": 0,
-        "hits": 0,
-        "canaries": 0,
-        "wrong": wrong,
-    }
-    size = draw.choice([64 << 10, 512 << 10, 4 * disk_bytes])
-    go, ready = os.pipe()
-    if moment == "before":
-        little, much = draw.randrange(0, 48 << 10, PAGE), draw.randrange(0, disk_bytes // 2, PAGE)
-        fill(folder, draw.choice([little, much]))
-    elif moment == "during":
-        fill(folder, draw.randrange(0, disk_bytes // 4, PAGE), go)
-        os.write(ready, b"!")
+    counts = dict.fromkeys(("refused", "made", "stored", "full", "hits", "canaries"), 0)
+    found = {**counts, "wrong": wrong}
     try:
-        cache = opener(path, size=size)
+        cache = make(opener, disk)
     except tuckbox.CacheFull as error:
         found["refused"] = 1
-        wrong += [message] if (message := refusal(error, path)) else []
-        left = set(os.listdir(folder)) - {"filler"}
-        wrong += [f"left behind {left}"] if left else []
-        return found
+        wrong += [message] if (message := refusal(error, disk.path)) else []
+        wrong += disk.left_behind()
+    else:
+        found["made"] = 1
+        with cache:
+            kept = use(cache, disk, found)
+        open_again(opener, disk, kept, wrong)
+        wrong += disk.left_behind("cache.tuck")
     finally:
-        os.close(go)
-        os.close(ready)
-        if moment == "during":
+        unmount(folder)
+    return found
+
+
+def make(opener: Callable[..., Any], disk: Disk) -> Cache:
+    """Make the cache while, or after, somebody else takes the room."""
+    draw = disk.draw
+    size = draw.choice([64 << 10, 512 << 10, 4 * disk.len_bytes])
+    if disk.moment == "during":
+        go, ready = os.pipe()
+        fill(disk.folder, draw.randrange(0, disk.len_bytes // 4, PAGE), go)
+        os.write(ready, b"!")
+        try:
+            return opener(disk.path, size=size)
+        finally:
+            os.close(go)
+            os.close(ready)
             os.wait()
-    found["made"] = 1
-    with cache:
-        if moment == "growth":
-            grow(cache, draw.choice([0.0, 0.3, 0.6]) * min(disk_bytes, cache.size))
-        made_bytes = os.stat(path).st_size
-        kept = min(CANARIES, made_bytes // 3200)
-        for number in range(kept):
-            cache.set(f"canary {number}", canary(number))
-        if moment == "growth":
-            fill(folder, draw.choice([0, 0, PAGE, 40_000]))
-        # A file of a few segments holds what it can; from six on, all of this fits.
-        stats = cache.stats()
-        fits = stats.segments - stats.segments_index >= 6
-        # What fits the file as it is, written again and again: nothing has to give way.
-        for number in range(200):
-            value = draw.randbytes(draw.randrange(10, max(11, made_bytes // 400)))
-            wrong += store(cache, path, ("fits", number % 20), value, found)
-        values = [cache.get(f"canary {number}") for number in range(kept)]
-        if fits:
-            found["canaries"] = kept
-            found["hits"] = sum(value == canary(n) for n, value in enumerate(values))
-        # And what does not: others have to give way, and the file would have to grow.
-        for number in range(100):
-            value = draw.randbytes(draw.randrange(10, max(11, cache.size // 20)))
-            wrong += store(cache, path, ("more", number), value, found)
-        if os.stat(path).st_size < made_bytes:
-            wrong.append("the file became shorter")
-        wrong += [] if cache.check().is_sound else ["it is not sound"]
-    # What is there is whole to who comes next, with or without room.
-    with opener(path) as cache:
+    if disk.moment == "before":
+        little, much = (
+            draw.randrange(0, 48 << 10, PAGE),
+            draw.randrange(0, disk.len_bytes // 2, PAGE),
+        )
+        fill(disk.folder, draw.choice([little, much]))
+    return opener(disk.path, size=size)
+
+
+def use(cache: Cache, disk: Disk, found: dict[str, Any]) -> int:
+    """Store what fits, and then what does not; how many canaries there are."""
+    draw, wrong = disk.draw, found["wrong"]
+    if disk.moment == "growth":
+        grow(cache, draw.choice([0.0, 0.3, 0.6]) * min(disk.len_bytes, cache.size))
+    made_bytes = os.stat(disk.path).st_size
+    kept = min(CANARIES, made_bytes // 3200)
+    for number in range(kept):
+        cache.set(f"canary {number}", canary(number))
+    if disk.moment == "growth":
+        fill(disk.folder, draw.choice([0, 0, PAGE, 40_000]))
+    # A file of a few segments holds what it can; from six on, all of this fits.
+    stats = cache.stats()
+    fits = stats.segments - stats.segments_index >= 6
+    # What fits the file as it is, written again and again: nothing has to give way.
+    for number in range(200):
+        value = draw.randbytes(draw.randrange(10, max(11, made_bytes // 400)))
+        wrong += store(cache, disk.path, ("fits", number % 20), value, found)
+    values = [cache.get(f"canary {number}") for number in range(kept)]
+    if fits:
+        found["canaries"] = kept
+        found["hits"] = sum(value == canary(n) for n, value in enumerate(values))
+    # And what does not: others have to give way, and the file would have to grow.
+    for number in range(100):
+        value = draw.randbytes(draw.randrange(10, max(11, cache.size // 20)))
+        wrong += store(cache, disk.path, ("more", number), value, found)
+    wrong += [] if os.stat(disk.path).st_size >= made_bytes else ["the file became shorter"]
+    wrong += [] if cache.check().is_sound else ["it is not sound"]
+    return kept
+
+
+def open_again(opener: Callable[..., Any], disk: Disk, kept: int, wrong: list[str]) -> None:
+    """What is there is whole to who comes next, with or without room."""
+    with opener(disk.path) as cache:
         values = [cache.get(f"canary {number}") for number in range(kept)]
         if any(value not in {None, canary(n)} for n, value in enumerate(values)):
             wrong.append("a wrong canary")
         cache["last"] = "value"
-        if cache.get("last") != "value":
-            wrong.append("it stores nothing any more")
+        wrong += [] if cache.get("last") == "value" else ["it stores nothing any more"]
         wrong += [] if cache.check().is_sound else ["it is not sound when opened again"]
-    left = set(os.listdir(folder)) - {"filler", "cache.tuck"}
-    wrong += [f"left behind {left}"] if left else []
-    return found
 
 
 def run(

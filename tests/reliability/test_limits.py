@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
+
+import tuckbox
 from reliability.actors import (
     MS_RDONLY,
     MS_REMOUNT,
@@ -24,8 +26,6 @@ from reliability.actors import (
     own_mounts,
     unmount,
 )
-
-import tuckbox
 from tuckbox import Cache
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _attempts(opener: Callable[..., Any], paths: list[str], kind: str, draw: ran
     return opened | refused << 2
 
 
-def use(cache: Any, is_old: bool) -> int:  # noqa: FBT001 - Which of the two it is.
+def use(cache: Any, is_old: bool) -> int:
     if is_old and any(cache.get(n) != f"value {n}" for n in range(ENTRIES)):
         return 66
     # Little enough not to take the room of what is there.

@@ -12,7 +12,6 @@ import random
 import shutil
 import stat
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
@@ -23,6 +22,7 @@ from tuckbox import Cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 OWNER, MEMBER, OTHER, STRANGER, ROOT = 61001, 61002, 61003, 61009, 0
 GROUP, OTHERS_GROUP = 62001, 62003
@@ -110,6 +110,10 @@ def expected(case: Case) -> tuple[str, str]:
         if case.group and case.user != ROOT and GROUPS[case.user] != GROUP:
             return "AccessDenied", "cannot set the group"
         return "ok", ""
+    return expected_of_a_file(case)
+
+
+def expected_of_a_file(case: Case) -> tuple[str, str]:
     reads = case.access == "ro"
     if not may(case, OWNER, case.file_mode, 0o4 if reads else 0o6):
         return "AccessDenied", "Permission denied"
