@@ -100,13 +100,13 @@ def with_mode(mode: int) -> Callable[[Path], None]:
     return made
 
 
-def in_folder(mode: int, owner: int | None = None) -> Callable[[Path], None]:
+def in_folder(mode: int, owner: int = -1, group: int = -1) -> Callable[[Path], None]:
     def made(path: Path) -> None:
         cache(path)
         path.parent.chmod(mode)
-        if owner is not None:
+        if (owner, group) != (-1, -1):
             demand("to give files away", is_there=os.geteuid() == 0)
-            os.chown(path.parent, owner, owner)
+            os.chown(path.parent, owner, group)
 
     return made
 
@@ -270,7 +270,7 @@ CASES = [
     ),
     Wrong(
         "in a stranger's directory",
-        in_folder(0o755, STRANGER),
+        in_folder(0o755, owner=STRANGER),
         "UnsafeFile",
         UNSAFE + f"its directory {{folder}} belongs to user {STRANGER}, who can replace it; "
         "choose a directory of your own, or of root",
@@ -291,9 +291,9 @@ CASES = [
     ),
     Wrong(
         "in a group's directory",
-        in_folder(0o775),
+        in_folder(0o775, group=4321),
         "UnsafeFile",
-        UNSAFE + "the mode 0775 of its directory {folder} lets group {gid} replace it; "
+        UNSAFE + "the mode 0775 of its directory {folder} lets group 4321 replace it; "
         "run: chmod go-w {folder}, " + OWN_FOLDER,
     ),
     Wrong(

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
-use crate::file::CacheFile;
+use crate::file::{CacheFile, Standing};
 use crate::header::{self, Identity};
 use crate::hooks::{self, Point};
 use crate::layout::{header as words, process as slot_layout, Geometry, Plan, HEADER_BYTES};
@@ -61,6 +61,10 @@ pub struct Arena {
     /// High half: the fork count under which we attached; low half: the owner's bits, 0 if none.
     attached: AtomicU64,
     closed: AtomicBool,
+    /// The file has gone: it was cut short, or it is no longer the one at its path.
+    lost: AtomicBool,
+    /// When it was last looked whether the file is still at its path, see [`Arena::look_at_path`].
+    looked_s: AtomicU64,
     /// Locks that threads of this handle hold or wait for.
     busy: AtomicU32,
     segment_hint: AtomicU32,
@@ -87,7 +91,8 @@ impl Arena {
         lay_out: &dyn Fn(&Arena) -> Result<()>,
     ) -> Result<Arena> {
         let path = match place {
-            Place::Path(path) => path,
+            // So that the program may change its working directory.
+            Place::Path(path) => &std::path::absolute(path).unwrap_or_else(|_| path.clone()),
             Place::Shown(path) => {
                 let file = CacheFile::open_shown(path)?;
                 return Arena::from_file(file, None, signature, clock, waiter);
@@ -150,6 +155,7 @@ impl Arena {
         let membership = Membership::Reader { file, rows_made: AtomicU64::new(u64::MAX) };
         let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
         arena.look_at_clock();
+        arena.vouch()?;
         Ok(arena)
     }
 
@@ -180,6 +186,7 @@ impl Arena {
         let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
         arena.attach()?;
         arena.learn_time()?;
+        arena.vouch()?;
         Ok(arena)
     }
 
@@ -200,6 +207,8 @@ impl Arena {
             membership,
             attached: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            looked_s: AtomicU64::new(os::rough_seconds()),
             busy: AtomicU32::new(0),
             segment_hint: AtomicU32::new(0),
             anchor_us: AtomicU64::new(0),
@@ -330,8 +339,8 @@ impl Arena {
         if !self.is_read_only() {
             return self.attach().map(Some);
         }
-        if self.is_closed() {
-            return Err(Error::Closed);
+        if let Some(gone) = self.gone() {
+            return Err(gone);
         }
         self.look_at_clock();
         Ok(None)
@@ -346,15 +355,16 @@ impl Arena {
     fn attach(&self) -> Result<OwnerId> {
         let (file, seat) = match &self.membership {
             Membership::File { file, seat } => (file, seat),
-            Membership::Reader { .. } if !self.is_closed() => {
-                return Err(Error::ReadOnly { path: self.path.clone() });
+            Membership::Reader { .. } => {
+                let read_only = || Error::ReadOnly { path: self.path.clone() };
+                return Err(self.gone().unwrap_or_else(read_only));
             }
-            Membership::Reader { .. } | Membership::Twin { .. } => return Err(Error::Closed),
+            Membership::Twin { .. } => return Err(Error::Closed),
         };
         let gate = gate();
         let mut seat = seat.lock().unwrap_or_else(|broken| broken.into_inner());
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
+        if let Some(gone) = self.gone() {
+            return Err(gone);
         }
         let forks = FORKS.load(Ordering::Relaxed);
         let attached = self.attached.load(Ordering::Acquire);
@@ -411,6 +421,64 @@ impl Arena {
     /// Whether [`Arena::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Why this handle cannot be used any more; none if it can.
+    pub(crate) fn gone(&self) -> Option<Error> {
+        if self.is_closed() {
+            Some(Error::Closed)
+        } else if self.lost.load(Ordering::Acquire) {
+            Some(Error::Lost { path: self.path.clone() })
+        } else {
+            None
+        }
+    }
+
+    /// States at the end of an operation that its answer is one of the file's: that the file was not
+    /// found to be cut short meanwhile, and zeros stand in for it.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    #[inline]
+    pub fn vouch(&self) -> Result<()> {
+        if self.region.is_lost() || self.lost.load(Ordering::Relaxed) {
+            return Err(self.lose());
+        }
+        Ok(())
+    }
+
+    /// Ends this handle's use because its file has gone. It keeps its seat until it is closed, since
+    /// threads of it may be in the middle of operations; but if the mapping itself is gone, so that
+    /// no lock can be let go of any more, the others shall take this one for dead.
+    #[cold]
+    pub fn lose(&self) -> Error {
+        let was_lost = self.lost.swap(true, Ordering::AcqRel);
+        if let (Membership::File { file, seat }, false, true) =
+            (&self.membership, was_lost, self.region.is_lost())
+        {
+            let _gate = gate();
+            if let Some(seat) = &*seat.lock().unwrap_or_else(|broken| broken.into_inner()) {
+                seat.vacate(file, &self.geometry);
+            }
+        }
+        // Nobody enters any more; `close` still finds the fork count and waits for who is inside.
+        self.attached.fetch_and(!0xffff_ffff, Ordering::SeqCst);
+        Error::Lost { path: self.path.clone() }
+    }
+
+    /// Looks, once in a second at most, whether the file is still the one at its path. For writes:
+    /// who reads makes no system call.
+    #[inline]
+    pub fn look_at_path(&self) -> Standing {
+        let now_s = os::rough_seconds();
+        if self.looked_s.load(Ordering::Relaxed) == now_s || cfg!(feature = "mutant-no-look") {
+            return Standing::InPlace;
+        }
+        self.looked_s.store(now_s, Ordering::Relaxed);
+        match &self.membership {
+            Membership::File { file, .. } | Membership::Reader { file, .. } => file.standing(),
+            Membership::Twin { .. } => Standing::InPlace,
+        }
     }
 
     /// Begins an operation that writes: closing waits for its end.
@@ -531,10 +599,15 @@ impl Arena {
     }
 
     fn file_bytes(&self) -> Result<u64> {
-        match &self.membership {
-            Membership::File { file, .. } | Membership::Reader { file, .. } => file.len_bytes(),
-            Membership::Twin { file_bytes, .. } => Ok(file_bytes.load(Ordering::Acquire)),
+        let file_bytes = match &self.membership {
+            Membership::File { file, .. } | Membership::Reader { file, .. } => file.len_bytes()?,
+            Membership::Twin { file_bytes, .. } => file_bytes.load(Ordering::Acquire),
+        };
+        if file_bytes < self.region.usable_bytes() {
+            // No cache is ever made shorter. What others still have behind the cut, they lose.
+            return Err(self.lose());
         }
+        Ok(file_bytes)
     }
 
     fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
@@ -545,6 +618,19 @@ impl Arena {
                 file_bytes.fetch_max(offset + len_bytes, Ordering::AcqRel);
                 Ok(())
             }
+        }
+    }
+
+    /// Makes sure that the file is at least as long as it was: who met its end while it held a lock
+    /// will not let go of it.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    pub(crate) fn look_for_cut(&self) -> Result<()> {
+        match self.file_bytes() {
+            // A daemon that closed its descriptors cannot tell.
+            Err(_) if !self.lost.load(Ordering::Acquire) => Ok(()),
+            other => other.map(drop),
         }
     }
 
@@ -712,7 +798,11 @@ fn read_header(file: &CacheFile, file_bytes: u64, signature: u64) -> Result<(Geo
     }
     let page = map(file, HEADER_BYTES, false)?;
     page.set_usable(HEADER_BYTES);
-    header::read(&page, path, file_bytes, signature)
+    let read = header::read(&page, path, file_bytes, signature);
+    if page.is_lost() {
+        return Err(Error::Lost { path: path.into() });
+    }
+    read
 }
 
 fn first_bytes(geometry: &Geometry) -> u64 {

@@ -6,14 +6,14 @@
 //! its anchor. A new row's anchor is never before the latest file time that anybody wrote down, so
 //! the clock does not run back over a reboot either.
 
-use std::sync::atomic::{fence, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::header;
 use crate::os;
-use crate::region::Region;
+use crate::region::{fence, Region};
 
 /// Where the time comes from.
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,7 @@
 use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +20,17 @@ const ATTEMPTS: u32 = 64;
 const LINK_LOOKS: u32 = 5;
 const LINK_PAUSE: Duration = Duration::from_millis(1);
 
+/// Whether a file is still the one at its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// As far as can be told.
+    InPlace,
+    /// It is elsewhere, and another file is in its place.
+    Replaced,
+    /// No directory has it any more: when its last user has gone, it is.
+    Removed,
+}
+
 /// An open file and which one it is.
 #[derive(Debug)]
 pub struct CacheFile {
@@ -30,6 +41,8 @@ pub struct CacheFile {
     /// The name in its directory that goes when the file is given up; none if it has no name, or
     /// its own.
     temporary: Option<PathBuf>,
+    /// Whether it has the name of `path`.
+    is_named: bool,
     device: u64,
     inode: u64,
 }
@@ -57,8 +70,8 @@ impl CacheFile {
         let data = file.metadata().map_err(|error| io_error("examine", path, error))?;
         refuse_kind(&data, path)?;
         let (device, inode) = (data.dev(), data.ino());
-        let file =
-            CacheFile { device, inode, file: Some(file), path: path.into(), temporary: None };
+        let (file, path) = (Some(file), path.into());
+        let file = CacheFile { device, inode, file, path, temporary: None, is_named: false };
         Ok((file, data))
     }
 
@@ -89,7 +102,8 @@ impl CacheFile {
                     _ => return Err(refused(error)),
                 },
             };
-            let (file, data) = CacheFile::new(fd, path)?;
+            let (mut file, data) = CacheFile::new(fd, path)?;
+            file.is_named = true;
             // The name still leads to it, and is its only one: a second name that came and went
             // would have left us with a file of ours, but another one.
             let Some(after) = look()? else { continue };
@@ -199,6 +213,7 @@ impl CacheFile {
         match settled {
             Ok(()) => {
                 self.temporary = None;
+                self.is_named = true;
                 Ok(true)
             }
             Err(error) => {
@@ -253,6 +268,39 @@ impl CacheFile {
             return Err(lost());
         }
         Ok(data.len())
+    }
+
+    /// Writes a word that is there already, past any mapping.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the file no longer has it, [`Error::Io`].
+    pub fn overwrite(&self, at: u64, word: u64) -> Result<()> {
+        if self.len_bytes()? < at + 8 {
+            return Err(Error::Lost { path: self.path.clone() });
+        }
+        self.file()
+            .write_all_at(&word.to_ne_bytes(), at)
+            .map_err(|error| io_error("write to", &self.path, error))
+    }
+
+    /// Whether it is still the one at its path.
+    ///
+    /// A path at which nothing is tells nothing: a process that has changed its root directory does
+    /// not find it either. Whoever makes a new cache there makes it tell.
+    pub fn standing(&self) -> Standing {
+        if !self.is_named {
+            return Standing::InPlace;
+        }
+        // The descriptor may have been closed behind our back; then the path alone tells.
+        match self.file().metadata() {
+            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => {}
+            Ok(data) if data.nlink() == 0 => return Standing::Removed,
+            _ => {}
+        }
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => Standing::Replaced,
+            _ => Standing::InPlace,
+        }
     }
 
     /// The descriptor's number.

@@ -6,8 +6,10 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use crate::region::LockWord;
 
 fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes())
@@ -149,13 +151,22 @@ fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// Device and inode of an open descriptor; none if it is not open. Takes no memory, so that the
-/// child's side of a fork may call it.
-pub fn device_and_inode(fd: RawFd) -> Option<(u64, u64)> {
+fn status(fd: RawFd) -> Option<libc::stat> {
     // SAFETY: all-zero bytes are a valid `stat`, which is a plain C structure.
     let mut data: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the structure outlives the call, which fills it in.
-    (unsafe { libc::fstat(fd, &mut data) } == 0).then_some((data.st_dev, data.st_ino))
+    (unsafe { libc::fstat(fd, &mut data) } == 0).then_some(data)
+}
+
+/// Device and inode of an open descriptor; none if it is not open. Takes no memory, so that the
+/// child's side of a fork may call it.
+pub fn device_and_inode(fd: RawFd) -> Option<(u64, u64)> {
+    status(fd).map(|data| (data.st_dev, data.st_ino))
+}
+
+/// How long the file behind a descriptor is; none if it is not open. May be called in a handler.
+pub fn file_bytes(fd: RawFd) -> Option<u64> {
+    status(fd).map(|data| data.st_size as u64)
 }
 
 /// Allocates the bytes from `offset` on and makes the file that long, without holes.
@@ -199,8 +210,103 @@ pub fn unmap(base: *mut u8, len_bytes: usize) {
     unsafe { libc::munmap(base.cast(), len_bytes) };
 }
 
+/// Puts private memory of zeros in the place of a mapping that [`map_shared`] made; whether the
+/// system let us. May be called in a handler.
+pub fn zeros_over(base: *mut u8, len_bytes: usize) -> bool {
+    // SAFETY: the range is that of a mapping of ours, of which nobody holds references but to
+    // atomics; these stay valid, since the addresses never stop being mapped.
+    let put = unsafe {
+        libc::mmap(
+            base.cast(),
+            len_bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    put != libc::MAP_FAILED
+}
+
+/// What a SIGBUS says.
+#[derive(Debug, Clone, Copy)]
+pub enum BusError {
+    /// This address could not be accessed.
+    At(usize),
+    /// A program sent the signal; no access of this thread did.
+    Raised,
+}
+
+type MayGoOn = fn(BusError) -> bool;
+static BUS_ERRORS: OnceLock<(MayGoOn, libc::sigaction)> = OnceLock::new();
+
+/// Asks `may_go_on` at each SIGBUS from now on. Where it says no, what was to happen before still
+/// happens.
+pub fn handle_bus_errors(may_go_on: MayGoOn) {
+    // SAFETY: all-zero bytes are a valid `sigaction`, which is a plain C structure.
+    let (mut before, mut ours): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call, which fills it in.
+    unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut before) };
+    if BUS_ERRORS.set((may_go_on, before)).is_err() {
+        return;
+    }
+    ours.sa_sigaction = on_bus_error as *const () as usize;
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    // SAFETY: the structure outlives the call; the handler makes system calls and touches atomics
+    // only, and an extension module, in which it may lie, is never unloaded.
+    unsafe { libc::sigaction(libc::SIGBUS, &ours, std::ptr::null_mut()) };
+}
+
+extern "C" fn on_bus_error(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let Some((may_go_on, before)) = BUS_ERRORS.get() else { return };
+    // SAFETY: the kernel passes a valid structure; for a positive code it holds an address.
+    let error = unsafe {
+        if (*info).si_code > 0 {
+            BusError::At((*info).si_addr() as usize)
+        } else {
+            BusError::Raised
+        }
+    };
+    // SAFETY: the address of this thread's own error number.
+    let errno = unsafe { *libc::__errno_location() };
+    let goes_on = may_go_on(error);
+    // SAFETY: as above. The code that was interrupted finds its number unchanged.
+    unsafe { *libc::__errno_location() = errno };
+    if goes_on {
+        return;
+    }
+    match before.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: the structure is the one that the system itself gave us. An access is tried
+            // again after this and meets the default; a signal that was sent is sent again.
+            unsafe {
+                libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut());
+                if matches!(error, BusError::Raised) {
+                    libc::raise(signal);
+                }
+            }
+        }
+        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: whoever installed it said that it takes these three.
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                unsafe { std::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: whoever installed it said that it takes the number alone.
+            let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
 /// Sleeps while `word` holds `value`, `limit` at most. Wakes early for no reason at times.
-pub fn futex_wait(word: &AtomicU32, value: u32, limit: Duration) {
+#[cfg(not(loom))]
+pub fn futex_wait(word: LockWord<'_>, value: u32, limit: Duration) {
     let limit = libc::timespec {
         tv_sec: limit.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
@@ -210,9 +316,22 @@ pub fn futex_wait(word: &AtomicU32, value: u32, limit: Duration) {
 }
 
 /// Wakes one sleeper.
-pub fn futex_wake_one(word: &AtomicU32) {
+#[cfg(not(loom))]
+pub fn futex_wake_one(word: LockWord<'_>) {
     // SAFETY: the word outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+}
+
+/// As the kernel's, in a model.
+#[cfg(loom)]
+pub fn futex_wait(word: LockWord<'_>, value: u32, _limit: Duration) {
+    word.sleep(value);
+}
+
+/// As the kernel's, in a model.
+#[cfg(loom)]
+pub fn futex_wake_one(word: LockWord<'_>) {
+    word.wake_one();
 }
 
 fn byte_lock(kind: libc::c_int, at: u64) -> libc::flock {
@@ -251,6 +370,11 @@ pub fn byte_is_locked(fd: RawFd, at: u64) -> io::Result<bool> {
     // SAFETY: the structure outlives the call, which fills it in.
     checked(unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &mut lock) })?;
     Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+/// Seconds of a clock that nobody sets, read at little cost and not exactly.
+pub fn rough_seconds() -> u64 {
+    clock_us(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000
 }
 
 /// Microseconds since boot, including time asleep.

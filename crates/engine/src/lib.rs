@@ -28,6 +28,8 @@ mod expire;
 mod hash;
 mod index;
 mod log;
+#[cfg(all(test, loom))]
+mod models;
 mod read;
 mod record;
 mod scan;

@@ -76,6 +76,7 @@ impl Cache {
         buffer: &'b mut Buffer,
     ) -> Result<Option<Item<'b>>> {
         if !self.walk_on(walk, buffer)? {
+            self.arena.vouch()?;
             return Ok(None);
         }
         let key = buffer.head.key(&buffer.record);

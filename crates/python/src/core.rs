@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use tuckbox_engine::{ArenaError, Cache, Clock, Config, Entry, Error, Place, Rights, Value};
 
 use crate::clock::ManualClock;
@@ -580,6 +580,36 @@ impl Core {
     #[getter]
     fn lock_timeout(&self) -> PyResult<f64> {
         Ok(self.opened()?.lock_timeout_s)
+    }
+
+    /// The random bytes that tell this cache from every other one.
+    #[getter]
+    fn _id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.opened()?.cache.id()))
+    }
+
+    /// The tag and bytes as which a value is stored that is not `bytes`, `str` or a short `int`.
+    /// For tests.
+    fn _encoded<'py>(
+        &self,
+        py: Python<'py>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<(u8, Bound<'py, PyBytes>)> {
+        let mut bytes = Vec::new();
+        codec::encode(value, self.opened()?.value_bytes_max, &mut bytes)?;
+        Ok((bytes[0], PyBytes::new(py, &bytes[1..])))
+    }
+
+    /// Stores any bytes as those of a key and of a value, as another program might, which need not
+    /// know what Tuckbox makes of them. For tests.
+    fn _plant(&self, py: Python<'_>, key: &[u8], tag: u8, bytes: &[u8]) -> PyResult<()> {
+        let opened = self.opened()?;
+        if tag >= tuckbox_engine::VALUE_TAG_COUNT {
+            return Err(PyValueError::new_err(format!("{tag} is no tag")));
+        }
+        let never = tuckbox_engine::Ttl::Never;
+        let value = Value::Bytes { tag, bytes };
+        opened.cache.set(key, value, never).map_err(|error| opened.refused(py, error))
     }
 
     /// Whether this handle only reads.
