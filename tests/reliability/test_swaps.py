@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 VICTIM, ATTACKER = 61001, 61003
 ENTRIES = 10
 RENAME_EXCHANGE = 2
+COUNTS = ("opens", "right", "made", "hits", "lost")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -169,11 +170,23 @@ def held() -> Iterator[os.stat_result]:
                 yield data
 
 
+def use(cache: Cache, is_new: bool) -> tuple[str, Any]:
+    """Look for what must be there; what was made, or met, and whether that was a hit."""
+    values = [cache.get(number) for number in range(ENTRIES)]
+    if not is_new:
+        return "right", values == [f"right {number}" for number in range(ENTRIES)]
+    # What was just made: nobody else may have anything in it.
+    if any(value is not None for value in values):
+        return "made", values[0]
+    cache[0] = "mine"
+    return "made", cache.get(0) == "mine"
+
+
 def suffer(
     opener: Callable[..., Any], scene: Scene, seconds: float, baits: set[tuple[int, int]]
 ) -> dict[str, Any]:
     """Open the two paths until the time is over."""
-    found: dict[str, Any] = {"opens": 0, "right": 0, "hits": 0, "made": 0, "refused": {}}
+    found: dict[str, Any] = {**dict.fromkeys(COUNTS, 0), "refused": {}}
     wrong: list[str] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until and len(wrong) < 5:
@@ -190,18 +203,17 @@ def suffer(
         for data in held():
             if data.st_uid != VICTIM or (data.st_dev, data.st_ino) in baits:
                 wrong.append(f"{path}: it had a file of user {data.st_uid}, {data.st_ino}")
-        with cache:
-            values = [cache.get(number) for number in range(ENTRIES)]
-            if which == 0:
-                # What was just made: nobody else may have anything in it.
-                found["made"] += 1
-                if any(value is not None for value in values):
-                    wrong.append(f"{path}: it held {values[0]!r}")
-                cache[0] = "mine"
-                found["hits"] += cache.get(0) == "mine"
-            else:
-                found["right"] += 1
-                found["hits"] += values == [f"right {number}" for number in range(ENTRIES)]
+        try:
+            with cache:
+                name, hit = use(cache, which == 0)
+        except tuckbox.CacheLost:
+            # The attacker may remove files, too.
+            found["lost"] += 1
+        else:
+            found[name] += 1
+            found["hits"] += hit is True
+            if hit not in {True, False}:
+                wrong.append(f"{path}: it held {hit!r}")
         if which == 0:
             with suppress(OSError):
                 os.unlink(path)
@@ -221,12 +233,11 @@ def race(opener: Callable[..., Any], folder: Path, seconds: float, seed: int) ->
             os._exit(1)
     try:
         with Actor(user(VICTIM, VICTIM)) as victim:
-            found: dict[str, Any] = {"opens": 0, "right": 0, "hits": 0, "made": 0, "refused": {}}
-            found["wrong"] = []
+            found: dict[str, Any] = {**dict.fromkeys(COUNTS, 0), "refused": {}, "wrong": []}
             until = time.monotonic() + seconds
             while time.monotonic() < until and not found["wrong"]:
                 part = victim.call(suffer, opener, scene, min(5.0, seconds), baits)
-                for name in ("opens", "right", "hits", "made"):
+                for name in COUNTS:
                     found[name] += part[name]
                 for name, count in part["refused"].items():
                     found["refused"][name] = found["refused"].get(name, 0) + count
@@ -256,7 +267,7 @@ def test_it_never_has_another_file_than_its_own(
     demand("to act as other users", is_there=os.geteuid() == 0)
     found = race(Cache, tmp_path, size(20, 300), seed)
     trials.add(found["opens"], "opens")
-    for name in ("right", "made", "hits", "refused"):
+    for name in (*COUNTS[1:], "refused"):
         trials.figure(name, found[name])
     assert not found["wrong"], "\n".join(found["wrong"])
     # All that was laid in its way was met.
