@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 import random
 import shutil
 import stat
@@ -271,6 +272,39 @@ def test_every_user_gets_what_the_rules_say(
     trials.add(len(cases), "cases")
     trials.figure("cases_allowed", allowed)
     assert not failures, "\n".join(failures[:10])
+
+
+_kept: list[Cache] = []
+
+
+def show_private() -> bytes:
+    """Make a private cache, keep it open, and tell the way to it."""
+    cache = Cache()
+    cache["k"] = "v"
+    _kept.append(cache)
+    return pickle.dumps(cache)
+
+
+def open_shown(way: bytes) -> str:
+    try:
+        with pickle.loads(way) as cache:
+            return str(cache["k"])
+    except tuckbox.CacheFileError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.family("T-P1")
+def test_a_private_cache_is_reached_by_its_own_user_alone(
+    trials: Any, actors: dict[int, Actor]
+) -> None:
+    way = actors[MEMBER].call(show_private)
+    # The system itself keeps others from looking into that process; not so root.
+    assert actors[OTHER].call(open_shown, way).startswith("CacheLost: ")
+    assert "it is no private cache of this user" in actors[ROOT].call(open_shown, way)
+    way = actors[ROOT].call(show_private)
+    with Actor(user(ROOT, 0)) as another:
+        assert another.call(open_shown, way) == "v"
+    trials.add(3, "cases")
 
 
 def test_the_reduced_table_for_one_user(tmp_path: Path) -> None:
