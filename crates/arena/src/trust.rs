@@ -90,11 +90,14 @@ impl Directory {
         let (path, mode) = (&self.path, data.mode());
         let command = quoted(path);
         if data.nlink() > 1 {
+            let (count, folder) = (data.nlink(), quoted(parent_of(path)));
             return Err(unsafe_file(
                 path,
-                format!("it has {} names (hard links), and may be somebody's other file", data.nlink()),
-                format!("remove the name that should not be, found by: find {} -xdev -samefile {command}",
-                    quoted(parent_of(path))),
+                format!("it has {count} names (hard links), and may be somebody's other file"),
+                format!(
+                    "remove the name that should not be, found by: \
+                     find {folder} -xdev -samefile {command}"
+                ),
             ));
         }
         let is_ours = data.uid() == os::effective_user();
