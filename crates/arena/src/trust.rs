@@ -16,6 +16,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::os;
+use crate::users::is_private_group;
 
 /// As many symbolic links as the system itself follows on one way.
 const LINKS_MOST: u32 = 40;
@@ -159,7 +160,10 @@ impl Directory {
                 "choose a directory of your own, or of root".into(),
             ));
         }
-        let others = if is_groups { 0o002 } else { 0o022 };
+        let group_is_ours = mode & 0o020 != 0
+            && user == os::effective_user()
+            && is_private_group(self.data.gid(), user);
+        let others = if is_groups || group_is_ours { 0o002 } else { 0o022 };
         if mode & STICKY == 0 && mode & others != 0 {
             let whom = if mode & 0o002 != 0 {
                 "every user".into()
