@@ -14,6 +14,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ from reliability.peers.stamps import ForgedError, Stamp
 # An operation without an answer for so long has hung. Others may have all processors meanwhile.
 HANG_SECONDS = 10.0
 _ERRORS_TOLD_MAX = 20
+# A program that gets nothing but errors opens its cache again.
+_ERRORS_BEFORE_REOPENING = 20
 _VALUE_BYTES = 300
 
 
@@ -121,8 +124,11 @@ def _came_to(status: int) -> str | None:
 class Worker:
     """What one seat does with the cache, in its process."""
 
-    def __init__(self, store: Store, board: Board, seat: int, errors: Path, seed: int) -> None:
-        self._store = store
+    def __init__(
+        self, open_: Callable[[], Store], board: Board, seat: int, errors: Path, seed: int
+    ) -> None:
+        self._open = open_
+        self._store = open_()
         self._board = board
         self._seat = seat
         self._errors = errors
@@ -134,6 +140,10 @@ class Worker:
         while not self._board.stopped:
             self._board.put(self._seat, Count.STARTED_US, now_us())
             try:
+                in_a_row = self._board.at(self._seat, Count.ERRORS_IN_A_ROW)
+                if in_a_row and in_a_row % _ERRORS_BEFORE_REOPENING == 0:
+                    self._store.close()
+                    self._store = self._open()
                 self._step()
                 self._board.put(self._seat, Count.ERRORS_IN_A_ROW, 0)
             except Exception as error:
@@ -286,8 +296,8 @@ class Crew:
         seed = self._random.getrandbits(64)
 
         def work() -> None:
-            store = self._peer.open(self._folder)
-            Worker(store, self._board, seat, self._errors, seed).run()
+            open_ = partial(self._peer.open, self._folder)
+            Worker(open_, self._board, seat, self._errors, seed).run()
 
         return fork(work, self._errors)
 

@@ -111,7 +111,7 @@ def _one(
     found.add_deaths(workers.deaths)
     found.hung += workers.hung
     if stuck:
-        name = "workers that only raised errors afterwards"
+        name = "workers that went on raising errors, though they opened it again"
         found.figures[name] = found.figures.get(name, 0) + len(stuck)
     used, came_to = crew.answer(lambda: use(peer, folder), errors, 20.0)
     if came_to == "hung":
