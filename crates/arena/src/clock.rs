@@ -2,8 +2,8 @@
 //! used in this boot, driven by the boot clock from then on.
 //!
 //! Changing the wall clock therefore neither ends nor prolongs anything, and time asleep counts.
-//! Each boot (and each time namespace, whose boot clock has an offset of its own) has a row with
-//! its anchor. A new row's anchor is never before the latest file time that anybody wrote down, so
+//! Each boot has a row with its anchor. Time namespaces, whose boot clocks are offset, share it as far
+//! as the system tells the offset; others have rows of their own. A new row's anchor is never before the latest file time that anybody wrote down, so
 //! the clock does not run back over a reboot either.
 
 use std::sync::atomic::{fence, AtomicU64, Ordering};
@@ -41,15 +41,15 @@ fn boot_hash() -> u64 {
 /// that was stopped while it held one keeps nobody from opening the file.
 pub fn known_anchor_us(region: &Region) -> Option<u64> {
     let boot = boot_hash();
-    let namespace = crate::process::time_namespace();
+    let frame = crate::process::time_frame();
     for row in 0..header::CLOCK_ROW_COUNT {
         let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
         let is_ours =
-            || region.load(at, Ordering::Acquire) == boot && region.get(at + 8) == namespace;
+            || region.load(at, Ordering::Acquire) == boot && region.get(at + 8) == frame.namespace;
         if !is_ours() {
             continue;
         }
-        let anchor_us = region.get(at + 16);
+        let anchor_us = region.get(at + 16).wrapping_sub(frame.ahead_us);
         fence(Ordering::Acquire);
         // Whoever replaces a row writes the namespace before the anchor: if it is still ours, the
         // anchor was.
@@ -67,7 +67,7 @@ pub fn anchor_us(region: &Region) -> u64 {
         return anchor_us;
     }
     let boot = boot_hash();
-    let namespace = crate::process::time_namespace();
+    let frame = crate::process::time_frame();
     let last_seen_us = Some(region.get(header::LAST_SEEN_US)).filter(|us| is_plausible(*us));
     let now_us = os::wall_time_us().max(last_seen_us.unwrap_or(0));
     let anchor_us = now_us.wrapping_sub(os::boot_time_us());
@@ -75,8 +75,8 @@ pub fn anchor_us(region: &Region) -> u64 {
     let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
     // Empty first: a death between these stores leaves a row that nobody takes for his own.
     region.store(at, 0, Ordering::Release);
-    region.store(at + 8, namespace, Ordering::Release);
-    region.store(at + 16, anchor_us, Ordering::Release);
+    region.store(at + 8, frame.namespace, Ordering::Release);
+    region.store(at + 16, anchor_us.wrapping_add(frame.ahead_us), Ordering::Release);
     region.store(at, boot, Ordering::Release);
     region.store(header::CLOCK_NEXT, row + 1, Ordering::Release);
     anchor_us
