@@ -81,7 +81,7 @@ class BusyThreads:
             turn = 0
             while not self.stop.is_set():
                 turn += 1
-                self.cache["busy", number, turn % 5] = [turn, b"x" * (turn * 997 % 200_000)]
+                self.cache["busy", number, turn % 5] = [turn, b"x" * (turn * 997 % 40_000)]
         except BaseException as failure:
             self.failures.append(failure)
 
@@ -126,10 +126,10 @@ def storm(cache: Cache, count: int, seed: int) -> int:
 
 
 def free_slots(path: str) -> int:
-    """How many more processes may join: 32 may in all with a small file."""
+    """How many more may join: 128 may in all with a file of this size."""
     caches = []
     try:
-        for _ in range(64):
+        for _ in range(200):
             caches.append(Cache(path))
     except OSError:
         pass
