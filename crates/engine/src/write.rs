@@ -6,9 +6,10 @@
 //! sequence word and the shard's intent, so that a hot key does not push others out.
 
 use std::cell::Cell;
-use std::sync::atomic::{fence, Ordering};
+use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::region::fence;
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
@@ -115,6 +116,7 @@ impl Cache {
         let mut draft = Draft::new(key, hash, value, expiry_us, &self.hasher, &self.shape, spare);
         let result = self.store_draft(key, index, &mut draft, condition);
         DRAFT_WORDS.set(draft.into_spare());
+        self.arena.vouch()?;
         if matches!(result, Ok(true)) {
             self.arena.count(Counter::Sets, 1);
         }

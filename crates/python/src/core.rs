@@ -12,7 +12,7 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
-use tuckbox_engine::{ArenaError, Cache, Clock, Config, Entry, Error, Place, Value};
+use tuckbox_engine::{ArenaError, Cache, Clock, Config, Entry, Error, Place, Rights, Value};
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
@@ -39,6 +39,7 @@ pub struct Opened {
     /// The longest value that it takes.
     pub value_bytes_max: usize,
     place: Place,
+    rights: Rights,
     size_bytes: u64,
     max_entries: u64,
     lock_timeout_s: f64,
@@ -213,7 +214,7 @@ impl Core {
 
     /// Opens the file at `path`, or makes it; without a path a private cache, or the private cache
     /// of another process that is `shown` there.
-    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, lock_timeout_s=1.0, clock=None))]
+    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, lock_timeout_s=1.0, read_only=false, group=None, clock=None))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
         &self,
@@ -223,12 +224,16 @@ impl Core {
         size_bytes: Option<u64>,
         max_entries: Option<u64>,
         lock_timeout_s: f64,
+        read_only: bool,
+        group: Option<u32>,
         clock: Option<&Bound<'_, ManualClock>>,
     ) -> PyResult<()> {
         let defaults = Config::default();
+        let rights = Rights { group, read_only };
         let config = Config {
             size_bytes: size_bytes.unwrap_or(defaults.size_bytes),
             max_entries,
+            rights,
             lock_limit: Duration::try_from_secs_f64(lock_timeout_s).map_err(|_| {
                 classes::InvalidLockTimeout::new_err(format!(
                     "lock_timeout must be a number of seconds from 0, got {lock_timeout_s}"
@@ -246,8 +251,8 @@ impl Core {
             waiter::detached(py, || Cache::open(&place, &config)).map_err(
                 |error| match &place {
                     Place::Shown(path) => not_shown(py, error, path),
-                    Place::Path(path) => errors::raised_by_open(py, error, path),
-                    Place::Private => errors::raised_by_open(py, error, Path::new("")),
+                    Place::Path(path) => errors::raised_by_open(py, error, path, rights),
+                    Place::Private => errors::raised_by_open(py, error, Path::new(""), rights),
                 },
             )?;
         let stats = cache.stats();
@@ -257,6 +262,7 @@ impl Core {
             max_entries: stats.max_entries,
             cache,
             place,
+            rights,
             lock_timeout_s,
         };
         self.opened.set(opened).map_err(|_| {
@@ -606,6 +612,18 @@ impl Core {
         opened.cache.set(key, value, never).map_err(|error| opened.refused(py, error))
     }
 
+    /// Whether this handle only reads.
+    #[getter]
+    fn read_only(&self) -> PyResult<bool> {
+        Ok(self.opened()?.rights.read_only)
+    }
+
+    /// The number of the group that shares the file; None if it is its owner's alone.
+    #[getter]
+    fn group(&self) -> PyResult<Option<u32>> {
+        Ok(self.opened()?.rights.group)
+    }
+
     /// Where another process finds a private cache while this one lives.
     #[getter]
     fn _shown(&self) -> PyResult<Option<PathBuf>> {
@@ -654,6 +672,6 @@ fn not_shown(py: Python<'_>, error: Error, path: &Path) -> PyErr {
                 path.as_os_str().to_owned(),
             ))
         }
-        error => errors::raised_by_open(py, error, path),
+        error => errors::raised_by_open(py, error, path, Rights::default()),
     }
 }
