@@ -76,6 +76,7 @@ work(Cache(sys.argv[1], lock_timeout=30), int(sys.argv[2]))
 def executing(cache: Cache, seed: int) -> None:
     """Becomes another program, which keeps what descriptors it may keep."""
     tests = os.path.dirname(os.path.dirname(__file__))
+    os.chdir(tests)  # Python looks for modules in the working directory first.
     environment = {**os.environ, "PYTHONPATH": tests}
     arguments = [sys.executable, "-c", OTHER_PROGRAM, cache.path or "", str(seed)]
     os.execve(sys.executable, arguments, environment)

@@ -207,7 +207,7 @@ def test_a_development_server(path: str, trials: Trials, size: Any, seed: int) -
     kills = size(8, 60)
     tests = os.path.dirname(os.path.dirname(__file__))
     server = subprocess.Popen(
-        [sys.executable, "-m", "reliability.sites", "reload", path, "400"],
+        [sys.executable, sites.__file__, "reload", path, "400"],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": tests},

@@ -206,7 +206,7 @@ def test_a_cache_that_forgets_forks_is_caught(liar: type[Cache], path: str, seed
     with liar(path, size="8 MiB", lock_timeout=HANG_S) as cache:
         cache.incr("count", default=0)
         with pytest.raises(AssertionError):
-            storm(cache, 60, seed)
+            storm(cache, 20, seed)
 
 
 # A child that lives on must not keep its dead parent's locks.
