@@ -2,9 +2,10 @@
 //! used in this boot, driven by the boot clock from then on.
 //!
 //! Changing the wall clock therefore neither ends nor prolongs anything, and time asleep counts.
-//! Each boot (and each time namespace, whose boot clock has an offset of its own) has a row with
-//! its anchor. A new row's anchor is never before the latest file time that anybody wrote down, so
-//! the clock does not run back over a reboot either.
+//! Each boot has a row with its anchor. Time namespaces, whose boot clocks are offset, share it as
+//! far as the system tells the offset; others have rows of their own. A new row's anchor is never
+//! before the latest file time that anybody wrote down, so the clock does not run back over a
+//! reboot either.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::header;
 use crate::os;
-use crate::process::{if_there, time_namespace};
+use crate::process::{if_there, time_frame, TimeFrame};
 use crate::region::{fence, Region};
 
 /// Where the time comes from.
@@ -38,8 +39,8 @@ fn is_plausible(time_us: u64) -> bool {
 pub struct Era {
     /// Tells this boot from others; never 0.
     boot: u64,
-    /// Inode of the time namespace; 0 where the kernel has none.
-    namespace: u64,
+    /// What this process's boot clock is to be compared with.
+    frame: TimeFrame,
 }
 
 impl Era {
@@ -51,22 +52,22 @@ impl Era {
     pub fn now() -> io::Result<Era> {
         let id = if_there(std::fs::read("/proc/sys/kernel/random/boot_id"))?;
         let boot = xxh3_64(&id.unwrap_or_default()).max(1);
-        Ok(Era { boot, namespace: time_namespace()? })
+        Ok(Era { boot, frame: time_frame()? })
     }
 }
 
 /// The anchor of this boot and time namespace, if it has a row. Needs no lock, so that a process
 /// that was stopped while it held one keeps nobody from opening the file.
 pub fn known_anchor_us(region: &Region, era: Era) -> Option<u64> {
-    let Era { boot, namespace } = era;
+    let Era { boot, frame } = era;
     for row in 0..header::CLOCK_ROW_COUNT {
         let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
         let is_ours =
-            || region.load(at, Ordering::Acquire) == boot && region.get(at + 8) == namespace;
+            || region.load(at, Ordering::Acquire) == boot && region.get(at + 8) == frame.namespace;
         if !is_ours() {
             continue;
         }
-        let anchor_us = region.get(at + 16);
+        let anchor_us = region.get(at + 16).wrapping_sub(frame.ahead_us);
         fence(Ordering::Acquire);
         // Whoever replaces a row writes the namespace before the anchor: if it is still ours, the
         // anchor was.
@@ -97,14 +98,14 @@ pub fn anchor_us(region: &Region, era: Era) -> u64 {
     if let Some(anchor_us) = known_anchor_us(region, era) {
         return anchor_us;
     }
-    let Era { boot, namespace } = era;
+    let Era { boot, frame } = era;
     let anchor_us = new_anchor_us(region);
     let row = region.get(header::CLOCK_NEXT) % header::CLOCK_ROW_COUNT;
     let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
     // Empty first: a death between these stores leaves a row that nobody takes for his own.
     region.store(at, 0, Ordering::Release);
-    region.store(at + 8, namespace, Ordering::Release);
-    region.store(at + 16, anchor_us, Ordering::Release);
+    region.store(at + 8, frame.namespace, Ordering::Release);
+    region.store(at + 16, anchor_us.wrapping_add(frame.ahead_us), Ordering::Release);
     region.store(at, boot, Ordering::Release);
     region.store(header::CLOCK_NEXT, row + 1, Ordering::Release);
     anchor_us

@@ -231,9 +231,46 @@ fn namespace_inode(name: &str) -> io::Result<u64> {
     Ok(data.map_or(0, |data| data.ino()))
 }
 
-/// Inode of this process's time namespace; 0 where the kernel has none.
-pub fn time_namespace() -> io::Result<u64> {
-    namespace_inode("time")
+/// What the boot clock that this process sees is to be compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeFrame {
+    /// 0: the machine's own boot clock. Otherwise the time namespace whose clock it is.
+    pub namespace: u64,
+    /// How far this process's boot clock is ahead of that one, in microseconds, modulo 2^64.
+    pub ahead_us: u64,
+}
+
+/// The frame of this process: the machine's, wherever the system says by how much the clock of our
+/// time namespace differs from it.
+///
+/// # Errors
+/// What the system answers, if it cannot tell.
+pub fn time_frame() -> io::Result<TimeFrame> {
+    let namespace = namespace_inode("time")?;
+    if namespace == 0 {
+        // A kernel without time namespaces, or a `/proc` in which we do not occur.
+        let is_shown = if_there(std::fs::metadata("/proc/self/ns"))?.is_some();
+        return Ok(TimeFrame { namespace: if is_shown { 0 } else { u64::MAX }, ahead_us: 0 });
+    }
+    // The offsets are those of our children's namespace, which need not be ours.
+    let ours = namespace_inode("time_for_children")? == namespace;
+    let text = match ours {
+        true => if_there(std::fs::read_to_string("/proc/self/timens_offsets"))?,
+        false => None,
+    };
+    Ok(match text.as_deref().and_then(boot_offset_us) {
+        Some(offset_us) => TimeFrame { namespace: 0, ahead_us: offset_us as u64 },
+        None => TimeFrame { namespace, ahead_us: 0 },
+    })
+}
+
+/// The offset of the boot clock, in microseconds, from lines of a clock, seconds and nanoseconds.
+fn boot_offset_us(text: &str) -> Option<i64> {
+    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let fields = lines.find(|fields| fields.first() == Some(&"boottime"))?;
+    let [_, seconds, nanoseconds] = fields[..] else { return None };
+    let (seconds, nanoseconds): (i64, i64) = (seconds.parse().ok()?, nanoseconds.parse().ok()?);
+    seconds.checked_mul(1_000_000)?.checked_add(nanoseconds / 1_000)
 }
 
 /// Inode of this process's PID namespace; 0 if `/proc` shows the processes of another, as it does
@@ -394,6 +431,15 @@ mod tests {
             assert_eq!(owner.slot(), slot);
         }
         assert_eq!(OwnerId::from_bits(0), None);
+    }
+
+    #[test]
+    fn offsets_of_the_boot_clock() {
+        let text = "monotonic          -7         0\nboottime           -3   1500000\n";
+        assert_eq!(boot_offset_us(text), Some(-2_998_500));
+        assert_eq!(boot_offset_us("monotonic 1 2\n"), None);
+        assert_eq!(boot_offset_us("boottime x 2\n"), None);
+        assert_eq!(boot_offset_us("boottime 9223372036854775807 0\n"), None);
     }
 
     #[test]
