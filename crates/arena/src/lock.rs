@@ -140,8 +140,9 @@ impl Arena {
             drop(within);
             slept.map_err(|_| Error::Interrupted)?;
             if !self.is_still(me) {
-                return Err(Error::Closed);
+                return Err(self.gone().unwrap_or(Error::Closed));
             }
+            self.look_for_cut()?;
             slice = SLICE;
             // Our own slot names another thread of this process: alive as we are.
             let unchanged = word.load(Ordering::Relaxed) & !WAITERS == owner.bits();

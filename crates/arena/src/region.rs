@@ -14,6 +14,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use crate::fault::Mapping;
+
 #[cfg(loom)]
 pub use crate::modelled::fence;
 #[cfg(loom)]
@@ -46,8 +48,9 @@ pub const WORD: u64 = 8;
 const STRING_COPY_FROM: usize = 2048;
 
 enum Backing {
-    /// A shared mapping of a file: address and length as `mmap` gave them.
-    Mapping,
+    /// A shared mapping of a file: address and length as `mmap` gave them. Should the file turn out
+    /// to be shorter than that, it becomes memory of zeros: see `fault`.
+    Mapping(&'static Mapping),
     /// The in-process twin, for tests and tools.
     Heap(Arc<[Word]>),
 }
@@ -94,16 +97,29 @@ impl Region {
         })
     }
 
-    /// Maps `reserved_bytes` of `fd`, shared and writable; none is usable until
-    /// [`Region::set_usable`].
-    pub(crate) fn map(fd: i32, reserved_bytes: u64) -> std::io::Result<Region> {
-        let base = crate::os::map_shared(fd, reserved_bytes as usize)?;
-        Ok(Region {
-            base,
-            reserved_bytes,
-            usable_words: AtomicU64::new(0),
-            backing: Backing::Mapping,
-        })
+    /// Maps `reserved_bytes` of `fd`, shared; none is usable until [`Region::set_usable`]. What
+    /// is not `writable` must never be written to: the processor refuses, which ends the process.
+    ///
+    /// # Errors
+    /// What the system answers; `ENOMEM` if this process has too many mappings.
+    pub(crate) fn map(fd: i32, reserved_bytes: u64, writable: bool) -> std::io::Result<Region> {
+        let full = || std::io::Error::from_raw_os_error(libc::ENOMEM);
+        let mapping = Mapping::reserve(fd).ok_or_else(full)?;
+        let base = crate::os::map_shared(fd, reserved_bytes as usize, writable)
+            .inspect_err(|_| mapping.end())?;
+        mapping.begin(base, reserved_bytes as usize);
+        let usable_words = AtomicU64::new(0);
+        Ok(Region { base, reserved_bytes, usable_words, backing: Backing::Mapping(mapping) })
+    }
+
+    /// Whether the file ended before something that was touched: what is read here is zeros since
+    /// then, and what is written goes nowhere.
+    #[inline]
+    pub fn is_lost(&self) -> bool {
+        match &self.backing {
+            Backing::Mapping(mapping) => mapping.is_lost(),
+            Backing::Heap(_) => false,
+        }
     }
 
     /// How many bytes may be touched now.
@@ -113,7 +129,11 @@ impl Region {
 
     /// States that the file behind the mapping has at least `bytes` bytes. Never shrinks.
     pub(crate) fn set_usable(&self, bytes: u64) {
-        self.usable_words.fetch_max(bytes.min(self.reserved_bytes) / WORD, Ordering::Relaxed);
+        let bytes = bytes.min(self.reserved_bytes);
+        self.usable_words.fetch_max(bytes / WORD, Ordering::Relaxed);
+        if let Backing::Mapping(mapping) = &self.backing {
+            mapping.set_usable(bytes);
+        }
     }
 
     /// The address of `word_count` words at `offset`, which is a multiple of eight.
@@ -314,7 +334,9 @@ pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Backing::Mapping = self.backing {
+        if let Backing::Mapping(mapping) = self.backing {
+            // First, since the address may be somebody else's as soon as it is free.
+            mapping.end();
             crate::os::unmap(self.base, self.reserved_bytes as usize);
         }
     }

@@ -253,8 +253,11 @@ impl Shard<'_> {
                         count.body_bytes += head.body_count * self.cache.shape.segment_bytes;
                         version = version.max(head.sequence.version());
                         let first = self.choices(hash).0;
-                        if first != bucket {
-                            overflows[first as usize] += 1;
+                        // The number of buckets is read again for it: whoever else writes there,
+                        // in a damaged file, may have changed it.
+                        match overflows.get_mut(first as usize) {
+                            Some(overflow) if first != bucket => *overflow += 1,
+                            _ => {}
                         }
                         for body in head.bodies(&buffer.record) {
                             reach.others.insert(body.segment as u32);

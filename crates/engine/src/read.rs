@@ -9,7 +9,8 @@
 //! when the copy was complete.
 //!
 //! A read that meets a change starts again; after a bounded number of times it goes on under the
-//! shard's lock, for a short while, and then answers a miss and counts it.
+//! shard's lock, for a short while, and then answers a miss and counts it. A handle that only reads
+//! takes no lock and answers the miss at once.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -84,6 +85,9 @@ impl Cache {
         hash: KeyHash,
         buffer: &mut Buffer,
     ) -> Result<bool> {
+        if self.arena.is_read_only() {
+            return Ok(false);
+        }
         self.arena.count(Counter::ReadsUnderLock, 1);
         let shard = match self.lock_shard_for(index, LOCK_LIMIT.min(self.lock_limit)) {
             Ok(shard) => shard,

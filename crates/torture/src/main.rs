@@ -11,7 +11,9 @@ use clap::{Parser, Subcommand};
 
 mod actor;
 mod board;
+mod cut;
 mod fork;
+mod images;
 mod kill;
 mod namespaces;
 mod place;
@@ -20,7 +22,9 @@ mod reopen;
 mod report;
 mod roles;
 mod scene;
+mod step;
 mod stop;
+mod tracer;
 mod worker;
 
 #[derive(Parser)]
@@ -36,12 +40,21 @@ enum Task {
     Kill(kill::Arguments),
     /// Stops, or kills, a worker between two named steps.
     Stop(stop::Arguments),
+    /// Cuts, holes, replaces and removes the file under its users.
+    Cut(cut::Arguments),
     /// Forks, becomes other programs, closes descriptors.
     Fork(fork::Arguments),
     /// Opens, closes, crashes, makes caches, and runs out of space.
     Reopen(reopen::Arguments),
     /// Kills workers that are all process 1 of their PID namespaces.
     Namespaces(namespaces::Arguments),
+    /// Judges what a death after each instruction of an operation leaves.
+    Step(step::Arguments),
+    /// Kills the repair that a death makes necessary, after each of its stores.
+    Repair(step::Arguments),
+    /// A child that is looked at instruction by instruction.
+    #[command(hide = true)]
+    Stepped(step::Child),
     /// A child of the supervisors.
     #[command(hide = true)]
     Role(roles::Role),
@@ -54,9 +67,13 @@ fn main() -> ExitCode {
     match Program::parse().command {
         Task::Kill(arguments) => kill::run(&arguments),
         Task::Stop(arguments) => stop::run(&arguments),
+        Task::Cut(arguments) => cut::run(&arguments),
         Task::Fork(arguments) => fork::run(&arguments),
         Task::Reopen(arguments) => reopen::run(&arguments),
         Task::Namespaces(arguments) => namespaces::run(&arguments),
+        Task::Step(arguments) => step::run(&arguments),
+        Task::Repair(arguments) => step::repair(&arguments),
+        Task::Stepped(child) => step::be_stepped(&child),
         Task::Role(role) => roles::play(&role),
         Task::Worker(orders) => worker::run(&orders),
     }
