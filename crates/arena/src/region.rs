@@ -153,7 +153,7 @@ impl Region {
         #[cfg(loom)]
         match &self.backing {
             Backing::Heap(memory) => &memory[index as usize..(index + word_count) as usize],
-            Backing::Mapping => panic!("a model has no file"),
+            Backing::Mapping(_) => panic!("a model has no file"),
         }
     }
 
