@@ -31,6 +31,8 @@ control mutant-no-takeover kill --processes 4 --seconds 10 --die-one-in 300 --ki
 control mutant-steal stop --deed stop --point RewriteHalf
 control mutant-no-guard cut --cases 24
 control mutant-no-look cut --cases 48
+control mutant-aborting-buffers allocations
+control mutant-no-takeover allocations
 control mutant-token-inherited fork --children 50
 control mutant-slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
 control mutant-pid-alone namespaces --kills 60

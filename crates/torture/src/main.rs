@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod actor;
+mod allocations;
 mod board;
 mod cut;
 mod fork;
@@ -52,6 +53,8 @@ enum Task {
     Step(step::Arguments),
     /// Kills the repair that a death makes necessary, after each of its stores.
     Repair(step::Arguments),
+    /// Fails the n-th allocation of every operation, for every n.
+    Allocations(allocations::Arguments),
     /// A child that is looked at instruction by instruction.
     #[command(hide = true)]
     Stepped(step::Child),
@@ -63,6 +66,9 @@ enum Task {
     Worker(worker::Orders),
 }
 
+#[global_allocator]
+static MEMORY: allocations::Memory = allocations::Memory;
+
 fn main() -> ExitCode {
     match Program::parse().command {
         Task::Kill(arguments) => kill::run(&arguments),
@@ -73,6 +79,7 @@ fn main() -> ExitCode {
         Task::Namespaces(arguments) => namespaces::run(&arguments),
         Task::Step(arguments) => step::run(&arguments),
         Task::Repair(arguments) => step::repair(&arguments),
+        Task::Allocations(arguments) => allocations::run(&arguments),
         Task::Stepped(child) => step::be_stepped(&child),
         Task::Role(role) => roles::play(&role),
         Task::Worker(orders) => worker::run(&orders),
