@@ -375,6 +375,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn division_by_multiplication_is_exact() {
         for size_bytes in [64 << 10, 1 << 20, 64 << 20, 1 << 30] {
             let shape = Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
@@ -389,6 +390,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn a_split_divides_one_bucket_and_leaves_the_others() {
         for count in 32..300u32 {
             let split = count - (1 << count.ilog2());
@@ -400,6 +402,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn plans_leave_room_for_the_policy() {
         for size_bytes in [SIZE_BYTES_LEAST, 1 << 20, 15 << 20, 64 << 20, 300_000_000, 1 << 34] {
             let plan = plan(size_bytes, 0);

@@ -13,6 +13,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use clap::Args;
@@ -98,6 +99,7 @@ const DONE: i32 = 0;
 const NO_MEMORY: i32 = 10;
 const REFUSED: i32 = 11;
 const UNARMED: i32 = 12;
+const PANICKED: i32 = 13;
 
 /// What is promised of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,7 +122,7 @@ struct Operation {
 struct Stage<'a> {
     cache: &'a Cache,
     path: &'a Path,
-    buffer: std::cell::RefCell<Buffer>,
+    buffer: Mutex<Buffer>,
     values: &'a Values,
 }
 
@@ -143,12 +145,12 @@ const OPERATIONS: &[Operation] = &[
     Operation {
         name: "get",
         promise: AllocatesNothing,
-        play: |at| at.cache.get(&at.values.own, &mut at.buffer.borrow_mut()).map(ok),
+        play: |at| at.cache.get(&at.values.own, &mut at.buffer.lock().unwrap()).map(ok),
     },
     Operation {
         name: "get a large value",
         promise: AllocatesNothing,
-        play: |at| at.cache.get(&at.values.large_key, &mut at.buffer.borrow_mut()).map(ok),
+        play: |at| at.cache.get(&at.values.large_key, &mut at.buffer.lock().unwrap()).map(ok),
     },
     Operation {
         name: "get into an empty buffer",
@@ -232,7 +234,7 @@ const OPERATIONS: &[Operation] = &[
     Operation {
         name: "pop",
         promise: AllocatesNothing,
-        play: |at| at.cache.pop(&at.values.own, &mut at.buffer.borrow_mut()).map(ok),
+        play: |at| at.cache.pop(&at.values.own, &mut at.buffer.lock().unwrap()).map(ok),
     },
     Operation {
         name: "pop into an empty buffer",
@@ -367,31 +369,36 @@ fn in_child(
     if stage.cache.contains(b"nothing").is_err() {
         return UNARMED;
     }
+    let armed = || {
+        FAILS_ON.store(fails_on, Ordering::Relaxed);
+        FAIL_AT.store(fail_at, Ordering::Relaxed);
+        ASKED.store(0, Ordering::Relaxed);
+        IS_ARMED.store(true, Ordering::SeqCst);
+        let result = (operation.play)(stage);
+        IS_ARMED.store(false, Ordering::SeqCst);
+        asked.word(0).store(ASKED.load(Ordering::Relaxed), Ordering::SeqCst);
+        match result {
+            Ok(()) => DONE,
+            Err(Error::OutOfMemory { .. }) => NO_MEMORY,
+            Err(_) => REFUSED,
+        }
+    };
     if is_warm {
         warm_up(stage);
+        return armed();
     }
-    FAILS_ON.store(fails_on, Ordering::Relaxed);
-    FAIL_AT.store(fail_at, Ordering::Relaxed);
-    ASKED.store(0, Ordering::Relaxed);
-    IS_ARMED.store(true, Ordering::SeqCst);
-    let result = (operation.play)(stage);
-    IS_ARMED.store(false, Ordering::SeqCst);
-    asked.word(0).store(ASKED.load(Ordering::Relaxed), Ordering::SeqCst);
-    match result {
-        Ok(()) => DONE,
-        Err(Error::OutOfMemory { .. }) => NO_MEMORY,
-        Err(error) => {
-            eprintln!("{error}");
-            REFUSED
-        }
-    }
+    // A new thread has nothing of its own yet; the one that forked has what its parent had.
+    std::thread::scope(|scope| scope.spawn(armed).join().unwrap_or(PANICKED))
 }
 
-/// An operation says what it thinks of the end that was meant for it; that is not for people.
+/// What a process says that ends for lack of memory is not for people here, and what it held in
+/// memory is not for debuggers.
 fn silence() {
-    // SAFETY: opens a file and takes its number for the standard error's; no memory is passed but a
-    // constant text.
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: opens a file and takes its number for the standard error's; what is passed is constant
+    // or outlives the calls.
     unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
         let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
         libc::dup2(nowhere, 2);
     }
@@ -400,7 +407,7 @@ fn silence() {
 /// What a thread has done that has worked for a while: its own memory is as large as it will be.
 fn warm_up(stage: &Stage<'_>) {
     let key = b"a key to warm up with";
-    let mut buffer = stage.buffer.borrow_mut();
+    let mut buffer = stage.buffer.lock().unwrap();
     for len in [10, 5_000, 60_000] {
         let value = Value::bytes(&stage.values.large[..len]);
         stage.cache.set(key, value, Ttl::Never).unwrap();
@@ -417,9 +424,11 @@ fn judge(cache: &Cache, may_evict: bool, may_clear: bool) -> Result<u64, String>
     if report.damaged_entries > 0 {
         return Err(format!("entries are damaged: {report:?}"));
     }
-    let again = cache.check().map_err(|error| format!("check answers {error}"))?;
-    if !again.is_sound() {
-        return Err(format!("what check mended is not sound: {again:?}"));
+    if !report.is_sound() {
+        let again = cache.check().map_err(|error| format!("check answers {error}"))?;
+        if !again.is_sound() {
+            return Err(format!("what check mended is not sound: {again:?}"));
+        }
     }
     let mut buffer = Buffer::new();
     let mut missing = 0;
@@ -464,13 +473,18 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
         for operation in OPERATIONS {
             let mut most = 0;
-            for (is_warm, fails_on) in [(true, false), (false, false), (false, true)] {
+            let ways: &[(bool, bool)] = match operation.promise {
+                // What ends the process ends it in either.
+                MayEnd => &[(false, false)],
+                _ => &[(true, false), (false, false), (false, true)],
+            };
+            for &(is_warm, fails_on) in ways {
                 for fail_at in 1..=arguments.most {
                     let version = prepare(&cache);
                     let stage = Stage {
                         cache: &cache,
                         path: &path,
-                        buffer: std::cell::RefCell::default(),
+                        buffer: Mutex::default(),
                         values: &Values::new(version),
                     };
                     asked.word(0).store(u64::MAX, Ordering::SeqCst);
