@@ -37,6 +37,8 @@ control mutant-ignored-error calls --scenarios create --one-in 2
 control mutant-doubt-is-death calls --scenarios waiter --one-in 4
 control mutant-no-guard cut --cases 24
 control mutant-no-look cut --cases 48
+control mutant-aborting-buffers allocations
+control mutant-no-takeover allocations
 control mutant-token-inherited fork --children 50
 control mutant-slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
 control mutant-pid-alone namespaces --kills 60

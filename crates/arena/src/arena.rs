@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::clock::{self, Clock, Era};
 use crate::error::{Error, Result};
 use crate::file::{CacheFile, Standing};
@@ -750,7 +752,7 @@ impl Drop for Arena {
 
 thread_local! {
     /// The handles of the operations that this thread is in the middle of, see [`Arena::within`].
-    static WITHIN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static WITHIN: RefCell<SmallVec<[usize; 8]>> = const { RefCell::new(SmallVec::new_const()) };
 }
 
 /// See [`Arena::within`].
@@ -761,7 +763,7 @@ pub(crate) struct Within<'a> {
 
 impl Drop for Within<'_> {
     fn drop(&mut self) {
-        WITHIN.with_borrow_mut(Vec::pop);
+        WITHIN.with_borrow_mut(SmallVec::pop);
     }
 }
 

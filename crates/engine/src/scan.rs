@@ -12,7 +12,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::Ordering;
 
 use crate::cache::Cache;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::IndexState;
 use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
 use crate::read::Copied;
@@ -129,7 +129,7 @@ impl Cache {
                 walk.slot = 0;
                 walk.bucket += 1;
             }
-            let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer) else { continue };
+            let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer)? else { continue };
             if !self.has_expired(buffer) && walk.seen.insert(hash) {
                 return Ok(true);
             }
@@ -144,37 +144,41 @@ impl Cache {
         bucket: u32,
         place: u64,
         buffer: &mut Buffer,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>> {
         let region = self.arena.region();
         for _ in 0..ATTEMPTS {
             let epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire);
-            let bucket_at = self.bucket_at(shard_at, bucket)?;
+            let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Ok(None) };
             let word = region.load(bucket_at + BUCKET_WORD, Ordering::Acquire);
             if word >> 32 != epoch & 0xffff_ffff {
-                return None;
+                return Ok(None);
             }
             let slot_at = bucket_at + place * 8;
             let slot = Slot(region.load(slot_at, Ordering::Acquire));
             if slot.is_empty() {
-                return None;
+                return Ok(None);
             }
             match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
                 Copied::Changed => std::hint::spin_loop(),
-                Copied::Damaged => return None,
+                Copied::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
+                Copied::Damaged => return Ok(None),
                 Copied::Whole(generation) => {
                     let (head, record) = (&buffer.head, &buffer.record);
                     let hash = self.hasher.key(head.key(record));
                     if !self.proves_itself(head, record, hash, slot.offset(), generation) {
-                        return None;
+                        return Ok(None);
                     }
-                    if head.has(flag::BODY) && !self.load_bodies(head, record, &mut buffer.value) {
-                        continue;
+                    if head.has(flag::BODY) {
+                        self.make_room_for_bodies(head, &mut buffer.value)?;
+                        if !self.load_bodies(head, record, &mut buffer.value) {
+                            continue;
+                        }
                     }
-                    return Some(hash.0);
+                    return Ok(Some(hash.0));
                 }
             }
         }
-        None
+        Ok(None)
     }
 }
 

@@ -5,12 +5,13 @@
 
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::region::{bytes_of, fence};
 use tuckbox_arena::segments::Owner;
 
 use crate::cache::Cache;
-use crate::error::{Error, Result};
+use crate::error::{lengthen, Error, Result};
 use crate::eviction::{IfStuck, SLICE};
 use crate::layout::shard;
 use crate::log::LogKind;
@@ -52,7 +53,7 @@ impl Shard<'_> {
     }
 
     /// The spare segments.
-    pub fn spares(&self) -> Vec<u32> {
+    pub fn spares(&self) -> SmallVec<[u32; shard::SPARE_COUNT as usize]> {
         self.spare_words()
             .filter_map(|at| u32::try_from(self.word(at).checked_sub(1)?).ok())
             .collect()
@@ -243,9 +244,11 @@ impl Cache {
     /// lock. Whoever gets them publishes them in a record or calls [`Cache::drop_bodies`], and stays
     /// ([`tuckbox_arena::Arena::stay`]) until then.
     pub(crate) fn build_bodies(&self, home: u64, value: &[u8]) -> Result<Vec<Body>> {
-        let mut bodies = Vec::new();
+        let mut bodies: Vec<Body> = Vec::new();
         let parts = value.chunks_exact(self.shape.segment_bytes as usize);
         let count = parts.len() as u64;
+        let wanted_bytes = parts.len() * std::mem::size_of::<Body>();
+        bodies.try_reserve_exact(parts.len()).map_err(|_| Error::OutOfMemory { wanted_bytes })?;
         for part in parts {
             let segment = match self.take_for_building(home, count) {
                 Ok(segment) => segment,
@@ -322,6 +325,18 @@ impl Cache {
             }
         }
         Err(Error::Full { wanted_bytes: self.shape.segment_bytes })
+    }
+
+    /// Makes sure that a buffer can take a large value; does nothing for others.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(crate) fn make_room_for_bodies(&self, head: &Head, value: &mut Vec<u64>) -> Result<()> {
+        match head.body_count {
+            0 => Ok(()),
+            // Its last segment may be a part of one.
+            _ => lengthen(value, (head.value_bytes as usize).div_ceil(8) + 1),
+        }
     }
 
     /// Copies a large value together, from its bodies and the tail in its record. None if a body

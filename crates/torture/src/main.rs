@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod actor;
+mod allocations;
 mod board;
 mod cut;
 mod fork;
@@ -64,6 +65,8 @@ enum Task {
     /// A child whose system calls fail.
     #[command(hide = true)]
     Refused(syscalls::Child),
+    /// Fails the n-th allocation of every operation, for every n.
+    Allocations(allocations::Arguments),
     /// A child that is looked at instruction by instruction.
     #[command(hide = true)]
     Stepped(step::Child),
@@ -74,6 +77,9 @@ enum Task {
     #[command(hide = true)]
     Worker(worker::Orders),
 }
+
+#[global_allocator]
+static MEMORY: allocations::Memory = allocations::Memory;
 
 fn main() -> ExitCode {
     match Program::parse().command {
@@ -89,6 +95,7 @@ fn main() -> ExitCode {
         Task::Repair(arguments) => step::repair(&arguments),
         Task::Calls(arguments) => syscalls::run(&arguments),
         Task::Refused(child) => syscalls::be_refused(&child),
+        Task::Allocations(arguments) => allocations::run(&arguments),
         Task::Stepped(child) => step::be_stepped(&child),
         Task::Role(role) => roles::play(&role),
         Task::Worker(orders) => worker::run(&orders),
