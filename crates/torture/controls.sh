@@ -40,5 +40,6 @@ control mutant-no-look cut --cases 48
 control mutant-token-inherited fork --children 50
 control mutant-slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
 control mutant-pid-alone namespaces --kills 60
+control mutant-sparse reopen --seconds 1 --creators 4 --killed-creators 4
 
 exit $failed

@@ -20,7 +20,8 @@ def read_bombs(path: str, kind: str) -> subprocess.CompletedProcess[str]:
     tests = os.path.dirname(os.path.dirname(__file__))
     return subprocess.run(
         [sys.executable, "-m", "reliability.bombs", path, "--kind", kind],
-        env={**os.environ, "PYTHONPATH": tests},
+        # Python looks there first: the repository's root has a package of this name too.
+        cwd=tests,
         capture_output=True,
         text=True,
         check=False,

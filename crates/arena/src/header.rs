@@ -173,3 +173,69 @@ pub fn read(
     };
     Ok((geometry, identity))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::HEADER_BYTES;
+
+    const ABOVE: u64 = 7;
+
+    /// What is answered to a header in which one word was changed by somebody who knows how its
+    /// checksum is made.
+    fn answer(at: u64, value: u64) -> String {
+        let plan = Plan {
+            size_bytes: 1 << 20,
+            max_entries: 0,
+            segment_bytes: 4096,
+            shard_count: 2,
+            shard_bytes: 4096,
+            table_bytes: 4096,
+            first_segments: 2,
+        };
+        let geometry = Geometry::new(plan).unwrap();
+        let page = Region::heap(HEADER_BYTES);
+        let identity = Identity { cache_id: [1, 2], hash_key: [3, 4] };
+        write(&page, &geometry, &identity, ABOVE);
+        page.set(at, value);
+        page.set(header::CHECKSUM, checksum(&page));
+        match read(&page, Path::new("/a.tuck"), 1 << 20, ABOVE) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn another_build_and_another_future_are_told_exactly() {
+        let sound = layout::signature(ABOVE);
+        assert_eq!(answer(header::FEATURES_OPTIONAL, 1 << 40), "");
+        assert_eq!(
+            answer(header::FEATURES_REQUIRED, 0x20),
+            "/a.tuck was written in format 1 with features 0x20, and this version of Tuckbox reads \
+             format 1 without them; it was left as it is: use another path, or remove the file to \
+             start anew"
+        );
+        // A build with words of another width, or another layout, has another signature.
+        assert_eq!(
+            answer(header::LAYOUT_SIGNATURE, 0x32),
+            format!(
+                "/a.tuck was written in format 1 with layout 0000000000000032, and this version of \
+                 Tuckbox reads format 1 with layout {sound:016x}; it was left as it is: use another \
+                 path, or remove the file to start anew"
+            )
+        );
+        for (at, value) in [
+            (header::SEGMENT_BYTES, 4097),
+            (header::SHARD_COUNT, 0),
+            (header::SEGMENT_COUNT, 1 << 50),
+            (header::SIZE_BYTES, u64::MAX),
+            (header::PROCESS_COUNT, 1 << 20),
+        ] {
+            assert_eq!(
+                answer(at, value),
+                "/a.tuck is damaged (its header holds impossible sizes); it was left as it is: \
+                 remove the file to start with an empty cache"
+            );
+        }
+    }
+}
