@@ -375,6 +375,10 @@ impl Seat {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = region.get(at);
             region.store(at, state & !TAKEN, Ordering::Release);
+            // Closing alone would not do while a child that was just forked has the descriptor too.
+            if is_token(self.token.place, self.token.fd) {
+                let _ = os::unlock_byte(self.token.fd, geometry.process_at(self.owner.slot()));
+            }
         }
     }
 

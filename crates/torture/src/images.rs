@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tuckbox_arena::layout::{process, segment};
 use tuckbox_arena::Geometry;
@@ -23,8 +23,9 @@ const NOW_US: u64 = FILLED_US + 60_000_000;
 const SHORT: Ttl = Ttl::Us(30_000_000);
 /// The key that an operation is about.
 const OWN: &[u8] = b"own";
-/// How often a lock is asked for again whose dead owner was not noticed in the short time limit.
-const PATIENCE: u32 = 200;
+/// How long a lock is asked for again whose dead owner was not noticed in the short time limit: on a
+/// busy machine a child of ours may not have let go yet of what it was forked with.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is done to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -214,13 +215,13 @@ pub fn open(path: &Path, size_bytes: u64) -> Result<Cache, Error> {
 
 /// Does something again as long as a lock's owner was not found dead in the short time limit.
 pub fn patiently<R>(mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
-    for _ in 0..PATIENCE {
+    let began = Instant::now();
+    loop {
         match work() {
-            Err(Error::Arena(ArenaError::LockTimeout { .. })) => {}
+            Err(Error::Arena(ArenaError::LockTimeout { .. })) if began.elapsed() < PATIENCE => {}
             result => return result,
         }
     }
-    work()
 }
 
 fn look(cache: &Cache, key: &[u8]) -> Result<Option<Stored>, Error> {
