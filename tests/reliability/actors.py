@@ -5,15 +5,19 @@ What cannot be had on this machine is skipped, and fails on one that runs tests 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
 import signal
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from typing_extensions import Self
@@ -25,6 +29,16 @@ ANSWER_TIMEOUT_S = 45
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _fork = multiprocessing.get_context("fork")
+
+
+@contextlib.contextmanager
+def common_folder() -> Iterator[Path]:
+    """Make a folder that every user can enter; pytest's own are closed to others, and each run that
+    begins closes them anew."""
+    with tempfile.TemporaryDirectory(prefix="tuckbox-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 class ActorDied(AssertionError):

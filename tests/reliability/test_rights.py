@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import pytest
 
 import tuckbox
-from reliability.actors import Actor, demand, user
+from reliability.actors import Actor, common_folder, demand, user
 from tuckbox import Cache
 
 if TYPE_CHECKING:
@@ -162,8 +162,6 @@ class Scenes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.count = 0
-        for above in (folder, *folder.parents[:2]):
-            above.chmod(0o755)
         template = folder / "template.tuck"
         with Cache(template, size="64 KiB") as cache:
             for number in range(ENTRIES):
@@ -231,6 +229,12 @@ class Scenes:
         if not same or file.read_bytes() != self.template.read_bytes():
             return f"{case}: the file was changed"
         return None
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with common_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
