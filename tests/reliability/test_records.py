@@ -55,8 +55,8 @@ def records(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
     command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, *plugins]
     subprocess.run(
         [*command, "--rootdir", str(folder), "--records", str(file), *options, str(sample)],
-        # Python looks there first: the repository's root has a package of this name too.
-        cwd=os.path.dirname(HERE),
+        env={**os.environ, "PYTHONPATH": os.path.dirname(HERE)},
+        cwd=folder,  # Python looks for modules in the working directory first.
         stdout=subprocess.DEVNULL,
         check=False,
     )

@@ -153,7 +153,7 @@ impl Region {
         #[cfg(loom)]
         match &self.backing {
             Backing::Heap(memory) => &memory[index as usize..(index + word_count) as usize],
-            Backing::Mapping => panic!("a model has no file"),
+            Backing::Mapping(_) => panic!("a model has no file"),
         }
     }
 
@@ -291,6 +291,13 @@ impl Region {
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in source.iter().enumerate() {
+            #[cfg(feature = "mutant-plain-words")]
+            // SAFETY: none. It is what the tools that look for it must notice.
+            unsafe {
+                to.add(index * 8).cast::<u64>().write(*word);
+                continue;
+            }
+            #[cfg(not(feature = "mutant-plain-words"))]
             self.nth(to, index).store(*word, Ordering::Relaxed);
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! There is no list of free segments and no lock over them. A segment has an owner word, taken by
 //! compare-and-swap from [`Owner::Free`], and a 64-bit generation that moves when it is freed.
-//! The order of freeing carries the readers' proof: nothing refers to the segment any more, then
-//! the generation moves, then a release fence, then the owner word says free, and only a later
-//! owner writes its first byte, after a release fence of its own.
+//! The order carries the readers' proof: nothing refers to the segment any more, then the generation
+//! moves, then the owner word says free; and only a later owner writes its first byte, after a
+//! release fence.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -112,9 +112,9 @@ impl Arena {
         self.region().store(at, owner.word(), Ordering::Release);
     }
 
-    /// Precedes the first byte of a segment's new use by whoever did not itself end the last one: a
-    /// fence holds for what its own thread writes afterwards, so that of [`Arena::end_use`] does not
-    /// tell readers of another writer's bytes that the generation has moved.
+    /// Precedes the first byte of a segment's new use: whoever reads one of them and makes a fence
+    /// (acquire) sees the moved generation. It is the new user's to make, who may be another than he
+    /// who ended the last use: a fence holds only for what its own thread writes afterwards.
     #[inline]
     pub fn begin_use(&self) {
         if !cfg!(feature = "mutant-no-taker-fence") {
@@ -128,9 +128,6 @@ impl Arena {
         let generation = self.region().get(at);
         let moved = u64::from(!cfg!(feature = "mutant-no-generation"));
         self.region().store(at, generation.wrapping_add(moved), Ordering::Release);
-        if !cfg!(feature = "mutant-no-release-fence") {
-            fence(Ordering::Release);
-        }
         hooks::reach(Point::GenerationBumped);
     }
 

@@ -243,7 +243,7 @@ impl Cache {
     pub fn pop<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
         let (shard, hash, live) = self.lock_key(key)?;
         let Some(live) = live else { return Ok(None) };
-        if !shard.copy_entry(&live, hash, buffer) {
+        if !shard.copy_entry(&live, hash, buffer)? {
             return Ok(None);
         }
         shard.remove(hash, &live.found, &live.head);

@@ -20,6 +20,7 @@
 
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
 
@@ -45,6 +46,9 @@ pub struct Found {
     /// Whether it is in the second choice.
     pub overflowed: bool,
 }
+
+/// Slots of one bucket, with their places in the file: no more than it has, so they take no memory.
+pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
 
 /// The word [`shard::STATE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,10 +181,10 @@ impl Shard<'_> {
     }
 
     /// Slots of a bucket that lead somewhere.
-    pub fn taken_slots(&self, bucket: u32) -> Vec<(u64, Slot)> {
+    pub fn taken_slots(&self, bucket: u32) -> Slots {
         match self.bucket(bucket) {
             Some(at) => self.slots(at).filter(|(_, slot)| !slot.is_empty()).collect(),
-            None => Vec::new(),
+            None => Slots::new(),
         }
     }
 
@@ -277,7 +281,9 @@ impl Shard<'_> {
             let free = match self.free_slot(other_at) {
                 Some(free) => free,
                 None if depth > 1 => {
-                    match self.move_one_away(&[path, &[other]].concat(), depth - 1) {
+                    let mut longer: SmallVec<[u32; 4]> = SmallVec::from_slice(path);
+                    longer.push(other);
+                    match self.move_one_away(&longer, depth - 1) {
                         Some(free) => free,
                         None => continue,
                     }
@@ -323,11 +329,8 @@ impl Shard<'_> {
         // Entries of the first choice that went on are not told apart by it: both buckets keep the
         // count, which may be too high from now on.
         self.set_overflow(new_at, self.overflow(old_at));
-        let mut moved = Vec::new();
-        for (at, slot) in self.slots(old_at).collect::<Vec<_>>() {
-            if slot.is_empty() {
-                continue;
-            }
+        let mut moved: SmallVec<[u64; SLOTS_PER_BUCKET as usize]> = SmallVec::new();
+        for (at, slot) in self.taken_slots(old) {
             let Some(hash) = self.hash_of(slot) else { continue };
             let first = bucket_of(hash.first(), count + 1);
             let second = bucket_of(hash.second(), count + 1);

@@ -20,7 +20,7 @@ use tuckbox_arena::region::fence;
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
-use crate::error::{Error, Result};
+use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
 use crate::index::IndexState;
 use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_BYTES};
@@ -43,6 +43,8 @@ pub(crate) enum Attempt {
     Missing,
     /// Something moved meanwhile: try again.
     Changed,
+    /// There is no memory to copy so many bytes to.
+    NoMemory(usize),
 }
 
 /// What copying one record came to.
@@ -53,6 +55,8 @@ pub(crate) enum Copied {
     Changed,
     /// Nothing moved, and yet it is no record.
     Damaged,
+    /// There is no memory to copy so many bytes to.
+    NoMemory(usize),
 }
 
 impl Cache {
@@ -72,6 +76,7 @@ impl Cache {
                 Attempt::Found => return Ok(true),
                 Attempt::Missing => return Ok(false),
                 Attempt::Changed => std::hint::spin_loop(),
+                Attempt::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
             }
         }
         self.read_under_lock(index, key, hash, buffer)
@@ -97,7 +102,10 @@ impl Cache {
             }
             Err(error) => return Err(error),
         };
-        Ok(shard.find_key(key, hash).is_some_and(|live| shard.copy_entry(&live, hash, buffer)))
+        match shard.find_key(key, hash) {
+            Some(live) => shard.copy_entry(&live, hash, buffer),
+            None => Ok(false),
+        }
     }
 
     #[inline]
@@ -139,6 +147,7 @@ impl Cache {
                 let slot_at = bucket_at + place as u64 * 8;
                 match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
                     Copied::Changed => return Attempt::Changed,
+                    Copied::NoMemory(wanted_bytes) => return Attempt::NoMemory(wanted_bytes),
                     Copied::Damaged => self.arena.count(Counter::ChecksumMismatches, 1),
                     Copied::Whole(generation) => {
                         let head = &buffer.head;
@@ -151,8 +160,13 @@ impl Cache {
                             continue;
                         }
                         let value = &mut buffer.value;
-                        if head.has(flag::BODY) && !self.load_bodies(head, &buffer.record, value) {
-                            return self.changed_or_missing(slot_at, slot);
+                        if head.has(flag::BODY) {
+                            if self.make_room_for_bodies(head, value).is_err() {
+                                return Attempt::NoMemory(head.value_bytes as usize);
+                            }
+                            if !self.load_bodies(head, &buffer.record, value) {
+                                return self.changed_or_missing(slot_at, slot);
+                            }
                         }
                         if notes_hit {
                             if let Some(hit) = slot.with_hit() {
@@ -242,7 +256,9 @@ impl Cache {
         if is_whole {
             let count = (buffer.head.log_bytes / 8) as usize;
             if buffer.record.len() < count {
-                buffer.record.resize(count, 0);
+                if lengthen(&mut buffer.record, count).is_err() {
+                    return Copied::NoMemory(count * 8);
+                }
             }
             let words = &mut buffer.record[..count];
             if position.byte + buffer.head.log_bytes <= self.shape.log_bytes {

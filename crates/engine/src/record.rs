@@ -18,6 +18,7 @@
 
 use tuckbox_arena::region::{bytes_of, bytes_of_mut};
 
+use crate::error::{lengthen, Result};
 use crate::hash::{Hasher, KeyHash};
 use crate::layout::Shape;
 use crate::value::Value;
@@ -150,6 +151,13 @@ impl Head {
             16 => Some((0, 0, None)),
             _ => Some((flag::LONG, 0, Some((log_bytes - 24) << LONG_KEY_BITS))),
         }
+    }
+
+    /// Bytes that the longest record takes in its log: the longest key, nearly a segment of its value,
+    /// and where so many others are.
+    pub fn longest_bytes(key_bytes: u64, segment_bytes: u64, body_count: u64) -> u64 {
+        let payload_bytes = (key_bytes + segment_bytes).next_multiple_of(8);
+        (Head::fixed_words(flag::KNOWN) + BODY_WORDS * body_count) * 8 + payload_bytes
     }
 
     fn fixed_words(flags: u64) -> u64 {
@@ -304,7 +312,10 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Lays the record out. `spare` gives its memory and is given back by [`Draft::into_spare`].
+    /// Lays the record out. `spare` gives its memory, which [`Draft::into_spare`] gives back.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
     pub fn new(
         key: &[u8],
         hash: KeyHash,
@@ -312,8 +323,8 @@ impl<'a> Draft<'a> {
         expiry_us: Option<u64>,
         hasher: &Hasher,
         shape: &Shape,
-        mut spare: Vec<u64>,
-    ) -> Draft<'a> {
+        spare: &mut Vec<u64>,
+    ) -> Result<Draft<'a>> {
         let (tag, bytes): (u8, &[u8]) = match value {
             Value::Bytes { tag, bytes } => (tag, bytes),
             Value::Int(_) => (0, &[]),
@@ -351,8 +362,9 @@ impl<'a> Draft<'a> {
         let word_count = (head.log_bytes / 8) as usize;
         // What an earlier draft left is overwritten, but for what is behind the last byte.
         if spare.len() < word_count {
-            spare.resize(word_count, 0);
+            lengthen(spare, word_count)?;
         }
+        let mut spare = std::mem::take(spare);
         spare[word_count - 1] = 0;
         let fixed_count = Head::fixed_words(flags) as usize;
         spare[..fixed_count].copy_from_slice(&fixed[..fixed_count]);
@@ -360,7 +372,7 @@ impl<'a> Draft<'a> {
         let payload = &mut bytes_of_mut(&mut spare[..word_count])[head.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
-        Draft { hash, value, tail_hash: hasher.bytes(tail), words: spare, head }
+        Ok(Draft { hash, value, tail_hash: hasher.bytes(tail), words: spare, head })
     }
 
     /// The sizes.

@@ -10,6 +10,7 @@ use tuckbox_arena::{Acquired, Arena, Region, Standing};
 use crate::cache::Cache;
 use crate::error::Result;
 use crate::layout::shard;
+use crate::log::reserve_scratch;
 
 /// How long the locks of a removed file are waited for.
 const LAST_LOCK_LIMIT: Duration = Duration::from_millis(5);
@@ -58,6 +59,7 @@ impl Cache {
     }
 
     fn take_shard(&self, index: u64, limit: Duration) -> Result<Shard<'_>> {
+        reserve_scratch(&self.shape)?;
         let at = self.arena.geometry().shard_at(index);
         let acquired = self.arena.lock(at + shard::LOCK, limit)?;
         let shard = Shard { cache: self, index, at };

@@ -13,7 +13,7 @@ use tuckbox_arena::region::fence;
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
-use crate::error::{Error, Result};
+use crate::error::{lengthen, Error, Result};
 use crate::eviction::{IfStuck, SLICE};
 use crate::hash::KeyHash;
 use crate::index::Found;
@@ -112,8 +112,9 @@ impl Cache {
         let hash = self.hasher.key(key);
         let index = hash.shard(self.shape.shard_count);
         let expiry_us = self.expiry_of(ttl);
-        let spare = DRAFT_WORDS.take();
-        let mut draft = Draft::new(key, hash, value, expiry_us, &self.hasher, &self.shape, spare);
+        let mut spare = DRAFT_WORDS.take();
+        let (hasher, shape) = (&self.hasher, &self.shape);
+        let mut draft = Draft::new(key, hash, value, expiry_us, hasher, shape, &mut spare)?;
         let result = self.store_draft(key, index, &mut draft, condition);
         DRAFT_WORDS.set(draft.into_spare());
         self.arena.vouch()?;
@@ -193,7 +194,8 @@ impl Cache {
                 }
                 continue;
             }
-            match shard.put(draft, live.as_ref(), &bodies) {
+            let need = if stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
+            match shard.put(draft, live.as_ref(), &bodies, need) {
                 Ok(Put::Rewritten) => return Ok(true),
                 Ok(Put::Appended) => {
                     shard.tidy();
@@ -295,6 +297,7 @@ impl Shard<'_> {
         draft: &mut Draft<'_>,
         live: Option<&Live>,
         bodies: &[crate::record::Body],
+        need: Need,
     ) -> std::result::Result<Put, NoRoom> {
         if let Some(live) = live {
             if self.can_rewrite(live, draft) {
@@ -306,7 +309,7 @@ impl Shard<'_> {
             .and_then(|live| self.cache.position_of(live.offset()))
             .map_or(LogKind::Small, |position| self.log_of(position.segment));
         let head = *draft.head();
-        let Some(room) = self.find_room(kind, head.log_bytes, Need::NewRecord) else {
+        let Some(room) = self.find_room(kind, head.log_bytes, need) else {
             return Err(NoRoom);
         };
         let slot_at = match live {
@@ -404,8 +407,14 @@ impl Shard<'_> {
     }
 
     /// Copies an entry into a buffer, with its bodies. False if it is damaged; it is removed then.
-    pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> bool {
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
         let offset = live.offset();
+        let record_words = (live.head.log_bytes / 8) as usize;
+        lengthen(&mut buffer.record, record_words)?;
+        self.cache.make_room_for_bodies(&live.head, &mut buffer.value)?;
         let whole = self.load_record(offset, &mut buffer.record).filter(|head| {
             self.is_proved(offset, head, &buffer.record, hash)
                 && (head.body_count == 0
@@ -419,7 +428,7 @@ impl Shard<'_> {
                 self.add_word(shard::LOST, 1);
             }
         }
-        whole.is_some()
+        Ok(whole.is_some())
     }
 
     /// Adds to the number of an entry, in place. The caller found it to be one.
@@ -452,18 +461,18 @@ impl Shard<'_> {
             None => return Some(()),
             Some(expiry_us) => expiry_us,
         };
-        with_scratch(|words| {
+        let moved = with_scratch(|words| {
             let offset = live.offset();
             let old = self.load_record(offset, words)?;
             if !self.is_proved(offset, &old, words, hash) {
-                self.remove(hash, &live.found, &live.head);
-                self.add_word(shard::LOST, 1);
-                return Some(());
+                return Some(false);
             }
+            // There is room for it: see `reserve_scratch`.
             words.insert(2, expiry_us);
             words[0] |= flag::EXPIRY;
             let mut start = [0; 5];
-            start.copy_from_slice(&words.iter().copied().chain([0; 5]).take(5).collect::<Vec<_>>());
+            let first = words.len().min(start.len());
+            start[..first].copy_from_slice(&words[..first]);
             let head = Head::parse(&start, &self.cache.shape)?;
             words.truncate((head.log_bytes / 8) as usize);
             let kind = self
@@ -481,7 +490,12 @@ impl Shard<'_> {
             // Its bodies stay where they are.
             self.count_out(kind, &live.head);
             self.count_in(kind, &head);
-            Some(())
-        })
+            Some(true)
+        });
+        if moved == Some(false) {
+            self.remove(hash, &live.found, &live.head);
+            self.add_word(shard::LOST, 1);
+        }
+        moved.map(|_| ())
     }
 }

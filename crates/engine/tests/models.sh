@@ -23,7 +23,7 @@ early-split-clear    a_key_is_found_while_its_bucket_is_split
 no-state-check       a_key_is_found_while_its_bucket_is_split
 one-slot-load        a_segment_is_used_again_beside_a_reader
 no-generation        a_segment_is_used_again_beside_a_reader
-no-release-fence     a_segment_is_used_again_beside_a_reader
+no-taker-fence       a_segment_is_used_again_beside_a_reader
 no-taker-fence       a_segment_is_taken_by_another_process_beside_a_reader
 no-taker-fence       a_spare_segment_is_used_by_another_process_beside_a_reader
 late-generation      a_segment_is_taken_by_another_process_beside_a_reader

@@ -24,9 +24,10 @@ pub(super) struct Candidate {
     pub(super) frequency: u64,
 }
 
-/// What is at a place of a log.
+/// What is at a place of a log. Looked at in one piece, and not kept: no memory is taken for it.
+#[allow(clippy::large_enum_variant)]
 pub(super) enum Place {
-    Live(Box<Candidate>),
+    Live(Candidate),
     Dead(Position),
     Unreadable,
 }
@@ -50,7 +51,7 @@ impl Shard<'_> {
                     let expiry_us =
                         candidate.head.expiry_us(&self.cache.head_words(candidate.offset));
                     if !self.cache.is_expired(expiry_us) {
-                        return Some(*candidate);
+                        return Some(candidate);
                     }
                     self.drop_entry(&candidate, Reason::Expired);
                     self.pass(&candidate);
@@ -73,15 +74,7 @@ impl Shard<'_> {
             None => Place::Dead(end),
             Some(found) => {
                 let frequency = self.halved(found.slot, position.segment);
-                Place::Live(Box::new(Candidate {
-                    kind,
-                    position,
-                    offset,
-                    head,
-                    hash,
-                    found,
-                    frequency,
-                }))
+                Place::Live(Candidate { kind, position, offset, head, hash, found, frequency })
             }
         }
     }
@@ -173,7 +166,6 @@ impl Shard<'_> {
         let moved = with_scratch(|words| {
             let head = self.load_record(candidate.offset, words)?;
             if !self.is_proved(candidate.offset, &head, words, candidate.hash) {
-                self.drop_entry(candidate, Reason::Damaged);
                 return Some(false);
             }
             let room = self.find_room(to, head.log_bytes, Need::Move)?;
@@ -190,7 +182,10 @@ impl Shard<'_> {
         match moved {
             Some(true) => self.pass(candidate),
             // Its lengths may be what is damaged: they do not tell where the next one begins.
-            Some(false) => self.skip_damaged(candidate.kind, candidate.position),
+            Some(false) => {
+                self.drop_entry(candidate, Reason::Damaged);
+                self.skip_damaged(candidate.kind, candidate.position);
+            }
             None => {}
         }
         moved
