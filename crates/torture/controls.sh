@@ -29,6 +29,12 @@ control mutant-no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill
 control mutant-old-length stop --deed kill --point BodyAdopted --rounds 5
 control mutant-no-takeover kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
 control mutant-steal stop --deed stop --point RewriteHalf
+control mutant-no-repair step --operations set-same,set-new --states half
+control mutant-no-repair matrix --operations set-same,set-new --states half
+control mutant-early-publication step --operations set-new,add --states empty
+control mutant-early-intent-clear repair --operations incr
+control mutant-ignored-error calls --scenarios create --one-in 2
+control mutant-doubt-is-death calls --scenarios waiter --one-in 4
 control mutant-no-guard cut --cases 24
 control mutant-no-look cut --cases 48
 control mutant-aborting-buffers allocations
@@ -36,5 +42,6 @@ control mutant-no-takeover allocations
 control mutant-token-inherited fork --children 50
 control mutant-slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
 control mutant-pid-alone namespaces --kills 60
+control mutant-sparse reopen --seconds 1 --creators 4 --killed-creators 4
 
 exit $failed

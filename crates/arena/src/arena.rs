@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::clock::{self, Clock};
+use crate::clock::{self, Clock, Era};
 use crate::error::{Error, Result};
 use crate::file::{CacheFile, Standing};
 use crate::header::{self, Identity};
@@ -689,20 +689,27 @@ impl Arena {
         if last.load(Ordering::Relaxed) == rows_made {
             return;
         }
-        let known = clock::known_anchor_us(&self.region);
+        let Ok(era) = Era::now() else { return };
+        let known = clock::known_anchor_us(&self.region, era);
         let anchor_us = known.unwrap_or_else(|| clock::new_anchor_us(&self.region));
         self.anchor_us.store(anchor_us, Ordering::Relaxed);
         last.store(rows_made, Ordering::Relaxed);
     }
 
     fn learn_time(&self) -> Result<()> {
-        let anchor_us = match clock::known_anchor_us(&self.region) {
+        // Whoever took another era for his own would make a row with a time of its own.
+        let era = Era::now().map_err(|source| Error::Io {
+            action: "learn the time of",
+            path: self.path.clone(),
+            source,
+        })?;
+        let anchor_us = match clock::known_anchor_us(&self.region, era) {
             Some(anchor_us) => anchor_us,
             None => {
                 // A dead owner's work here is at most a clock row half made, which `anchor_us`
                 // allows for.
                 let _: Acquired = self.lock(words::CLOCK_LOCK, CLOCK_LOCK_LIMIT)?;
-                let anchor_us = clock::anchor_us(&self.region);
+                let anchor_us = clock::anchor_us(&self.region, era);
                 self.unlock(words::CLOCK_LOCK);
                 anchor_us
             }

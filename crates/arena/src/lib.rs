@@ -24,6 +24,7 @@ mod header;
 mod os;
 mod process;
 mod trust;
+mod users;
 mod wait;
 
 pub use arena::{Arena, Place, Stay};

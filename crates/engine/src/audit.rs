@@ -6,7 +6,7 @@
 //! nothing reaches, and sets the counts. It may itself be killed: whoever comes next begins anew,
 //! and comes to the same result.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
@@ -30,10 +30,11 @@ pub enum Depth {
     Content,
 }
 
-/// What the logs reach: for each segment its log and the bytes in which records may begin.
+/// What the logs reach: for each segment its log and the bytes in which records may begin. No hash
+/// tables: the standard library's panic when the system has no random numbers for their keys.
 struct Reach {
-    segments: HashMap<u32, (LogKind, u64, u64)>,
-    others: HashSet<u32>,
+    segments: BTreeMap<u32, (LogKind, u64, u64)>,
+    others: BTreeSet<u32>,
     /// Where proved entries begin, segment and byte, and how long their records are. Filled when
     /// the contents are read.
     entries: BTreeMap<(u32, u64), u64>,
@@ -41,7 +42,7 @@ struct Reach {
 
 impl Reach {
     fn nothing() -> Reach {
-        Reach { segments: HashMap::new(), others: HashSet::new(), entries: BTreeMap::new() }
+        Reach { segments: BTreeMap::new(), others: BTreeSet::new(), entries: BTreeMap::new() }
     }
 }
 
@@ -100,6 +101,9 @@ impl Shard<'_> {
         let intent = self.word(shard::INTENT);
         if intent == 0 {
             return;
+        }
+        if cfg!(feature = "mutant-early-intent-clear") {
+            self.set_word(shard::INTENT, 0);
         }
         let slot_at = intent & !shard::INTENT_NUMBER;
         let inside = slot_at % 8 == 0

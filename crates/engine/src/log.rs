@@ -309,6 +309,9 @@ impl Shard<'_> {
         let rest_bytes =
             if opens_segment { log_bytes } else { log_bytes.saturating_sub(room_bytes) };
         let count = rest_bytes.div_ceil(shape.log_bytes);
+        if need == Need::NewRecord && fits && self.would_stop_moves(kind, log_bytes, room_bytes) {
+            return None;
+        }
         let mut segments = SmallVec::new();
         for _ in 0..count {
             match self.take_for_log(need) {

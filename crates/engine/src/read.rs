@@ -255,10 +255,8 @@ impl Cache {
         let mut is_whole = is_record && !is_busy;
         if is_whole {
             let count = (buffer.head.log_bytes / 8) as usize;
-            if buffer.record.len() < count {
-                if lengthen(&mut buffer.record, count).is_err() {
-                    return Copied::NoMemory(count * 8);
-                }
+            if buffer.record.len() < count && lengthen(&mut buffer.record, count).is_err() {
+                return Copied::NoMemory(count * 8);
             }
             let words = &mut buffer.record[..count];
             if position.byte + buffer.head.log_bytes <= self.shape.log_bytes {

@@ -8,6 +8,7 @@
 //! instead, so often that it may leave out only what moves each time that it comes by.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::Ordering;
 
 use crate::cache::Cache;
@@ -45,6 +46,10 @@ impl Scan<'_> {
     }
 }
 
+/// Hashes of keys. They are keyed themselves, so the set needs no random key of its own, for which
+/// the system might have to be asked.
+type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
+
 /// How far a walk has come.
 #[derive(Debug, Default)]
 pub struct ScanState {
@@ -55,7 +60,7 @@ pub struct ScanState {
     /// The count of moves when this walk of the shard began.
     moves: Option<u64>,
     /// Hashes of the keys that were met in this shard.
-    seen: HashSet<u64>,
+    seen: Hashes,
     /// Keys of this shard that were not, once they have been listed.
     listed: Option<Vec<Vec<u8>>>,
 }
@@ -179,7 +184,7 @@ impl Cache {
 
 impl Shard<'_> {
     /// The keys of all entries but those whose keys' hashes are given.
-    fn list_unseen(&self, seen: &HashSet<u64>) -> Vec<Vec<u8>> {
+    fn list_unseen(&self, seen: &Hashes) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         let mut record = Vec::new();
         for bucket in 0..self.index_state().buckets() {

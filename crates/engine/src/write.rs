@@ -194,7 +194,8 @@ impl Cache {
                 }
                 continue;
             }
-            match shard.put(draft, live.as_ref(), &bodies) {
+            let need = if stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
+            match shard.put(draft, live.as_ref(), &bodies, need) {
                 Ok(Put::Rewritten) => return Ok(true),
                 Ok(Put::Appended) => {
                     shard.tidy();
@@ -296,6 +297,7 @@ impl Shard<'_> {
         draft: &mut Draft<'_>,
         live: Option<&Live>,
         bodies: &[crate::record::Body],
+        need: Need,
     ) -> std::result::Result<Put, NoRoom> {
         if let Some(live) = live {
             if self.can_rewrite(live, draft) {
@@ -307,7 +309,7 @@ impl Shard<'_> {
             .and_then(|live| self.cache.position_of(live.offset()))
             .map_or(LogKind::Small, |position| self.log_of(position.segment));
         let head = *draft.head();
-        let Some(room) = self.find_room(kind, head.log_bytes, Need::NewRecord) else {
+        let Some(room) = self.find_room(kind, head.log_bytes, need) else {
             return Err(NoRoom);
         };
         let slot_at = match live {

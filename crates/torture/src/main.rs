@@ -16,6 +16,7 @@ mod cut;
 mod fork;
 mod images;
 mod kill;
+mod matrix;
 mod namespaces;
 mod place;
 mod points;
@@ -25,6 +26,7 @@ mod roles;
 mod scene;
 mod step;
 mod stop;
+mod syscalls;
 mod tracer;
 mod worker;
 
@@ -49,10 +51,20 @@ enum Task {
     Reopen(reopen::Arguments),
     /// Kills workers that are all process 1 of their PID namespaces.
     Namespaces(namespaces::Arguments),
+    /// Ends every operation at every named point, by a kill, a stop and an error.
+    Matrix(matrix::Arguments),
+    /// A child that is ended at a named point.
+    #[command(hide = true)]
+    Hit(matrix::Child),
     /// Judges what a death after each instruction of an operation leaves.
     Step(step::Arguments),
     /// Kills the repair that a death makes necessary, after each of its stores.
     Repair(step::Arguments),
+    /// Fails system calls, one after the other.
+    Calls(syscalls::Arguments),
+    /// A child whose system calls fail.
+    #[command(hide = true)]
+    Refused(syscalls::Child),
     /// Fails the n-th allocation of every operation, for every n.
     Allocations(allocations::Arguments),
     /// A child that is looked at instruction by instruction.
@@ -77,8 +89,12 @@ fn main() -> ExitCode {
         Task::Fork(arguments) => fork::run(&arguments),
         Task::Reopen(arguments) => reopen::run(&arguments),
         Task::Namespaces(arguments) => namespaces::run(&arguments),
+        Task::Matrix(arguments) => matrix::run(&arguments),
+        Task::Hit(child) => matrix::be_hit(&child),
         Task::Step(arguments) => step::run(&arguments),
         Task::Repair(arguments) => step::repair(&arguments),
+        Task::Calls(arguments) => syscalls::run(&arguments),
+        Task::Refused(child) => syscalls::be_refused(&child),
         Task::Allocations(arguments) => allocations::run(&arguments),
         Task::Stepped(child) => step::be_stepped(&child),
         Task::Role(role) => roles::play(&role),

@@ -46,3 +46,9 @@ fn a_cache_that_answers_other_keys_values_is_caught() {
 fn a_cache_that_loses_counts_is_caught() {
     assert_caught(&["kill", "--seconds", "3", "--lie", "lost-count"], "counter");
 }
+
+#[test]
+fn a_cut_cache_that_always_misses_is_caught() {
+    let arguments = ["cut", "--cases", "8", "--always-miss"];
+    assert_caught(&arguments, "the victims found almost nothing");
+}
