@@ -37,6 +37,12 @@ fn boot_hash() -> u64 {
     xxh3_64(&id).max(1)
 }
 
+/// What the last word of a row should be: a damaged anchor would move all expiries at once.
+fn row_check(boot: u64, namespace: u64, anchor_us: u64) -> u64 {
+    let words = [boot, namespace, anchor_us].map(u64::to_ne_bytes);
+    xxh3_64(words.as_flattened())
+}
+
 /// The anchor of this boot and time namespace, if it has a row. Needs no lock, so that a process
 /// that was stopped while it held one keeps nobody from opening the file.
 pub fn known_anchor_us(region: &Region) -> Option<u64> {
@@ -50,10 +56,11 @@ pub fn known_anchor_us(region: &Region) -> Option<u64> {
             continue;
         }
         let anchor_us = region.get(at + 16);
+        let is_whole = region.get(at + 24) == row_check(boot, namespace, anchor_us);
         fence(Ordering::Acquire);
         // Whoever replaces a row writes the namespace before the anchor: if it is still ours, the
         // anchor was.
-        if is_ours() && is_plausible(os::boot_time_us().wrapping_add(anchor_us)) {
+        if is_ours() && is_whole && is_plausible(os::boot_time_us().wrapping_add(anchor_us)) {
             return Some(anchor_us);
         }
     }
@@ -77,6 +84,7 @@ pub fn anchor_us(region: &Region) -> u64 {
     region.store(at, 0, Ordering::Release);
     region.store(at + 8, namespace, Ordering::Release);
     region.store(at + 16, anchor_us, Ordering::Release);
+    region.store(at + 24, row_check(boot, namespace, anchor_us), Ordering::Release);
     region.store(at, boot, Ordering::Release);
     region.store(header::CLOCK_NEXT, row + 1, Ordering::Release);
     anchor_us
@@ -119,9 +127,8 @@ mod tests {
     fn a_damaged_time_is_not_believed() {
         let region = Region::heap(HEADER_BYTES);
         let sound = anchor_us(&region);
-        for at in [header::CLOCK_ROWS + 16, header::LAST_SEEN_US] {
-            region.set(at, 0xff << 56);
-        }
+        region.set(header::CLOCK_ROWS + 16, sound ^ 1 << 40);
+        region.set(header::LAST_SEEN_US, 0xff << 56);
         let again = anchor_us(&region);
         assert!(again.abs_diff(sound) < 60_000_000, "{again} instead of {sound}");
         assert_eq!(known_anchor_us(&region), Some(again));

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 fn path_text(path: &Path) -> io::Result<CString> {
@@ -152,20 +152,25 @@ pub fn unmap(base: *mut u8, len_bytes: usize) {
     unsafe { libc::munmap(base.cast(), len_bytes) };
 }
 
+/// The half of a word that the kernel looks at: a futex has 32 bits.
+fn low_half(word: &AtomicU64) -> *mut u32 {
+    word.as_ptr().cast::<u32>().wrapping_add(usize::from(cfg!(target_endian = "big")))
+}
+
 /// Sleeps while `word` holds `value`, `limit` at most. Wakes early for no reason at times.
-pub fn futex_wait(word: &AtomicU32, value: u32, limit: Duration) {
+pub fn futex_wait(word: &AtomicU64, value: u32, limit: Duration) {
     let limit = libc::timespec {
         tv_sec: limit.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
     };
     // SAFETY: the word and the time outlive the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &limit) };
+    unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAIT, value, &limit) };
 }
 
 /// Wakes one sleeper.
-pub fn futex_wake_one(word: &AtomicU32) {
+pub fn futex_wake_one(word: &AtomicU64) {
     // SAFETY: the word outlives the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+    unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAKE, 1) };
 }
 
 fn byte_lock(kind: libc::c_int, at: u64) -> libc::flock {

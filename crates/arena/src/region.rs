@@ -4,12 +4,11 @@
 //! module: words go in and out by value, payloads by copy. Payload bytes are moved as relaxed
 //! 64-bit words, never as plain memory, since a plain read that races with a write is undefined
 //! even when its result is thrown away; fences in the protocols order them. A region is used with
-//! one access width throughout: 64-bit words, except the lock words, which are 32 bits wide and
-//! have their 64 bits to themselves.
+//! one access width throughout: 64-bit words. (The kernel looks at half of a lock word.)
 //!
 //! Every access is checked against the length held privately here, never against one in the file.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// A word is eight bytes.
@@ -109,11 +108,10 @@ impl Region {
         unsafe { AtomicU64::from_ptr(self.at(offset, 1).cast()) }
     }
 
-    /// The 32-bit lock word at `offset`.
+    /// The lock word at `offset`, which a thread can sleep on.
     #[inline(always)]
-    pub(crate) fn lock_word(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: as in `word`; lock words are accessed by this method alone, so widths never mix.
-        unsafe { AtomicU32::from_ptr(self.at(offset, 1).cast()) }
+    pub(crate) fn lock_word(&self, offset: u64) -> &AtomicU64 {
+        self.word(offset)
     }
 
     /// Reads a word.

@@ -67,6 +67,11 @@ impl IndexState {
     }
 }
 
+/// The two buckets that an entry may be in, in an index of `count` buckets.
+pub fn choices_of(hash: KeyHash, count: u32) -> (u32, u32) {
+    (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
+}
+
 impl Cache {
     /// Where a bucket of a shard is; none if the directory does not lead to a segment.
     #[inline(always)]
@@ -123,8 +128,7 @@ impl Shard<'_> {
 
     /// The two buckets that an entry may be in, as numbers.
     pub fn choices(&self, hash: KeyHash) -> (u32, u32) {
-        let count = self.index_state().buckets();
-        (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
+        choices_of(hash, self.index_state().buckets())
     }
 
     /// Where a bucket is. Wiped first if it is of an older epoch.

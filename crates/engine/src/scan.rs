@@ -149,11 +149,11 @@ impl Cache {
                 Copied::Changed => std::hint::spin_loop(),
                 Copied::Damaged => return None,
                 Copied::Whole(generation) => {
-                    let (head, record) = (&buffer.head, &buffer.record);
-                    let hash = self.hasher.key(head.key(record));
-                    if !self.proves_itself(head, record, hash, slot.offset(), generation) {
+                    let hash = self.hasher.key(buffer.head.key(&buffer.record));
+                    if !self.proves_itself(buffer, hash, slot.offset(), generation) {
                         return None;
                     }
+                    let (head, record) = (&buffer.head, &buffer.record);
                     if head.has(flag::BODY) && !self.load_bodies(head, record, &mut buffer.value) {
                         continue;
                     }
@@ -170,7 +170,7 @@ impl Shard<'_> {
     fn list_unseen(&self, seen: &HashSet<u64>) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         let mut record = Vec::new();
-        for bucket in 0..self.index_state().buckets() {
+        for bucket in 0..self.bucket_count() {
             for (_, slot) in self.taken_slots(bucket) {
                 let offset = slot.offset();
                 let Some(head) = self.load_head(offset) else { continue };

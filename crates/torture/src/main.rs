@@ -11,15 +11,21 @@ use clap::{Parser, Subcommand};
 
 mod actor;
 mod board;
+mod damage;
+mod flood;
 mod fork;
+mod full;
 mod kill;
 mod namespaces;
+mod memory;
+mod pages;
 mod place;
 mod points;
 mod reopen;
 mod report;
 mod roles;
 mod scene;
+mod scribble;
 mod stop;
 mod worker;
 
@@ -42,6 +48,16 @@ enum Task {
     Reopen(reopen::Arguments),
     /// Kills workers that are all process 1 of their PID namespaces.
     Namespaces(namespaces::Arguments),
+    /// Damages a closed cache's file, byte by byte or at random, and uses it.
+    Damage(damage::Arguments),
+    /// Loses pages of a file as a power cut does.
+    Pages(pages::Arguments),
+    /// Lets something else write into the mapping while processes use it.
+    Scribble(scribble::Arguments),
+    /// Keeps a cache full with values of all sizes.
+    Full(full::Arguments),
+    /// Stores keys that collide.
+    Flood(flood::Arguments),
     /// A child of the supervisors.
     #[command(hide = true)]
     Role(roles::Role),
@@ -57,6 +73,11 @@ fn main() -> ExitCode {
         Task::Fork(arguments) => fork::run(&arguments),
         Task::Reopen(arguments) => reopen::run(&arguments),
         Task::Namespaces(arguments) => namespaces::run(&arguments),
+        Task::Damage(arguments) => damage::run(&arguments),
+        Task::Pages(arguments) => pages::run(&arguments),
+        Task::Scribble(arguments) => scribble::run(&arguments),
+        Task::Full(arguments) => full::run(&arguments),
+        Task::Flood(arguments) => flood::run(&arguments),
         Task::Role(role) => roles::play(&role),
         Task::Worker(orders) => worker::run(&orders),
     }
