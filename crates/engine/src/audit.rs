@@ -42,6 +42,9 @@ struct Reach {
     /// Where proved entries begin, segment and byte, and how long their records are. Filled when
     /// the contents are read.
     entries: BTreeMap<(u32, u64), u64>,
+    /// How many bytes at the beginning of a segment are the rest of a proved entry that began in
+    /// the one before. Filled likewise.
+    rests: HashMap<u32, u64>,
 }
 
 impl Reach {
@@ -52,6 +55,7 @@ impl Reach {
             index: 0,
             spares: 0,
             entries: BTreeMap::new(),
+            rests: HashMap::new(),
         }
     }
 }
@@ -348,6 +352,7 @@ impl Shard<'_> {
                         if let Some(at) = self.cache.position_of(slot.offset()) {
                             if depth == Depth::Content {
                                 reach.entries.insert((at.segment, at.byte), head.log_bytes);
+                                self.note_rests(at, head.log_bytes, reach);
                             }
                         }
                     }
@@ -467,12 +472,32 @@ impl Shard<'_> {
         true
     }
 
+    /// Notes where a record goes on that crosses the end of its segment. It was found to be within
+    /// its log.
+    fn note_rests(&self, at: Position, log_bytes: u64, reach: &mut Reach) {
+        let room_bytes = self.cache.shape.log_bytes;
+        let mut rest_bytes = log_bytes.saturating_sub(room_bytes - at.byte);
+        let mut segment = at.segment;
+        while rest_bytes > 0 {
+            let Some((next, _)) = self.cache.trailer(segment) else { return };
+            reach.rests.insert(next, rest_bytes.min(room_bytes));
+            rest_bytes = rest_bytes.saturating_sub(room_bytes);
+            segment = next;
+        }
+    }
+
     /// Walks every log segment from record to record, as eviction will. A dead record whose lengths
     /// are damaged would lead it past entries that live, and their segment would be freed under
     /// them: such a one gets lengths that lead to the next entry.
     fn mend_dead_records(&self, reach: &Reach) {
         for (&segment, &(_, first, end)) in &reach.segments {
-            let mut byte = first;
+            // Where the first record begins may be what is damaged: not in the rest of another.
+            let rest_bytes = reach.rests.get(&segment).copied().unwrap_or(0);
+            let mut byte = first.max(rest_bytes);
+            if byte != first {
+                let extent = self.arena().note(segment, note::EXTENT) & 0xffff_ffff;
+                self.arena().set_note(segment, note::EXTENT, byte << 32 | extent);
+            }
             while byte < end {
                 let position = Position { segment, byte };
                 let mut from_here = reach.entries.range((segment, byte)..(segment + 1, 0));
