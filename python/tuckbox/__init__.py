@@ -34,7 +34,7 @@ from tuckbox.errors import (
     VersionMismatch,
 )
 from tuckbox.keys import Key
-from tuckbox.results import CheckReport, Entry, Stats
+from tuckbox.results import CheckReport, Entry, Loss, Stats
 
 __all__ = [
     "AccessDenied",
@@ -60,6 +60,7 @@ __all__ = [
     "KeyTooLong",
     "KeyTypeError",
     "LockTimeout",
+    "Loss",
     "NotACache",
     "NotAFile",
     "NotAnInteger",

@@ -244,7 +244,7 @@ impl Shard<'_> {
         loop {
             if !self.cache.is_usable(segment)
                 || self.arena().segment_owner(segment) != owner
-                || reach.segments.contains_key(&segment)
+                || (reach.segments.contains_key(&segment) && !cfg!(feature = "mutant-no-hops"))
             {
                 return None;
             }

@@ -81,8 +81,7 @@ fn cut_short_and_pages_exchanged() {
     let len = image.bytes.len() as u64;
     let ends = (0..4096).step_by(61).chain((4096..len).step_by(509)).chain([len - 1]);
     let fillings = [Filling::Zeros, Filling::Ones, Filling::Garbage, Filling::Neighbour];
-    let pages = (0..len / 4096)
-        .flat_map(|page| fillings.map(|with| Damage::Page { page, with }));
+    let pages = (0..len / 4096).flat_map(|page| fillings.map(|with| Damage::Page { page, with }));
     play(&image, ends.map(Damage::Cut).chain(pages), true);
 }
 

@@ -247,9 +247,9 @@ impl Specimen {
         if (segments_at..segments_at + self.word(header::SEGMENT_COUNT) * 8).contains(&at) {
             return Part::Generation;
         }
-        let in_shards = at.checked_sub(shards_at).filter(|at| {
-            *at < self.word(header::SHARD_COUNT) * self.word(header::SHARD_BYTES)
-        });
+        let in_shards = at
+            .checked_sub(shards_at)
+            .filter(|at| *at < self.word(header::SHARD_COUNT) * self.word(header::SHARD_BYTES));
         match in_shards.map(|at| at % self.word(header::SHARD_BYTES) / 8 * 8) {
             Some(shard::STATE | shard::EPOCH) => Part::Guide,
             Some(word) if word >= shard::DIRECTORY => Part::Guide,

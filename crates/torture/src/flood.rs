@@ -115,6 +115,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let before = victim.stats().segments_index;
     let elsewhere = play(victim, &flood, lie);
     expect_all(&mut report, "keys that collide in another file", &elsewhere, count);
+    let outcome = play(victim, &double, lie);
+    expect_all(&mut report, "keys that collide twice in another file", &outcome, DOUBLE);
     let grown = victim.stats().segments_index - before;
     report.expect(grown <= 4, || format!("they made the index grow by {grown} segments"));
 
@@ -131,7 +133,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         report.figure(&format!("{name}_found"), outcome.found);
         report.figure(&format!("{name}_slowest_us"), outcome.slowest.as_micros() as u64);
         report.expect(outcome.wrong == 0 && outcome.refused == 0, || {
-            format!("{name}: {} wrong or missing at once, {} refused", outcome.wrong, outcome.refused)
+            format!(
+                "{name}: {} wrong or missing at once, {} refused",
+                outcome.wrong, outcome.refused
+            )
         });
         report.expect(outcome.slowest < Duration::from_secs(1), || {
             format!("{name}: an operation took {:?}", outcome.slowest)
@@ -151,7 +156,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.figure("index_segments_after", after.segments_index);
     report.figure("segments", after.segments);
     report.expect(after.segments_index <= before.segments_index + 4, || {
-        format!("the index grew from {} to {} segments", before.segments_index, after.segments_index)
+        format!(
+            "the index grew from {} to {} segments",
+            before.segments_index, after.segments_index
+        )
     });
     let sound = known.check().map(|report| report.is_sound());
     report.expect(matches!(sound, Ok(true)), || format!("check: {sound:?}"));
@@ -160,7 +168,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.figure("collide_elsewhere_keys_per_second", rate(&elsewhere));
     report.figure("colliding_keys_per_second", rate(&here));
     report.figure("seed", arguments.seed);
-    report.trials(3 * count + TAGGED + DOUBLE, "keys");
+    report.trials(3 * count + TAGGED + 2 * DOUBLE, "keys");
     report.finish()
 }
 

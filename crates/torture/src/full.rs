@@ -113,7 +113,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let key = (random.f64().powi(3) * keys as f64) as u64 + phase as u64 * 10_000_000;
             let len = len_of(key, phase, most);
             let name = key.to_le_bytes();
-            let found = cache.get(&name, &mut buffer).expect("a read").filter(|_| !arguments.lie_miss);
+            let found =
+                cache.get(&name, &mut buffer).expect("a read").filter(|_| !arguments.lie_miss);
             let is_model_hit = lru.has(key);
             // The second half counts: then both are full.
             if done * 2 > sets {

@@ -185,7 +185,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
     }
     drop(watchdog);
-    for (mix, least_percent) in [(Mix::Few, 60), (Mix::Any, 5), (Mix::Torn, 2)] {
+    for (mix, least_percent) in [(Mix::Few, 90), (Mix::Any, 60), (Mix::Torn, 50)] {
         let [found, all, images] = found[&(mix as u8)];
         report.figure(&format!("untouched_found_{mix:?}").to_lowercase(), found);
         report.figure(&format!("untouched_{mix:?}").to_lowercase(), all);

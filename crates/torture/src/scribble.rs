@@ -77,7 +77,8 @@ struct Mapping {
 
 impl Mapping {
     fn new(path: &Path, len_bytes: u64) -> Mapping {
-        let file = OpenOptions::new().read(true).write(true).open(path).expect("the cache is there");
+        let file =
+            OpenOptions::new().read(true).write(true).open(path).expect("the cache is there");
         let len_bytes = len_bytes as usize;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choosing.

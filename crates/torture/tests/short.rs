@@ -86,6 +86,34 @@ fn processes_that_are_all_number_one() {
 }
 
 #[test]
+fn damaged_files_lost_pages_and_a_hostile_writer() {
+    assert_good(&["damage", "--cases", "20000", "--random", "2000", "--large", "200"]);
+    assert_good(&["pages", "--images", "100"]);
+    assert_good(&["scribble", "--seconds", "3"]);
+}
+
+#[test]
+fn a_full_cache_and_keys_that_collide() {
+    assert_good(&["full", "--sets", "20000"]);
+    assert_good(&["flood"]);
+}
+
+#[test]
+fn a_cache_that_misses_is_caught_by_what_damages_fills_and_floods_it() {
+    let few = ["--cases", "500", "--large", "50", "--lie-miss"];
+    assert_caught(&[&["damage"], &few[..]].concat(), "entries are gone");
+    assert_caught(&["pages", "--images", "30", "--lie-miss"], "untouched entries");
+    assert_caught(&["scribble", "--seconds", "2", "--lie-miss"], "reads found anything");
+    assert_caught(&["full", "--sets", "10000", "--lie-miss"], "by an exact LRU");
+    assert_caught(&["flood", "--lie-miss"], "are found");
+}
+
+#[test]
+fn keys_that_collide_under_the_file_s_own_key_are_caught() {
+    assert_caught(&["flood", "--lie-one-key"], "keys that collide twice in another file");
+}
+
+#[test]
 fn a_cache_that_always_misses_is_caught() {
     let lie = ["--seconds", "2", "--lie", "miss"];
     assert_caught(&[&["kill"], &lie[..]].concat(), "0 of 1000 entries that nobody touched");
