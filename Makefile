@@ -10,7 +10,7 @@ python := $(venv)/bin/python
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help setup build demo lab test check test-rust test-mutants test-torture test-fuzz \
-	test-python test-lab lab-smoke bench torture format clean
+	test-python test-lab lab-smoke test-reliability bench torture format clean
 
 help: ## List the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,7 +38,7 @@ lab: $(venv)/built ## Five famous cache comparisons on about forty systems; QUIC
 	-$(python) -m lab install
 	$(python) -m lab run $(if $(QUICK),--quick,--full) $(ARGS)
 
-test: check test-rust test-python test-lab lab-smoke test-mutants test-torture test-fuzz ## Everything.
+test: check test-rust test-python test-lab lab-smoke test-mutants test-torture test-reliability test-fuzz ## Everything.
 	@echo "make test: all lanes passed"
 
 check: $(venv)/built ## Formats, lints, types.
@@ -46,10 +46,12 @@ check: $(venv)/built ## Formats, lints, types.
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml
 	CARGO_TARGET_DIR=lab/target cargo clippy --quiet --manifest-path lab/Cargo.toml --workspace --all-targets -- -D warnings
-	$(venv)/bin/ruff check python tests lab benches
-	$(venv)/bin/ruff format --check python tests lab benches
+	$(venv)/bin/ruff check python tests lab reliability benches
+	$(venv)/bin/ruff format --check python tests lab reliability benches
 	$(venv)/bin/mypy
 	$(venv)/bin/mypy --config-file lab/pyproject.toml -p lab
+	$(venv)/bin/mypy --config-file reliability/pyproject.toml -p reliability
+	$(python) -m reliability document --check
 	$(python) -m mypy.stubtest tuckbox._engine
 
 test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, documentation; the codec.
@@ -61,15 +63,20 @@ test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, docu
 test-mutants: ## Builds that break one rule each, and must be caught.
 	crates/engine/tests/mutants.sh
 
-test-torture: ## Processes that are killed, stopped and forked; engines that must be caught.
+test-torture: ## Answers and engines that break a promise, and must be caught by the torture.
 	cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points
 	crates/torture/controls.sh
 
 test-fuzz: ## Each fuzz target for a quarter of a minute.
 	fuzz/run.sh 15
 
+# The families of tests/reliability run in test-reliability, with their figures.
 test-python: $(venv)/built ## The package: its API, semantics, types and processes.
-	$(venv)/bin/pytest
+	$(venv)/bin/pytest --ignore=tests/reliability
+
+test-reliability: $(venv)/built ## The short lane: every promise on trial, within ten minutes.
+	$(venv)/bin/pytest -c reliability/pyproject.toml reliability/tests
+	$(python) -m reliability run --lane short $(ARGS)
 
 $(venv)/contestants: $(venv)/built $(wildcard lab/contestants/*/contestant.toml lab/servers/*/server.toml)
 	$(python) -m lab install --tests
@@ -85,14 +92,15 @@ bench: $(venv)/built ## What an operation costs, beside a dictionary's.
 	$(python) benches/dict_ratio.py
 	cargo bench --quiet -p tuckbox-engine --bench operations
 
-torture: ## The long form of test-torture: eight processes, five minutes, a kill every second.
-	cargo run --profile checked -p tuckbox-torture -- kill --processes 8 --seconds 300 $(ARGS)
+torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.
+	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)
+	$(python) -m reliability document
 
 format: $(venv)/made ## Format all sources.
 	cargo fmt --all
 	cargo fmt --all --manifest-path lab/Cargo.toml
-	$(venv)/bin/ruff format python tests lab benches
-	$(venv)/bin/ruff check --fix-only --quiet python tests lab benches
+	$(venv)/bin/ruff format python tests lab reliability benches
+	$(venv)/bin/ruff check --fix-only --quiet python tests lab reliability benches
 
 clean: ## Remove what was built.
 	cargo clean

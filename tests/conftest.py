@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the reliability lane. Pytest takes options from this directory only; what they
+    do is in `reliability/conftest.py`."""
+    group = parser.getgroup("reliability")
+    group.addoption("--records", metavar="FILE", help="append the record of each family, as JSON")
+    group.addoption("--nightly", action="store_true", help="run the families in their large sizes")
+    group.addoption("--seed", type=int, help="where the families' random numbers begin")
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     """A path at which there is no file yet."""

@@ -29,14 +29,16 @@ control mutant-no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill
 control mutant-old-length stop --deed kill --point BodyAdopted --rounds 5
 control mutant-no-takeover kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
 control mutant-steal stop --deed stop --point RewriteHalf
+control mutant-no-guard cut --cases 24
+control mutant-no-look cut --cases 48
 control mutant-token-inherited fork --children 50
 control mutant-slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
-control mutant-pid-alone namespaces --seconds 3
 control mutant-no-checksum damage --cases 30000 --large 200
 control mutant-no-checksum scribble --seconds 8 --words-per-ms 100
 control mutant-no-checksum pages --images 300
 control mutant-no-bounds damage --cases 30000 --large 200
 control mutant-no-hops damage --cases 30000 --large 200 --use-one-in 1
 control mutant-no-loss damage --cases 30000 --large 200
+control mutant-pid-alone namespaces --kills 60
 
 exit $failed

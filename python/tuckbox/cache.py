@@ -6,6 +6,7 @@ and answers with names. Must not override ``get`` or ``set``: no Python frame is
 
 from __future__ import annotations
 
+import grp
 import math
 import os
 import warnings
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tuckbox import _engine
 from tuckbox.errors import (
     CacheClosed,
+    InvalidArgument,
+    InvalidGroup,
     InvalidLockTimeout,
     InvalidMaxEntries,
     SizeMismatchWarning,
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Cache"]
 
 _MAX_ENTRIES_MAX = 2**63 - 1
+_GROUP_MAX = 2**32 - 1
+"""The number that tells the system to leave a group as it is."""
 
 
 class Cache(_engine.Core):
@@ -64,7 +69,8 @@ class Cache(_engine.Core):
     All errors are in ``tuckbox.errors``, and whatever is refused has changed nothing. Every
     operation may raise CacheClosed, and each that changes something LockTimeout; operations with a
     key KeyTypeError and KeyTooLong; those that store a value ValueTypeError, ValueTooLarge and
-    CacheFull; those with a ttl InvalidTTL; those that return a value EntryCorrupt.
+    CacheFull; those with a ttl InvalidTTL; those that return a value EntryCorrupt. With
+    ``read_only``, each that changes something raises CacheReadOnly.
     """
 
     def __init__(
@@ -74,8 +80,13 @@ class Cache(_engine.Core):
         size: int | str | None = None,
         max_entries: int | None = None,
         lock_timeout: float = 1.0,
+        read_only: bool = False,
+        group: str | int | None = None,
     ) -> None:
         """Open the cache at ``path``, or make it.
+
+        The file is its owner's alone (mode 0600). One that others could have put there, can change
+        or can replace is refused.
 
         Args:
             path: The file; its directory must exist. Without one the cache is private: it belongs
@@ -85,12 +96,20 @@ class Cache(_engine.Core):
                 Used when the file is made: an existing file keeps its own.
             max_entries: Limit of entries, none by default. Used as ``size`` is.
             lock_timeout: Seconds that an operation waits for a lock that another process holds.
+            read_only: Only read: for other users, and for programs that look on. The file must be
+                there; not a byte of it is changed, so reads count as neither hits nor misses and
+                keep no entry from being evicted. Only operations that read can be used; ``check``
+                and ``expire`` are none.
+            group: The group, by name or number, whose members share the file (mode 0660). Each of
+                them can read, change and delete everything in it and hold up writers, but cannot
+                make another process crash or run code. Everyone who opens the file has to give it.
 
         Raises:
             CacheOpenError: The file cannot be opened or made; its subclasses say why.
             CacheFull: The file system has no room for the file.
             CacheLost: A private cache was unpickled after its process had ended.
-            InvalidArgument: A size or limit is not one.
+            InvalidArgument: A size, limit or group is not one, or a private cache was to be opened
+                with ``read_only`` or ``group``.
 
         Warns:
             SizeMismatchWarning: The file has another size or limit than the one given.
@@ -101,6 +120,8 @@ class Cache(_engine.Core):
             size_bytes=size_bytes,
             max_entries=_checked_max_entries(max_entries),
             lock_timeout_s=_checked_lock_timeout(lock_timeout),
+            read_only=_checked_read_only(path, read_only),
+            group=_checked_group(path, group),
         )
         if size_bytes is not None and size_bytes != self.size:
             self._warn("size", f"{size_bytes:,} bytes", f"{self.size:,} bytes")
@@ -171,7 +192,8 @@ class Cache(_engine.Core):
         """
         if self.closed:
             raise CacheClosed(f"{self!r} cannot be pickled or copied; open it again first")
-        way = (self.path, self._shown, self.size, self.max_entries, self.lock_timeout)
+        limits = (self.size, self.max_entries, self.lock_timeout)
+        way = (self.path, self._shown, *limits, self.read_only, self.group)
         return _reopen, (type(self), *way), self.__dict__ or None
 
 
@@ -182,6 +204,8 @@ def _reopen(  # noqa: PLR0917 - What is pickled is a tuple.
     size_bytes: int,
     max_entries: int | None,
     lock_timeout_s: float,
+    read_only: bool = False,  # noqa: FBT001, FBT002 - As above; older pickles have it not.
+    group: int | None = None,
 ) -> Cache:
     cache = kind.__new__(kind)
     _engine.Core.__init__(
@@ -191,8 +215,38 @@ def _reopen(  # noqa: PLR0917 - What is pickled is a tuple.
         size_bytes=size_bytes,
         max_entries=max_entries,
         lock_timeout_s=lock_timeout_s,
+        read_only=read_only,
+        group=group,
     )
     return cache
+
+
+def _checked_read_only(path: object, read_only: bool) -> bool:  # noqa: FBT001 - It is checked.
+    if not isinstance(read_only, bool):
+        raise InvalidArgument(f"read_only must be True or False, not {read_only!r}")
+    if read_only and path is None:
+        raise InvalidArgument("a private cache is new, and has nothing to read: give read_only a path")
+    return read_only
+
+
+def _checked_group(path: object, group: str | int | None) -> int | None:
+    if group is None:
+        return None
+    if isinstance(group, bool) or not isinstance(group, (str, int)):
+        kind = type(group).__name__
+        raise InvalidGroup(f"group must be the name or number of a group, not {kind}")
+    if path is None:
+        raise InvalidGroup("a private cache belongs to its user alone: give a path to share it")
+    if isinstance(group, int):
+        if not 0 <= group < _GROUP_MAX:
+            raise InvalidGroup(f"the number of a group must lie between 0 and {_GROUP_MAX - 1:,}")
+        return group
+    try:
+        return grp.getgrnam(group).gr_gid
+    except (KeyError, ValueError):
+        raise InvalidGroup(
+            f"there is no group {group!r} on this machine; `getent group` lists them"
+        ) from None
 
 
 def _checked_max_entries(max_entries: int | None) -> int | None:

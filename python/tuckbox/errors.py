@@ -6,7 +6,10 @@
     ├── CacheFileError (OSError)            the file, or the system beneath it, refused
     │   ├── CacheOpenError                  opening or making the file
     │   │   ├── DirectoryMissing (FileNotFoundError)
+    │   │   ├── FileMissing (FileNotFoundError)
     │   │   ├── AccessDenied (PermissionError)
+    │   │   ├── UnsafeFile                  others can change or replace it
+    │   │   ├── NetworkFileSystem           memory is not shared there
     │   │   ├── NotAFile                    a directory, a socket ...
     │   │   ├── NotACache                   somebody else's file
     │   │   ├── VersionMismatch             a cache of another format
@@ -16,6 +19,7 @@
     │   ├── CacheFull                       no room could be made
     │   └── CacheLost                       the file behind a handle has gone
     ├── CacheClosed (ValueError)
+    ├── CacheReadOnly                       a change was asked of a handle that only reads
     ├── LockTimeout (TimeoutError)
     ├── KeyTypeError (TypeError)
     ├── KeyTooLong (ValueError)
@@ -29,6 +33,7 @@
         ├── InvalidSize
         ├── InvalidMaxEntries
         ├── InvalidLockTimeout
+        ├── InvalidGroup
         └── InvalidVersion
 
     SizeMismatchWarning (UserWarning)
@@ -65,8 +70,23 @@ class DirectoryMissing(CacheOpenError, FileNotFoundError):
     """The directory that the file is to lie in does not exist."""
 
 
+class FileMissing(CacheOpenError, FileNotFoundError):
+    """There is no file, and it was to be opened read-only, which makes none."""
+
+
 class AccessDenied(CacheOpenError, PermissionError):
-    """This user may not read and write the file, or may not make it."""
+    """This user may not read (and, unless read-only, write) the file, or may not make it."""
+
+
+class UnsafeFile(CacheOpenError):
+    """Somebody else could have put the file there, or can change or replace it.
+
+    It was left as it is. The message says what is wrong, and which command mends it.
+    """
+
+
+class NetworkFileSystem(CacheOpenError):
+    """The path lies on a file system that other machines can use, where no memory is shared."""
 
 
 class NotAFile(CacheOpenError):
@@ -103,6 +123,10 @@ class CacheLost(CacheFileError):
 
 class CacheClosed(TuckboxError, ValueError):
     """The cache was closed, and then used."""
+
+
+class CacheReadOnly(TuckboxError):
+    """A change was asked of a cache that was opened with ``read_only``. Nothing was changed."""
 
 
 class LockTimeout(TuckboxError, TimeoutError):
@@ -155,6 +179,10 @@ class InvalidMaxEntries(InvalidArgument):
 
 class InvalidLockTimeout(InvalidArgument):
     """``lock_timeout`` is not a number of seconds."""
+
+
+class InvalidGroup(InvalidArgument):
+    """``group`` is no group of this machine, or the cache is one that no group can share."""
 
 
 class InvalidVersion(InvalidArgument):

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
-use crate::file::CacheFile;
+use crate::file::{CacheFile, Standing};
 use crate::header::{self, Identity};
 use crate::hooks::{self, Point};
 use crate::layout::{header as words, process as slot_layout, Geometry, Plan, HEADER_BYTES};
@@ -17,6 +17,7 @@ use crate::lock::Acquired;
 use crate::os;
 use crate::process::{gate, Counter, OwnerId, Seat, COUNTER_COUNT, FORKS};
 use crate::region::Region;
+use crate::trust::{Directory, Rights};
 use crate::wait::Waiter;
 
 /// Growth takes at least this much at a time, so that a busy cache does not ask the system often,
@@ -42,6 +43,9 @@ enum Membership {
     /// A slot in the file; none once closed. The seat is touched in `process::gate` only, which
     /// keeps the mutex free at the moment of a fork; the owner's bits are in `Arena::identity`, where the hot paths read them.
     File { file: CacheFile, seat: Mutex<Option<Seat>> },
+    /// Only reads: has no slot, takes no lock and counts nothing. `rows_made` is how many clock
+    /// rows there were when it last looked for one of this boot.
+    Reader { file: CacheFile, rows_made: AtomicU64 },
     /// A participant of the twin. `dead[slot]` is set by a test that lets one die; `file_bytes` is
     /// how long a file would be.
     Twin { dead: Arc<Vec<AtomicBool>>, file_bytes: Arc<AtomicU64> },
@@ -57,6 +61,10 @@ pub struct Arena {
     /// High half: the fork count under which we attached; low half: the owner's bits, 0 if none.
     attached: AtomicU64,
     closed: AtomicBool,
+    /// The file has gone: it was cut short, or it is no longer the one at its path.
+    lost: AtomicBool,
+    /// When it was last looked whether the file is still at its path, see [`Arena::look_at_path`].
+    looked_s: AtomicU64,
     /// Locks that threads of this handle hold or wait for.
     busy: AtomicU32,
     segment_hint: AtomicU32,
@@ -66,14 +74,16 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Opens the cache at `place`, or makes it as `plan` says. `lay_out` fills the part of the
-    /// layer above in a new file; `signature` names that part's layout.
+    /// Opens the cache at `place`, or makes it as `plan` says, with `rights` if the place is a
+    /// path. `lay_out` fills the part of the layer above in a new file; `signature` names that
+    /// part's layout.
     ///
     /// # Errors
     /// Everything in [`Error`] that concerns files. An existing file that is not a cache of this
     /// version is left byte for byte as it was.
     pub fn open(
         place: &Place,
+        rights: Rights,
         plan: &Plan,
         signature: u64,
         clock: Clock,
@@ -81,7 +91,8 @@ impl Arena {
         lay_out: &dyn Fn(&Arena) -> Result<()>,
     ) -> Result<Arena> {
         let path = match place {
-            Place::Path(path) => path,
+            // So that the program may change its working directory.
+            Place::Path(path) => &std::path::absolute(path).unwrap_or_else(|_| path.clone()),
             Place::Shown(path) => {
                 let file = CacheFile::open_shown(path)?;
                 return Arena::from_file(file, None, signature, clock, waiter);
@@ -95,12 +106,19 @@ impl Arena {
                 return Ok(arena);
             }
         };
+        let directory = Directory::open(path)?;
         loop {
-            if let Some(file) = CacheFile::open(path)? {
+            if let Some(file) = CacheFile::open(&directory, rights)? {
+                if rights.read_only {
+                    return Arena::read_only(file, signature, clock, waiter);
+                }
                 return Arena::from_file(file, None, signature, clock, waiter);
             }
+            if rights.read_only {
+                return Err(Error::Missing { path: path.clone() });
+            }
             let geometry = Geometry::new(plan.clone())?;
-            let file = CacheFile::create_beside(path, first_bytes(&geometry))?;
+            let file = CacheFile::create(&directory, first_bytes(&geometry), rights)?;
             let leftover = file.leftover();
             let made =
                 Arena::from_file(file, Some(geometry), signature, clock.clone(), waiter.clone())
@@ -109,18 +127,36 @@ impl Arena {
                 Ok(arena) => arena,
                 Err(error) => {
                     if let Some(leftover) = leftover {
-                        let _ = std::fs::remove_file(leftover);
+                        let _ = os::remove_at(directory.fd(), &leftover);
                     }
                     return Err(error);
                 }
             };
             let Membership::File { file, .. } = &mut arena.membership else { unreachable!() };
-            if file.settle(path)? {
-                arena.path = path.clone();
+            if file.settle(&directory)? {
                 return Ok(arena);
             }
             // Another process was faster: use its file.
         }
+    }
+
+    /// A handle that only reads, and maps the file so.
+    fn read_only(
+        file: CacheFile,
+        signature: u64,
+        clock: Clock,
+        waiter: Arc<dyn Waiter>,
+    ) -> Result<Arena> {
+        let path = file.path().to_path_buf();
+        let file_bytes = file.len_bytes()?;
+        let (geometry, identity) = read_header(&file, file_bytes, signature)?;
+        let region = map(&file, geometry.file_bytes_max(), false)?;
+        region.set_usable(file_bytes);
+        let membership = Membership::Reader { file, rows_made: AtomicU64::new(u64::MAX) };
+        let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+        arena.look_at_clock();
+        arena.vouch()?;
+        Ok(arena)
     }
 
     fn from_file(
@@ -131,45 +167,54 @@ impl Arena {
         waiter: Arc<dyn Waiter>,
     ) -> Result<Arena> {
         let path = file.path().to_path_buf();
-        let io = |source| Error::Io { action: "map", path: path.clone(), source };
         let file_bytes = file.len_bytes()?;
         let (geometry, identity) = match new {
             Some(geometry) => (geometry, None),
             None => {
-                if file_bytes < HEADER_BYTES {
-                    let reason = "it is shorter than a header";
-                    return Err(Error::NotACache { path, reason });
-                }
-                let page = Region::map(file.fd(), HEADER_BYTES).map_err(io)?;
-                page.set_usable(HEADER_BYTES);
-                let (geometry, identity) = header::read(&page, &path, file_bytes, signature)?;
+                let (geometry, identity) = read_header(&file, file_bytes, signature)?;
                 (geometry, Some(identity))
             }
         };
-        let region = Region::map(file.fd(), geometry.file_bytes_max()).map_err(io)?;
+        let region = map(&file, geometry.file_bytes_max(), true)?;
         region.set_usable(file_bytes);
         let identity = identity.unwrap_or_else(|| {
             let identity = Identity::random();
             header::write(&region, &geometry, &identity, signature);
             identity
         });
-        let arena = Arena {
+        let membership = Membership::File { file, seat: Mutex::new(None) };
+        let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+        arena.attach()?;
+        arena.learn_time()?;
+        arena.vouch()?;
+        Ok(arena)
+    }
+
+    fn on(
+        region: Region,
+        geometry: Geometry,
+        identity: Identity,
+        path: PathBuf,
+        membership: Membership,
+        clock: Clock,
+        waiter: Arc<dyn Waiter>,
+    ) -> Arena {
+        Arena {
             region,
             geometry,
             identity,
             path,
-            membership: Membership::File { file, seat: Mutex::new(None) },
+            membership,
             attached: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            looked_s: AtomicU64::new(os::rough_seconds()),
             busy: AtomicU32::new(0),
             segment_hint: AtomicU32::new(0),
             anchor_us: AtomicU64::new(0),
             clock,
             waiter,
-        };
-        arena.attach()?;
-        arena.learn_time()?;
-        Ok(arena)
+        }
     }
 
     /// The in-process twin: the same layout in plain memory, and `participants` handles on it that
@@ -199,23 +244,16 @@ impl Arena {
                 region.set_usable(first_bytes);
                 region.set(at + slot_layout::STATE, 1 << 32 | 1);
                 let owner = u64::from(1u32 << 12 | (slot + 1));
-                let arena = Arena {
-                    region,
-                    geometry: geometry.clone(),
-                    identity,
-                    path: PathBuf::from("(in-process twin)"),
-                    membership: Membership::Twin {
-                        dead: Arc::clone(&dead),
-                        file_bytes: Arc::clone(&file_bytes),
-                    },
-                    attached: AtomicU64::new(FORKS.load(Ordering::Relaxed) << 32 | owner),
-                    closed: AtomicBool::new(false),
-                    busy: AtomicU32::new(0),
-                    segment_hint: AtomicU32::new(0),
-                    anchor_us: AtomicU64::new(0),
-                    clock: clock.clone(),
-                    waiter: Arc::clone(&waiter),
+                let membership = Membership::Twin {
+                    dead: Arc::clone(&dead),
+                    file_bytes: Arc::clone(&file_bytes),
                 };
+                let path = PathBuf::from("(in-process twin)");
+                let (clock, waiter) = (clock.clone(), Arc::clone(&waiter));
+                let geometry = geometry.clone();
+                let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+                let attached = FORKS.load(Ordering::Relaxed) << 32 | owner;
+                arena.attached.store(attached, Ordering::Relaxed);
                 arena.learn_time()?;
                 Ok(arena)
             })
@@ -254,7 +292,7 @@ impl Arena {
     /// How a process that is not our child can reach the same memory while we live.
     pub fn shown_path(&self) -> Option<PathBuf> {
         match &self.membership {
-            Membership::File { file, .. } => {
+            Membership::File { file, .. } | Membership::Reader { file, .. } => {
                 Some(PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.fd())))
             }
             Membership::Twin { .. } => None,
@@ -269,7 +307,7 @@ impl Arena {
     /// Whom our words name. Takes a slot first if this is a forked child that has none yet.
     ///
     /// # Errors
-    /// [`Error::Closed`], or what taking a slot met.
+    /// [`Error::Closed`], [`Error::ReadOnly`], or what taking a slot met.
     #[inline(always)]
     pub fn owner(&self) -> Result<OwnerId> {
         let attached = self.attached.load(Ordering::Acquire);
@@ -281,15 +319,52 @@ impl Arena {
         self.attach()
     }
 
+    /// As [`Arena::owner`], for who only reads: none if this handle has no slot to count in.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], or what taking a slot met.
+    #[inline(always)]
+    pub fn reader(&self) -> Result<Option<OwnerId>> {
+        let attached = self.attached.load(Ordering::Acquire);
+        if attached >> 32 == FORKS.load(Ordering::Relaxed) {
+            if let Some(owner) = OwnerId::from_bits(attached as u32) {
+                return Ok(Some(owner));
+            }
+        }
+        self.reader_without_slot()
+    }
+
+    #[cold]
+    fn reader_without_slot(&self) -> Result<Option<OwnerId>> {
+        if !self.is_read_only() {
+            return self.attach().map(Some);
+        }
+        if let Some(gone) = self.gone() {
+            return Err(gone);
+        }
+        self.look_at_clock();
+        Ok(None)
+    }
+
+    /// Whether this handle only reads.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.membership, Membership::Reader { .. })
+    }
+
     #[cold]
     fn attach(&self) -> Result<OwnerId> {
-        let Membership::File { file, seat } = &self.membership else {
-            return Err(Error::Closed);
+        let (file, seat) = match &self.membership {
+            Membership::File { file, seat } => (file, seat),
+            Membership::Reader { .. } => {
+                let read_only = || Error::ReadOnly { path: self.path.clone() };
+                return Err(self.gone().unwrap_or_else(read_only));
+            }
+            Membership::Twin { .. } => return Err(Error::Closed),
         };
         let gate = gate();
         let mut seat = seat.lock().unwrap_or_else(|broken| broken.into_inner());
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
+        if let Some(gone) = self.gone() {
+            return Err(gone);
         }
         let forks = FORKS.load(Ordering::Relaxed);
         let attached = self.attached.load(Ordering::Acquire);
@@ -324,6 +399,9 @@ impl Arena {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
         }
+        if self.is_read_only() {
+            return;
+        }
         clock::write_down(&self.region, self.now_us());
         let attached = self.attached.swap(0, Ordering::SeqCst);
         if let Membership::File { seat, .. } = &self.membership {
@@ -343,6 +421,64 @@ impl Arena {
     /// Whether [`Arena::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Why this handle cannot be used any more; none if it can.
+    pub(crate) fn gone(&self) -> Option<Error> {
+        if self.is_closed() {
+            Some(Error::Closed)
+        } else if self.lost.load(Ordering::Acquire) {
+            Some(Error::Lost { path: self.path.clone() })
+        } else {
+            None
+        }
+    }
+
+    /// States at the end of an operation that its answer is one of the file's: that the file was not
+    /// found to be cut short meanwhile, and zeros stand in for it.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    #[inline]
+    pub fn vouch(&self) -> Result<()> {
+        if self.region.is_lost() || self.lost.load(Ordering::Relaxed) {
+            return Err(self.lose());
+        }
+        Ok(())
+    }
+
+    /// Ends this handle's use because its file has gone. It keeps its seat until it is closed, since
+    /// threads of it may be in the middle of operations; but if the mapping itself is gone, so that
+    /// no lock can be let go of any more, the others shall take this one for dead.
+    #[cold]
+    pub fn lose(&self) -> Error {
+        let was_lost = self.lost.swap(true, Ordering::AcqRel);
+        if let (Membership::File { file, seat }, false, true) =
+            (&self.membership, was_lost, self.region.is_lost())
+        {
+            let _gate = gate();
+            if let Some(seat) = &*seat.lock().unwrap_or_else(|broken| broken.into_inner()) {
+                seat.vacate(file, &self.geometry);
+            }
+        }
+        // Nobody enters any more; `close` still finds the fork count and waits for who is inside.
+        self.attached.fetch_and(!0xffff_ffff, Ordering::SeqCst);
+        Error::Lost { path: self.path.clone() }
+    }
+
+    /// Looks, once in a second at most, whether the file is still the one at its path. For writes:
+    /// who reads makes no system call.
+    #[inline]
+    pub fn look_at_path(&self) -> Standing {
+        let now_s = os::rough_seconds();
+        if self.looked_s.load(Ordering::Relaxed) == now_s || cfg!(feature = "mutant-no-look") {
+            return Standing::InPlace;
+        }
+        self.looked_s.store(now_s, Ordering::Relaxed);
+        match &self.membership {
+            Membership::File { file, .. } | Membership::Reader { file, .. } => file.standing(),
+            Membership::Twin { .. } => Standing::InPlace,
+        }
     }
 
     /// Begins an operation that writes: closing waits for its end.
@@ -403,6 +539,7 @@ impl Arena {
                 let _gate = gate();
                 seat.lock().unwrap_or_else(|broken| broken.into_inner()).is_some()
             }
+            Membership::Reader { .. } => false,
             Membership::Twin { .. } => true,
         }
     }
@@ -418,16 +555,17 @@ impl Arena {
                 let seat = seat.lock().unwrap_or_else(|broken| broken.into_inner());
                 seat.as_ref().is_some_and(|seat| seat.is_dead(&self.region, &self.geometry, owner))
             }
+            Membership::Reader { .. } => false,
             Membership::Twin { dead, .. } => {
                 dead.get(owner.slot() as usize).is_none_or(|dead| dead.load(Ordering::Acquire))
             }
         }
     }
 
-    /// Adds to a counter of this handle's process slot.
+    /// Adds to a counter of this handle's process slot, if it has one.
     #[inline]
     pub fn count(&self, counter: Counter, amount: u64) {
-        if let Ok(owner) = self.owner() {
+        if let Ok(Some(owner)) = self.reader() {
             self.count_for(owner, counter, amount);
         }
     }
@@ -461,19 +599,38 @@ impl Arena {
     }
 
     fn file_bytes(&self) -> Result<u64> {
-        match &self.membership {
-            Membership::File { file, .. } => file.len_bytes(),
-            Membership::Twin { file_bytes, .. } => Ok(file_bytes.load(Ordering::Acquire)),
+        let file_bytes = match &self.membership {
+            Membership::File { file, .. } | Membership::Reader { file, .. } => file.len_bytes()?,
+            Membership::Twin { file_bytes, .. } => file_bytes.load(Ordering::Acquire),
+        };
+        if file_bytes < self.region.usable_bytes() {
+            // No cache is ever made shorter. What others still have behind the cut, they lose.
+            return Err(self.lose());
         }
+        Ok(file_bytes)
     }
 
     fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
         match &self.membership {
             Membership::File { file, .. } => file.allocate(offset, len_bytes),
+            Membership::Reader { .. } => Err(Error::ReadOnly { path: self.path.clone() }),
             Membership::Twin { file_bytes, .. } => {
                 file_bytes.fetch_max(offset + len_bytes, Ordering::AcqRel);
                 Ok(())
             }
+        }
+    }
+
+    /// Makes sure that the file is at least as long as it was: who met its end while it held a lock
+    /// will not let go of it.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    pub(crate) fn look_for_cut(&self) -> Result<()> {
+        match self.file_bytes() {
+            // A daemon that closed its descriptors cannot tell.
+            Err(_) if !self.lost.load(Ordering::Acquire) => Ok(()),
+            other => other.map(drop),
         }
     }
 
@@ -520,6 +677,20 @@ impl Arena {
         self.region.set_usable(self.file_bytes()?);
         grown?;
         Ok(self.segments_present() > before)
+    }
+
+    /// Finds the time for a handle that only reads: by the row of this boot, and until there is one
+    /// as a new row would have it.
+    fn look_at_clock(&self) {
+        let Membership::Reader { rows_made: last, .. } = &self.membership else { return };
+        let rows_made = clock::rows_made(&self.region);
+        if last.load(Ordering::Relaxed) == rows_made {
+            return;
+        }
+        let known = clock::known_anchor_us(&self.region);
+        let anchor_us = known.unwrap_or_else(|| clock::new_anchor_us(&self.region));
+        self.anchor_us.store(anchor_us, Ordering::Relaxed);
+        last.store(rows_made, Ordering::Relaxed);
     }
 
     fn learn_time(&self) -> Result<()> {
@@ -609,6 +780,29 @@ impl Drop for Stay<'_> {
             self.within.arena.leave();
         }
     }
+}
+
+fn map(file: &CacheFile, len_bytes: u64, writable: bool) -> Result<Region> {
+    Region::map(file.fd(), len_bytes, writable).map_err(|source| Error::Io {
+        action: "map",
+        path: file.path().into(),
+        source,
+    })
+}
+
+fn read_header(file: &CacheFile, file_bytes: u64, signature: u64) -> Result<(Geometry, Identity)> {
+    let path = file.path();
+    if file_bytes < HEADER_BYTES {
+        let reason = "it is shorter than a header";
+        return Err(Error::NotACache { path: path.into(), reason });
+    }
+    let page = map(file, HEADER_BYTES, false)?;
+    page.set_usable(HEADER_BYTES);
+    let read = header::read(&page, path, file_bytes, signature);
+    if page.is_lost() {
+        return Err(Error::Lost { path: path.into() });
+    }
+    read
 }
 
 fn first_bytes(geometry: &Geometry) -> u64 {

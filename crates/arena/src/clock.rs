@@ -6,14 +6,14 @@
 //! its anchor. A new row's anchor is never before the latest file time that anybody wrote down, so
 //! the clock does not run back over a reboot either.
 
-use std::sync::atomic::{fence, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::header;
 use crate::os;
-use crate::region::Region;
+use crate::region::{fence, Region};
 
 /// Where the time comes from.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +67,20 @@ pub fn known_anchor_us(region: &Region) -> Option<u64> {
     None
 }
 
+/// The anchor that a row of this boot gets: file time goes on from the wall clock, or from the
+/// latest time that was written down if that is later. For a handle that only reads, and so makes
+/// no row, it is the anchor itself.
+pub fn new_anchor_us(region: &Region) -> u64 {
+    let last_seen_us = Some(region.get(header::LAST_SEEN_US)).filter(|us| is_plausible(*us));
+    let now_us = os::wall_time_us().max(last_seen_us.unwrap_or(0));
+    now_us.wrapping_sub(os::boot_time_us())
+}
+
+/// How many rows were made. A handle that only reads looks for its own again when this moves.
+pub fn rows_made(region: &Region) -> u64 {
+    region.load(header::CLOCK_NEXT, Ordering::Acquire)
+}
+
 /// Finds or makes the row of this boot and time namespace, and returns its anchor: file time is
 /// the boot clock plus the anchor. The caller holds the lock of the rows.
 pub fn anchor_us(region: &Region) -> u64 {
@@ -75,9 +89,7 @@ pub fn anchor_us(region: &Region) -> u64 {
     }
     let boot = boot_hash();
     let namespace = crate::process::time_namespace();
-    let last_seen_us = Some(region.get(header::LAST_SEEN_US)).filter(|us| is_plausible(*us));
-    let now_us = os::wall_time_us().max(last_seen_us.unwrap_or(0));
-    let anchor_us = now_us.wrapping_sub(os::boot_time_us());
+    let anchor_us = new_anchor_us(region);
     let row = region.get(header::CLOCK_NEXT) % header::CLOCK_ROW_COUNT;
     let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
     // Empty first: a death between these stores leaves a row that nobody takes for his own.

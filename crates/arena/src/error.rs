@@ -41,6 +41,45 @@ pub enum Error {
         /// What it is, with its article: "a directory".
         kind: &'static str,
     },
+    /// Somebody else could have put the file there, or can change it or take it away. It was not
+    /// changed.
+    #[error("{path} is not safe to use: {reason}; {remedy}")]
+    Unsafe {
+        /// The file that was to be opened.
+        path: PathBuf,
+        /// What about it, or about its directory.
+        reason: String,
+        /// What to do, with the command to run if there is one.
+        remedy: String,
+    },
+    /// The file system keeps its files on another machine, or shares them with some.
+    #[error(
+        "{path} lies on {kind}, which other machines can use too: memory is not shared with them, \
+         nor are locks; choose a directory on a disk of this machine, or in /dev/shm"
+    )]
+    NetworkFileSystem {
+        /// The file that was to be opened.
+        path: PathBuf,
+        /// The kind of file system.
+        kind: String,
+    },
+    /// There is no file, and a read-only open makes none.
+    #[error(
+        "{path} does not exist, and opening it read-only does not make it: \
+         let a process that writes to it open it first"
+    )]
+    Missing {
+        /// The file that was to be opened.
+        path: PathBuf,
+    },
+    /// A change was asked of a handle that only reads. Nothing was changed.
+    #[error(
+        "{path} was opened read-only, and nothing was changed: open it for writing to do that"
+    )]
+    ReadOnly {
+        /// The cache file.
+        path: PathBuf,
+    },
     /// A file that Tuckbox did not make. It was not changed.
     #[error(
         "{path} is not a Tuckbox cache ({reason}); it was left as it is: choose another path, \

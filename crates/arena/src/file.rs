@@ -3,14 +3,33 @@
 //! ever opens half a cache and a death while creating leaves nothing behind; a file that is not
 //! ours is never written to.
 
-use std::fs::File;
+use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::os;
+use crate::trust::{Directory, Rights};
+
+/// How often a file is opened anew because it was another one by then.
+const ATTEMPTS: u32 = 64;
+/// How often, and for how long, a second name of a file is waited for to go.
+const LINK_LOOKS: u32 = 5;
+const LINK_PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether a file is still the one at its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// As far as can be told.
+    InPlace,
+    /// It is elsewhere, and another file is in its place.
+    Replaced,
+    /// No directory has it any more: when its last user has gone, it is.
+    Removed,
+}
 
 /// An open file and which one it is.
 #[derive(Debug)]
@@ -19,7 +38,11 @@ pub struct CacheFile {
     file: Option<File>,
     /// Where it is; for a file that has no name yet, where it shall be.
     path: PathBuf,
-    has_name: bool,
+    /// The name in its directory that goes when the file is given up; none if it has no name, or
+    /// its own.
+    temporary: Option<PathBuf>,
+    /// Whether it has the name of `path`.
+    is_named: bool,
     device: u64,
     inode: u64,
 }
@@ -28,129 +51,177 @@ fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
     Error::Io { action, path: path.into(), source }
 }
 
+fn refuse_kind(data: &Metadata, path: &Path) -> Result<()> {
+    let kind = data.file_type();
+    let kind = match () {
+        () if kind.is_file() => return Ok(()),
+        () if kind.is_symlink() => "a symbolic link",
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a named pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    };
+    Err(Error::NotAFile { path: path.into(), kind })
+}
+
 impl CacheFile {
-    fn new(fd: OwnedFd, path: &Path) -> Result<CacheFile> {
+    fn new(fd: OwnedFd, path: &Path) -> Result<(CacheFile, Metadata)> {
         let file = File::from(fd);
         let data = file.metadata().map_err(|error| io_error("examine", path, error))?;
-        let kind = data.file_type();
-        let kind = match () {
-            () if kind.is_file() => None,
-            () if kind.is_dir() => Some("a directory"),
-            () if kind.is_fifo() => Some("a named pipe"),
-            () if kind.is_socket() => Some("a socket"),
-            () => Some("a device"),
-        };
-        if let Some(kind) = kind {
-            return Err(Error::NotAFile { path: path.into(), kind });
-        }
+        refuse_kind(&data, path)?;
         let (device, inode) = (data.dev(), data.ino());
-        Ok(CacheFile { device, inode, file: Some(file), path: path.into(), has_name: true })
+        let (file, path) = (Some(file), path.into());
+        let file = CacheFile { device, inode, file, path, temporary: None, is_named: false };
+        Ok((file, data))
     }
 
-    /// Opens what is there; none if nothing is.
-    pub fn open(path: &Path) -> Result<Option<CacheFile>> {
-        // Not blocking: opening a named pipe would otherwise wait for its other end.
-        let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        match os::open(path, flags, 0) {
-            Ok(fd) => CacheFile::new(fd, path).map(Some),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ENOENT) => Ok(None),
-                Some(libc::EISDIR) => {
-                    Err(Error::NotAFile { path: path.into(), kind: "a directory" })
-                }
-                Some(libc::ELOOP) => {
-                    Err(Error::NotAFile { path: path.into(), kind: "a symbolic link" })
-                }
-                Some(libc::ENXIO) => Err(Error::NotAFile { path: path.into(), kind: "a socket" }),
-                _ => Err(io_error("open", path, error)),
-            },
+    /// Opens what is there, if it may be used; none if nothing is.
+    pub fn open(directory: &Directory, rights: Rights) -> Result<Option<CacheFile>> {
+        let path = directory.path();
+        let refused = |error| io_error("open", path, error);
+        let follow = if cfg!(feature = "mutant-follow") { 0 } else { libc::O_NOFOLLOW };
+        for _ in 0..ATTEMPTS {
+            // A look first, since opening a device, or a named pipe, does something to it.
+            let flags = libc::O_PATH | follow;
+            let seen = match os::open_at(directory.fd(), directory.name(), flags, 0) {
+                Ok(fd) => File::from(fd).metadata().map_err(refused)?,
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+                Err(error) => return Err(refused(error)),
+            };
+            refuse_kind(&seen, path)?;
+            let access = if rights.read_only { libc::O_RDONLY } else { libc::O_RDWR };
+            let flags = access | follow | libc::O_NONBLOCK;
+            let fd = match os::open_at(directory.fd(), directory.name(), flags, 0) {
+                Ok(fd) => fd,
+                Err(error) => match error.raw_os_error() {
+                    // Something else than a moment ago, or nothing any more.
+                    Some(libc::ENOENT | libc::ELOOP | libc::EISDIR | libc::ENXIO) => continue,
+                    _ => return Err(refused(error)),
+                },
+            };
+            let (mut file, data) = CacheFile::new(fd, path)?;
+            file.is_named = true;
+            if (data.dev(), data.ino()) != (seen.dev(), seen.ino()) {
+                continue;
+            }
+            let data = file.settled_links(data);
+            if data.nlink() == 0 {
+                continue;
+            }
+            directory.admit(file.fd(), &data, rights)?;
+            return Ok(Some(file));
         }
+        Err(Error::Unsafe {
+            path: path.into(),
+            reason: "somebody replaces it all the time".into(),
+            remedy: "find out who, or choose another path".into(),
+        })
     }
 
-    /// Opens a file that another process shows under its `/proc/PID/fd`.
+    /// Waits a moment for a second name to go: where a new file cannot be moved without replacing
+    /// another, it has two for an instant.
+    fn settled_links(&self, mut data: Metadata) -> Metadata {
+        for _ in 0..LINK_LOOKS {
+            if data.nlink() < 2 {
+                break;
+            }
+            std::thread::sleep(LINK_PAUSE);
+            data = self.file().metadata().unwrap_or(data);
+        }
+        data
+    }
+
+    /// Opens the file without a name that another process of this user shows under its
+    /// `/proc/PID/fd`.
     pub fn open_shown(path: &Path) -> Result<CacheFile> {
         let fd = os::open(path, libc::O_RDWR, 0).map_err(|error| io_error("open", path, error))?;
-        CacheFile::new(fd, path)
+        let (file, data) = CacheFile::new(fd, path)?;
+        if data.nlink() != 0 || data.uid() != os::effective_user() {
+            return Err(Error::Unsafe {
+                path: path.into(),
+                reason: "it is no private cache of this user".into(),
+                remedy: "open a cache file by its path".into(),
+            });
+        }
+        Ok(file)
     }
 
     /// A new file of `len_bytes` bytes in memory, without a name.
     pub fn private(len_bytes: u64) -> Result<CacheFile> {
         let path = Path::new("(private cache)");
         let fd = os::memory_file("tuckbox").map_err(|error| io_error("create", path, error))?;
-        let file = CacheFile::new(fd, path)?;
+        let (file, _) = CacheFile::new(fd, path)?;
+        file.set_rights(Rights::default())?;
         file.allocate(0, len_bytes)?;
         Ok(file)
     }
 
-    /// A new file of `len_bytes` bytes beside `path`, under a name that nobody else uses.
-    pub fn create_beside(path: &Path, len_bytes: u64) -> Result<CacheFile> {
-        let parent = parent_of(path);
-        if !parent.is_dir() {
-            let source = io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("the directory {} does not exist; create it first", parent.display()),
-            );
-            return Err(io_error("create", path, source));
-        }
-        let file = match os::nameless_file(parent, 0o600) {
-            Ok(fd) => {
-                let mut file = CacheFile::new(fd, path)?;
-                file.has_name = false;
-                file
-            }
+    /// A new file of `len_bytes` bytes in a directory, without a name there, or under one that
+    /// nobody else uses.
+    pub fn create(directory: &Directory, len_bytes: u64, rights: Rights) -> Result<CacheFile> {
+        let path = directory.path();
+        directory.admit_itself(os::effective_user(), rights)?;
+        let file = match os::nameless_file(directory.fd(), 0o600) {
+            Ok(fd) => CacheFile::new(fd, path)?.0,
             // The directory cannot be written to, or its file system knows no nameless files.
-            Err(_) => CacheFile::create_named(path, parent)?,
+            Err(_) => CacheFile::create_named(directory)?,
         };
-        let made = file
-            .file()
-            .set_permissions(std::fs::Permissions::from_mode(0o600))
-            .map_err(|error| io_error("set the permissions of", path, error))
-            .and_then(|()| file.allocate(0, len_bytes));
-        match made {
+        match file.set_rights(rights).and_then(|()| file.allocate(0, len_bytes)) {
             Ok(()) => Ok(file),
             Err(error) => {
-                file.discard();
-                Err(match error {
-                    // The error shall name what the user asked for, not our temporary name.
-                    Error::NoSpace { wanted_bytes, .. } => {
-                        Error::NoSpace { path: path.into(), wanted_bytes }
-                    }
-                    other => other,
-                })
+                file.discard(directory);
+                Err(error)
             }
         }
     }
 
     /// A new file under a name that nobody else uses.
-    fn create_named(path: &Path, parent: &Path) -> Result<CacheFile> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+    fn create_named(directory: &Directory) -> Result<CacheFile> {
+        let name = directory.name().display();
         let random = getrandom::u64().unwrap_or_else(|_| os::boot_time_us());
-        let temporary = parent.join(format!(".{name}.{random:016x}.new"));
+        let temporary = PathBuf::from(format!(".{name}.{random:016x}.new"));
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        let fd =
-            os::open(&temporary, flags, 0o600).map_err(|error| io_error("create", path, error))?;
-        CacheFile::new(fd, &temporary)
+        let fd = os::open_at(directory.fd(), &temporary, flags, 0o600)
+            .map_err(|error| io_error("create", directory.path(), error))?;
+        let (mut file, _) = CacheFile::new(fd, directory.path())?;
+        file.temporary = Some(temporary);
+        Ok(file)
     }
 
-    /// Gives a file from [`CacheFile::create_beside`] its name. False if the name was taken
-    /// meanwhile; the new file is gone then.
-    pub fn settle(&mut self, path: &Path) -> Result<bool> {
-        let settled = if self.has_name {
-            os::rename_new(&self.path, path)
-        } else {
-            os::link_new(self.fd(), path)
+    /// Gives a new file its mode, whatever the process's mask says, and its group.
+    fn set_rights(&self, rights: Rights) -> Result<()> {
+        let mode = match rights.group {
+            None => 0o600,
+            Some(group) => {
+                // The group first: nobody of the old one may look in between.
+                std::os::unix::fs::fchown(self.file(), None, Some(group))
+                    .map_err(|error| io_error("set the group of", &self.path, error))?;
+                0o660
+            }
+        };
+        self.file()
+            .set_permissions(Permissions::from_mode(mode))
+            .map_err(|error| io_error("set the permissions of", &self.path, error))
+    }
+
+    /// Gives a file from [`CacheFile::create`] its name. False if the name was taken meanwhile;
+    /// the new file is gone then.
+    pub fn settle(&mut self, directory: &Directory) -> Result<bool> {
+        let settled = match &self.temporary {
+            Some(temporary) => os::rename_new(directory.fd(), temporary, directory.name()),
+            None => os::link_new(self.fd(), directory.fd(), directory.name()),
         };
         match settled {
             Ok(()) => {
-                self.path = path.into();
-                self.has_name = true;
+                self.temporary = None;
+                self.is_named = true;
                 Ok(true)
             }
             Err(error) => {
-                self.discard();
+                self.discard(directory);
                 match error.raw_os_error() {
                     Some(libc::EEXIST) => Ok(false),
-                    _ => Err(io_error("create", path, error)),
+                    _ => Err(io_error("create", directory.path(), error)),
                 }
             }
         }
@@ -158,14 +229,14 @@ impl CacheFile {
 
     /// The temporary name to remove if the file is given up; none if it has no name at all.
     pub fn leftover(&self) -> Option<PathBuf> {
-        self.has_name.then(|| self.path.clone())
+        self.temporary.clone()
     }
 
     /// Removes a file that never got its name.
-    pub fn discard(&self) {
-        if let Some(leftover) = self.leftover() {
+    fn discard(&self, directory: &Directory) {
+        if let Some(temporary) = &self.temporary {
             // Nothing depends on it; a leftover carries a name that says what it is.
-            let _ = std::fs::remove_file(leftover);
+            let _ = os::remove_at(directory.fd(), temporary);
         }
     }
 
@@ -200,6 +271,39 @@ impl CacheFile {
         Ok(data.len())
     }
 
+    /// Writes a word that is there already, past any mapping.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the file no longer has it, [`Error::Io`].
+    pub fn overwrite(&self, at: u64, word: u64) -> Result<()> {
+        if self.len_bytes()? < at + 8 {
+            return Err(Error::Lost { path: self.path.clone() });
+        }
+        self.file()
+            .write_all_at(&word.to_ne_bytes(), at)
+            .map_err(|error| io_error("write to", &self.path, error))
+    }
+
+    /// Whether it is still the one at its path.
+    ///
+    /// A path at which nothing is tells nothing: a process that has changed its root directory does
+    /// not find it either. Whoever makes a new cache there makes it tell.
+    pub fn standing(&self) -> Standing {
+        if !self.is_named {
+            return Standing::InPlace;
+        }
+        // The descriptor may have been closed behind our back; then the path alone tells.
+        match self.file().metadata() {
+            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => {}
+            Ok(data) if data.nlink() == 0 => return Standing::Removed,
+            _ => {}
+        }
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => Standing::Replaced,
+            _ => Standing::InPlace,
+        }
+    }
+
     /// The descriptor's number.
     pub fn fd(&self) -> i32 {
         self.file().as_raw_fd()
@@ -220,12 +324,5 @@ impl Drop for CacheFile {
                 let _ = file.into_raw_fd();
             }
         }
-    }
-}
-
-fn parent_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
     }
 }

@@ -14,17 +14,25 @@ pub mod lock;
 pub mod region;
 pub mod segments;
 
+#[cfg(loom)]
+pub mod modelled;
+
 mod arena;
+mod fault;
 mod file;
 mod header;
 mod os;
 mod process;
+mod trust;
+mod users;
 mod wait;
 
 pub use arena::{Arena, Place, Stay};
 pub use error::{Error, Result};
+pub use file::Standing;
 pub use layout::{Geometry, Plan};
 pub use lock::Acquired;
 pub use process::{Counter, OwnerId, COUNTER_COUNT};
 pub use region::Region;
+pub use trust::Rights;
 pub use wait::{Interrupted, NativeWaiter, Waiter};

@@ -24,7 +24,7 @@ const WAITERS: u64 = 1 << 31;
 /// Names nobody, and is not the zero of a lock that was let go in order.
 const ABANDONED: u64 = 1 << 30;
 /// Tries before the first sleep. A shard's lock is held for about a microsecond.
-const SPINS: u32 = 200;
+const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 const FIRST_SLICE: Duration = Duration::from_millis(2);
 const SLICE: Duration = Duration::from_millis(25);
 
@@ -74,7 +74,12 @@ impl Arena {
     #[inline]
     pub fn unlock(&self, offset: u64) {
         let word = self.region().lock_word(offset);
-        if word.swap(0, Ordering::Release) & WAITERS != 0 {
+        let order = if cfg!(feature = "mutant-relaxed-unlock") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
+        if word.swap(0, order) & WAITERS != 0 {
             os::futex_wake_one(word);
         }
         self.leave();
@@ -127,7 +132,8 @@ impl Arena {
             let seen = word.load(Ordering::Relaxed);
             let Some(owner) = self.holder(offset, seen) else {
                 // Free, or a word that names nobody. We may have left others asleep: keep the bit.
-                let mine = mine | WAITERS;
+                let bit = if cfg!(feature = "mutant-one-sleeper") { 0 } else { WAITERS };
+                let mine = mine | bit;
                 if word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                     return Ok(if seen & !WAITERS == 0 {
                         Acquired::Clean
@@ -155,8 +161,9 @@ impl Arena {
             drop(within);
             slept.map_err(|_| Error::Interrupted)?;
             if !self.is_still(me) {
-                return Err(Error::Closed);
+                return Err(self.gone().unwrap_or(Error::Closed));
             }
+            self.look_for_cut()?;
             slice = SLICE;
             // Our own slot names another thread of this process: alive as we are.
             let unchanged = word.load(Ordering::Relaxed) & !WAITERS == seen & !WAITERS;

@@ -1,13 +1,15 @@
 //! The system calls, each wrapped so that the rest of the crate needs no `unsafe` for them.
 //! Takes no decision: what an error means is for the caller to say.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use crate::region::LockWord;
 
 fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes())
@@ -30,9 +32,48 @@ fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
 
 /// Opens a file with the given flags (`O_CLOEXEC` is added) and mode.
 pub fn open(path: &Path, flags: libc::c_int, mode: libc::mode_t) -> io::Result<OwnedFd> {
+    open_at(libc::AT_FDCWD, path, flags, mode)
+}
+
+/// As [`open`], a relative path from an open directory.
+pub fn open_at(
+    directory: RawFd,
+    path: &Path,
+    flags: libc::c_int,
+    mode: libc::mode_t,
+) -> io::Result<OwnedFd> {
     let path = path_text(path)?;
+    let (flags, mode) = (flags | libc::O_CLOEXEC, libc::c_uint::from(mode));
     // SAFETY: `path` is a NUL-terminated string that outlives the call.
-    owned(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, libc::c_uint::from(mode)) })
+    owned(unsafe { libc::openat(directory, path.as_ptr(), flags, mode) })
+}
+
+/// Where an open symbolic link leads.
+pub fn read_link(fd: RawFd) -> io::Result<PathBuf> {
+    let mut text = vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: the empty path is NUL-terminated, and the buffer as long as the call is told.
+    let len_bytes =
+        unsafe { libc::readlinkat(fd, c"".as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+    if len_bytes < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    text.truncate(len_bytes as usize);
+    Ok(OsString::from_vec(text).into())
+}
+
+/// The user that this process acts as.
+pub fn effective_user() -> u32 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The number of the kind of file system that an open file lies on.
+pub fn file_system_kind(fd: RawFd) -> io::Result<u32> {
+    // SAFETY: all-zero bytes are a valid `statfs`, which is a plain C structure.
+    let mut data: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call, which fills it in.
+    checked(unsafe { libc::fstatfs(fd, &mut data) })?;
+    Ok(data.f_type as u32)
 }
 
 /// A file in memory without a name in any directory.
@@ -43,12 +84,12 @@ pub fn memory_file(name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Opens a new file without a name in a directory, which vanishes unless [`link_new`] names it.
-pub fn nameless_file(directory: &Path, mode: libc::mode_t) -> io::Result<OwnedFd> {
-    open(directory, libc::O_RDWR | libc::O_TMPFILE, mode)
+pub fn nameless_file(directory: RawFd, mode: libc::mode_t) -> io::Result<OwnedFd> {
+    open_at(directory, Path::new("."), libc::O_RDWR | libc::O_TMPFILE, mode)
 }
 
-/// Gives a nameless file its name, unless something has it already (`EEXIST`).
-pub fn link_new(fd: RawFd, to: &Path) -> io::Result<()> {
+/// Gives a nameless file its name in a directory, unless something has it already (`EEXIST`).
+pub fn link_new(fd: RawFd, directory: RawFd, to: &Path) -> io::Result<()> {
     let source = path_text(Path::new(&format!("/proc/self/fd/{fd}")))?;
     let target = path_text(to)?;
     // SAFETY: both are NUL-terminated strings that outlive the call.
@@ -56,7 +97,7 @@ pub fn link_new(fd: RawFd, to: &Path) -> io::Result<()> {
         libc::linkat(
             libc::AT_FDCWD,
             source.as_ptr(),
-            libc::AT_FDCWD,
+            directory,
             target.as_ptr(),
             libc::AT_SYMLINK_FOLLOW,
         )
@@ -64,16 +105,16 @@ pub fn link_new(fd: RawFd, to: &Path) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// Moves a file to `to` unless something is there already (`EEXIST`).
-pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+/// Moves a file of a directory to another name in it, unless something has that (`EEXIST`).
+pub fn rename_new(directory: RawFd, from: &Path, to: &Path) -> io::Result<()> {
     let (source, target) = (path_text(from)?, path_text(to)?);
     // SAFETY: both are NUL-terminated strings that outlive the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_renameat2,
-            libc::AT_FDCWD,
+            directory,
             source.as_ptr(),
-            libc::AT_FDCWD,
+            directory,
             target.as_ptr(),
             libc::RENAME_NOREPLACE,
         )
@@ -85,11 +126,21 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match error.raw_os_error() {
         // A file system without the flag: a hard link does not replace either.
         Some(libc::EINVAL | libc::ENOSYS) => {
-            std::fs::hard_link(from, to)?;
-            std::fs::remove_file(from)
+            // SAFETY: both are NUL-terminated strings that outlive the call.
+            checked(unsafe {
+                libc::linkat(directory, source.as_ptr(), directory, target.as_ptr(), 0)
+            })?;
+            remove_at(directory, from)
         }
         _ => Err(error),
     }
+}
+
+/// Removes a file of a directory.
+pub fn remove_at(directory: RawFd, name: &Path) -> io::Result<()> {
+    let name = path_text(name)?;
+    // SAFETY: `name` is a NUL-terminated string that outlives the call.
+    checked(unsafe { libc::unlinkat(directory, name.as_ptr(), 0) }).map(|_| ())
 }
 
 /// How long a file of this process may get.
@@ -100,13 +151,22 @@ fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// Device and inode of an open descriptor; none if it is not open. Takes no memory, so that the
-/// child's side of a fork may call it.
-pub fn device_and_inode(fd: RawFd) -> Option<(u64, u64)> {
+fn status(fd: RawFd) -> Option<libc::stat> {
     // SAFETY: all-zero bytes are a valid `stat`, which is a plain C structure.
     let mut data: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the structure outlives the call, which fills it in.
-    (unsafe { libc::fstat(fd, &mut data) } == 0).then_some((data.st_dev, data.st_ino))
+    (unsafe { libc::fstat(fd, &mut data) } == 0).then_some(data)
+}
+
+/// Device and inode of an open descriptor; none if it is not open. Takes no memory, so that the
+/// child's side of a fork may call it.
+pub fn device_and_inode(fd: RawFd) -> Option<(u64, u64)> {
+    status(fd).map(|data| (data.st_dev, data.st_ino))
+}
+
+/// How long the file behind a descriptor is; none if it is not open. May be called in a handler.
+pub fn file_bytes(fd: RawFd) -> Option<u64> {
+    status(fd).map(|data| data.st_size as u64)
 }
 
 /// Allocates the bytes from `offset` on and makes the file that long, without holes.
@@ -114,6 +174,11 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
     if offset.saturating_add(len_bytes) > file_size_limit() {
         // Asking for more would not only fail: it would send the signal SIGXFSZ, which kills.
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    if cfg!(feature = "mutant-sparse") {
+        // SAFETY: no memory is passed.
+        let done = unsafe { libc::ftruncate(fd, (offset + len_bytes) as libc::off_t) };
+        return checked(done).map(|_| ());
     }
     loop {
         // SAFETY: no memory is passed.
@@ -127,19 +192,12 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Maps a file shared, readable and writable.
-pub fn map_shared(fd: RawFd, len_bytes: usize) -> io::Result<*mut u8> {
+/// Maps a file shared, to be read, and to be written too if it is `writable`.
+pub fn map_shared(fd: RawFd, len_bytes: usize, writable: bool) -> io::Result<*mut u8> {
+    let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
     // SAFETY: a new mapping at an address of the kernel's choosing; no memory of ours is affected.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            len_bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            fd,
-            0,
-        )
-    };
+    let base =
+        unsafe { libc::mmap(std::ptr::null_mut(), len_bytes, protection, libc::MAP_SHARED, fd, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -152,13 +210,109 @@ pub fn unmap(base: *mut u8, len_bytes: usize) {
     unsafe { libc::munmap(base.cast(), len_bytes) };
 }
 
+/// Puts private memory of zeros in the place of a mapping that [`map_shared`] made; whether the
+/// system let us. May be called in a handler.
+pub fn zeros_over(base: *mut u8, len_bytes: usize) -> bool {
+    // SAFETY: the range is that of a mapping of ours, of which nobody holds references but to
+    // atomics; these stay valid, since the addresses never stop being mapped.
+    let put = unsafe {
+        libc::mmap(
+            base.cast(),
+            len_bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    put != libc::MAP_FAILED
+}
+
+/// What a SIGBUS says.
+#[derive(Debug, Clone, Copy)]
+pub enum BusError {
+    /// This address could not be accessed.
+    At(usize),
+    /// A program sent the signal; no access of this thread did.
+    Raised,
+}
+
+type MayGoOn = fn(BusError) -> bool;
+static BUS_ERRORS: OnceLock<(MayGoOn, libc::sigaction)> = OnceLock::new();
+
+/// Asks `may_go_on` at each SIGBUS from now on. Where it says no, what was to happen before still
+/// happens.
+pub fn handle_bus_errors(may_go_on: MayGoOn) {
+    // SAFETY: all-zero bytes are a valid `sigaction`, which is a plain C structure.
+    let (mut before, mut ours): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call, which fills it in.
+    unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut before) };
+    if BUS_ERRORS.set((may_go_on, before)).is_err() {
+        return;
+    }
+    ours.sa_sigaction = on_bus_error as *const () as usize;
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    // SAFETY: the structure outlives the call; the handler makes system calls and touches atomics
+    // only, and an extension module, in which it may lie, is never unloaded.
+    unsafe { libc::sigaction(libc::SIGBUS, &ours, std::ptr::null_mut()) };
+}
+
+extern "C" fn on_bus_error(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let Some((may_go_on, before)) = BUS_ERRORS.get() else { return };
+    // SAFETY: the kernel passes a valid structure; for a positive code it holds an address.
+    let error = unsafe {
+        if (*info).si_code > 0 {
+            BusError::At((*info).si_addr() as usize)
+        } else {
+            BusError::Raised
+        }
+    };
+    // SAFETY: the address of this thread's own error number.
+    let errno = unsafe { *libc::__errno_location() };
+    let goes_on = may_go_on(error);
+    // SAFETY: as above. The code that was interrupted finds its number unchanged.
+    unsafe { *libc::__errno_location() = errno };
+    if goes_on {
+        return;
+    }
+    match before.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: the structure is the one that the system itself gave us. An access is tried
+            // again after this and meets the default; a signal that was sent is sent again.
+            unsafe {
+                libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut());
+                if matches!(error, BusError::Raised) {
+                    libc::raise(signal);
+                }
+            }
+        }
+        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: whoever installed it said that it takes these three.
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                unsafe { std::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: whoever installed it said that it takes the number alone.
+            let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
 /// The half of a word that the kernel looks at: a futex has 32 bits.
-fn low_half(word: &AtomicU64) -> *mut u32 {
+#[cfg(not(loom))]
+fn low_half(word: LockWord<'_>) -> *mut u32 {
     word.as_ptr().cast::<u32>().wrapping_add(usize::from(cfg!(target_endian = "big")))
 }
 
 /// Sleeps while `word` holds `value`, `limit` at most. Wakes early for no reason at times.
-pub fn futex_wait(word: &AtomicU64, value: u32, limit: Duration) {
+#[cfg(not(loom))]
+pub fn futex_wait(word: LockWord<'_>, value: u32, limit: Duration) {
     let limit = libc::timespec {
         tv_sec: limit.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
@@ -168,9 +322,22 @@ pub fn futex_wait(word: &AtomicU64, value: u32, limit: Duration) {
 }
 
 /// Wakes one sleeper.
-pub fn futex_wake_one(word: &AtomicU64) {
+#[cfg(not(loom))]
+pub fn futex_wake_one(word: LockWord<'_>) {
     // SAFETY: the word outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAKE, 1) };
+}
+
+/// As the kernel's, in a model.
+#[cfg(loom)]
+pub fn futex_wait(word: LockWord<'_>, value: u32, _limit: Duration) {
+    word.sleep(value);
+}
+
+/// As the kernel's, in a model.
+#[cfg(loom)]
+pub fn futex_wake_one(word: LockWord<'_>) {
+    word.wake_one();
 }
 
 fn byte_lock(kind: libc::c_int, at: u64) -> libc::flock {
@@ -209,6 +376,11 @@ pub fn byte_is_locked(fd: RawFd, at: u64) -> io::Result<bool> {
     // SAFETY: the structure outlives the call, which fills it in.
     checked(unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &mut lock) })?;
     Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+/// Seconds of a clock that nobody sets, read at little cost and not exactly.
+pub fn rough_seconds() -> u64 {
+    clock_us(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000
 }
 
 /// Microseconds since boot, including time asleep.

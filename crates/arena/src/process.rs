@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, Once};
 
 use crate::error::{Error, Result};
+use crate::file::CacheFile;
 use crate::layout::process as slot_layout;
 use crate::layout::Geometry;
 use crate::os;
@@ -313,6 +314,17 @@ impl Seat {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = region.get(at);
             region.store(at, state & !TAKEN, Ordering::Release);
+        }
+    }
+
+    /// Gives the slot back in the file itself, for who has lost the mapping. What the slot's words
+    /// hold is a dead one's then.
+    pub fn vacate(&self, file: &CacheFile, geometry: &Geometry) {
+        if self.token.is_of_this_process() {
+            let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
+            let state = u64::from(self.owner.incarnation());
+            // If that part of the file is gone as well, nobody can ask it.
+            let _ = file.overwrite(at, state);
         }
     }
 

@@ -11,20 +11,45 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use crate::fault::Mapping;
+
+#[cfg(loom)]
+pub use crate::modelled::fence;
+#[cfg(loom)]
+pub(crate) use crate::modelled::{LockWord, Word};
+#[cfg(not(loom))]
+pub use std::sync::atomic::fence;
+
+/// A word of shared memory. Under loom, one whose every interleaving is tried out.
+#[cfg(not(loom))]
+type Word = AtomicU64;
+
+/// A lock word, lent.
+#[cfg(not(loom))]
+pub(crate) type LockWord<'a> = &'a AtomicU64;
+
+/// Some words of the region that [`Region::at`] has checked.
+#[cfg(not(loom))]
+type Words<'a> = *mut u8;
+#[cfg(loom)]
+type Words<'a> = &'a [Word];
+
 /// A word is eight bytes.
 pub const WORD: u64 = 8;
 
 /// Payloads from this length on are copied by the processor's string instruction, shorter ones by
 /// vector registers: the semantics proposed for a byte-wise atomic copy (RFC 3301) allow it to be
-/// written as assembly. Elsewhere, and under Miri, it is a loop of relaxed words.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+/// written as assembly. Elsewhere, and for tools that watch every access (Miri, loom, the thread
+/// sanitizer), it is a loop of relaxed words.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 const STRING_COPY_FROM: usize = 2048;
 
 enum Backing {
-    /// A shared mapping of a file: address and length as `mmap` gave them.
-    Mapping,
+    /// A shared mapping of a file: address and length as `mmap` gave them. Should the file turn out
+    /// to be shorter than that, it becomes memory of zeros: see `fault`.
+    Mapping(&'static Mapping),
     /// The in-process twin, for tests and tools.
-    Heap(Arc<[AtomicU64]>),
+    Heap(Arc<[Word]>),
 }
 
 /// Memory that others write to.
@@ -44,7 +69,10 @@ impl Region {
     /// Zeroed memory of this process alone, `len_bytes` rounded up to whole words.
     pub fn heap(len_bytes: u64) -> Region {
         let words = len_bytes.div_ceil(WORD) as usize;
-        let memory: Arc<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
+        #[cfg(not(loom))]
+        let memory: Arc<[Word]> = (0..words).map(|_| Word::new(0)).collect();
+        #[cfg(loom)]
+        let memory: Arc<[Word]> = (0..words).map(Word::new).collect();
         let len_bytes = words as u64 * WORD;
         Region {
             base: memory.as_ptr() as *mut u8,
@@ -66,16 +94,29 @@ impl Region {
         })
     }
 
-    /// Maps `reserved_bytes` of `fd`, shared and writable; none is usable until
-    /// [`Region::set_usable`].
-    pub(crate) fn map(fd: i32, reserved_bytes: u64) -> std::io::Result<Region> {
-        let base = crate::os::map_shared(fd, reserved_bytes as usize)?;
-        Ok(Region {
-            base,
-            reserved_bytes,
-            usable_words: AtomicU64::new(0),
-            backing: Backing::Mapping,
-        })
+    /// Maps `reserved_bytes` of `fd`, shared; none is usable until [`Region::set_usable`]. What
+    /// is not `writable` must never be written to: the processor refuses, which ends the process.
+    ///
+    /// # Errors
+    /// What the system answers; `ENOMEM` if this process has too many mappings.
+    pub(crate) fn map(fd: i32, reserved_bytes: u64, writable: bool) -> std::io::Result<Region> {
+        let full = || std::io::Error::from_raw_os_error(libc::ENOMEM);
+        let mapping = Mapping::reserve(fd).ok_or_else(full)?;
+        let base = crate::os::map_shared(fd, reserved_bytes as usize, writable)
+            .inspect_err(|_| mapping.end())?;
+        mapping.begin(base, reserved_bytes as usize);
+        let usable_words = AtomicU64::new(0);
+        Ok(Region { base, reserved_bytes, usable_words, backing: Backing::Mapping(mapping) })
+    }
+
+    /// Whether the file ended before something that was touched: what is read here is zeros since
+    /// then, and what is written goes nowhere.
+    #[inline]
+    pub fn is_lost(&self) -> bool {
+        match &self.backing {
+            Backing::Mapping(mapping) => mapping.is_lost(),
+            Backing::Heap(_) => false,
+        }
     }
 
     /// How many bytes may be touched now.
@@ -85,33 +126,65 @@ impl Region {
 
     /// States that the file behind the mapping has at least `bytes` bytes. Never shrinks.
     pub(crate) fn set_usable(&self, bytes: u64) {
-        self.usable_words.fetch_max(bytes.min(self.reserved_bytes) / WORD, Ordering::Relaxed);
+        let bytes = bytes.min(self.reserved_bytes);
+        self.usable_words.fetch_max(bytes / WORD, Ordering::Relaxed);
+        if let Backing::Mapping(mapping) = &self.backing {
+            mapping.set_usable(bytes);
+        }
     }
 
     /// The address of `word_count` words at `offset`, which is a multiple of eight.
     #[inline(always)]
-    fn at(&self, offset: u64, word_count: u64) -> *mut u8 {
+    fn at(&self, offset: u64, word_count: u64) -> Words<'_> {
         // The low bits of a misaligned offset become the highest, so one comparison refuses both.
         let index = offset.rotate_right(WORD.trailing_zeros());
         let usable_words = self.usable_words.load(Ordering::Relaxed);
         if index > usable_words || word_count > usable_words - index {
             refuse(offset, word_count, usable_words);
         }
+        #[cfg(not(loom))]
         // SAFETY: the words lie within the usable part of one allocation, checked above.
-        unsafe { self.base.add(offset as usize) }
+        unsafe {
+            self.base.add(offset as usize)
+        }
+        #[cfg(loom)]
+        match &self.backing {
+            Backing::Heap(memory) => &memory[index as usize..(index + word_count) as usize],
+            Backing::Mapping => panic!("a model has no file"),
+        }
+    }
+
+    /// One of some words that [`Region::at`] has checked.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn nth(&self, words: Words<'_>, index: usize) -> &Word {
+        // SAFETY: the callers count below the number of words that they gave to `at`; the reference
+        // is to an atomic, does not leave this module, and the memory lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(words.add(index * 8).cast()) }
+    }
+
+    #[cfg(loom)]
+    fn nth<'a>(&self, words: Words<'a>, index: usize) -> &'a Word {
+        &words[index]
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn modelled_word(&self, index: usize) -> &Word {
+        self.word(index as u64 * WORD)
     }
 
     #[inline(always)]
-    fn word(&self, offset: u64) -> &AtomicU64 {
-        // SAFETY: in bounds and aligned by `at`; the reference is to an atomic, does not leave
-        // this module, and the memory lives as long as `self`.
-        unsafe { AtomicU64::from_ptr(self.at(offset, 1).cast()) }
+    fn word(&self, offset: u64) -> &Word {
+        self.nth(self.at(offset, 1), 0)
     }
 
     /// The lock word at `offset`, which a thread can sleep on.
     #[inline(always)]
-    pub(crate) fn lock_word(&self, offset: u64) -> &AtomicU64 {
-        self.word(offset)
+    pub(crate) fn lock_word(&self, offset: u64) -> LockWord<'_> {
+        #[cfg(not(loom))]
+        return self.word(offset);
+        #[cfg(loom)]
+        LockWord(self.word(offset))
     }
 
     /// Reads a word.
@@ -156,22 +229,20 @@ impl Region {
     #[inline]
     pub fn copy_out(&self, offset: u64, target: &mut [u64]) {
         let from = self.at(offset, target.len() as u64);
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         if target.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
             unsafe { string_copy(from, target.as_mut_ptr().cast(), target.len() * 8) };
             return;
         }
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `from` covers the words by `at`, `target` is exclusively ours.
         unsafe {
             vector_copy(from, target.as_mut_ptr().cast(), target.len())
         };
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in target.iter_mut().enumerate() {
-            // SAFETY: index < target.len(), so the word lies within what `at` checked.
-            let source = unsafe { AtomicU64::from_ptr(from.add(index * 8).cast()) };
-            *word = source.load(Ordering::Relaxed);
+            *word = self.nth(from, index).load(Ordering::Relaxed);
         }
     }
 
@@ -179,21 +250,14 @@ impl Region {
     #[inline(always)]
     pub fn words<const COUNT: usize>(&self, offset: u64) -> [u64; COUNT] {
         let from = self.at(offset, COUNT as u64);
-        std::array::from_fn(|index| {
-            // SAFETY: index < COUNT, so the word lies within what `at` checked.
-            let source = unsafe { AtomicU64::from_ptr(from.add(index * 8).cast()) };
-            source.load(Ordering::Relaxed)
-        })
+        std::array::from_fn(|index| self.nth(from, index).load(Ordering::Relaxed))
     }
 
     /// Whether the bytes at `offset` are these, each word read once.
     #[inline]
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
         let from = self.at(offset, (bytes.len() as u64).div_ceil(WORD));
-        let load = |index: usize| {
-            // SAFETY: index counts words of `bytes`, which lie within what `at` checked.
-            unsafe { AtomicU64::from_ptr(from.add(index * 8).cast()) }.load(Ordering::Relaxed)
-        };
+        let load = |index: usize| self.nth(from, index).load(Ordering::Relaxed);
         let chunks = bytes.chunks_exact(8);
         let rest = chunks.remainder();
         let rest_is_same =
@@ -208,22 +272,20 @@ impl Region {
     #[inline]
     pub fn copy_in(&self, offset: u64, source: &[u64]) {
         let to = self.at(offset, source.len() as u64);
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         if source.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `to` covers the bytes by `at`, `source` is borrowed from its owner.
             unsafe { string_copy(source.as_ptr().cast(), to, source.len() * 8) };
             return;
         }
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `to` covers the words by `at`, `source` is borrowed from its owner.
         unsafe {
             vector_copy(source.as_ptr().cast(), to, source.len())
         };
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in source.iter().enumerate() {
-            // SAFETY: index < source.len(), so the word lies within what `at` checked.
-            let target = unsafe { AtomicU64::from_ptr(to.add(index * 8).cast()) };
-            target.store(*word, Ordering::Relaxed);
+            self.nth(to, index).store(*word, Ordering::Relaxed);
         }
     }
 
@@ -231,13 +293,13 @@ impl Region {
     pub fn copy_in_bytes(&self, offset: u64, source: &[u8]) {
         let whole_bytes = source.len() / 8 * 8;
         let (whole, rest) = source.split_at(whole_bytes);
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         {
             let to = self.at(offset, whole_bytes as u64 / WORD);
             // SAFETY: `to` covers the bytes by `at`, `whole` is borrowed from its owner.
             unsafe { string_copy(whole.as_ptr(), to, whole_bytes) };
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, chunk) in whole.chunks_exact(8).enumerate() {
             let word = u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"));
             self.set(offset + index as u64 * WORD, word);
@@ -266,7 +328,9 @@ pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Backing::Mapping = self.backing {
+        if let Backing::Mapping(mapping) = self.backing {
+            // First, since the address may be somebody else's as soon as it is free.
+            mapping.end();
             crate::os::unmap(self.base, self.reserved_bytes as usize);
         }
     }
@@ -282,7 +346,7 @@ fn refuse(offset: u64, word_count: u64, usable_words: u64) -> ! {
 ///
 /// # Safety
 /// `from` must be readable and `to` writable for `word_count` words, and they must not overlap.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 #[inline(always)]
 unsafe fn vector_copy(from: *const u8, to: *mut u8, word_count: usize) {
     // SAFETY: the caller vouches for the ranges; four words at a time, then one at a time, the
@@ -327,7 +391,7 @@ unsafe fn vector_copy(from: *const u8, to: *mut u8, word_count: usize) {
 ///
 /// # Safety
 /// `from` must be readable and `to` writable for `len_bytes` bytes, and they must not overlap.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 #[inline]
 unsafe fn string_copy(from: *const u8, to: *mut u8, len_bytes: usize) {
     // SAFETY: the caller vouches for the ranges; the instruction touches nothing else.

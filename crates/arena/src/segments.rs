@@ -4,15 +4,16 @@
 //! compare-and-swap from [`Owner::Free`], and a 64-bit generation that moves when it is freed.
 //! The order of freeing carries the readers' proof: nothing refers to the segment any more, then
 //! the generation moves, then a release fence, then the owner word says free, and only a later
-//! owner writes its first byte.
+//! owner writes its first byte, after a release fence of its own.
 
 use std::ops::Range;
-use std::sync::atomic::{fence, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::arena::Arena;
 use crate::hooks::{self, Point};
 use crate::layout::segment;
 use crate::process::OwnerId;
+use crate::region::fence;
 
 /// Who has a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +97,7 @@ impl Arena {
             let segment = (start + step) % present;
             let at = self.geometry().segment_word_at(segment::OWNER, segment);
             if self.region().get(at) == 0 && self.region().replace(at, 0, owner.word()) {
+                self.begin_use();
                 self.set_segment_hint(segment + 1);
                 return Some(segment);
             }
@@ -110,18 +112,34 @@ impl Arena {
         self.region().store(at, owner.word(), Ordering::Release);
     }
 
+    /// Precedes the first byte of a segment's new use by whoever did not itself end the last one: a
+    /// fence holds for what its own thread writes afterwards, so that of [`Arena::end_use`] does not
+    /// tell readers of another writer's bytes that the generation has moved.
+    #[inline]
+    pub fn begin_use(&self) {
+        if !cfg!(feature = "mutant-no-taker-fence") {
+            fence(Ordering::Release);
+        }
+    }
+
     /// Ends the segment's present use, and keeps it. Nothing may refer to it any more.
     pub fn end_use(&self, segment: u32) {
         let at = self.geometry().segment_word_at(segment::GENERATION, segment);
         let generation = self.region().get(at);
         let moved = u64::from(!cfg!(feature = "mutant-no-generation"));
         self.region().store(at, generation.wrapping_add(moved), Ordering::Release);
-        fence(Ordering::Release);
+        if !cfg!(feature = "mutant-no-release-fence") {
+            fence(Ordering::Release);
+        }
         hooks::reach(Point::GenerationBumped);
     }
 
     /// Frees a segment. Nothing may refer to it any more.
     pub fn free_segment(&self, segment: u32) {
+        if cfg!(feature = "mutant-late-generation") {
+            self.give_segment(segment, Owner::Free);
+            return self.end_use(segment);
+        }
         self.end_use(segment);
         self.give_segment(segment, Owner::Free);
     }
@@ -151,7 +169,9 @@ impl Arena {
             if abandoned {
                 // Two rescuers may come here at once: whoever makes the word its own frees it.
                 let Ok(stay) = self.stay() else { return count };
-                if self.region().replace(at, seen, Owner::Builder(stay.owner()).word()) {
+                if self.region().replace(at, seen, Owner::Builder(stay.owner()).word())
+                    || cfg!(feature = "mutant-rescue-by-store")
+                {
                     self.free_segment(segment);
                     count += 1;
                 }

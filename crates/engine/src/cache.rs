@@ -54,6 +54,10 @@ impl Cache {
     /// Opens the cache at `place`, or makes it as `config` says. A file that is there keeps its own
     /// size and limit of entries: compare [`Cache::stats`] with what was asked for.
     ///
+    /// With `config.rights.read_only` the file must be there, and no byte of it is changed: reads
+    /// count nothing and keep no entry from being evicted, and every operation that changes
+    /// something, [`Cache::check`] included, answers [`crate::ArenaError::ReadOnly`].
+    ///
     /// # Errors
     /// [`Error::Arena`] for all that concerns the file, [`Error::MaxEntriesOutOfRange`].
     pub fn open(place: &Place, config: &Config) -> Result<Cache> {
@@ -61,6 +65,7 @@ impl Cache {
         let lay_out = |arena: &Arena| lay_out(arena);
         let arena = Arena::open(
             place,
+            config.rights,
             &plan,
             layout::signature(),
             config.clock.clone(),
@@ -104,6 +109,12 @@ impl Cache {
         self.arena.path()
     }
 
+    /// Random bytes that tell this cache from every other one.
+    pub fn id(&self) -> [u8; 16] {
+        let [low, high] = self.arena.identity().cache_id.map(u64::to_le_bytes);
+        std::array::from_fn(|index| if index < 8 { low[index] } else { high[index - 8] })
+    }
+
     /// How a process that is not our child reaches a private cache, while this handle lives.
     pub fn shown_path(&self) -> Option<PathBuf> {
         self.arena.shown_path()
@@ -134,19 +145,28 @@ impl Cache {
     /// Reads an entry into `buffer`. Takes no lock and makes no system call.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`].
+    /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`], [`crate::ArenaError::Lost`].
     #[inline]
     pub fn get<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
-        let owner = self.arena.owner()?;
+        let Some(owner) = self.arena.reader()? else { return self.get_uncounted(key, buffer) };
         self.check_lengths(key, None)?;
         let found = self.read(key, self.hasher.key(key), buffer, true)?;
         if found && !self.has_expired(buffer) {
             self.arena.count_read(owner, Counter::Hits);
             Ok(Some(self.entry_in(buffer)))
         } else {
+            self.arena.vouch()?;
             self.arena.count_read(owner, Counter::Misses);
             Ok(None)
         }
+    }
+
+    /// As [`Cache::get`], through a handle that only reads.
+    #[cold]
+    fn get_uncounted<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
+        self.check_lengths(key, None)?;
+        let found = self.read(key, self.hasher.key(key), buffer, false)?;
+        Ok(if found && !self.has_expired(buffer) { Some(self.entry_in(buffer)) } else { None })
     }
 
     /// Whether the key has an entry. Counts as neither hit nor miss.
@@ -154,10 +174,11 @@ impl Cache {
     /// # Errors
     /// As [`Cache::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        self.arena.owner()?;
+        self.arena.reader()?;
         self.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
         let found = self.read(key, self.hasher.key(key), &mut buffer, false)?;
+        self.arena.vouch()?;
         Ok(found && !self.has_expired(&buffer))
     }
 
@@ -240,10 +261,12 @@ impl Cache {
             let (shard, hash, live) = self.lock_key(key)?;
             let Some(live) = live else { return Ok(false) };
             if shard.set_expiry(&live, hash, expiry_us).is_some() {
+                self.arena.vouch()?;
                 return Ok(true);
             }
             shard.make_room(SLICE, IfStuck::after(attempt));
         }
+        self.arena.vouch()?;
         Err(Error::Full { wanted_bytes: key.len() as u64 })
     }
 
@@ -264,6 +287,7 @@ impl Cache {
             let (shard, hash, live) = self.lock_key(key)?;
             if let Some(live) = live {
                 if let Some(sum) = shard.add_to_number(&live, hash, delta)? {
+                    self.arena.vouch()?;
                     return Ok(Some(sum));
                 }
             }
@@ -287,6 +311,7 @@ impl Cache {
         for index in 0..self.shape.shard_count {
             count += self.lock_shard(index)?.clear();
         }
+        self.arena.vouch()?;
         Ok(count)
     }
 
@@ -403,13 +428,14 @@ impl Cache {
                 Owner::Shard(_) | Owner::Unknown(_) => {}
             }
         }
+        self.arena.vouch()?;
         Ok(report)
     }
 }
 
 impl Shard<'_> {
     /// Removes all entries; how many there were.
-    fn clear(&self) -> u64 {
+    pub(crate) fn clear(&self) -> u64 {
         let count = self.entries();
         self.add_word(shard::EPOCH, 1);
         tuckbox_arena::hooks::reach(tuckbox_arena::hooks::Point::EpochAdvanced);

@@ -216,7 +216,12 @@ impl Shard<'_> {
 
     /// Publishes: one store makes the entry, or its new record, visible.
     pub fn store_slot(&self, at: u64, slot: Slot) {
-        self.region().store(at, slot.0, Ordering::Release);
+        let order = if cfg!(feature = "mutant-relaxed-slot") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
+        self.region().store(at, slot.0, order);
     }
 
     /// Empties a slot.

@@ -29,6 +29,8 @@ mod eviction;
 mod expire;
 mod index;
 mod log;
+#[cfg(all(test, loom))]
+mod models;
 mod read;
 mod record;
 mod scan;
@@ -41,7 +43,7 @@ pub use cache::Cache;
 pub use error::{Error, Result};
 pub use scan::{Scan, ScanState};
 pub use tuckbox_arena::clock::Clock;
-pub use tuckbox_arena::{Error as ArenaError, Interrupted, NativeWaiter, Place, Waiter};
+pub use tuckbox_arena::{Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter};
 pub use value::{Buffer, CheckReport, Config, Entry, Item, Loss, Stats, Ttl, Value};
 
 /// The longest key, in bytes.

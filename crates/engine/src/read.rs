@@ -9,12 +9,14 @@
 //! when the copy was complete.
 //!
 //! A read that meets a change starts again; after a bounded number of times it goes on under the
-//! shard's lock, for a short while, and then answers a miss and counts it.
+//! shard's lock, for a short while, and then answers a miss and counts it. A handle that only reads
+//! takes no lock and answers the miss at once.
 
-use std::sync::atomic::{fence, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::region::fence;
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
@@ -26,9 +28,10 @@ use crate::record::{expiry, flag, Head};
 use crate::value::{Buffer, Entry, Value};
 
 /// How often a read starts again before it goes on under the lock.
-const ATTEMPTS: u32 = 64;
-/// How long it waits for that lock.
-const LOCK_LIMIT: Duration = Duration::from_millis(25);
+const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
+/// How long it waits for that lock. In a model, where time must not matter, as long as it takes.
+const LOCK_LIMIT: Duration =
+    if cfg!(loom) { Duration::from_secs(1000) } else { Duration::from_millis(25) };
 
 const BUCKET_WORDS: usize = (BUCKET_BYTES / 8) as usize;
 
@@ -82,6 +85,9 @@ impl Cache {
         hash: KeyHash,
         buffer: &mut Buffer,
     ) -> Result<bool> {
+        if self.arena.is_read_only() {
+            return Ok(false);
+        }
         self.arena.count(Counter::ReadsUnderLock, 1);
         let shard = match self.lock_shard_for(index, LOCK_LIMIT.min(self.lock_limit)) {
             Ok(shard) => shard,
@@ -212,7 +218,9 @@ impl Cache {
         let generation = self.arena.generation(position.segment);
         let again = Slot(region.load(slot_at, Ordering::Acquire));
         let is_same = again.is_same_place(slot) || cfg!(feature = "mutant-one-slot-load");
-        if !is_same || region.load(shard_at + shard::EPOCH, Ordering::Acquire) != epoch {
+        let is_epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire) == epoch
+            || cfg!(feature = "mutant-no-epoch-check");
+        if !is_same || !is_epoch {
             return Copied::Changed;
         }
         hooks::reach(Point::SlotConfirmed);
@@ -253,7 +261,9 @@ impl Cache {
             }
         }
         hooks::reach(Point::RecordCopied);
-        fence(Ordering::Acquire);
+        if !cfg!(feature = "mutant-no-acquire-fence") {
+            fence(Ordering::Acquire);
+        }
         let is_still =
             region.get(offset) == first && self.arena.generation(position.segment) == generation;
         if is_whole && is_still {

@@ -4,7 +4,8 @@
 //! that stays present is met at least once; met twice, it is told by its hash and passed over.
 //! A move between an entry's two choices can go either way: when the index state tells of one,
 //! the shard is walked again; and if entries move all the time, the keys of those not yet met are
-//! listed at last under the shard's lock, and read one by one.
+//! listed at last under the shard's lock, and read one by one. A handle that only reads walks again
+//! instead, so often that it may leave out only what moves each time that it comes by.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -20,6 +21,8 @@ use crate::value::{Buffer, Item};
 
 /// How often a shard is walked without its lock.
 const WALKS_MOST: u32 = 2;
+/// The same for a handle that only reads, and so can take no lock afterwards.
+const READ_ONLY_WALKS_MOST: u32 = 64;
 /// How often a slot is read again because it changed.
 const ATTEMPTS: u32 = 64;
 
@@ -73,6 +76,7 @@ impl Cache {
         buffer: &'b mut Buffer,
     ) -> Result<Option<Item<'b>>> {
         if !self.walk_on(walk, buffer)? {
+            self.arena.vouch()?;
             return Ok(None);
         }
         let key = buffer.head.key(&buffer.record);
@@ -81,7 +85,7 @@ impl Cache {
 
     /// Copies the next entry of a walk into the buffer; false at the end.
     fn walk_on(&self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
-        self.arena.owner()?;
+        self.arena.reader()?;
         while walk.shard < self.shape.shard_count {
             if let Some(listed) = &mut walk.listed {
                 let Some(key) = listed.pop() else {
@@ -101,7 +105,11 @@ impl Cache {
                 walk.walks += 1;
                 if state >> 32 == began {
                     *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
-                } else if walk.walks < WALKS_MOST {
+                } else if walk.walks < WALKS_MOST || self.arena.is_read_only() {
+                    if walk.walks == READ_ONLY_WALKS_MOST {
+                        *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
+                        continue;
+                    }
                     walk.bucket = 0;
                     walk.slot = 0;
                     walk.moves = None;

@@ -3,12 +3,16 @@
 //! died; the other modules add what a shard can do (`index`, `log`, `eviction`, `write`, `audit`).
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use tuckbox_arena::{Acquired, Arena, Region};
+use tuckbox_arena::{Acquired, Arena, Region, Standing};
 
 use crate::cache::Cache;
 use crate::error::Result;
 use crate::layout::shard;
+
+/// How long the locks of a removed file are waited for.
+const LAST_LOCK_LIMIT: Duration = Duration::from_millis(5);
 
 /// A locked shard. Dropping it lets go of the lock.
 pub struct Shard<'a> {
@@ -40,11 +44,20 @@ impl Cache {
     }
 
     /// As [`Cache::lock_shard`], waiting for `limit` at most.
-    pub(crate) fn lock_shard_for(
-        &self,
-        index: u64,
-        limit: std::time::Duration,
-    ) -> Result<Shard<'_>> {
+    pub(crate) fn lock_shard_for(&self, index: u64, limit: Duration) -> Result<Shard<'_>> {
+        self.arena.vouch()?;
+        match self.arena.look_at_path() {
+            Standing::InPlace => {}
+            Standing::Replaced => return Err(self.arena.lose().into()),
+            Standing::Removed => {
+                self.empty_removed_file();
+                return Err(self.arena.lose().into());
+            }
+        }
+        self.take_shard(index, limit)
+    }
+
+    fn take_shard(&self, index: u64, limit: Duration) -> Result<Shard<'_>> {
         let at = self.arena.geometry().shard_at(index);
         let acquired = self.arena.lock(at + shard::LOCK, limit)?;
         let shard = Shard { cache: self, index, at };
@@ -53,6 +66,18 @@ impl Cache {
             self.arena.free_abandoned_segments();
         }
         Ok(shard)
+    }
+
+    /// Empties a file that no directory has any more, as far as its locks can be had at once. Those
+    /// who only read make no system call by which they could notice; so they miss, and have
+    /// something to write.
+    #[cold]
+    fn empty_removed_file(&self) {
+        for index in 0..self.shape.shard_count {
+            if let Ok(shard) = self.take_shard(index, LAST_LOCK_LIMIT.min(self.lock_limit)) {
+                shard.clear();
+            }
+        }
     }
 
     /// Locks a shard if nobody has it. For a second shard, which may not be waited for.

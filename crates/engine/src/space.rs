@@ -3,8 +3,10 @@
 //! First what the file has free, then growth, and only then eviction. When the pool runs out, a
 //! shard keeps a few spare segments, so that moving what is to stay never needs to evict first.
 
+use std::sync::atomic::Ordering;
+
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::bytes_of;
+use tuckbox_arena::region::{bytes_of, fence};
 use tuckbox_arena::segments::Owner;
 
 use crate::cache::Cache;
@@ -54,6 +56,7 @@ impl Shard<'_> {
         let at = self.spare_words().find(|at| self.word(*at) != 0)?;
         let segment = u32::try_from(self.word(at) - 1).ok();
         self.set_word(at, 0);
+        self.arena().begin_use();
         // A damaged word may name a segment that is in use, or none at all.
         segment.filter(|segment| self.owns(*segment))
     }
@@ -300,7 +303,7 @@ impl Cache {
             for (body, target) in head.bodies(record).zip(value.chunks_exact_mut(segment_words)) {
                 let segment = body.segment as u32;
                 self.arena.region().copy_out(self.arena.geometry().segment_at(segment), target);
-                std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+                fence(Ordering::Acquire);
                 if self.arena.generation(segment) != body.generation
                     || self.hasher.bytes(bytes_of(target)) != body.hash
                 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
-use tuckbox_arena::{NativeWaiter, Waiter};
+use tuckbox_arena::{NativeWaiter, Rights, Waiter};
 
 use crate::record::Head;
 
@@ -99,6 +99,9 @@ pub struct Config {
     pub size_bytes: u64,
     /// Limit of entries, if any. Used when the file is made; an existing file keeps its own.
     pub max_entries: Option<u64>,
+    /// Whether the file is only read, and the group that shares it, if any. For a path alone: a
+    /// private cache is its owner's.
+    pub rights: Rights,
     /// How long a write waits for a lock at most.
     pub lock_limit: Duration,
     /// Where the time comes from.
@@ -108,11 +111,12 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 64 MiB, no limit of entries, one second for locks, the system's clock.
+    /// 64 MiB, no limit of entries, for its owner alone, one second for locks, the system's clock.
     fn default() -> Config {
         Config {
             size_bytes: 64 << 20,
             max_entries: None,
+            rights: Rights::default(),
             lock_limit: Duration::from_secs(1),
             clock: Clock::System,
             waiter: Arc::new(NativeWaiter),

@@ -6,9 +6,10 @@
 //! sequence word and the shard's intent, so that a hot key does not push others out.
 
 use std::cell::Cell;
-use std::sync::atomic::{fence, Ordering};
+use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::region::fence;
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
@@ -82,6 +83,8 @@ impl Cache {
             Some(value)
                 if value.len() + key.len() > most_bytes + 256 || value.len() > most_bytes =>
             {
+                let beside_key_bytes = (most_bytes + 256).saturating_sub(key.len());
+                let most_bytes = most_bytes.min(beside_key_bytes);
                 Err(Error::ValueTooLarge { len_bytes: value.len(), most_bytes })
             }
             _ => Ok(()),
@@ -115,6 +118,7 @@ impl Cache {
         let mut draft = Draft::new(key, hash, value, expiry_us, &self.hasher, &self.shape, spare);
         let result = self.store_draft(key, index, &mut draft, condition);
         DRAFT_WORDS.set(draft.into_spare());
+        self.arena.vouch()?;
         if matches!(result, Ok(true)) {
             self.arena.count(Counter::Sets, 1);
         }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
-use tuckbox_engine::{ArenaError, Cache, Clock, Config, Entry, Error, Place, Value};
+use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
+use tuckbox_engine::{ArenaError, Cache, Clock, Config, Entry, Error, Place, Rights, Value};
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
@@ -39,6 +39,7 @@ pub struct Opened {
     /// The longest value that it takes.
     pub value_bytes_max: usize,
     place: Place,
+    rights: Rights,
     size_bytes: u64,
     max_entries: u64,
     lock_timeout_s: f64,
@@ -213,7 +214,7 @@ impl Core {
 
     /// Opens the file at `path`, or makes it; without a path a private cache, or the private cache
     /// of another process that is `shown` there.
-    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, lock_timeout_s=1.0, clock=None))]
+    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, lock_timeout_s=1.0, read_only=false, group=None, clock=None))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
         &self,
@@ -223,12 +224,16 @@ impl Core {
         size_bytes: Option<u64>,
         max_entries: Option<u64>,
         lock_timeout_s: f64,
+        read_only: bool,
+        group: Option<u32>,
         clock: Option<&Bound<'_, ManualClock>>,
     ) -> PyResult<()> {
         let defaults = Config::default();
+        let rights = Rights { group, read_only };
         let config = Config {
             size_bytes: size_bytes.unwrap_or(defaults.size_bytes),
             max_entries,
+            rights,
             lock_limit: Duration::try_from_secs_f64(lock_timeout_s).map_err(|_| {
                 classes::InvalidLockTimeout::new_err(format!(
                     "lock_timeout must be a number of seconds from 0, got {lock_timeout_s}"
@@ -246,8 +251,8 @@ impl Core {
             waiter::detached(py, || Cache::open(&place, &config)).map_err(
                 |error| match &place {
                     Place::Shown(path) => not_shown(py, error, path),
-                    Place::Path(path) => errors::raised_by_open(py, error, path),
-                    Place::Private => errors::raised_by_open(py, error, Path::new("")),
+                    Place::Path(path) => errors::raised_by_open(py, error, path, rights),
+                    Place::Private => errors::raised_by_open(py, error, Path::new(""), rights),
                 },
             )?;
         let stats = cache.stats();
@@ -257,6 +262,7 @@ impl Core {
             max_entries: stats.max_entries,
             cache,
             place,
+            rights,
             lock_timeout_s,
         };
         self.opened.set(opened).map_err(|_| {
@@ -576,6 +582,48 @@ impl Core {
         Ok(self.opened()?.lock_timeout_s)
     }
 
+    /// The random bytes that tell this cache from every other one.
+    #[getter]
+    fn _id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.opened()?.cache.id()))
+    }
+
+    /// The tag and bytes as which a value is stored that is not `bytes`, `str` or a short `int`.
+    /// For tests.
+    fn _encoded<'py>(
+        &self,
+        py: Python<'py>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<(u8, Bound<'py, PyBytes>)> {
+        let mut bytes = Vec::new();
+        codec::encode(value, self.opened()?.value_bytes_max, &mut bytes)?;
+        Ok((bytes[0], PyBytes::new(py, &bytes[1..])))
+    }
+
+    /// Stores any bytes as those of a key and of a value, as another program might, which need not
+    /// know what Tuckbox makes of them. For tests.
+    fn _plant(&self, py: Python<'_>, key: &[u8], tag: u8, bytes: &[u8]) -> PyResult<()> {
+        let opened = self.opened()?;
+        if tag >= tuckbox_engine::VALUE_TAG_COUNT {
+            return Err(PyValueError::new_err(format!("{tag} is no tag")));
+        }
+        let never = tuckbox_engine::Ttl::Never;
+        let value = Value::Bytes { tag, bytes };
+        opened.cache.set(key, value, never).map_err(|error| opened.refused(py, error))
+    }
+
+    /// Whether this handle only reads.
+    #[getter]
+    fn read_only(&self) -> PyResult<bool> {
+        Ok(self.opened()?.rights.read_only)
+    }
+
+    /// The number of the group that shares the file; None if it is its owner's alone.
+    #[getter]
+    fn group(&self) -> PyResult<Option<u32>> {
+        Ok(self.opened()?.rights.group)
+    }
+
     /// Where another process finds a private cache while this one lives.
     #[getter]
     fn _shown(&self) -> PyResult<Option<PathBuf>> {
@@ -624,6 +672,6 @@ fn not_shown(py: Python<'_>, error: Error, path: &Path) -> PyErr {
                 path.as_os_str().to_owned(),
             ))
         }
-        error => errors::raised_by_open(py, error, path),
+        error => errors::raised_by_open(py, error, path, Rights::default()),
     }
 }

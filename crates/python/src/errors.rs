@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 use pyo3::prelude::*;
-use tuckbox_engine::{ArenaError, Error};
+use tuckbox_engine::{ArenaError, Error, Rights};
 
 /// The classes of `tuckbox.errors` that are raised from here.
 pub mod classes {
@@ -19,7 +19,10 @@ pub mod classes {
     import_exception!(tuckbox.errors, CacheFileError);
     import_exception!(tuckbox.errors, CacheOpenError);
     import_exception!(tuckbox.errors, DirectoryMissing);
+    import_exception!(tuckbox.errors, FileMissing);
     import_exception!(tuckbox.errors, AccessDenied);
+    import_exception!(tuckbox.errors, UnsafeFile);
+    import_exception!(tuckbox.errors, NetworkFileSystem);
     import_exception!(tuckbox.errors, NotAFile);
     import_exception!(tuckbox.errors, NotACache);
     import_exception!(tuckbox.errors, VersionMismatch);
@@ -29,6 +32,7 @@ pub mod classes {
     import_exception!(tuckbox.errors, CacheFull);
     import_exception!(tuckbox.errors, CacheLost);
     import_exception!(tuckbox.errors, CacheClosed);
+    import_exception!(tuckbox.errors, CacheReadOnly);
     import_exception!(tuckbox.errors, LockTimeout);
     import_exception!(tuckbox.errors, KeyTypeError);
     import_exception!(tuckbox.errors, KeyTooLong);
@@ -84,20 +88,51 @@ pub fn raised(py: Python<'_>, error: Error, path: &Path) -> PyErr {
     })
 }
 
-/// The exception for why a cache could not be opened.
+/// The exception for why a cache could not be opened with these rights.
 #[cold]
-pub fn raised_by_open(py: Python<'_>, error: Error, path: &Path) -> PyErr {
-    convert(py, error, path, |errno, kind, message, name| match kind {
+pub fn raised_by_open(py: Python<'_>, error: Error, path: &Path, rights: Rights) -> PyErr {
+    let by_system: BySystem =
+        if rights.read_only { raised_by_system_reading } else { raised_by_system };
+    convert(py, error, path, by_system)
+}
+
+fn raised_by_system(
+    errno: Option<i32>,
+    kind: io::ErrorKind,
+    message: String,
+    name: OsString,
+) -> PyErr {
+    match kind {
         io::ErrorKind::NotFound => {
             DirectoryMissing::new_err((errno.or(Some(ENOENT)), message, name))
         }
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+        io::ErrorKind::PermissionDenied => {
             let advice = "; this user must be able to read and write the file, and to make files \
                           in its directory: change the rights, or choose another path";
             AccessDenied::new_err((errno, message + advice, name))
         }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            let advice = "; choose a path on another file system, or open the cache read-only";
+            AccessDenied::new_err((errno, message + advice, name))
+        }
         _ => CacheOpenError::new_err((errno, message, name)),
-    })
+    }
+}
+
+fn raised_by_system_reading(
+    errno: Option<i32>,
+    kind: io::ErrorKind,
+    message: String,
+    name: OsString,
+) -> PyErr {
+    match kind {
+        io::ErrorKind::PermissionDenied => {
+            let advice = "; this user must be able to read the file: let its owner share it with \
+                          a group of this user";
+            AccessDenied::new_err((errno, message + advice, name))
+        }
+        _ => raised_by_system(errno, kind, message, name),
+    }
 }
 
 /// The exception for an answer of the operating system: its number and kind, a sentence, the file.
@@ -141,6 +176,12 @@ fn convert_arena(
             let errno = path.is_dir().then_some(EISDIR);
             NotAFile::new_err((errno, message, text(&path)))
         }
+        ArenaError::Unsafe { path, .. } => UnsafeFile::new_err((none, message, text(&path))),
+        ArenaError::NetworkFileSystem { path, .. } => {
+            NetworkFileSystem::new_err((none, message, text(&path)))
+        }
+        ArenaError::Missing { path } => FileMissing::new_err((ENOENT, message, text(&path))),
+        ArenaError::ReadOnly { .. } => CacheReadOnly::new_err(message),
         ArenaError::NotACache { path, .. } => NotACache::new_err((none, message, text(&path))),
         ArenaError::VersionMismatch { path, .. } => {
             VersionMismatch::new_err((none, message, text(&path)))

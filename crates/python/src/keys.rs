@@ -21,7 +21,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyInt, PyString, PyTuple, PyType};
 
-use crate::errors::classes::{EntryCorrupt, KeyTypeError};
+use crate::errors::classes::{EntryCorrupt, KeyTooLong, KeyTypeError};
 use crate::errors::Quick;
 use crate::names;
 use crate::varint;
@@ -61,7 +61,8 @@ impl Key<'_> {
 /// The bytes of a key.
 ///
 /// # Errors
-/// `KeyTypeError` for what cannot be a key. The length is for the engine to refuse.
+/// `KeyTypeError` for what cannot be a key, and `KeyTooLong` before more is copied than a key may
+/// have. The length of a plain `str`, which is not copied, is for the engine to refuse.
 #[inline(always)]
 pub fn encode<'a>(key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
     if let Ok(text) = key.cast_exact::<PyString>() {
@@ -107,12 +108,18 @@ fn append(
     let py = key.py();
     if let Ok(text) = key.cast::<PyString>() {
         demand_equality_of::<PyString>(key, whole)?;
+        // A character takes a byte at least.
+        demand_room(bytes, text.len()?)?;
         match text.to_str() {
-            Ok(text) => bytes.extend_from_slice(text.as_bytes()),
+            Ok(text) => {
+                demand_room(bytes, text.len())?;
+                bytes.extend_from_slice(text.as_bytes());
+            }
             Err(_) => bytes.extend_from_slice(surrogates_to_bytes(text)?.as_bytes()),
         }
     } else if let Ok(content) = key.cast::<PyBytes>() {
         demand_equality_of::<PyBytes>(key, whole)?;
+        demand_room(bytes, 2 + content.as_bytes().len())?;
         bytes.extend_from_slice(&[OTHER, BYTES]);
         bytes.extend_from_slice(content.as_bytes());
     } else if let Ok(number) = key.cast::<PyInt>() {
@@ -123,7 +130,10 @@ fn append(
                 let (digits, length) = int_bytes(number);
                 bytes.extend_from_slice(&digits[..usize::from(length)]);
             }
-            Err(_) => bytes.extend_from_slice(big_int_to_bytes(number)?.as_bytes()),
+            Err(_) => {
+                demand_room(bytes, big_int_len_bytes(number)?)?;
+                bytes.extend_from_slice(big_int_to_bytes(number)?.as_bytes());
+            }
         }
     } else if let Ok(items) = key.cast::<PyTuple>() {
         demand_equality_of::<PyTuple>(key, whole)?;
@@ -138,11 +148,24 @@ fn append(
             let start = bytes.len();
             append(&item, bytes, whole, depth + 1)?;
             varint::insert(bytes, start);
+            // A few tuples that lie in each other many times can be very long.
+            demand_room(bytes, 0)?;
         }
     } else {
         return Err(refuse(py, key, whole));
     }
     Ok(())
+}
+
+/// Refuses a key that is too long, before it takes as much memory again.
+fn demand_room(bytes: &[u8], more_bytes: usize) -> PyResult<()> {
+    let len_bytes = bytes.len().saturating_add(more_bytes);
+    let most_bytes = tuckbox_engine::KEY_BYTES_MAX;
+    if len_bytes <= most_bytes {
+        return Ok(());
+    }
+    let error = tuckbox_engine::Error::KeyTooLong { len_bytes, most_bytes };
+    Err(KeyTooLong::new_err(error.to_string()))
 }
 
 /// A subclass may be a key if `==` and `hash` are those of its base, for then a dict would take
@@ -224,14 +247,20 @@ pub fn surrogates_from_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bou
     PyBytes::new(py, bytes).call_method1(intern!(py, "decode"), ("utf-8", "surrogatepass"))
 }
 
-/// Two's complement, little-endian, of an int of any size.
-pub fn big_int_to_bytes<'py>(number: &Bound<'py, PyInt>) -> PyResult<Bound<'py, PyBytes>> {
+/// How many bytes [`big_int_to_bytes`] gives.
+pub fn big_int_len_bytes(number: &Bound<'_, PyInt>) -> PyResult<usize> {
     let py = number.py();
     let class = py.get_type::<PyInt>();
     let bit_length: usize = class.call_method1(intern!(py, "bit_length"), (number,))?.extract()?;
+    Ok(bit_length / 8 + 1)
+}
+
+/// Two's complement, little-endian, of an int of any size.
+pub fn big_int_to_bytes<'py>(number: &Bound<'py, PyInt>) -> PyResult<Bound<'py, PyBytes>> {
+    let py = number.py();
     let signed = [("signed", true)].into_py_dict(py)?;
-    let arguments = (number, bit_length / 8 + 1, "little");
-    class
+    let arguments = (number, big_int_len_bytes(number)?, "little");
+    py.get_type::<PyInt>()
         .call_method(intern!(py, "to_bytes"), arguments, Some(&signed))?
         .cast_into::<PyBytes>()
         .map_err(PyErr::from)

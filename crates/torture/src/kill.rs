@@ -28,6 +28,9 @@ pub struct Arguments {
     /// For how long.
     #[arg(long, default_value_t = 60.0)]
     pub seconds: f64,
+    /// Ends after so many deaths, however long they take, instead of after `--seconds`.
+    #[arg(long, conflicts_with = "seconds")]
+    pub kills: Option<u64>,
     /// Seeds what can be seeded; the processes' timing cannot.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -64,6 +67,23 @@ impl Arguments {
         });
         let least = parts.next().unwrap_or(1000);
         (least, parts.next().unwrap_or(least))
+    }
+
+    /// After which a run has hung. A death and its successor take some milliseconds of their own.
+    fn limit(&self) -> Duration {
+        let (_, most_ms) = self.interval_ms();
+        let work = match self.kills {
+            Some(kills) => Duration::from_millis(most_ms + 100) * kills.min(10_000_000) as u32,
+            None => Duration::from_secs_f64(self.seconds),
+        };
+        work + Duration::from_secs(60)
+    }
+
+    fn is_over(&self, ran: Duration, deaths: u64) -> bool {
+        match self.kills {
+            Some(kills) => deaths >= kills,
+            None => ran.as_secs_f64() >= self.seconds,
+        }
     }
 
     fn shape(&self) -> Shape {
@@ -112,6 +132,10 @@ impl<'a> Crew<'a> {
             crew.workers.push(worker);
         }
         crew
+    }
+
+    fn deaths(&self) -> u64 {
+        self.kills + self.own_deaths
     }
 
     fn start(&mut self, place: usize) -> Worker {
@@ -229,8 +253,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     let mut report =
         Report::new(if arguments.evict { "kill, evicting" } else { "kill, not evicting" });
-    let limit = Duration::from_secs_f64(arguments.seconds + 60.0);
-    let _watchdog = Watchdog::new("torture kill", limit);
+    let _watchdog = Watchdog::new("torture kill", arguments.limit());
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut random = fastrand::Rng::with_seed(seed);
     let mut folder = Folder::new(arguments.path.as_deref());
@@ -261,14 +284,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let began = Instant::now();
     let mut next_kill = began;
     let mut next_check = arguments.check_every;
-    while began.elapsed().as_secs_f64() < arguments.seconds {
+    while !arguments.is_over(began.elapsed(), crew.deaths()) {
         if Instant::now() >= next_kill {
             next_kill = Instant::now() + Duration::from_millis(random.u64(least_ms..=most_ms));
             crew.kill(random.usize(..arguments.processes));
         }
         crew.look_after();
         crew.watch_for_hangs(&mut report);
-        if crew.kills + crew.own_deaths >= next_check {
+        if crew.deaths() >= next_check {
             next_check += arguments.check_every;
             checks.check(&cache, &board, &mut report);
         }
@@ -287,7 +310,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.figure("seed", seed);
     report.figure("seconds", (ran.as_secs_f64() * 10.0).round() / 10.0);
     report.figure("size_bytes", size_bytes);
-    report.trials(crew.kills + crew.own_deaths, "kills");
+    report.trials(crew.deaths(), "kills");
     if !report.is_good() {
         show_findings(&path);
         // A control is meant to fail.

@@ -11,10 +11,12 @@ use clap::{Parser, Subcommand};
 
 mod actor;
 mod board;
+mod cut;
 mod damage;
 mod flood;
 mod fork;
 mod full;
+mod images;
 mod kill;
 mod memory;
 mod namespaces;
@@ -26,7 +28,9 @@ mod report;
 mod roles;
 mod scene;
 mod scribble;
+mod step;
 mod stop;
+mod tracer;
 mod worker;
 
 #[derive(Parser)]
@@ -42,6 +46,8 @@ enum Task {
     Kill(kill::Arguments),
     /// Stops, or kills, a worker between two named steps.
     Stop(stop::Arguments),
+    /// Cuts, holes, replaces and removes the file under its users.
+    Cut(cut::Arguments),
     /// Forks, becomes other programs, closes descriptors.
     Fork(fork::Arguments),
     /// Opens, closes, crashes, makes caches, and runs out of space.
@@ -58,6 +64,13 @@ enum Task {
     Full(full::Arguments),
     /// Stores keys that collide.
     Flood(flood::Arguments),
+    /// Judges what a death after each instruction of an operation leaves.
+    Step(step::Arguments),
+    /// Kills the repair that a death makes necessary, after each of its stores.
+    Repair(step::Arguments),
+    /// A child that is looked at instruction by instruction.
+    #[command(hide = true)]
+    Stepped(step::Child),
     /// A child of the supervisors.
     #[command(hide = true)]
     Role(roles::Role),
@@ -70,6 +83,7 @@ fn main() -> ExitCode {
     match Program::parse().command {
         Task::Kill(arguments) => kill::run(&arguments),
         Task::Stop(arguments) => stop::run(&arguments),
+        Task::Cut(arguments) => cut::run(&arguments),
         Task::Fork(arguments) => fork::run(&arguments),
         Task::Reopen(arguments) => reopen::run(&arguments),
         Task::Namespaces(arguments) => namespaces::run(&arguments),
@@ -78,6 +92,9 @@ fn main() -> ExitCode {
         Task::Scribble(arguments) => scribble::run(&arguments),
         Task::Full(arguments) => full::run(&arguments),
         Task::Flood(arguments) => flood::run(&arguments),
+        Task::Step(arguments) => step::run(&arguments),
+        Task::Repair(arguments) => step::repair(&arguments),
+        Task::Stepped(child) => step::be_stepped(&child),
         Task::Role(role) => roles::play(&role),
         Task::Worker(orders) => worker::run(&orders),
     }

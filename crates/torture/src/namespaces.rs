@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tuckbox_testkit::process::Worker;
 use tuckbox_testkit::watchdog::Watchdog;
@@ -20,10 +20,10 @@ use crate::scene::{probe, Probe, Scene};
 /// The arguments of `torture namespaces`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// How long workers are killed at random, in each of two forms: with the `/proc` of their own
+    /// Workers that are killed, half of them in each of two forms: with the `/proc` of their own
     /// namespace, and with that of the machine.
-    #[arg(long, default_value_t = 10.0)]
-    pub seconds: f64,
+    #[arg(long, default_value_t = 100)]
+    pub kills: u64,
 }
 
 const PLACES: usize = 3;
@@ -32,7 +32,7 @@ const PLACES: usize = 3;
 pub fn run(arguments: &Arguments) -> ExitCode {
     points::require("torture namespaces");
     let mut report = Report::new("namespaces");
-    let limit = Duration::from_secs_f64(arguments.seconds * 2.0 + 90.0);
+    let limit = Duration::from_secs(90 + arguments.kills);
     let _watchdog = Watchdog::new("torture namespaces", limit);
     if !is_permitted() {
         if must_not_skip() {
@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let mut kills = 0;
     for own_proc in [true, false] {
         die_with_a_lock(&mut report, own_proc);
-        kills += 1 + kill_at_random(&mut report, own_proc, arguments.seconds);
+        kills += 1 + kill_at_random(&mut report, own_proc, arguments.kills.div_ceil(2));
     }
     report.trials(kills, "kills");
     report.finish()
@@ -146,14 +146,13 @@ fn end(report: &mut Report, trial: &str, scene: &Scene, hosts: &mut [Worker]) {
     scene.settle(report, trial);
 }
 
-fn kill_at_random(report: &mut Report, own_proc: bool, seconds: f64) -> u64 {
+fn kill_at_random(report: &mut Report, own_proc: bool, kills_wanted: u64) -> u64 {
     let trial = format!("random kills, own /proc {own_proc}");
     let scene = Scene::new(33 << 20, PLACES, 512, true);
     let mut hosts: Vec<Worker> =
         (0..PLACES).map(|place| start(&scene, place, own_proc, 1, None)).collect();
     let mut kills = 0;
-    let began = Instant::now();
-    while began.elapsed().as_secs_f64() < seconds && report.is_good() {
+    while kills < kills_wanted && report.is_good() {
         std::thread::sleep(Duration::from_millis(fastrand::u64(10..60)));
         let place = fastrand::usize(..PLACES);
         report.expect(kill(&mut hosts[place]), || format!("{trial}: a worker did not die"));

@@ -66,6 +66,10 @@ pub enum Part {
     FullDisk,
     /// Works under a limit of the size of files.
     SizeLimit,
+    /// Works on a file to which things are done; `number` is which one it is.
+    Victim,
+    /// Touches a cut file that is no cache, with a handler of its own if `number` is 1.
+    BusHandler,
 }
 
 impl Role {
@@ -148,6 +152,8 @@ pub fn play(role: &Role) -> ExitCode {
             true
         }
         Part::NamespaceHost => namespace_host(role),
+        Part::Victim => crate::cut::suffer(role),
+        Part::BusHandler => crate::cut::own_bus_error(role),
         Part::FullDisk => full_disk(role),
         Part::SizeLimit => size_limit(role),
     };

@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
 
 from asgiref.sync import sync_to_async
 from django.core.cache.backends.base import (
@@ -23,6 +23,7 @@ from django.core.cache.backends.base import (
 from django.core.exceptions import ImproperlyConfigured
 
 from tuckbox.errors import (
+    CacheLost,
     EntryCorrupt,
     IntegerOverflow,
     InvalidArgument,
@@ -34,19 +35,21 @@ from tuckbox.errors import (
 )
 from tuckbox.integrations.carriers import CarrierRefused
 from tuckbox.integrations.django_settings import carriers, make_private, read_settings
-from tuckbox.integrations.handles import shared
+from tuckbox.integrations.handles import renewed, shared
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
     from tuckbox.cache import Cache
+    from tuckbox.integrations.handles import Way
     from tuckbox.keys import Key
     from tuckbox.results import Entry
 
 __all__ = ["TuckboxCache"]
 
 _R = TypeVar("_R")
+_Operation = TypeVar("_Operation", bound=Callable[..., Any])
 
 # How long an event loop may wait for a lock.
 _LOOP_LOCK_TIMEOUT_S = 0.02
@@ -62,6 +65,20 @@ _log = logging.getLogger(__name__)
 
 class _WouldBlock(Exception):
     """What was tried on an event loop has to be done in a thread. Nothing has changed."""
+
+
+def _renewing(operation: _Operation) -> _Operation:
+    """Do the operation again on a new file, should the one in use have been lost."""
+
+    @functools.wraps(operation)
+    def on_a_file_that_is_there(self: TuckboxCache, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return operation(self, *args, **kwargs)
+        except CacheLost as loss:
+            self._renew(loss)
+            return operation(self, *args, **kwargs)
+
+    return cast("_Operation", on_a_file_that_is_there)
 
 
 class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
@@ -165,6 +182,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
     # Reading.
 
+    @_renewing
     def get(self, key: Any, default: Any = None, version: Any = None) -> Any:
         """Return the value of ``key``, or ``default`` if there is none. Waits for nobody.
 
@@ -180,6 +198,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             return self._unwrapped(made, value, default)
         return value
 
+    @_renewing
     def get_many(self, keys: Iterable[Any], version: Any = None) -> dict[Any, Any]:
         """Return the values of those ``keys`` that have one."""
         pairs = [(key, self.make_and_validate_key(key, version)) for key in keys]
@@ -197,12 +216,14 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
                 values[key] = value
         return values
 
+    @_renewing
     def has_key(self, key: Any, version: Any = None) -> bool:
         """Tell whether ``key`` has a value."""
         return self.make_and_validate_key(key, version) in self._cache
 
     # Writing.
 
+    @_renewing
     def set(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> None:
@@ -214,16 +235,19 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         self._set(self._cache, key, value, timeout, version)
 
+    @_renewing
     def add(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> bool:
         """Store ``value`` unless ``key`` has one; tell whether it had none. Raises as `set`."""
         return self._add(self._cache, key, value, timeout, version)
 
+    @_renewing
     def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None) -> bool:
         """Give ``key`` a new timeout; tell whether it has a value. Raises as `set`."""
         return self._touch(self._cache, key, timeout, version)
 
+    @_renewing
     def delete(self, key: Any, version: Any = None) -> bool:
         """Remove ``key``; tell whether it had a value.
 
@@ -232,6 +256,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         return self._cache.delete(self.make_and_validate_key(key, version))
 
+    @_renewing
     def incr(self, key: Any, delta: Any = 1, version: Any = None) -> Any:
         """Add ``delta`` to the value of ``key`` and return the sum; the timeout stays as it is.
 
@@ -243,6 +268,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         return self._incr(self._cache, key, delta, version)
 
+    @_renewing
     def set_many(
         self, data: Mapping[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> list[Any]:
@@ -256,6 +282,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         return self._set_many(self._cache, data, timeout, version)
 
+    @_renewing
     def delete_many(self, keys: Iterable[Any], version: Any = None) -> None:
         """Remove ``keys``.
 
@@ -264,6 +291,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         self._cache.delete_many([self.make_and_validate_key(key, version) for key in keys])
 
+    @_renewing
     def clear(self) -> None:
         """Remove all entries, whatever their prefix and version, and whoever stored them."""
         self._cache.clear()
@@ -278,7 +306,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     async def aget(self, key: Any, default: Any = None, version: Any = None) -> Any:
         """See `get`."""
         if self._is_mirrored:
-            with suppress(EntryCorrupt):
+            with suppress(EntryCorrupt, CacheLost):
                 value = self._cache.get(self.make_and_validate_key(key, version), default)
                 if type(value) is not bytearray or value is default:
                     return value
@@ -324,7 +352,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         self, at_once: Callable[..., _R], in_thread: Callable[..., _R], *arguments: Any
     ) -> _R:
         if self._is_mirrored:
-            with suppress(_WouldBlock, LockTimeout):
+            with suppress(_WouldBlock, LockTimeout, CacheLost):
                 return at_once(self._loop_cache, *arguments)
         result: _R = await sync_to_async(in_thread, thread_sensitive=True)(*arguments)
         return result
@@ -334,8 +362,19 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
     @functools.cached_property
     def _loop_cache(self) -> Cache:
+        return shared(self._loop_way)
+
+    @property
+    def _loop_way(self) -> Way:
         lock_timeout = min(self._way.lock_timeout, _LOOP_LOCK_TIMEOUT_S)
-        return shared(self._way._replace(lock_timeout=lock_timeout))
+        return self._way._replace(lock_timeout=lock_timeout)
+
+    def _renew(self, loss: CacheLost) -> None:
+        _log.warning("%s The file is opened again, or made anew.", loss)
+        self._cache = renewed(self._way, self._cache)
+        for_loop = self.__dict__.pop("_loop_cache", None)
+        if for_loop is not None and for_loop is not self._cache:
+            renewed(self._loop_way, for_loop)
 
     def _demand_thread(self, cache: Cache) -> None:
         """Go on only where it may take a while, and where code of stored objects may run."""
@@ -435,11 +474,11 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
                     advice = "others need pickle in OPTIONS of this cache to be 'signed'"
                     raise ValueTypeError(f"{refusal}; {advice}") from None
         self._demand_thread(cache)
-        return store(made, carriers(pickles=self._pickles).wrap(made, value), ttl)
+        return store(made, carriers(pickles=self._pickles).wrap(cache._id, made, value), ttl)
 
     def _unwrapped(self, made: Key, carrier: bytearray, default: Any) -> Any:
         try:
-            return carriers(pickles=self._pickles).unwrap(made, carrier)
+            return carriers(pickles=self._pickles).unwrap(self._cache._id, made, carrier)
         except CarrierRefused as refusal:
             return self._remove_unreadable(made, refusal, default)
 

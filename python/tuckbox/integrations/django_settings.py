@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Configuration", "carriers", "make_private", "read_settings"]
 
 _PARAMS = ("TIMEOUT", "OPTIONS", "KEY_PREFIX", "VERSION", "KEY_FUNCTION")
-_WAY_OPTIONS = ("size", "max_entries", "lock_timeout")
+_WAY_OPTIONS = ("size", "max_entries", "lock_timeout", "group")
 _OPTIONS = (*_WAY_OPTIONS, "pickle", "MAX_ENTRIES", "CULL_FREQUENCY")
 _PICKLE = ("signed", "never")
 _CULL_FREQUENCY = 3
@@ -78,6 +78,11 @@ def read_settings(location: object, params: Mapping[str, Any]) -> Configuration:
                 f"{name} in OPTIONS of a Tuckbox cache cannot be {options[name]!r}"
             )
     path, folder = _place(location)
+    if folder is not None and options.get("group") is not None:
+        raise ImproperlyConfigured(
+            "group in OPTIONS of a Tuckbox cache needs an absolute path as LOCATION: what has a name "
+            "lies in a folder that one user alone can enter"
+        )
     way = Way(path, **{name: options[name] for name in _WAY_OPTIONS if name in options})
     return Configuration(way, folder, *_culling(options), pickles=pickle == "signed")
 

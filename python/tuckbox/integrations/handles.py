@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tuckbox.cache import Cache
 
-__all__ = ["Way", "shared"]
+__all__ = ["Way", "renewed", "shared"]
 
 
 class Way(NamedTuple):
@@ -22,6 +22,8 @@ class Way(NamedTuple):
     size: int | str | None = None
     max_entries: int | None = None
     lock_timeout: float = 1.0
+    read_only: bool = False
+    group: str | int | None = None
 
 
 _handles: dict[Way, Cache] = {}
@@ -50,6 +52,26 @@ def shared(way: Way) -> Cache:
             if handle is None or handle.closed:
                 handle = _handles[way] = Cache(**way._asdict())
     return handle
+
+
+def renewed(way: Way, lost: Cache) -> Cache:
+    """Return this process's handle of a file, after `lost` has turned out to be no use any more.
+
+    Args:
+        way: The file, and how to open it.
+        lost: A handle that raised CacheLost: its file was cut short, removed or replaced.
+
+    Returns:
+        Another handle, the same to every thread.
+
+    Raises:
+        TuckboxError: Whatever opening a `Cache` raises.
+    """
+    with _opening:
+        if _handles.get(way) is lost:
+            # Not closed: other threads may be about to find out the same.
+            del _handles[way]
+    return shared(way)
 
 
 def _renew_the_lock() -> None:

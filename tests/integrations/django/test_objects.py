@@ -140,7 +140,7 @@ def forgeries(genuine: bytes, evil: bytes) -> dict[str, bytes]:
         "within the signature": genuine[:20],
         "too long": genuine + b".",
         "an unknown kind": b"\2" + genuine[1:],
-        "signed with a key of nought": bytes(Carriers([b""]).wrap(":1:key", evil)),
+        "signed with a key of nought": bytes(Carriers([b""]).wrap(bytes(16), ":1:key", evil)),
     }
 
 
@@ -303,4 +303,4 @@ def test_damage_is_a_miss(
 
 def test_without_keys_nothing_is_unpickled() -> None:
     with pytest.raises(CarrierRefused):
-        Carriers([]).unwrap("key", Carriers([b"key"]).wrap("key", Basket))
+        Carriers([]).unwrap(b"id", "key", Carriers([b"key"]).wrap(b"id", "key", Basket))

@@ -126,6 +126,7 @@ impl Encoder<'_> {
         } else if let Ok(set) = value.cast_exact::<PyFrozenSet>() {
             self.members(code::FROZENSET, value, set.len(), &Level::enter(value, around)?)
         } else if let Ok(array) = value.cast_exact::<PyByteArray>() {
+            self.demand_room(array.len())?;
             self.leaf(code::BYTEARRAY, &array.to_vec())
         } else if let Ok(moment) = value.cast_exact::<PyDateTime>() {
             self.bytes.push(code::DATETIME);
@@ -152,6 +153,7 @@ impl Encoder<'_> {
 
     fn text(&mut self, text: &Bound<'_, PyString>) -> Done {
         let Ok(content) = text.to_str() else {
+            self.demand_room(text.len()?)?;
             return self.leaf(code::STR_SURROGATES, keys::surrogates_to_bytes(text)?.as_bytes());
         };
         if content.len() < usize::from(code::SMALL_INT - code::SHORT_STR) {
@@ -170,6 +172,7 @@ impl Encoder<'_> {
                 varint::append(self.bytes, ((number << 1) ^ (number >> 63)) as u64);
             }
             Err(_) => {
+                self.demand_room(keys::big_int_len_bytes(number)?)?;
                 let digits = keys::big_int_to_bytes(number)?;
                 self.leaf(code::BIG_INT, digits.as_bytes())?;
             }
@@ -247,11 +250,18 @@ impl Encoder<'_> {
 
     fn leaf(&mut self, code: u8, content: &[u8]) -> Done {
         self.head(code, content.len());
-        if content.len() > self.bytes_max {
-            return Err(Refusal::of(Cause::TooLarge { bytes_max: self.bytes_max }));
-        }
+        self.demand_room(content.len())?;
         self.bytes.extend_from_slice(content);
         self.fits()
+    }
+
+    /// Refuses what is too long before it is copied.
+    #[inline]
+    fn demand_room(&self, len_bytes: usize) -> Done {
+        if len_bytes <= self.bytes_max {
+            return Ok(());
+        }
+        Err(Refusal::of(Cause::TooLarge { bytes_max: self.bytes_max }))
     }
 
     /// Stops early: a few small objects that lie in each other many times can be very long.
@@ -381,8 +391,10 @@ fn base_of(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
         imported::decimal(py)?.clone(),
         imported::uuid(py)?.clone(),
     ];
+    let kind = value.get_type();
     for base in bases {
-        if value.is_instance(&base)? {
+        // By its type alone: what it says of itself in `__class__` may be anything, or raise.
+        if kind.is_subclass(&base)? {
             return Ok(Some(names::of(&base)));
         }
     }

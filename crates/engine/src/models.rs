@@ -1,0 +1,424 @@
+//! The protocol of `docs/concurrency.md` in every interleaving, and with every value that the C11
+//! memory model lets a load see: the product's own functions over loom's words (see
+//! `tuckbox_arena::modelled`).
+//!
+//! A model is small: a cache of the least size, two or three parties, one deed each. Loom tries out
+//! all ways in which they can meet with at most [`preemptions`] switches that nobody asked for; it
+//! takes sequentially consistent accesses for acquire and release, which is weaker, so that what
+//! holds here holds there. `crates/engine/tests/models.sh` runs it, and shows that each rule is
+//! needed: builds that break one are found by the model named there.
+
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use loom::thread;
+use tuckbox_arena::modelled;
+use tuckbox_arena::segments::Owner;
+use tuckbox_arena::Acquired;
+
+use crate::layout::{bucket_of, shard, Slot, SIZE_BYTES_LEAST};
+use crate::log::LogKind;
+use crate::read::Copied;
+use crate::space::Need;
+use crate::value::{Buffer, Config, Ttl, Value};
+use crate::Cache;
+
+const KEY: &[u8] = b"k";
+
+/// Switches between parties that none of them asked for, at most: `LOOM_MAX_PREEMPTIONS`.
+fn preemptions() -> usize {
+    std::env::var("LOOM_MAX_PREEMPTIONS").map_or(2, |text| text.parse().expect("a number"))
+}
+
+/// Tries a model out in every way. The scene calls what it is given when it is set.
+fn explore(name: &str, has_time: bool, scene: impl Fn(&dyn Fn(&Cache)) + Send + Sync + 'static) {
+    // What loom's words know is known once for the whole program.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|broken| broken.into_inner());
+    let began = std::time::Instant::now();
+    let scene = Arc::new(scene);
+    modelled::forget();
+    let run = |preemptions| {
+        let tries = Arc::new(AtomicU64::new(0));
+        let (count, scene) = (Arc::clone(&tries), Arc::clone(&scene));
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.max_branches = 100_000;
+        builder.check(move || {
+            modelled::end();
+            count.fetch_add(1, Ordering::Relaxed);
+            scene(&|cache| modelled::begin(cache.arena.region(), has_time));
+            modelled::end();
+        });
+        tries.load(Ordering::Relaxed)
+    };
+    // Few ways first: they touch most of the words. What a run came to in which others were touched
+    // does not count, not even its failure.
+    let mut bound = 0;
+    let tries = loop {
+        let result = catch_unwind(AssertUnwindSafe(|| run(bound)));
+        modelled::end();
+        match result {
+            _ if modelled::learn() => {}
+            Err(failure) => resume_unwind(failure),
+            Ok(_) if bound < preemptions() => bound = preemptions(),
+            Ok(tries) => break tries,
+        }
+    };
+    println!("model {name}: {tries} interleavings in {:?}", began.elapsed());
+    assert!(tries > 20, "{name}: nobody met anybody");
+}
+
+/// A key whose slot is full of hits, so that no reader notes another. Loom does not know that a store
+/// by another thread comes after a compare-and-swap that it did not see, and would let it go first.
+fn set_hot(cache: &Cache, value: &[u8]) {
+    set(cache, KEY, value);
+    (0..4).for_each(|_| assert!(get(cache).is_some()));
+}
+
+fn twins(count: u32) -> Vec<Arc<Cache>> {
+    let config = Config {
+        size_bytes: SIZE_BYTES_LEAST,
+        lock_limit: Duration::from_secs(1000),
+        ..Config::default()
+    };
+    Cache::twins(&config, count).unwrap().into_iter().map(Arc::new).collect()
+}
+
+fn set(cache: &Cache, key: &[u8], value: &[u8]) {
+    cache.set(key, Value::bytes(value), Ttl::Never).unwrap();
+}
+
+fn get(cache: &Cache) -> Option<Vec<u8>> {
+    let mut buffer = Buffer::new();
+    match cache.get(KEY, &mut buffer).unwrap()?.value {
+        Value::Bytes { bytes, .. } => Some(bytes.to_vec()),
+        Value::Int(number) => panic!("a number: {number}"),
+    }
+}
+
+fn judge(cache: &Cache) {
+    modelled::end();
+    let report = cache.check().unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!(cache.stats().checksum_mismatches, 0, "a read copied what was no record");
+}
+
+/// A reader that looks twice, beside a party that changes the key from `first` to `second`.
+fn read_beside(name: &str, first: &'static [u8], second: &'static [u8], change: fn(&Cache, &[u8])) {
+    explore(name, true, move |begin| {
+        let twins = twins(2);
+        set_hot(&twins[0], first);
+        begin(&twins[0]);
+        let writer = {
+            let cache = Arc::clone(&twins[0]);
+            thread::spawn(move || change(&cache, second))
+        };
+        let seen = get(&twins[1]).expect("it is there all the time");
+        assert!(seen == first || seen == second, "{seen:?} was never stored");
+        writer.join().unwrap();
+        assert_eq!(get(&twins[1]).as_deref(), Some(second), "what was stored is not read");
+        judge(&twins[1]);
+    });
+}
+
+#[test]
+fn a_new_record_is_published_whole() {
+    read_beside("publication", b"old", b"another length", |cache, value| {
+        set(cache, KEY, value);
+    });
+}
+
+#[test]
+fn a_record_is_rewritten_in_place_beside_a_reader() {
+    read_beside("rewriting", b"old 1234", b"new 5678", |cache, value| set(cache, KEY, value));
+}
+
+#[test]
+fn a_number_goes_with_its_version() {
+    explore("number", true, |begin| {
+        let twins = twins(2);
+        let look = |cache: &Cache| {
+            let mut buffer = Buffer::new();
+            let entry = cache.get(KEY, &mut buffer).unwrap().expect("it is there all the time");
+            let Value::Int(number) = entry.value else { panic!("no number") };
+            (number, entry.version)
+        };
+        twins[0].set(KEY, Value::Int(5), Ttl::Never).unwrap();
+        let before = (0..4).map(|_| look(&twins[0])).last().unwrap();
+        begin(&twins[0]);
+        let writer = {
+            let cache = Arc::clone(&twins[0]);
+            thread::spawn(move || cache.incr(KEY, 1, None, Ttl::Never).unwrap())
+        };
+        let seen = look(&twins[1]);
+        assert_eq!(writer.join().unwrap(), Some(6));
+        let after = look(&twins[1]);
+        assert_eq!((before.0, after.0), (5, 6));
+        assert_ne!(before.1, after.1);
+        assert!(seen == before || seen == after, "{seen:?} between {before:?} and {after:?}");
+        judge(&twins[1]);
+    });
+}
+
+#[test]
+fn a_key_is_found_while_its_bucket_is_split() {
+    explore("splitting", true, |begin| {
+        let twins = twins(2);
+        let count = 32;
+        // A key that the first split takes to the new bucket.
+        let key = (0u32..)
+            .map(|number| number.to_le_bytes())
+            .find(|key| {
+                let hash = twins[0].hasher.key(key);
+                bucket_of(hash.first(), count) == 0 && bucket_of(hash.first(), count + 1) == count
+            })
+            .unwrap();
+        set(&twins[0], &key, b"value");
+        assert_eq!(twins[0].lock_shard(0).unwrap().bucket_count(), count);
+        begin(&twins[0]);
+        let splitter = {
+            let cache = Arc::clone(&twins[0]);
+            thread::spawn(move || assert!(cache.lock_shard(0).unwrap().split()))
+        };
+        let mut buffer = Buffer::new();
+        assert!(twins[1].get(&key, &mut buffer).unwrap().is_some(), "not found meanwhile");
+        splitter.join().unwrap();
+        assert!(twins[1].get(&key, &mut buffer).unwrap().is_some(), "not found afterwards");
+        judge(&twins[1]);
+    });
+}
+
+/// The key's slot and record, as a reader finds them before anything happens.
+struct Before {
+    epoch: u64,
+    slot_at: u64,
+    slot: Slot,
+    segment: u32,
+    record: Vec<u64>,
+}
+
+impl Before {
+    fn new(cache: &Cache) -> Before {
+        let shard = cache.lock_shard(0).unwrap();
+        let live = shard.find_key(KEY, cache.hasher.key(KEY)).unwrap();
+        let slot = live.found.slot;
+        let mut record = Vec::new();
+        shard.load_record(slot.offset(), &mut record).unwrap();
+        let segment = cache.position_of(slot.offset()).unwrap().segment;
+        Before { epoch: shard.word(shard::EPOCH), slot_at: live.found.at, slot, segment, record }
+    }
+
+    /// Goes on from there. What the proof in `docs/concurrency.md` states: a copy that was accepted
+    /// is the record to which the slot led, whatever became of its segment; and if that is another
+    /// one by now, it was published before.
+    fn read_on(&self, cache: &Cache) {
+        let shard_at = cache.arena.geometry().shard_at(0);
+        let mut buffer = Buffer::new();
+        let copied = cache.read_slot(shard_at, self.epoch, self.slot_at, self.slot, &mut buffer);
+        if !matches!(copied, Copied::Whole(_)) || buffer.record == self.record {
+            return;
+        }
+        let slot = cache.arena.region().load(self.slot_at, Ordering::Acquire);
+        let is_published = slot != self.slot.0 && !Slot(slot).is_empty();
+        assert!(is_published, "a record was read that nobody had published");
+        let new = cache.arena.region().words::<3>(Slot(slot).offset());
+        assert_eq!(buffer.record, new, "a record of another use was accepted");
+    }
+}
+
+#[test]
+fn a_segment_is_used_again_beside_a_reader() {
+    explore("reuse", true, |begin| {
+        let twins = twins(2);
+        set_hot(&twins[0], b"old");
+        let before = Arc::new(Before::new(&twins[0]));
+        begin(&twins[0]);
+        let writer = {
+            let cache = Arc::clone(&twins[0]);
+            thread::spawn(move || {
+                // The entry goes, its log's only segment is freed, and the same key comes to lie
+                // in the same place.
+                assert!(cache.delete(KEY).unwrap());
+                let shard = cache.lock_shard(0).unwrap();
+                shard.advance_tail(LogKind::Small, shard.head_cursor(LogKind::Small).unwrap());
+                assert!(shard.give_up_empty_logs());
+                drop(shard);
+                set(&cache, KEY, b"new");
+            })
+        };
+        before.read_on(&twins[1]);
+        writer.join().unwrap();
+        assert_eq!(get(&twins[1]).as_deref(), Some(&b"new"[..]));
+        assert_eq!(
+            Before::new(&twins[1]).segment,
+            before.segment,
+            "the scene needs the same segment"
+        );
+        judge(&twins[1]);
+    });
+}
+
+#[test]
+fn a_segment_is_taken_by_another_process_beside_a_reader() {
+    explore("taking", true, |begin| {
+        let twins = twins(3);
+        set_hot(&twins[0], b"old");
+        let before = Arc::new(Before::new(&twins[0]));
+        begin(&twins[0]);
+        let freer = {
+            let (cache, before) = (Arc::clone(&twins[0]), Arc::clone(&before));
+            thread::spawn(move || {
+                let shard = cache.lock_shard(0).unwrap();
+                shard.store_slot(before.slot_at, Slot::EMPTY);
+                shard.arena().free_segment(before.segment);
+            })
+        };
+        let taker = {
+            let (cache, before) = (Arc::clone(&twins[1]), Arc::clone(&before));
+            thread::spawn(move || {
+                let arena = &cache.arena;
+                let me = Owner::Builder(arena.owner().unwrap());
+                if arena.take_segment(me) == Some(before.segment) {
+                    let other = vec![0x0101_0101_0101_0101; before.record.len()];
+                    arena.region().copy_in(before.slot.offset(), &other);
+                }
+            })
+        };
+        before.read_on(&twins[2]);
+        freer.join().unwrap();
+        taker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_spare_segment_is_used_by_another_process_beside_a_reader() {
+    explore("spare", true, |begin| {
+        let twins = twins(3);
+        set_hot(&twins[0], b"old");
+        // A cache that has grown as far as it may keeps spare segments.
+        while twins[0].arena.grow().unwrap() {}
+        twins[1].arena.look_at_length();
+        let before = Arc::new(Before::new(&twins[0]));
+        begin(&twins[0]);
+        let freer = {
+            let (cache, before) = (Arc::clone(&twins[0]), Arc::clone(&before));
+            thread::spawn(move || {
+                let shard = cache.lock_shard(0).unwrap();
+                shard.store_slot(before.slot_at, Slot::EMPTY);
+                shard.end_and_put_back(before.segment);
+                assert_eq!(shard.spares(), [before.segment]);
+            })
+        };
+        let user = {
+            let (cache, before) = (Arc::clone(&twins[1]), Arc::clone(&before));
+            thread::spawn(move || {
+                let shard = cache.lock_shard(0).unwrap();
+                if shard.spares() == [before.segment] {
+                    assert_eq!(shard.take_for_log(Need::Move), Some(before.segment));
+                    let other = vec![0x0101_0101_0101_0101; before.record.len()];
+                    shard.region().copy_in(before.slot.offset(), &other);
+                }
+            })
+        };
+        before.read_on(&twins[2]);
+        freer.join().unwrap();
+        user.join().unwrap();
+    });
+}
+
+#[test]
+fn a_clear_beside_a_reader() {
+    explore("clearing", true, |begin| {
+        let twins = twins(2);
+        set_hot(&twins[0], b"old");
+        let before = Before::new(&twins[0]);
+        begin(&twins[0]);
+        let clearer = {
+            let cache = Arc::clone(&twins[0]);
+            thread::spawn(move || {
+                assert_eq!(cache.clear().unwrap(), 1);
+                set(&cache, KEY, b"new");
+            })
+        };
+        before.read_on(&twins[1]);
+        clearer.join().unwrap();
+        assert_eq!(get(&twins[1]).as_deref(), Some(&b"new"[..]));
+        judge(&twins[1]);
+    });
+}
+
+#[test]
+fn a_lock_is_held_by_one_and_nobody_sleeps_for_ever() {
+    explore("lock", false, |begin| {
+        let twins = twins(3);
+        let at = twins[0].arena.geometry().shard_at(0);
+        let (lock, guarded) = (at + shard::LOCK, at + shard::HALVINGS);
+        begin(&twins[0]);
+        let add = move |cache: &Cache| {
+            let acquired = cache.arena.lock(lock, Duration::from_secs(1000)).unwrap();
+            assert_eq!(acquired, Acquired::Clean);
+            let region = cache.arena.region();
+            region.set(guarded, region.get(guarded) + 1);
+            cache.arena.unlock(lock);
+        };
+        let threads: Vec<_> = twins[1..]
+            .iter()
+            .map(|cache| {
+                let cache = Arc::clone(cache);
+                thread::spawn(move || add(&cache))
+            })
+            .collect();
+        add(&twins[0]);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(twins[0].arena.region().get(guarded), 3, "two were in at once");
+    });
+}
+
+#[test]
+fn a_dead_owners_lock_is_taken_over_by_one() {
+    explore("takeover", true, |begin| {
+        let twins = twins(3);
+        let at = twins[0].arena.geometry().shard_at(0);
+        let (lock, guarded) = (at + shard::LOCK, at + shard::HALVINGS);
+        assert_eq!(twins[2].arena.lock(lock, Duration::ZERO).unwrap(), Acquired::Clean);
+        twins[2].declare_dead(2);
+        begin(&twins[0]);
+        let add = move |cache: &Cache| {
+            let acquired = cache.arena.lock(lock, Duration::from_secs(1000)).unwrap();
+            let region = cache.arena.region();
+            region.set(guarded, region.get(guarded) + 1);
+            cache.arena.unlock(lock);
+            u32::from(acquired == Acquired::TakenOver)
+        };
+        let other = {
+            let cache = Arc::clone(&twins[1]);
+            thread::spawn(move || add(&cache))
+        };
+        let taken_over = add(&twins[0]) + other.join().unwrap();
+        assert_eq!(twins[0].arena.region().get(guarded), 2, "two were in at once");
+        assert_eq!(taken_over, 1, "what the dead one left is repaired once");
+    });
+}
+
+#[test]
+fn an_abandoned_segment_is_rescued_once() {
+    explore("rescue", true, |begin| {
+        let twins = twins(3);
+        let dead = Owner::Builder(twins[2].arena.owner().unwrap());
+        let segment = twins[2].arena.take_segment(dead).unwrap();
+        let generation = twins[0].arena.generation(segment);
+        twins[2].declare_dead(2);
+        begin(&twins[0]);
+        let other = {
+            let cache = Arc::clone(&twins[1]);
+            thread::spawn(move || cache.arena.free_abandoned_segments())
+        };
+        let freed = twins[0].arena.free_abandoned_segments() + other.join().unwrap();
+        assert_eq!(freed, 1);
+        assert_eq!(twins[0].arena.segment_owner(segment), Owner::Free);
+        assert_eq!(twins[0].arena.generation(segment), generation + 1);
+    });
+}

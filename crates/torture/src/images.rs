@@ -1,0 +1,567 @@
+//! Small caches in prepared states, the operations done on them, and the judgement on the image
+//! that a death in the midst of one leaves. Knows nothing of how the images came about.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tuckbox_arena::layout::{process, segment};
+use tuckbox_arena::Geometry;
+use tuckbox_engine::{
+    layout, ArenaError, Buffer, Cache, CheckReport, Clock, Config, Error, Place, Ttl, Value,
+};
+
+/// When the caches are filled, and when the operations are done: what expires in between has.
+const FILLED_US: u64 = 1_700_000_000_000_000;
+const NOW_US: u64 = FILLED_US + 60_000_000;
+/// A time to live that ends between the two.
+const SHORT: Ttl = Ttl::Us(30_000_000);
+/// The key that an operation is about.
+const OWN: &[u8] = b"own";
+/// How often a lock is asked for again whose dead owner was not noticed in the short time limit.
+const PATIENCE: u32 = 200;
+
+/// What is done to a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Operation {
+    /// Reads.
+    Get,
+    /// Stores a value under a new key.
+    SetNew,
+    /// Stores over a value of the same size, in place.
+    SetSame,
+    /// Stores over a value of another size.
+    SetOther,
+    /// Stores a value that crosses the end of a segment, or needs one of its own.
+    SetCrossing,
+    /// Stores a value with bodies over a small one.
+    SetLarge,
+    /// Stores a value with bodies over another.
+    SetLargeOver,
+    /// Stores unless there is one.
+    Add,
+    /// Stores if there is one.
+    Replace,
+    /// Stores if the version is as it was.
+    Cas,
+    /// Removes.
+    Delete,
+    /// Removes a value with bodies.
+    DeleteLarge,
+    /// Removes and returns.
+    Pop,
+    /// Gives a time to live to an entry without one, which makes its record longer.
+    Touch,
+    /// Gives an entry another time to live.
+    TouchAgain,
+    /// Adds to a number.
+    Incr,
+    /// Makes a number.
+    IncrNew,
+    /// Removes everything.
+    Clear,
+    /// Removes what has expired.
+    Expire,
+    /// Stores over an entry that has expired, and so collects it.
+    SetCollecting,
+}
+
+/// What a cache is like when the operation begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum State {
+    /// It holds what the operation needs and nothing else.
+    Empty,
+    /// About half of the segments are in use.
+    Half,
+    /// The operation evicts, if it stores.
+    Full,
+    /// An operation that stores a new key splits the index and takes an index segment.
+    Growing,
+}
+
+/// An entry as it was stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    value: Vec<u8>,
+    number: Option<i64>,
+    expiry_us: Option<u64>,
+    version: u64,
+}
+
+/// All that a cache answers.
+pub type Contents = BTreeMap<Vec<u8>, Stored>;
+
+fn bytes_for(key: &[u8], len: usize) -> Vec<u8> {
+    let mut value = Vec::new();
+    let stamp = tuckbox_testkit::stamp::Stamp { writer: 1, sequence: len as u64 };
+    tuckbox_testkit::stamp::make(key, stamp, len.max(32), &mut value);
+    value
+}
+
+impl Operation {
+    /// The value that it stores, if it stores one.
+    pub fn inputs(self, cache: &Cache) -> Vec<u8> {
+        let segment_bytes = cache.stats().segment_bytes as usize;
+        match self {
+            Operation::SetNew | Operation::SetCollecting => bytes_for(OWN, 120),
+            Operation::SetSame => vec![7; 120],
+            Operation::SetOther => bytes_for(OWN, 200),
+            Operation::SetCrossing => bytes_for(OWN, segment_bytes * 3 / 4),
+            Operation::SetLarge | Operation::SetLargeOver => bytes_for(OWN, segment_bytes + 300),
+            Operation::Add | Operation::Replace => bytes_for(OWN, 80),
+            Operation::Cas => bytes_for(OWN, 160),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Does it, with the value of [`Operation::inputs`] and the version of the entry. Any error is
+    /// one that the case does not expect.
+    ///
+    /// # Errors
+    /// What the engine answers.
+    pub fn perform(self, cache: &Cache, value: &[u8], version: u64) -> Result<(), Error> {
+        let value = Value::bytes(value);
+        let mut buffer = Buffer::new();
+        match self {
+            Operation::Get => cache.get(OWN, &mut buffer).map(|_| ()),
+            Operation::SetNew
+            | Operation::SetSame
+            | Operation::SetOther
+            | Operation::SetCrossing
+            | Operation::SetLarge
+            | Operation::SetLargeOver
+            | Operation::SetCollecting => cache.set(OWN, value, Ttl::Never),
+            Operation::Add => cache.add(OWN, value, Ttl::Never).map(|_| ()),
+            Operation::Replace => cache.replace(OWN, value, Ttl::Never).map(|_| ()),
+            Operation::Cas => cache.compare_and_set(OWN, value, Ttl::Never, version).map(|_| ()),
+            Operation::Delete | Operation::DeleteLarge => cache.delete(OWN).map(|_| ()),
+            Operation::Pop => cache.pop(OWN, &mut buffer).map(|_| ()),
+            Operation::Touch | Operation::TouchAgain => {
+                cache.touch(OWN, Ttl::Us(3_600_000_000)).map(|_| ())
+            }
+            Operation::Incr => cache.incr(OWN, 5, None, Ttl::Never).map(|_| ()),
+            Operation::IncrNew => cache.incr(OWN, 5, Some(10), Ttl::Never).map(|_| ()),
+            Operation::Clear => cache.clear().map(|_| ()),
+            Operation::Expire => cache.expire().map(|_| ()),
+        }
+    }
+
+    /// Whether it stores an entry where room may have to be made.
+    pub fn stores(self) -> bool {
+        !matches!(
+            self,
+            Operation::Get
+                | Operation::SetSame
+                | Operation::Delete
+                | Operation::DeleteLarge
+                | Operation::Pop
+                | Operation::TouchAgain
+                | Operation::Incr
+                | Operation::Clear
+                | Operation::Expire
+        )
+    }
+
+    /// Whether a death may cost the old value and the new: only what is rewritten in place.
+    fn may_lose(self) -> bool {
+        self == Operation::SetSame
+    }
+
+    /// Stores what the operation finds under its key.
+    fn prepare(self, cache: &Cache) -> Result<(), Error> {
+        let set = |len, ttl| cache.set(OWN, Value::bytes(&bytes_for(OWN, len)), ttl);
+        let segment_bytes = cache.stats().segment_bytes as usize;
+        match self {
+            Operation::SetNew | Operation::Add | Operation::IncrNew => Ok(()),
+            Operation::SetLargeOver | Operation::DeleteLarge => {
+                set(segment_bytes + 100, Ttl::Never)
+            }
+            Operation::TouchAgain => set(120, Ttl::Us(7_200_000_000)),
+            Operation::Incr => cache.set(OWN, Value::Int(37), Ttl::Never),
+            Operation::SetCollecting => set(120, SHORT),
+            _ => set(120, Ttl::Never),
+        }
+    }
+}
+
+/// How a small cache is opened: with a clock that stands still, and a short time limit, so that a
+/// dead owner of a lock is noticed soon.
+pub fn config(size_bytes: u64, now_us: u64) -> Config {
+    let clock = Clock::Manual(Arc::new(AtomicU64::new(now_us)));
+    Config { size_bytes, clock, lock_limit: Duration::from_micros(300), ..Config::default() }
+}
+
+/// Opens a cache at the time of the operations.
+///
+/// # Errors
+/// As [`Cache::open`].
+pub fn open(path: &Path, size_bytes: u64) -> Result<Cache, Error> {
+    Cache::open(&Place::Path(path.into()), &config(size_bytes, NOW_US))
+}
+
+/// Does something again as long as a lock's owner was not found dead in the short time limit.
+pub fn patiently<R>(mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
+    for _ in 0..PATIENCE {
+        match work() {
+            Err(Error::Arena(ArenaError::LockTimeout { .. })) => {}
+            result => return result,
+        }
+    }
+    work()
+}
+
+fn look(cache: &Cache, key: &[u8]) -> Result<Option<Stored>, Error> {
+    let mut buffer = Buffer::new();
+    Ok(cache.get(key, &mut buffer)?.map(|entry| {
+        let (value, number) = match entry.value {
+            Value::Bytes { bytes, .. } => (bytes.to_vec(), None),
+            Value::Int(number) => (Vec::new(), Some(number)),
+        };
+        Stored { value, number, expiry_us: entry.expiry_us, version: entry.version }
+    }))
+}
+
+/// A cache in its state, and what the operation makes of it.
+pub struct Case {
+    /// The operation.
+    pub operation: Operation,
+    /// The state.
+    pub state: State,
+    /// The cache's size.
+    pub size_bytes: u64,
+    /// Length of the file when it cannot get longer.
+    pub file_bytes_max: u64,
+    /// The version of the entry that the operation is about, 0 without one.
+    pub version: u64,
+    /// All keys that were ever stored, evicted ones too.
+    keys: Vec<Vec<u8>>,
+    before: Contents,
+    after: Contents,
+    geometry: Geometry,
+    /// Keeps the first process slot, as other processes do that go on.
+    _other: Cache,
+}
+
+impl Case {
+    /// Makes the cache file at `path`. `copy` is a file that may be used meanwhile.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    pub fn prepare(
+        operation: Operation,
+        state: State,
+        size_bytes: u64,
+        path: &Path,
+        copy: &Copy,
+    ) -> Result<Case, String> {
+        let plan = layout::plan(size_bytes, 0);
+        let geometry = Geometry::new(plan).map_err(|error| error.to_string())?;
+        let place = Place::Path(path.into());
+        let cache = Cache::open(&place, &config(size_bytes, FILLED_US)).map_err(in_words)?;
+        let mut keys = vec![OWN.to_vec()];
+        operation.prepare(&cache).map_err(in_words)?;
+        for number in 0..20_000 {
+            if is_in_state(state, operation, &cache, &geometry, path, copy, size_bytes)? {
+                break;
+            }
+            fill(&cache, state, number, &mut keys).map_err(in_words)?;
+            // Not evicted by what came after it.
+            operation.prepare(&cache).map_err(in_words)?;
+        }
+        let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+        let stand_in = copy.holding(&bytes, size_bytes)?;
+        let version = look(&stand_in, OWN).map_err(in_words)?.map_or(0, |stored| stored.version);
+        let before = contents(&stand_in, &keys).map_err(in_words)?;
+        drop(stand_in);
+        let stand_in = copy.holding(&bytes, size_bytes)?;
+        operation.perform(&stand_in, &operation.inputs(&stand_in), version).map_err(in_words)?;
+        let after = contents(&stand_in, &keys).map_err(in_words)?;
+        Ok(Case {
+            operation,
+            state,
+            size_bytes,
+            file_bytes_max: geometry.file_bytes_max(),
+            version,
+            keys,
+            before,
+            after,
+            geometry,
+            _other: cache,
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        format!(
+            "{:?} in a cache of {} KiB, {:?}",
+            self.operation,
+            self.size_bytes >> 10,
+            self.state
+        )
+    }
+
+    /// Entries before the operation, and those that it evicts.
+    pub fn entries(&self) -> (usize, usize) {
+        let evicted = self.before.keys().filter(|key| !self.after.contains_key(*key)).count();
+        (self.before.len(), evicted)
+    }
+
+    /// Whether a cache holds what the operation, once it is done, leaves.
+    pub fn is_done(&self, contents: &Contents) -> bool {
+        *contents == self.after
+    }
+
+    /// Makes everybody dead whom an image names: in a copy no life token is locked, but the
+    /// recorded processes may live. With `frees_first`, whoever comes next finds the first process
+    /// slot free and does not sit down in a dead one's.
+    pub fn bury(&self, image: &mut [u8], frees_first: bool) {
+        for slot in 0..self.geometry.process_count as u32 {
+            let at = self.geometry.process_at(slot) as usize;
+            // A process that began at another time.
+            let began = at + process::START_TICKS as usize;
+            image[began + 7] = 0x40;
+            if slot == 0 && frees_first {
+                image[at + process::STATE as usize + 4] &= !1;
+            }
+        }
+    }
+
+    /// Whether the lock of a shard is held in an image.
+    pub fn is_locked(&self, image: &[u8]) -> bool {
+        (0..self.geometry.plan.shard_count).any(|shard| {
+            let at = (self.geometry.shard_at(shard) + layout::shard::LOCK) as usize;
+            image[at..at + 4] != [0; 4]
+        })
+    }
+
+    /// Segments that processes own which fill them.
+    fn builders(&self, image: &[u8]) -> usize {
+        (0..self.geometry.segment_count as u32)
+            .filter(|segment| {
+                let at = self.geometry.segment_word_at(segment::OWNER, *segment) as usize;
+                image[at + 7] == 2
+            })
+            .count()
+    }
+
+    /// Judges what a death left: opens it, as another process would, and says what the cache holds
+    /// once it was mended.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn judge(&self, image: &[u8], copy: &Copy, frees_first: bool) -> Result<Contents, String> {
+        let found = self.mend(image, copy, frees_first)?;
+        for key in &self.keys {
+            let (before, after) = (self.before.get(key), self.after.get(key));
+            let now = found.get(key);
+            let is_lost = now.is_none() && key == OWN && self.operation.may_lose();
+            let is_own_number = key == OWN && self.operation == Operation::Incr;
+            if now != before && now != after && !is_lost && !(is_own_number && renamed(now, before))
+            {
+                return Err(format!(
+                    "{:?} is {}; it was {} and is to become {}",
+                    String::from_utf8_lossy(key),
+                    in_short(now),
+                    in_short(before),
+                    in_short(after)
+                ));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Mends an image, proves the cache, and writes to it. What it held before that.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn mend(&self, image: &[u8], copy: &Copy, frees_first: bool) -> Result<Contents, String> {
+        let mut image = image.to_vec();
+        self.bury(&mut image, frees_first);
+        let cache = copy.holding(&image, self.size_bytes)?;
+        let prove = |when: &str| -> Result<CheckReport, String> {
+            let report = patiently(|| cache.check())
+                .map_err(|error| format!("check {when} was refused: {error}"))?;
+            if report.is_sound() {
+                Ok(report)
+            } else {
+                Err(format!("not sound {when}: {:?}", report.findings))
+            }
+        };
+        prove("after the death")?;
+        let found = contents(&cache, &self.keys).map_err(in_words)?;
+        let report = prove("when proved again")?;
+        let after = copy.bytes().map_err(|error| error.to_string())?;
+        let builders = self.builders(&after);
+        if builders > 0 {
+            return Err(format!("{builders} segments of a dead process are leaked"));
+        }
+        let expired = report.entries.saturating_sub(found.len() as u64);
+        if report.entries < found.len() as u64 || expired > self.keys.len() as u64 {
+            return Err(format!("{} entries, and {} are found", report.entries, found.len()));
+        }
+        for (key, len) in [(&b"afterwards"[..], 40), (b"and long", 1500)] {
+            let value = bytes_for(key, len);
+            cache
+                .set(key, Value::bytes(&value), Ttl::Never)
+                .map_err(|error| format!("afterwards a write was refused: {error}"))?;
+            let stored = look(&cache, key).map_err(in_words)?;
+            if stored.is_none_or(|stored| stored.value != value) {
+                return Err("what was stored afterwards is not there".into());
+            }
+        }
+        prove("after writes")?;
+        Ok(found)
+    }
+}
+
+/// Whether an entry is as it was but for a version that it did not have before: a death between the
+/// two leaves the old number under the new version, and nobody ever saw another under that.
+fn renamed(now: Option<&Stored>, before: Option<&Stored>) -> bool {
+    let (Some(now), Some(before)) = (now, before) else { return false };
+    now.version > before.version && *now == Stored { version: now.version, ..before.clone() }
+}
+
+fn in_words(error: Error) -> String {
+    error.to_string()
+}
+
+fn in_short(stored: Option<&Stored>) -> String {
+    match stored {
+        None => "missing".into(),
+        Some(Stored { number: Some(number), version, .. }) => {
+            format!("the number {number}, version {version}")
+        }
+        Some(stored) => format!(
+            "{} bytes from {:?} on, version {}, expiry {:?}",
+            stored.value.len(),
+            &stored.value[..stored.value.len().min(8)],
+            stored.version,
+            stored.expiry_us
+        ),
+    }
+}
+
+fn contents(cache: &Cache, keys: &[Vec<u8>]) -> Result<Contents, Error> {
+    let mut contents = Contents::new();
+    for key in keys {
+        if let Some(stored) = look(cache, key)? {
+            contents.insert(key.clone(), stored);
+        }
+    }
+    Ok(contents)
+}
+
+/// Stores another entry on the way to a state.
+fn fill(cache: &Cache, state: State, number: usize, keys: &mut Vec<Vec<u8>>) -> Result<(), Error> {
+    let key = format!("k{number}").into_bytes();
+    keys.push(key.clone());
+    if state == State::Growing {
+        return cache.set(&key, Value::Int(number as i64), Ttl::Never);
+    }
+    let ttl = if number % 11 == 5 { SHORT } else { Ttl::Never };
+    if number % 9 == 4 {
+        return cache.set(&key, Value::Int(number as i64), ttl);
+    }
+    // Some leave dead space behind.
+    if number % 7 == 2 {
+        cache.set(&key, Value::bytes(&bytes_for(&key, 300)), Ttl::Never)?;
+    }
+    let segment_bytes = cache.stats().segment_bytes as usize;
+    let len = match number % 23 {
+        10 => segment_bytes * 5 / 8,
+        17 => segment_bytes + 40,
+        small => 40 + small * 16,
+    };
+    cache.set(&key, Value::bytes(&bytes_for(&key, len)), ttl)
+}
+
+/// Whether a cache is in a state. What an operation would do is tried on a copy.
+fn is_in_state(
+    state: State,
+    operation: Operation,
+    cache: &Cache,
+    geometry: &Geometry,
+    path: &Path,
+    copy: &Copy,
+    size_bytes: u64,
+) -> Result<bool, String> {
+    let stats = cache.stats();
+    if state == State::Empty {
+        return Ok(true);
+    }
+    if state == State::Half {
+        return Ok((stats.segments - stats.segments_free) * 2 >= geometry.segment_count);
+    }
+    if state == State::Full && stats.evictions < 20 {
+        return Ok(false);
+    }
+    if state == State::Growing && stats.entries < 150 {
+        return Ok(false);
+    }
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let stand_in = copy.holding(&bytes, size_bytes)?;
+    let own = look(&stand_in, OWN).map_err(in_words)?;
+    let before = stand_in.stats();
+    if state == State::Growing {
+        stand_in.set(b"another", Value::bytes(&[1; 40]), Ttl::Never).map_err(in_words)?;
+        return Ok(stand_in.stats().segments_index > before.segments_index);
+    }
+    if !operation.stores() {
+        return Ok(true);
+    }
+    let version = own.map_or(0, |stored| stored.version);
+    operation.perform(&stand_in, &operation.inputs(&stand_in), version).map_err(in_words)?;
+    Ok(stand_in.stats().evictions > before.evictions)
+}
+
+/// A file that is filled again and again.
+pub struct Copy {
+    path: PathBuf,
+    file: File,
+}
+
+impl Copy {
+    /// A new file at `path`.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn new(path: PathBuf) -> io::Result<Copy> {
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        Ok(Copy { path, file })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the file hold `image`.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn fill(&self, image: &[u8]) -> io::Result<()> {
+        self.file.set_len(image.len() as u64)?;
+        self.file.write_all_at(image, 0)
+    }
+
+    /// What it holds.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn bytes(&self) -> io::Result<Vec<u8>> {
+        std::fs::read(&self.path)
+    }
+
+    /// The cache that the file is, once it holds `image`.
+    fn holding(&self, image: &[u8], size_bytes: u64) -> Result<Cache, String> {
+        self.fill(image).map_err(|error| error.to_string())?;
+        patiently(|| open(&self.path, size_bytes))
+            .map_err(|error| format!("it cannot be opened: {error}"))
+    }
+}

@@ -1,0 +1,461 @@
+//! `torture step`: an operation is done one instruction at a time, and what the file holds after
+//! each is judged as if the process had been killed there: a kill leaves exactly the stores that
+//! were done. `torture repair`: the same with the repair that such a death makes necessary, killed
+//! after each of its stores, and the repair of that once more.
+
+use std::collections::BTreeMap;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use tuckbox_testkit::process::signal_myself;
+use tuckbox_testkit::watchdog::Watchdog;
+
+use crate::images::{open, patiently, Case, Contents, Copy, Operation, State};
+use crate::place::Folder;
+use crate::report::Report;
+use crate::tracer::{Traced, View};
+use crate::worker::myself;
+
+/// The arguments of `torture step` and `torture repair`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Arguments {
+    /// Sizes of the caches, in KiB.
+    #[arg(long, value_delimiter = ',', default_value = "64")]
+    pub sizes_kib: Vec<u64>,
+    /// Only these operations.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub operations: Vec<Operation>,
+    /// Only these states.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub states: Vec<State>,
+    /// Images to repair (`torture repair`): how many of all are drawn.
+    #[arg(long, default_value_t = 1000)]
+    pub images: usize,
+    /// One in so many images of a killed repair has its own repair killed, too.
+    #[arg(long, default_value_t = 16)]
+    pub nested_one_in: usize,
+    /// While one instruction copies a long string, there is an image after so many bytes.
+    #[arg(long, default_value_t = 64)]
+    pub string_bytes: usize,
+    /// Ends the run early, when so many seconds are over. What was not done is said.
+    #[arg(long)]
+    pub seconds: Option<u64>,
+    /// Threads that do it.
+    #[arg(long, default_value_t = 2)]
+    pub jobs: usize,
+    /// Seeds what is drawn.
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// What the child is told.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Child {
+    /// The cache file.
+    #[arg(long)]
+    pub path: PathBuf,
+    /// Its size.
+    #[arg(long)]
+    pub size_bytes: u64,
+    /// What to do; without it, a lock is taken over from a dead process.
+    #[arg(long)]
+    pub operation: Option<Operation>,
+    /// The version of the entry.
+    #[arg(long, default_value_t = 0)]
+    pub version: u64,
+}
+
+impl Child {
+    fn start(&self) -> std::io::Result<Traced> {
+        let mut command = myself();
+        command.arg("stepped").arg("--path").arg(&self.path);
+        command.args(["--size-bytes", &self.size_bytes.to_string()]);
+        command.args(["--version", &self.version.to_string()]);
+        if let Some(operation) = self.operation {
+            let value = operation.to_possible_value().expect("no operation is hidden");
+            command.args(["--operation", value.get_name()]);
+        }
+        Traced::start(&mut command)
+    }
+}
+
+/// The child: opens the cache, and does the one thing between two stops of its own.
+pub fn be_stepped(child: &Child) -> ExitCode {
+    let cache = match patiently(|| open(&child.path, child.size_bytes)) {
+        Ok(cache) => cache,
+        Err(error) => {
+            eprintln!("the child cannot open its cache: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let inputs = child.operation.map(|operation| operation.inputs(&cache));
+    signal_myself(libc::SIGSTOP);
+    let result = match child.operation {
+        Some(operation) => {
+            operation.perform(&cache, inputs.as_deref().unwrap_or_default(), child.version)
+        }
+        // A key that nobody stores: only the lock is taken, and what it guards is mended.
+        None => patiently(|| cache.delete(b"nobody's")).map(|_| ()),
+    };
+    if let Err(error) = result {
+        eprintln!("the child's operation was refused: {error}");
+        return ExitCode::FAILURE;
+    }
+    signal_myself(libc::SIGSTOP);
+    ExitCode::SUCCESS
+}
+
+/// What a run has counted, and found.
+#[derive(Default)]
+struct Tally {
+    counts: BTreeMap<&'static str, u64>,
+    failures: Vec<String>,
+    failed_images: Vec<(String, Vec<u8>)>,
+}
+
+impl Tally {
+    fn count(&mut self, name: &'static str, amount: u64) {
+        *self.counts.entry(name).or_default() += amount;
+    }
+
+    fn fail(&mut self, what: String, image: Option<&[u8]>) {
+        if let Some(image) = image {
+            if self.failed_images.len() < 5 {
+                self.failed_images.push((what.clone(), image.to_vec()));
+            }
+        }
+        self.failures.push(what);
+    }
+
+    fn add(&mut self, other: Tally) {
+        other.counts.into_iter().for_each(|(name, amount)| self.count(name, amount));
+        self.failures.extend(other.failures);
+        self.failed_images.extend(other.failed_images);
+    }
+}
+
+/// What goes on in a job: its own files, and what it drew.
+struct Job<'a> {
+    arguments: &'a Arguments,
+    folder: &'a Folder,
+    number: usize,
+    until: Option<Instant>,
+    random: fastrand::Rng,
+    tally: Tally,
+}
+
+impl Job<'_> {
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() > until)
+    }
+
+    fn copy(&self, name: &str) -> Copy {
+        Copy::new(self.folder.file(&format!("{name}-{}", self.number))).expect("a new file")
+    }
+
+    /// Prepares a case in its file, which is the answer's second part.
+    fn prepare(
+        &mut self,
+        operation: Operation,
+        state: State,
+        size_kib: u64,
+    ) -> Option<(Case, PathBuf)> {
+        let path = self.folder.file(&format!("{size_kib}-{state:?}-{operation:?}"));
+        let copy = self.copy("trial");
+        match Case::prepare(operation, state, size_kib << 10, &path, &copy) {
+            Ok(case) => Some((case, path)),
+            Err(error) => {
+                let what = format!("{operation:?} in {state:?}: it cannot be prepared: {error}");
+                self.tally.fail(what, None);
+                None
+            }
+        }
+    }
+}
+
+fn child_of(case: &Case, path: &std::path::Path) -> Child {
+    Child {
+        path: path.into(),
+        size_bytes: case.size_bytes,
+        operation: Some(case.operation),
+        version: case.version,
+    }
+}
+
+/// Guards against a panic of the engine.
+fn guarded<R>(work: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("without a text")))
+    })
+}
+
+fn all_of(arguments: &Arguments) -> Vec<(u64, State, Operation)> {
+    let given = |all: &[Operation], some: &[Operation]| match some {
+        [] => all.to_vec(),
+        some => some.to_vec(),
+    };
+    let operations = given(Operation::value_variants(), &arguments.operations);
+    let states = match &arguments.states[..] {
+        [] => State::value_variants().to_vec(),
+        some => some.to_vec(),
+    };
+    let mut all = Vec::new();
+    for size in &arguments.sizes_kib {
+        for state in &states {
+            all.extend(operations.iter().map(|operation| (*size, *state, *operation)));
+        }
+    }
+    all
+}
+
+/// Goes through all cases with several threads.
+fn in_jobs(
+    what: &str,
+    arguments: &Arguments,
+    work: fn(&mut Job<'_>, u64, State, Operation),
+) -> (Report, Tally) {
+    let mut folder = Folder::new(None);
+    let limit = arguments.seconds.map_or(3600, |seconds| seconds + 120);
+    let _watchdog = Watchdog::new(what, Duration::from_secs(limit));
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
+    let until = arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut report = Report::new(what);
+    let cases = all_of(arguments);
+    let next = AtomicUsize::new(0);
+    let tally = Mutex::new(Tally::default());
+    std::thread::scope(|scope| {
+        for number in 0..arguments.jobs.max(1) {
+            let (folder, next, tally, cases) = (&folder, &next, &tally, &cases);
+            scope.spawn(move || {
+                let random = fastrand::Rng::with_seed(seed ^ number as u64);
+                let tally_here = Tally::default();
+                let mut job = Job { arguments, folder, number, until, random, tally: tally_here };
+                while let Some((size, state, operation)) = cases.get(next.fetch_add(1, SeqCst)) {
+                    if job.is_over() {
+                        job.tally.count("cases_left_out", 1);
+                        continue;
+                    }
+                    job.random.seed(seed ^ size << 32 ^ (*state as u64) << 16 ^ *operation as u64);
+                    job.tally.count("cases", 1);
+                    work(&mut job, *size, *state, *operation);
+                }
+                tally.lock().unwrap_or_else(|broken| broken.into_inner()).add(job.tally);
+            });
+        }
+    });
+    let tally = tally.into_inner().unwrap_or_else(|broken| broken.into_inner());
+    report.figure("seed", seed);
+    for (name, count) in &tally.counts {
+        report.figure(name, *count);
+    }
+    tally.failures.iter().for_each(|failure| report.fail(failure));
+    for (number, (what, image)) in tally.failed_images.iter().enumerate() {
+        folder.keep();
+        let written = std::fs::write(folder.file(&format!("failed-{number}")), image);
+        if written.is_ok() {
+            eprintln!("  failed-{number}: {what}");
+        }
+    }
+    (report, tally)
+}
+
+/// Runs `torture step`.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let (mut report, tally) = in_jobs("step", arguments, step_case);
+    let count = |name| tally.counts.get(name).copied().unwrap_or(0);
+    report.expect(count("evicting_cases") > 0 || !arguments.states.is_empty(), || {
+        "no operation evicted anything: the caches are too large".into()
+    });
+    report.expect(count("images") > 0, || "nothing was changed: the run shows nothing".into());
+    report.trials(count("instructions"), "instruction boundaries");
+    report.finish()
+}
+
+fn step_case(job: &mut Job<'_>, size: u64, state: State, operation: Operation) {
+    let Some((case, path)) = job.prepare(operation, state, size) else { return };
+    let (_, evicted) = case.entries();
+    job.tally.count("entries_before", case.entries().0 as u64);
+    job.tally.count("evicting_cases", u64::from(evicted > 0));
+    let copy = job.copy("image");
+    let string_bytes = job.arguments.string_bytes.max(1);
+    let result = stepped(&mut job.tally, &case, &path, &copy, string_bytes);
+    if let Err(error) = result {
+        job.tally.fail(format!("{}: {error}", case.name()), None);
+    }
+    let _ = std::fs::remove_file(path);
+}
+
+fn stepped(
+    tally: &mut Tally,
+    case: &Case,
+    path: &std::path::Path,
+    copy: &Copy,
+    string_bytes: usize,
+) -> std::io::Result<()> {
+    let mut child = child_of(case, path).start()?;
+    let mut view = View::new(path, case.file_bytes_max as usize)?;
+    let mut images = 0;
+    let mut last = judge(tally, case, view.bytes(), copy, 0);
+    let count = child.by_instructions(&mut view, string_bytes, &mut |image| {
+        images += 1;
+        last = judge(tally, case, image, copy, images);
+    })?;
+    // What was done is there.
+    if last.is_some_and(|last| !case.is_done(&last)) {
+        tally.fail(format!("{}: when it was done, it was not there", case.name()), None);
+    }
+    tally.count("images", images);
+    tally.count("instructions", count);
+    Ok(())
+}
+
+fn judge(
+    tally: &mut Tally,
+    case: &Case,
+    image: &[u8],
+    copy: &Copy,
+    number: u64,
+) -> Option<Contents> {
+    tally.count("judged", 1);
+    tally.count("judged_locked", u64::from(case.is_locked(image)));
+    match guarded(|| case.judge(image, copy, number % 2 == 0)) {
+        Ok(contents) => Some(contents),
+        Err(error) => {
+            tally.fail(format!("{}, image {number}: {error}", case.name()), Some(image));
+            None
+        }
+    }
+}
+
+/// Runs `torture repair`.
+pub fn repair(arguments: &Arguments) -> ExitCode {
+    let (mut report, tally) = in_jobs("repair", arguments, repair_case);
+    let count = |name| tally.counts.get(name).copied().unwrap_or(0);
+    report.expect(count("repairs_killed_twice") > 0, || "no repair was killed twice".into());
+    let killed = count("repairs_killed") + count("repairs_killed_twice");
+    report.trials(killed, "killed repairs");
+    report.finish()
+}
+
+fn repair_case(job: &mut Job<'_>, size: u64, state: State, operation: Operation) {
+    let Some((case, path)) = job.prepare(operation, state, size) else { return };
+    let cases = all_of(job.arguments).len().max(1);
+    let share = job.arguments.images.div_ceil(cases);
+    if let Err(error) = repaired(job, &case, &path, share) {
+        job.tally.fail(format!("{}: {error}", case.name()), None);
+    }
+    let _ = std::fs::remove_file(path);
+}
+
+fn repaired(
+    job: &mut Job<'_>,
+    case: &Case,
+    path: &std::path::Path,
+    share: usize,
+) -> std::io::Result<()> {
+    let mut child = child_of(case, path).start()?;
+    let mut view = View::new(path, case.file_bytes_max as usize)?;
+    // Drawn from all images in which the lock is held: each is as likely as any other.
+    let mut drawn: Vec<Vec<u8>> = Vec::new();
+    let mut seen = 0;
+    let random = &mut job.random;
+    child.by_stores(path, &mut view, &mut |image| {
+        if !case.is_locked(image) {
+            return;
+        }
+        seen += 1;
+        if drawn.len() < share {
+            drawn.push(image.to_vec());
+        } else {
+            let place = random.usize(..seen);
+            if place < share {
+                drawn[place] = image.to_vec();
+            }
+        }
+    })?;
+    drop(child);
+    job.tally.count("images", seen as u64);
+    let copy = job.copy("image");
+    let [first, second] = ["repair", "again"].map(|name| job.copy(name));
+    for image in &drawn {
+        if job.is_over() {
+            job.tally.count("images_left_out", 1);
+            continue;
+        }
+        job.tally.count("images_repaired", 1);
+        let reference = match guarded(|| case.mend(image, &copy, true)) {
+            Ok(reference) => reference,
+            Err(error) => {
+                job.tally.fail(format!("{}: {error}", case.name()), Some(image));
+                continue;
+            }
+        };
+        let once = stores_of_repair(case, image, &first)?;
+        for image in &once {
+            job.tally.count("repairs_killed", 1);
+            compare(&mut job.tally, case, image, &copy, &reference, "once");
+            if job.random.usize(..job.arguments.nested_one_in.max(1)) > 0 {
+                continue;
+            }
+            for image in &stores_of_repair(case, image, &second)? {
+                job.tally.count("repairs_killed_twice", 1);
+                compare(&mut job.tally, case, image, &copy, &reference, "twice");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a repairer leaves that is killed after each of its stores.
+fn stores_of_repair(case: &Case, image: &[u8], copy: &Copy) -> std::io::Result<Vec<Vec<u8>>> {
+    let mut image = image.to_vec();
+    case.bury(&mut image, true);
+    copy.fill(&image)?;
+    let mut child = Child {
+        path: copy.path().into(),
+        size_bytes: case.size_bytes,
+        operation: None,
+        version: 0,
+    }
+    .start()?;
+    let mut view = View::new(copy.path(), case.file_bytes_max as usize)?;
+    let mut images = Vec::new();
+    child.by_stores(copy.path(), &mut view, &mut |image| images.push(image.to_vec()))?;
+    Ok(images)
+}
+
+fn compare(
+    tally: &mut Tally,
+    case: &Case,
+    image: &[u8],
+    copy: &Copy,
+    reference: &Contents,
+    how_often: &str,
+) {
+    let frees_first = tally.counts.values().sum::<u64>() % 2 == 0;
+    let name = case.name();
+    match guarded(|| case.mend(image, copy, frees_first)) {
+        Ok(contents) if contents == *reference => {}
+        Ok(contents) => {
+            let differ = reference
+                .keys()
+                .chain(contents.keys())
+                .find(|key| reference.get(*key) != contents.get(*key))
+                .map(|key| String::from_utf8_lossy(key).into_owned());
+            let what = format!(
+                "{name}: the repair killed {how_often} came to another result: {:?}",
+                differ.unwrap_or_default()
+            );
+            tally.fail(what, Some(image));
+        }
+        Err(error) => tally
+            .fail(format!("{name}: after the repair was killed {how_often}: {error}"), Some(image)),
+    }
+}

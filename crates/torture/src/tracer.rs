@@ -1,0 +1,437 @@
+//! A child under `ptrace`: started by running this very program, stepped one instruction at a time,
+//! or from one store into a mapped file to the next, or from system call to system call, whose
+//! results can be replaced. Knows nothing of what the child does.
+//!
+//! The child says where it wants to be looked at by stopping itself (`raise(SIGSTOP)`), once at the
+//! beginning and once at the end. All calls about one child must come from the thread that started
+//! it: so the kernel wants it.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The registers of a stopped child.
+pub type Registers = libc::user_regs_struct;
+
+/// Why a child stopped, or that it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It made its step.
+    Stepped,
+    /// It begins a system call, or has ended one.
+    SystemCall,
+    /// A signal came, which it has not seen yet.
+    Signal(libc::c_int),
+    /// It ended with this status.
+    Exited(libc::c_int),
+    /// A signal killed it.
+    Killed(libc::c_int),
+}
+
+/// A child under control. Killed and reaped when dropped.
+#[derive(Debug)]
+pub struct Traced {
+    id: libc::pid_t,
+    has_ended: bool,
+    /// Where the child has a `syscall` instruction: known from its first stop on.
+    call_at: u64,
+}
+
+/// Length of the instruction `syscall`.
+const CALL_BYTES: u64 = 2;
+
+/// `rep movsb` and `rep stosb`, as the first half of a word of code.
+const REP_MOVSB: u64 = 0xa4f3;
+const REP_STOSB: u64 = 0xaaf3;
+/// Set in the flags when strings are copied backwards.
+const DIRECTION_FLAG: u64 = 1 << 10;
+
+fn clear_errno() {
+    // SAFETY: the place is this thread's own.
+    unsafe { *libc::__errno_location() = 0 };
+}
+
+/// A word that `ptrace` read: any word may be one, so that only `errno` tells of an error.
+fn word_or_error(word: libc::c_long) -> io::Result<u64> {
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(0) | None => Ok(word as u64),
+        _ => Err(error),
+    }
+}
+
+fn remote_range(at: u64, len: usize) -> libc::iovec {
+    libc::iovec { iov_base: at as *mut libc::c_void, iov_len: len }
+}
+
+fn local_range(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
+}
+
+fn check_length(done: isize, len: usize) -> io::Result<()> {
+    match usize::try_from(done) {
+        Ok(done) if done == len => Ok(()),
+        Ok(_) => Err(io::Error::other("the child's memory ends within the string")),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+fn answer(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+impl Traced {
+    /// Runs a program and lets it go on to its first stop of its own.
+    ///
+    /// # Errors
+    /// What the system answers, or that it ended before it stopped.
+    pub fn start(command: &mut Command) -> io::Result<Traced> {
+        // SAFETY: between fork and exec only one system call is made, which takes no memory.
+        unsafe {
+            command.pre_exec(|| {
+                answer(libc::ptrace(libc::PTRACE_TRACEME, 0, 0usize, 0usize)).map(|_| ())
+            });
+        }
+        let id = command.spawn()?.id() as libc::pid_t;
+        let mut child = Traced { id, has_ended: false, call_at: 0 };
+        // The exec itself.
+        child.wait()?;
+        let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
+        // SAFETY: no memory is passed.
+        answer(unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, id, 0usize, options as usize) })?;
+        match child.go_on(0)? {
+            Stop::Signal(libc::SIGSTOP) => {}
+            other => return Err(io::Error::other(format!("it did not begin: {other:?}"))),
+        }
+        // It stopped as it came back from the system call that sent the signal.
+        child.call_at = child.registers()?.rip - CALL_BYTES;
+        Ok(child)
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.id as u32
+    }
+
+    fn wait(&mut self) -> io::Result<Stop> {
+        let mut status = 0;
+        loop {
+            // SAFETY: the status outlives the call, which fills it in; the child is ours.
+            if unsafe { libc::waitpid(self.id, &mut status, libc::__WALL) } == self.id {
+                break;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        if libc::WIFEXITED(status) {
+            self.has_ended = true;
+            return Ok(Stop::Exited(libc::WEXITSTATUS(status)));
+        }
+        if libc::WIFSIGNALED(status) {
+            self.has_ended = true;
+            return Ok(Stop::Killed(libc::WTERMSIG(status)));
+        }
+        Ok(match libc::WSTOPSIG(status) {
+            libc::SIGTRAP => Stop::Stepped,
+            signal if signal == libc::SIGTRAP | 0x80 => Stop::SystemCall,
+            signal => Stop::Signal(signal),
+        })
+    }
+
+    fn resume(&mut self, request: libc::c_uint, signal: libc::c_int) -> io::Result<Stop> {
+        if self.has_ended {
+            return Err(io::Error::other("it has ended"));
+        }
+        // SAFETY: no memory is passed; the child is ours and stopped.
+        answer(unsafe { libc::ptrace(request, self.id, 0usize, signal as usize) })?;
+        self.wait()
+    }
+
+    /// Lets it do one instruction; a system call is one.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn step(&mut self) -> io::Result<Stop> {
+        self.resume(libc::PTRACE_SINGLESTEP, 0)
+    }
+
+    /// Lets it go on until it stops for another reason, with a signal or 0.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn go_on(&mut self, signal: libc::c_int) -> io::Result<Stop> {
+        self.resume(libc::PTRACE_CONT, signal)
+    }
+
+    /// Lets it go on to the beginning or the end of its next system call, with a signal or 0.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn to_system_call(&mut self, signal: libc::c_int) -> io::Result<Stop> {
+        self.resume(libc::PTRACE_SYSCALL, signal)
+    }
+
+    /// Its registers.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn registers(&self) -> io::Result<Registers> {
+        let mut registers = MaybeUninit::<Registers>::zeroed();
+        // SAFETY: the structure outlives the call, which fills it in.
+        answer(unsafe {
+            libc::ptrace(libc::PTRACE_GETREGS, self.id, 0usize, registers.as_mut_ptr())
+        })?;
+        // SAFETY: filled in by the call, and all-zero bytes were valid before.
+        Ok(unsafe { registers.assume_init() })
+    }
+
+    /// Changes its registers.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn set_registers(&mut self, registers: &Registers) -> io::Result<()> {
+        let registers: *const Registers = registers;
+        // SAFETY: the structure outlives the call, which reads it.
+        answer(unsafe { libc::ptrace(libc::PTRACE_SETREGS, self.id, 0usize, registers) })
+            .map(|_| ())
+    }
+
+    /// Makes it do a system call in between, and puts its registers back. The call's result.
+    fn call(&mut self, number: libc::c_long, arguments: [u64; 3]) -> io::Result<i64> {
+        let before = self.registers()?;
+        let [rdi, rsi, rdx] = arguments;
+        let registers =
+            Registers { rax: number as u64, rip: self.call_at, rdi, rsi, rdx, ..before };
+        self.set_registers(&registers)?;
+        let stop = self.step()?;
+        if stop != Stop::Stepped {
+            return Err(io::Error::other(format!("no system call could be made: {stop:?}")));
+        }
+        let result = self.registers()?.rax as i64;
+        self.set_registers(&before)?;
+        Ok(result)
+    }
+
+    /// Where it has mapped a file, and how many bytes.
+    fn mapping_of(&self, path: &Path) -> io::Result<(u64, u64)> {
+        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.id))?;
+        let path = path.to_string_lossy();
+        let range = text.lines().find(|line| line.ends_with(&*path)).and_then(|line| {
+            let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+            let parse = |text| u64::from_str_radix(text, 16).ok();
+            Some((parse(from)?, parse(to)?))
+        });
+        let (from, to) = range.ok_or_else(|| io::Error::other("it has not mapped the file"))?;
+        Ok((from, to - from))
+    }
+
+    fn protect(&mut self, mapping: (u64, u64), flags: libc::c_int) -> io::Result<()> {
+        match self.call(libc::SYS_mprotect, [mapping.0, mapping.1, flags as u64])? {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(-error as i32)),
+        }
+    }
+
+    /// Where its next instruction is.
+    fn at(&self) -> io::Result<u64> {
+        let offset = std::mem::offset_of!(Registers, rip);
+        clear_errno();
+        // SAFETY: no memory is passed.
+        let word = unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, self.id, offset, 0usize) };
+        word_or_error(word)
+    }
+
+    /// Does part of an instruction that copies or fills a string, of which a step does one byte: up
+    /// to `bytes_max` bytes, and never the last one. None if it is in the midst of no such
+    /// instruction. The processor, too, may be interrupted after any byte.
+    fn hurry_string(&mut self, at: u64, bytes_max: usize) -> io::Result<Option<()>> {
+        clear_errno();
+        // SAFETY: no memory is passed.
+        let word = unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, self.id, at as usize, 0usize) };
+        let copies = match word_or_error(word)? & 0xffff {
+            REP_MOVSB => true,
+            REP_STOSB => false,
+            _ => return Ok(None),
+        };
+        let mut registers = self.registers()?;
+        let len = (registers.rcx.saturating_sub(1) as usize).min(bytes_max);
+        let overlaps = copies && registers.rdi.abs_diff(registers.rsi) < len as u64;
+        let goes_back = registers.eflags & DIRECTION_FLAG != 0;
+        if len == 0 || overlaps || goes_back {
+            return Ok(None);
+        }
+        let mut bytes = vec![registers.rax as u8; len];
+        if copies {
+            let remote = remote_range(registers.rsi, len);
+            let local = local_range(&mut bytes);
+            // SAFETY: `local` is our own vector; the child's memory is read by the kernel.
+            let done = unsafe { libc::process_vm_readv(self.id, &local, 1, &remote, 1, 0) };
+            check_length(done, len)?;
+            registers.rsi += len as u64;
+        }
+        let remote = remote_range(registers.rdi, len);
+        let local = local_range(&mut bytes);
+        // SAFETY: `local` is our own vector; the child, which is stopped, was about to write there.
+        let done = unsafe { libc::process_vm_writev(self.id, &local, 1, &remote, 1, 0) };
+        check_length(done, len)?;
+        registers.rdi += len as u64;
+        registers.rcx -= len as u64;
+        self.set_registers(&registers)?;
+        Ok(Some(()))
+    }
+
+    /// Steps it, instruction by instruction, to its next stop of its own. After each that changed
+    /// the file, and in an instruction that copies a string after every `string_bytes` bytes,
+    /// `changed` is told the file's bytes. How many instructions it did.
+    ///
+    /// # Errors
+    /// What the system answers, and any other end than a stop of its own.
+    pub fn by_instructions(
+        &mut self,
+        view: &mut View,
+        string_bytes: usize,
+        changed: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<u64> {
+        let mut count = 0;
+        let mut before = 0;
+        loop {
+            match self.step()? {
+                Stop::Stepped => {}
+                Stop::Signal(libc::SIGSTOP) => return Ok(count),
+                other => return Err(io::Error::other(format!("it was not to do that: {other:?}"))),
+            }
+            let at = self.at()?;
+            if at == before {
+                self.hurry_string(at, string_bytes)?;
+            } else {
+                count += 1;
+            }
+            before = at;
+            if view.look()? {
+                changed(&view.bytes);
+            }
+        }
+    }
+
+    /// As [`Traced::by_instructions`], but runs it from one store into the mapping of the file at
+    /// `path` to the next. How many stores it did.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn by_stores(
+        &mut self,
+        path: &Path,
+        view: &mut View,
+        changed: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<u64> {
+        let mapping = self.mapping_of(path)?;
+        let mut count = 0;
+        loop {
+            self.protect(mapping, libc::PROT_READ)?;
+            match self.go_on(0)? {
+                // The store that was not allowed.
+                Stop::Signal(libc::SIGSEGV) => {}
+                Stop::Signal(libc::SIGSTOP) => return Ok(count),
+                other => return Err(io::Error::other(format!("it was not to do that: {other:?}"))),
+            }
+            self.protect(mapping, libc::PROT_READ | libc::PROT_WRITE)?;
+            let stop = self.step()?;
+            if stop != Stop::Stepped {
+                return Err(io::Error::other(format!("it did not do its store: {stop:?}")));
+            }
+            count += 1;
+            if view.look()? {
+                changed(&view.bytes);
+            }
+        }
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            // SAFETY: no memory is passed; the child was not reaped, so the id is still its own.
+            unsafe { libc::kill(self.id, libc::SIGKILL) };
+            while !self.has_ended && self.wait().is_ok() {}
+        }
+    }
+}
+
+/// A file that a stopped child has mapped, seen from outside: what it held when it was last looked
+/// at.
+#[derive(Debug)]
+pub struct View {
+    file: File,
+    base: *mut libc::c_void,
+    bytes_max: usize,
+    bytes: Vec<u8>,
+}
+
+impl View {
+    /// Of a file that never gets longer than `bytes_max`.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn new(path: &Path, bytes_max: usize) -> io::Result<View> {
+        let file = File::open(path)?;
+        // SAFETY: a new mapping at an address of the kernel's choosing; no memory of ours is
+        // affected.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes_max,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mut view = View { file, base, bytes_max, bytes: Vec::new() };
+        view.look()?;
+        Ok(view)
+    }
+
+    /// What the file held when it was last looked at.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Looks again. Whether anything changed.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn look(&mut self) -> io::Result<bool> {
+        let len = (self.file.metadata()?.len() as usize).min(self.bytes_max);
+        let is_same = len == self.bytes.len()
+            // SAFETY: the mapping has `len` bytes of file behind it; who writes to it is stopped.
+            && unsafe { libc::memcmp(self.base, self.bytes.as_ptr().cast(), len) } == 0;
+        if !is_same {
+            self.bytes.resize(len, 0);
+            // SAFETY: as above, and `bytes` is as long and our own.
+            unsafe {
+                std::ptr::copy_nonoverlapping(self.base.cast(), self.bytes.as_mut_ptr(), len);
+            }
+        }
+        Ok(!is_same)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no reference into it outlives `self`.
+        unsafe { libc::munmap(self.base, self.bytes_max) };
+    }
+}

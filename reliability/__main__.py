@@ -1,0 +1,133 @@
+"""The command line: `python -m reliability run`, `list`, `document`.
+
+Owns the options of the commands. Must not judge.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from reliability import catalogue, document, progress, record, runner
+
+# Where the output is no terminal nobody tells us a width.
+_WIDTH_ELSEWHERE = 100
+
+
+def _console() -> Console:
+    found = Console()
+    return found if found.is_terminal else Console(width=_WIDTH_ELSEWHERE)
+
+
+@click.group()
+def main() -> None:
+    """Try to break what Tuckbox promises, and keep the records."""
+
+
+_catalogue = click.option(
+    "--catalogue",
+    "families_file",
+    default=catalogue.FAMILIES,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read the families from this file.",
+)
+
+
+_records = click.option(
+    "--records",
+    "kept_in",
+    default=record.KEPT,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of the records that are kept.",
+)
+
+
+@main.command()
+@_catalogue
+@click.option("--lane", type=click.Choice(catalogue.LANES), required=True)
+@click.option("--only", multiple=True, metavar="ID", help="Only this family. Repeatable.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the records in this folder.  [default: target/reliability/LANE]",
+)
+@click.option("--resume", is_flag=True, help="Leave out what has a good record of these sources.")
+def run(
+    families_file: Path,
+    lane: catalogue.LaneName,
+    only: tuple[str, ...],
+    out: Path | None,
+    resume: bool,
+) -> None:
+    """Run the families of a lane and write a record of each.
+
+    The short lane starts nothing more once a family has failed; the nightly lane goes on. The exit
+    status is 1 unless every family was good.
+    """
+    families = _families(families_file, only)
+    folder = out or catalogue.ROOT / "target" / "reliability" / lane
+    console = _console()
+    try:
+        with progress.Progress(console, families) as told:
+            outcome = runner.run(
+                families, lane, folder, resume=resume, fail_fast=lane == "short", told=told
+            )
+    except (runner.BuildError, record.RecordError) as error:
+        raise click.ClickException(str(error)) from error
+    console.print(progress.table(outcome))
+    sys.exit(0 if outcome.is_good else 1)
+
+
+@main.command("list")
+@_catalogue
+def list_(families_file: Path) -> None:
+    """List the families, and say which still lack something; the exit status is 1 if any does."""
+    families = _families(families_file)
+    console = _console()
+    console.print(progress.listing(families))
+    incomplete = catalogue.incomplete(families)
+    for sentence in incomplete:
+        console.print(sentence, highlight=False)
+    sys.exit(1 if incomplete else 0)
+
+
+@main.command("document")
+@_catalogue
+@_records
+@click.option(
+    "--page",
+    default=document.PAGE,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The page whose figures are written.",
+)
+@click.option(
+    "--check", is_flag=True, help="Only say, by the exit status, whether it is up to date."
+)
+def document_(families_file: Path, kept_in: Path, page: Path, check: bool) -> None:
+    """Write the figures of the records into docs/reliability.md."""
+    families = _families(families_file)
+    text = page.read_text("utf-8")
+    try:
+        new = document.generate(text, families, kept_in)
+    except (document.DocumentError, record.RecordError) as error:
+        raise click.ClickException(str(error)) from error
+    if check and new != text:
+        raise click.ClickException(
+            f"{page.name} is not what the records say: python -m reliability document"
+        )
+    if not check:
+        page.write_text(new, "utf-8")
+
+
+def _families(path: Path, only: tuple[str, ...] = ()) -> list[catalogue.Family]:
+    try:
+        return catalogue.choose(catalogue.load(path), only)
+    except catalogue.CatalogueError as error:
+        raise click.ClickException(str(error)) from error
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m reliability")

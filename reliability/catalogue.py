@@ -1,0 +1,149 @@
+"""The catalogue: what `families.toml` says, read and checked.
+
+Owns what a family must say of itself. Must not run anything.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+FAMILIES = HERE / "families.toml"
+
+LaneName = Literal["short", "nightly"]
+LANES: tuple[LaneName, ...] = get_args(LaneName)
+Reports = Literal["json", "tests", "exit status"]
+
+
+class CatalogueError(Exception):
+    """The catalogue is malformed; the message says where and what."""
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """A table of the file, in which every field is known."""
+
+
+class Command(_Table, frozen=True):
+    """A command of a lane.
+
+    `run` is what is typed in the repository's root; `torture`, `pytest` and `python` stand for
+    those of this repository, and `{records}` for a file that the command writes lines of JSON to.
+    `reports` says how its result is read: lines of JSON on its output or in that file, the tests
+    that `cargo test` counted, or nothing but its exit status, which then stands for all `trials`;
+    `trial` says what one is where the result does not.
+    """
+
+    run: str
+    trials: int
+    seconds_max: int
+    reports: Reports = "json"
+    trial: str = "tests"
+
+
+class Lane(_Table, frozen=True):
+    """What a family runs in a lane, one command after the other."""
+
+    commands: tuple[Command, ...]
+
+    @property
+    def trials(self) -> int:
+        """The number of trials that the lane demands."""
+        return sum(one.trials for one in self.commands)
+
+    @property
+    def seconds_max(self) -> int:
+        """After which the lane's commands have hung, all of them."""
+        return sum(one.seconds_max for one in self.commands)
+
+
+class Control(_Table, frozen=True):
+    """A negative control: what is broken on purpose, and the file where `name` shows it caught."""
+
+    breaks: str
+    file: str
+    name: str
+
+
+class Family(_Table, frozen=True):
+    """A promise and how it is tried.
+
+    `side_by_side` says that its timing does not matter, so that another such family may run at the
+    same time.
+    """
+
+    id: str
+    name: str
+    promise: str
+    demanded: str
+    not_covered: str
+    controls: tuple[Control, ...] = ()
+    side_by_side: bool = False
+    short: Lane | None = None
+    nightly: Lane | None = None
+
+    def lane(self, name: LaneName) -> Lane | None:
+        """Return what it runs in a lane; None when nobody has entered it yet."""
+        return self.short if name == "short" else self.nightly
+
+    @property
+    def missing(self) -> list[str]:
+        """What the family must have and has not."""
+        lanes = [f"commands of the {name} lane" for name in LANES if self.lane(name) is None]
+        return lanes + ([] if self.controls else ["negative control"])
+
+
+class _File(_Table, frozen=True):
+    families: tuple[Family, ...]
+
+
+def load(path: Path = FAMILIES) -> tuple[Family, ...]:
+    """Return the families in the order in which they run. Raises CatalogueError."""
+    try:
+        families = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File).families
+    except (msgspec.ValidationError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CatalogueError(f"{path.name}: {error}") from error
+    ids = [one.id for one in families]
+    for one in families:
+        if ids.count(one.id) > 1:
+            raise CatalogueError(f"{path.name}: {one.id} is there more than once")
+        _check(path, one)
+    return families
+
+
+def _check(path: Path, family: Family) -> None:
+    for control in family.controls:
+        file = ROOT / control.file
+        if not file.is_file() or control.name not in file.read_text("utf-8"):
+            raise CatalogueError(
+                f"{path.name}: {family.id}: the control {control.name!r} is not in {control.file}"
+            )
+    for lane in (family.short, family.nightly):
+        if lane is None:
+            continue
+        if not lane.commands:
+            raise CatalogueError(f"{path.name}: {family.id}: a lane without commands shows nothing")
+        for command in lane.commands:
+            if command.trials < 1 or command.seconds_max < 1 or not command.run.split():
+                raise CatalogueError(
+                    f"{path.name}: {family.id}: {command.run!r} needs words, trials and seconds"
+                )
+
+
+def choose(families: Sequence[Family], ids: Sequence[str]) -> list[Family]:
+    """Return the families that `ids` name, all for none. Raises CatalogueError."""
+    known = {one.id: one for one in families}
+    for wanted in ids:
+        if wanted not in known:
+            raise CatalogueError(f"there is no family {wanted!r}. Known: {', '.join(known)}")
+    return [one for one in families if not ids or one.id in ids]
+
+
+def incomplete(families: Sequence[Family]) -> list[str]:
+    """Return a sentence for each family that still lacks something."""
+    return [f"{one.id} has no {' and no '.join(one.missing)}" for one in families if one.missing]

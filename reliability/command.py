@@ -1,0 +1,230 @@
+"""Runs one command under a watchdog, and reads what it says.
+
+Owns processes and the lines they print. Must not know what a family is. A command leads a session
+of its own and has a mark in its environment, which whatever it starts inherits: what is left of it
+in the end is found by the mark and killed, and nothing else is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from reliability.catalogue import ROOT, Command
+from reliability.record import CommandRecord
+
+_MARK = "TUCKBOX_RELIABILITY_COMMAND"
+# How long a command may take to say where it hangs.
+_LAST_WORDS_SECONDS = 5.0
+_LAST_WORDS_CHARS = 2000
+_FAILURES_MAX = 20
+_CARGO_RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
+
+
+class Commands:
+    """Runs commands. `torture` is the program of that name, `root` where they run."""
+
+    def __init__(self, torture: Path | None, root: Path = ROOT) -> None:
+        self._torture = torture
+        self._root = root
+        self._running: dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def run(self, command: Command, family: str, log: Path) -> CommandRecord:
+        """Run a command of a family to its end. What it says is added to the file `log`."""
+        with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
+            records, output = Path(folder, "records"), Path(folder, "output")
+            words = self._words(command.run, records)
+            began = time.monotonic()
+            with output.open("wb") as out, log.open("ab") as err:
+                err.write(f"$ {command.run}\n".encode())
+                err.flush()
+                ended, status = self._wait(words, command.seconds_max, out.fileno(), err.fileno())
+            seconds = time.monotonic() - began
+            text = output.read_text("utf-8", "replace")
+            if records.exists():
+                text += "\n" + records.read_text("utf-8", "replace")
+        with log.open("a", encoding="utf-8") as err:
+            err.write(text + f"\n{ended} after {seconds:.1f} seconds\n")
+        return judge(command, family, text, ended, status, round(seconds, 1))
+
+    def end(self) -> None:
+        """Kill what runs, and start nothing more. May be called from another thread."""
+        with self._lock:
+            self._ended = True
+            for leader, mark in self._running.items():
+                _kill(leader, mark)
+
+    def _words(self, line: str, records: Path) -> list[str]:
+        words = [word.replace("{records}", str(records)) for word in shlex.split(line)]
+        if words[0] == "torture":
+            if self._torture is None:
+                raise FileNotFoundError("the program torture was not built")
+            return [str(self._torture), *words[1:]]
+        if words[0] == "python":
+            return [sys.executable, *words[1:]]
+        if words[0] == "pytest":
+            return [sys.executable, "-m", *words]
+        return words
+
+    def _wait(self, words: list[str], seconds_max: int, out: int, err: int) -> tuple[str, int]:
+        mark = secrets.token_hex(8)
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=self._root,
+                env={**os.environ, _MARK: mark},
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"could not be started: {error.strerror}", 127
+        with self._lock:
+            self._running[process.pid] = mark
+            if self._ended:
+                process.kill()
+        hung = not _has_ended(process.pid, seconds_max)
+        if hung:
+            # Rust's programs and pytest's faulthandler tell on this signal where they are.
+            process.send_signal(signal.SIGABRT)
+            _has_ended(process.pid, _LAST_WORDS_SECONDS)
+        with self._lock:
+            # It is reaped only after this: until then its number is nobody else's.
+            _kill(process.pid, mark)
+            del self._running[process.pid]
+        status = process.wait()
+        if hung:
+            return f"hung: it was killed after {seconds_max} seconds", -signal.SIGKILL
+        if self._ended:
+            return "was interrupted", -signal.SIGKILL
+        if status < 0:
+            return f"died of {signal.Signals(-status).name}", status
+        return f"exit status {status}", status
+
+
+def _has_ended(pid: int, seconds_max: float) -> bool:
+    """Wait until a child has ended, and leave it to be reaped. Say whether it has."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        return bool(select.select([descriptor], [], [], seconds_max)[0])
+    finally:
+        os.close(descriptor)
+
+
+def _kill(leader: int, mark: str) -> None:
+    """Kill a child that was not reaped yet, its session's first group, and all with its mark."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+    # Those that lead groups of their own; once more, for those that they started meanwhile.
+    for _ in range(20):
+        if not sum(_kill_if_marked(pid, f"{_MARK}={mark}".encode()) for pid in _processes()):
+            return
+        time.sleep(0.02)
+
+
+def _kill_if_marked(pid: int, mark: bytes) -> bool:
+    with suppress(OSError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            # A dead process that waits to be reaped has no environment.
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def _processes() -> list[int]:
+    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+
+
+def judge(
+    command: Command, family: str, text: str, ended: str, status: int, seconds: float
+) -> CommandRecord:
+    """Return what the command came to, by what it printed and how it ended.
+
+    It is good only if it ended with status 0, said that it was good, named no failure and made as
+    many trials as were demanded.
+    """
+    results = _results(text, family) if command.reports == "json" else []
+    skipped = [str(one["skipped"]) for one in results if "skipped" in one]
+    failures = [] if status == 0 else [f"`{command.run}` {_verb(ended)}"]
+    trials = 0
+    if command.reports == "json":
+        trials = sum(_number(one.get("trials")) for one in results)
+        if not results:
+            failures.append(f"`{command.run}` printed no result")
+        for one in results:
+            told = [str(failure) for failure in one.get("failures") or []]
+            failures += told
+            if one.get("good") is not True and not told:
+                failures.append(f"{one.get('run', command.run)} was not good, and did not say why")
+    elif command.reports == "tests":
+        counts = [[int(number) for number in found] for found in _CARGO_RESULT.findall(text)]
+        trials = sum(passed for passed, _, _ in counts)
+        failed = sum(failed for _, failed, _ in counts)
+        failures += [f"{failed} tests failed"] if failed else []
+    elif status == 0:
+        trials = command.trials
+    if not failures and not skipped and trials < command.trials:
+        failures.append(
+            f"`{command.run}` made {trials:,} trials, and {command.trials:,} were demanded"
+        )
+    return CommandRecord(
+        run=command.run,
+        ended=ended,
+        seconds=seconds,
+        trials=trials,
+        trials_demanded=command.trials,
+        failures=[_without_paths(one) for one in failures[:_FAILURES_MAX]],
+        not_run="; ".join(skipped) or None,
+        results=results,
+    )
+
+
+def _verb(ended: str) -> str:
+    return f"ended with {ended}" if ended.startswith("exit") else ended
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _results(text: str, family: str) -> list[dict[str, Any]]:
+    """Return the results among the lines: objects that say whether they are good.
+
+    A program that tries several families says of each result whose it is.
+    """
+    found = []
+    for line in text.splitlines():
+        if not line.lstrip().startswith("{"):
+            continue
+        with suppress(ValueError):
+            value = json.loads(line)
+            is_result = isinstance(value, dict) and "good" in value
+            if is_result and value.get("family", family) == family:
+                found.append(value)
+    return found
+
+
+def _without_paths(text: str) -> str:
+    """Return a failure as it may be kept: without this machine's folders, and not endless."""
+    text = text.replace(str(ROOT), ".").replace(tempfile.gettempdir(), "$TMPDIR")
+    return text if len(text) <= _LAST_WORDS_CHARS else text[:_LAST_WORDS_CHARS] + " ..."

@@ -1,0 +1,1 @@
+"""The runner, on real commands; the page; the oracle of the comparison."""
