@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use tuckbox_arena::layout::{header, segment};
 use tuckbox_engine::Cache;
 use tuckbox_testkit::specimen::{self, Damage, Filling, Left, Part, Scratch, Specimen};
 use tuckbox_testkit::watchdog::Watchdog;
@@ -60,6 +61,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let offset = |number: u64| (number * step + (number * 7919) % step) as usize;
     let mut cases: Vec<Damage> =
         (0..all / step).map(|number| systematic[offset(number)].clone()).collect();
+    cases.extend(links(&small));
     let seeds = arguments.seed..arguments.seed.saturating_add(arguments.random);
     cases.extend(seeds.map(Damage::Words));
     report.figure("systematic_cases_all", all);
@@ -131,6 +133,15 @@ fn systematic(image: &Specimen) -> Vec<Damage> {
         }
     }
     cases
+}
+
+/// Every word of the segment tables as a link to every segment: circles of any length among them.
+fn links(image: &Specimen) -> impl Iterator<Item = Damage> {
+    let first = (0..image.pool_at()).step_by(8).find(|at| image.part(*at) == Part::Generation);
+    let first = first.expect("there are segments");
+    let count = image.word(header::SEGMENT_COUNT);
+    let words = (first..first + count * segment::WORD_COUNT * 8).step_by(8);
+    words.flat_map(move |at| (1..=count).map(move |value| Damage::Word { at, value }))
 }
 
 /// Single bytes anywhere in the pool of a larger file.
