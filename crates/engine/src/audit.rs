@@ -111,9 +111,8 @@ impl Shard<'_> {
             note_finding(&mut report, || {
                 format!("shard {}: the index directory is damaged; it was emptied", self.index)
             });
-            if cause == Cause::Doubt {
-                self.lose(self.plausible(counted), "the index directory is damaged", &mut report);
-            }
+            // No death leaves it so.
+            self.lose(self.plausible(counted), "the index directory is damaged", &mut report);
             self.start_anew(&mut report);
             return report;
         }

@@ -55,7 +55,8 @@ impl KeyHash {
     /// The tag in the slot: 16 bits that neither choice of a bucket depends on alone.
     #[inline(always)]
     pub fn tag(self) -> u64 {
-        self.0 >> 32 & 0xffff
+        let moved = u64::from(cfg!(feature = "mutant-other-tag"));
+        self.0 >> (32 + moved) & 0xffff
     }
 
     /// The fingerprint of a ghost: 12 bits, never 0.
