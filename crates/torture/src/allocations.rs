@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use clap::Args;
-use tuckbox_engine::{Buffer, Cache, Config, Error, Place, Ttl, Value};
+use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
 use tuckbox_testkit::shared::SharedWords;
 use tuckbox_testkit::stamp::{self, Stamp};
 
@@ -326,6 +326,12 @@ fn in_child(
         match result {
             Ok(()) => DONE,
             Err(Error::OutOfMemory { .. }) => NO_MEMORY,
+            // What the standard library says of reading a file of the system's.
+            Err(Error::Arena(ArenaError::Io { source, .. }))
+                if source.kind() == std::io::ErrorKind::OutOfMemory =>
+            {
+                NO_MEMORY
+            }
             Err(_) => REFUSED,
         }
     };
