@@ -60,7 +60,6 @@ test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, docu
 	cargo test --profile checked -p tuckbox-engine --features hooks --test protocol
 	# One thread: CPython 3.11 can crash when threads that are not its own come in at the same time.
 	PYO3_PYTHON=$(CURDIR)/$(python) cargo test --profile checked -p tuckbox-python -- --test-threads=1
-	crates/engine/tests/models.sh > /dev/null
 
 test-mutants: ## Builds that break one rule each, and must be caught.
 	crates/engine/tests/mutants.sh

@@ -74,7 +74,7 @@ impl Arena {
     #[inline]
     pub fn unlock(&self, offset: u64) {
         let word = self.region().lock_word(offset);
-        let order = if cfg!(feature = "mutant-relaxed-unlock") {
+        let order = if crate::mutants::is_on("relaxed-unlock") {
             Ordering::Relaxed
         } else {
             Ordering::Release
@@ -110,8 +110,8 @@ impl Arena {
     }
 
     fn counts_as_dead(&self, owner: OwnerId) -> bool {
-        cfg!(feature = "mutant-steal")
-            || (self.is_dead(owner) && !cfg!(feature = "mutant-no-takeover"))
+        crate::mutants::is_on("steal")
+            || (self.is_dead(owner) && !crate::mutants::is_on("no-takeover"))
     }
 
     #[cold]
@@ -132,7 +132,7 @@ impl Arena {
             let seen = word.load(Ordering::Relaxed);
             let Some(owner) = self.holder(offset, seen) else {
                 // Free, or a word that names nobody. We may have left others asleep: keep the bit.
-                let bit = if cfg!(feature = "mutant-one-sleeper") { 0 } else { WAITERS };
+                let bit = if crate::mutants::is_on("one-sleeper") { 0 } else { WAITERS };
                 let mine = mine | bit;
                 if word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                     return Ok(if seen & !WAITERS == 0 {

@@ -188,7 +188,7 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
         // Asking for more would not only fail: it would send the signal SIGXFSZ, which kills.
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
-    if cfg!(feature = "mutant-sparse") {
+    if crate::mutants::is_on("sparse") {
         // SAFETY: no memory is passed.
         let done = unsafe { libc::ftruncate(fd, (offset + len_bytes) as libc::off_t) };
         return checked(done).map(|_| ());

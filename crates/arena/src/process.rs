@@ -125,7 +125,7 @@ extern "C" fn forget_tokens() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     for (place, token) in TOKENS.iter().enumerate() {
         let fd = token.swap(-1, Ordering::Relaxed);
-        if fd >= 0 && !cfg!(feature = "mutant-token-inherited") {
+        if fd >= 0 && !crate::mutants::is_on("token-inherited") {
             close_token(place, fd);
         }
     }
@@ -351,7 +351,7 @@ impl Seat {
             // Our own process lives, but a slot of it whose token is free was left by a handle
             // that this process lost in a fork or closed half way.
             let is_lost = is_taken && recorded_process_lives(region, at).unwrap_or(true);
-            if is_lost || (is_taken && cfg!(feature = "mutant-slots-kept")) {
+            if is_lost || (is_taken && crate::mutants::is_on("slots-kept")) {
                 os::unlock_byte(token.fd, at).map_err(io)?;
                 continue;
             }
@@ -407,7 +407,7 @@ impl Seat {
             OwnerId::new(owner.slot(), state as u32).incarnation(),
             owner.incarnation()
         );
-        if cfg!(feature = "mutant-pid-alone") {
+        if crate::mutants::is_on("pid-alone") {
             return matches!(birth(region.get(at + slot_layout::PID)), Ok(None));
         }
         // Without its token this process cannot ask; it waits, and says so at its time limit.
@@ -418,7 +418,7 @@ impl Seat {
             Ok(true) | Err(_) => false,
             // If nobody can tell, it lives.
             Ok(false) => !recorded_process_lives(region, at)
-                .unwrap_or(!cfg!(feature = "mutant-doubt-is-death")),
+                .unwrap_or(!crate::mutants::is_on("doubt-is-death")),
         }
     }
 }

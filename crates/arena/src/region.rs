@@ -285,13 +285,12 @@ impl Region {
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in source.iter().enumerate() {
-            #[cfg(feature = "mutant-plain-words")]
-            // SAFETY: none. It is what the tools that look for it must notice.
-            unsafe {
-                to.add(index * 8).cast::<u64>().write(*word);
+            #[cfg(not(loom))]
+            if crate::mutants::is_on("plain-words") {
+                // SAFETY: none. It is what the tools that look for it must notice.
+                unsafe { to.add(index * 8).cast::<u64>().write(*word) };
                 continue;
             }
-            #[cfg(not(feature = "mutant-plain-words"))]
             self.nth(to, index).store(*word, Ordering::Relaxed);
         }
     }

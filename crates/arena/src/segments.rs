@@ -117,7 +117,7 @@ impl Arena {
     /// who ended the last use: a fence holds only for what its own thread writes afterwards.
     #[inline]
     pub fn begin_use(&self) {
-        if !cfg!(feature = "mutant-no-taker-fence") {
+        if !crate::mutants::is_on("no-taker-fence") {
             fence(Ordering::Release);
         }
     }
@@ -126,14 +126,14 @@ impl Arena {
     pub fn end_use(&self, segment: u32) {
         let at = self.geometry().segment_word_at(segment::GENERATION, segment);
         let generation = self.region().get(at);
-        let moved = u64::from(!cfg!(feature = "mutant-no-generation"));
+        let moved = u64::from(!crate::mutants::is_on("no-generation"));
         self.region().store(at, generation.wrapping_add(moved), Ordering::Release);
         hooks::reach(Point::GenerationBumped);
     }
 
     /// Frees a segment. Nothing may refer to it any more.
     pub fn free_segment(&self, segment: u32) {
-        if cfg!(feature = "mutant-late-generation") {
+        if crate::mutants::is_on("late-generation") {
             self.give_segment(segment, Owner::Free);
             return self.end_use(segment);
         }
@@ -167,7 +167,7 @@ impl Arena {
                 // Two rescuers may come here at once: whoever makes the word its own frees it.
                 let Ok(stay) = self.stay() else { return count };
                 if self.region().replace(at, seen, Owner::Builder(stay.owner()).word())
-                    || cfg!(feature = "mutant-rescue-by-store")
+                    || crate::mutants::is_on("rescue-by-store")
                 {
                     self.free_segment(segment);
                     count += 1;

@@ -149,7 +149,7 @@ impl Shard<'_> {
 
     /// States that entries are gone, and why.
     fn lose(&self, entries: u64, why: &'static str, report: &mut CheckReport) {
-        if entries == 0 || cfg!(feature = "mutant-no-loss") {
+        if entries == 0 || tuckbox_arena::mutants::is_on("no-loss") {
             return;
         }
         self.add_word(shard::LOST, entries);
@@ -166,7 +166,7 @@ impl Shard<'_> {
         if intent == 0 {
             return;
         }
-        if cfg!(feature = "mutant-early-intent-clear") {
+        if tuckbox_arena::mutants::is_on("early-intent-clear") {
             self.set_word(shard::INTENT, 0);
         }
         let slot_at = intent & !shard::INTENT_NUMBER;
@@ -247,7 +247,8 @@ impl Shard<'_> {
         loop {
             if !self.cache.is_usable(segment)
                 || self.arena().segment_owner(segment) != owner
-                || (reach.segments.contains_key(&segment) && !cfg!(feature = "mutant-no-hops"))
+                || (reach.segments.contains_key(&segment)
+                    && !tuckbox_arena::mutants::is_on("no-hops"))
             {
                 return None;
             }
@@ -571,7 +572,7 @@ impl Shard<'_> {
             let is_known = segment < self.arena().segments_present();
             if reach.segments.contains_key(&segment)
                 || reach.others.contains(&segment)
-                || (cfg!(feature = "mutant-old-length") && !is_known)
+                || (tuckbox_arena::mutants::is_on("old-length") && !is_known)
             {
                 continue;
             }

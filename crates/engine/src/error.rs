@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[cold]
 pub(crate) fn lengthen(words: &mut Vec<u64>, len: usize) -> Result<()> {
     let more = len.saturating_sub(words.len());
-    if !cfg!(feature = "mutant-aborting-buffers") {
+    if !tuckbox_arena::mutants::is_on("aborting-buffers") {
         words.try_reserve(more).map_err(|_| Error::OutOfMemory { wanted_bytes: len * 8 })?;
     }
     words.resize(words.len() + more, 0);

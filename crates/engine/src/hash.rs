@@ -55,7 +55,7 @@ impl KeyHash {
     /// The tag in the slot: 16 bits that neither choice of a bucket depends on alone.
     #[inline(always)]
     pub fn tag(self) -> u64 {
-        let moved = u64::from(cfg!(feature = "mutant-other-tag"));
+        let moved = u64::from(tuckbox_arena::mutants::is_on("other-tag"));
         self.0 >> (32 + moved) & 0xffff
     }
 

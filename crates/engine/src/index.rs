@@ -220,7 +220,7 @@ impl Shard<'_> {
 
     /// Publishes: one store makes the entry, or its new record, visible.
     pub fn store_slot(&self, at: u64, slot: Slot) {
-        let order = if cfg!(feature = "mutant-relaxed-slot") {
+        let order = if tuckbox_arena::mutants::is_on("relaxed-slot") {
             Ordering::Relaxed
         } else {
             Ordering::Release
@@ -358,7 +358,7 @@ impl Shard<'_> {
                 self.region().set(to + word * 8, self.region().get(from + word * 8));
             }
         }
-        if cfg!(feature = "mutant-early-split-clear") {
+        if tuckbox_arena::mutants::is_on("early-split-clear") {
             moved.iter().for_each(|at| self.store_slot(*at, Slot::EMPTY));
         }
         hooks::reach(Point::SplitCopied);

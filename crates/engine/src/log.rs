@@ -108,7 +108,7 @@ impl Cache {
         let byte = offset - self.arena.geometry().segment_at(segment);
         let fits = offset % 8 == 0
             && (byte + RECORD_ROOM_LEAST <= self.shape.log_bytes
-                || cfg!(feature = "mutant-no-bounds"))
+                || tuckbox_arena::mutants::is_on("no-bounds"))
             && self.is_usable(segment);
         fits.then_some(Position { segment, byte })
     }
@@ -283,7 +283,7 @@ impl Shard<'_> {
         let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
         !head.sequence.is_busy()
             && head.expiry_us(words, hash).is_some()
-            && (cfg!(feature = "mutant-no-checksum")
+            && (tuckbox_arena::mutants::is_on("no-checksum")
                 || head.checksum()
                     == head.checksum_expected(words, hasher, shape, hash, offset, generation))
     }

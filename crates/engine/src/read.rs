@@ -187,7 +187,7 @@ impl Cache {
         fence(Ordering::Acquire);
         let unchanged = region.get(shard_at + shard::STATE) == state
             && region.get(shard_at + shard::EPOCH) == epoch;
-        if unchanged || cfg!(feature = "mutant-no-state-check") {
+        if unchanged || tuckbox_arena::mutants::is_on("no-state-check") {
             Attempt::Missing
         } else {
             Attempt::Changed
@@ -231,9 +231,9 @@ impl Cache {
         let Some(position) = self.position_of(slot.offset()) else { return Copied::Damaged };
         let generation = self.arena.generation(position.segment);
         let again = Slot(region.load(slot_at, Ordering::Acquire));
-        let is_same = again.is_same_place(slot) || cfg!(feature = "mutant-one-slot-load");
+        let is_same = again.is_same_place(slot) || tuckbox_arena::mutants::is_on("one-slot-load");
         let is_epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire) == epoch
-            || cfg!(feature = "mutant-no-epoch-check");
+            || tuckbox_arena::mutants::is_on("no-epoch-check");
         if !is_same || !is_epoch {
             return Copied::Changed;
         }
@@ -275,7 +275,7 @@ impl Cache {
             }
         }
         hooks::reach(Point::RecordCopied);
-        if !cfg!(feature = "mutant-no-acquire-fence") {
+        if !tuckbox_arena::mutants::is_on("no-acquire-fence") {
             fence(Ordering::Acquire);
         }
         let is_still =
@@ -331,7 +331,7 @@ impl Cache {
         let Some(expiry_us) = head.expiry_us(words, hash) else { return false };
         buffer.expiry_us = expiry_us;
         let (hasher, shape) = (&self.hasher, &self.shape);
-        cfg!(feature = "mutant-no-checksum")
+        tuckbox_arena::mutants::is_on("no-checksum")
             || head.checksum()
                 == head.checksum_expected(words, hasher, shape, hash, offset, generation)
     }

@@ -63,7 +63,7 @@ impl Cache {
         let at = self.arena.geometry().shard_at(index);
         let acquired = self.arena.lock(at + shard::LOCK, limit)?;
         let shard = Shard { cache: self, index, at };
-        if acquired == Acquired::TakenOver && !cfg!(feature = "mutant-no-repair") {
+        if acquired == Acquired::TakenOver && !tuckbox_arena::mutants::is_on("no-repair") {
             shard.repair();
             self.arena.free_abandoned_segments();
         }
@@ -86,7 +86,7 @@ impl Cache {
     pub(crate) fn try_lock_shard(&self, index: u64) -> Result<Option<Shard<'_>>> {
         let at = self.arena.geometry().shard_at(index);
         let taken = self.arena.try_lock(at + shard::LOCK)?;
-        if cfg!(feature = "mutant-eager-unlock") {
+        if tuckbox_arena::mutants::is_on("eager-unlock") {
             return Ok(Some(Shard { cache: self, index, at }).filter(|_| taken));
         }
         // Made only if it was taken: dropping a `Shard` lets go of the lock, whoever holds it.

@@ -375,7 +375,7 @@ impl Shard<'_> {
         let offset = self.cache.offset_of(room.position);
         let generation = self.arena().generation(room.position.segment);
         let version = self.next_version();
-        if cfg!(feature = "mutant-early-publication") {
+        if tuckbox_arena::mutants::is_on("early-publication") {
             self.store_slot(slot_at, Slot::new(offset, draft.hash.tag(), bits));
         }
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
@@ -435,7 +435,7 @@ impl Shard<'_> {
     fn begin_rewrite(&self, intent: u64, offset: u64, sequence: u64) {
         self.set_word(shard::INTENT, intent);
         fence(Ordering::Release);
-        if !cfg!(feature = "mutant-no-busy") {
+        if !tuckbox_arena::mutants::is_on("no-busy") {
             self.region().store(offset, Sequence(sequence).busy().0, Ordering::Release);
         }
         fence(Ordering::Release);

@@ -88,7 +88,7 @@ controls)
     failures="" caught=0
     # Both must see plain writes to shared words, and Miri an access that is out of bounds, too.
     for mutant in plain-words; do
-        if run_miri 1 -p tuckbox-engine --features "mutant-$mutant" --test twin -- threads_as; then
+        if TUCKBOX_MUTANT=$mutant run_miri 1 -p tuckbox-engine --features mutants --test twin -- threads_as; then
             failures+="\"mutant $mutant escaped Miri\", "
         elif grep -q 'Data race detected' "$log"; then
             echo "mutant $mutant is caught by Miri" >&2
@@ -97,7 +97,7 @@ controls)
             cat "$log" >&2
             exit 2
         fi
-        if run_tsan 2000 -p tuckbox-engine --features "mutant-$mutant" --test twin -- threads_as; then
+        if TUCKBOX_MUTANT=$mutant run_tsan 2000 -p tuckbox-engine --features mutants --test twin -- threads_as; then
             failures+="\"mutant $mutant escaped the thread sanitizer\", "
         elif grep -q 'ThreadSanitizer: data race' "$log"; then
             echo "mutant $mutant is caught by the thread sanitizer" >&2

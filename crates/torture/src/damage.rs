@@ -38,14 +38,15 @@ pub struct Arguments {
     /// Where the random numbers begin.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// How long 256 cases of a thread may take before one of them has hung.
+    #[arg(long, default_value_t = 60)]
+    pub seconds_each: u64,
     /// Claims that nothing is ever found, to see whether that is noticed.
     #[arg(long)]
     pub lie_miss: bool,
 }
 
 const THREADS: usize = 2;
-/// A case that takes longer than this hangs.
-const CASE_LIMIT: Duration = Duration::from_secs(60);
 /// Room for what a test keeps itself while it uses a cache: values, and the keys that a scan met.
 const OWN_BYTES: u64 = 64 << 10;
 
@@ -210,7 +211,8 @@ fn play(image: &Specimen, cases: &[Damage], arguments: &Arguments) -> Verdict {
                     let Some(damage) = cases.get(number) else { break };
                     if count % 256 == 0 {
                         let what = format!("torture damage, {damage:?} or one of 512 more");
-                        watchdog = Some(Watchdog::new(&what, CASE_LIMIT));
+                        watchdog =
+                            Some(Watchdog::new(&what, Duration::from_secs(arguments.seconds_each)));
                     }
                     image.bytes.clone_into(&mut bytes);
                     damage.apply(&mut bytes);
