@@ -379,7 +379,7 @@ fn in_child(
         asked.word(0).store(ASKED.load(Ordering::Relaxed), Ordering::SeqCst);
         match result {
             Ok(()) => DONE,
-            Err(Error::OutOfMemory { .. }) => NO_MEMORY,
+            Err(error) if is_want_of_memory(&error) => NO_MEMORY,
             Err(_) => REFUSED,
         }
     };
@@ -538,6 +538,17 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.expect(refused > 0, || "no operation was ever refused memory".into());
     report.expect(ended > 0, || "no process ended for lack of memory".into());
     report.finish()
+}
+
+/// Whether an error says that there was no memory; the standard library says so when it reads.
+fn is_want_of_memory(error: &Error) -> bool {
+    match error {
+        Error::OutOfMemory { .. } => true,
+        Error::Arena(tuckbox_arena::Error::Io { source, .. }) => {
+            source.kind() == std::io::ErrorKind::OutOfMemory
+        }
+        _ => false,
+    }
 }
 
 /// How Rust ends a program that gets no memory.
