@@ -41,6 +41,11 @@ control mutant-aborting-buffers allocations
 control mutant-no-takeover allocations
 control mutant-token-inherited fork --children 50
 control mutant-slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
+control mutant-no-checksum damage --cases 30000 --large 200
+control mutant-no-checksum scribble --seconds 8 --words-per-ms 100
+control mutant-no-checksum pages --images 300
+control mutant-no-bounds damage --cases 30000 --large 200
+control mutant-no-hops damage --cases 100 --large 0 --use-one-in 1
 control mutant-pid-alone namespaces --kills 60
 control mutant-sparse reopen --seconds 1 --creators 4 --killed-creators 4
 

@@ -21,7 +21,7 @@ from tuckbox.errors import (
     InvalidMaxEntries,
     SizeMismatchWarning,
 )
-from tuckbox.results import CheckReport, Stats
+from tuckbox.results import CheckReport, Loss, Stats
 from tuckbox.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ class Cache(_engine.Core):
             LockTimeout: A live process held a lock for too long.
         """
         report = self._check()
-        return CheckReport(**{**report, "findings": tuple(report["findings"])})
+        report["losses"] = tuple(Loss(*loss) for loss in report["losses"])
+        report["findings"] = tuple(report["findings"])
+        return CheckReport(**report)
 
     def __enter__(self) -> Self:
         """Return the cache itself."""

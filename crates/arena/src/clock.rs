@@ -56,6 +56,12 @@ impl Era {
     }
 }
 
+/// What the last word of a row should be: a damaged anchor would move all expiries at once.
+fn row_check(boot: u64, namespace: u64, anchor_us: u64) -> u64 {
+    let words = [boot, namespace, anchor_us].map(u64::to_ne_bytes);
+    xxh3_64(words.as_flattened())
+}
+
 /// The anchor of this boot and time namespace, if it has a row. Needs no lock, so that a process
 /// that was stopped while it held one keeps nobody from opening the file.
 pub fn known_anchor_us(region: &Region, era: Era) -> Option<u64> {
@@ -67,11 +73,13 @@ pub fn known_anchor_us(region: &Region, era: Era) -> Option<u64> {
         if !is_ours() {
             continue;
         }
-        let anchor_us = region.get(at + 16).wrapping_sub(frame.ahead_us);
+        let stored_us = region.get(at + 16);
+        let is_whole = region.get(at + 24) == row_check(boot, frame.namespace, stored_us);
+        let anchor_us = stored_us.wrapping_sub(frame.ahead_us);
         fence(Ordering::Acquire);
         // Whoever replaces a row writes the namespace before the anchor: if it is still ours, the
         // anchor was.
-        if is_ours() && is_plausible(os::boot_time_us().wrapping_add(anchor_us)) {
+        if is_ours() && is_whole && is_plausible(os::boot_time_us().wrapping_add(anchor_us)) {
             return Some(anchor_us);
         }
     }
@@ -104,8 +112,10 @@ pub fn anchor_us(region: &Region, era: Era) -> u64 {
     let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
     // Empty first: a death between these stores leaves a row that nobody takes for his own.
     region.store(at, 0, Ordering::Release);
+    let stored_us = anchor_us.wrapping_add(frame.ahead_us);
     region.store(at + 8, frame.namespace, Ordering::Release);
-    region.store(at + 16, anchor_us.wrapping_add(frame.ahead_us), Ordering::Release);
+    region.store(at + 16, stored_us, Ordering::Release);
+    region.store(at + 24, row_check(boot, frame.namespace, stored_us), Ordering::Release);
     region.store(at, boot, Ordering::Release);
     region.store(header::CLOCK_NEXT, row + 1, Ordering::Release);
     anchor_us
@@ -152,9 +162,8 @@ mod tests {
     fn a_damaged_time_is_not_believed() {
         let region = Region::heap(HEADER_BYTES);
         let sound = anchor_us(&region, era());
-        for at in [header::CLOCK_ROWS + 16, header::LAST_SEEN_US] {
-            region.set(at, 0xff << 56);
-        }
+        region.set(header::CLOCK_ROWS + 16, sound ^ 1 << 40);
+        region.set(header::LAST_SEEN_US, 0xff << 56);
         let again = anchor_us(&region, era());
         assert!(again.abs_diff(sound) < 60_000_000, "{again} instead of {sound}");
         assert_eq!(known_anchor_us(&region, era()), Some(again));

@@ -322,6 +322,12 @@ extern "C" fn on_bus_error(
     }
 }
 
+/// The half of a word that the kernel looks at: a futex has 32 bits.
+#[cfg(not(loom))]
+fn low_half(word: LockWord<'_>) -> *mut u32 {
+    word.as_ptr().cast::<u32>().wrapping_add(usize::from(cfg!(target_endian = "big")))
+}
+
 /// Sleeps while `word` holds `value`, `limit` at most. Wakes early for no reason at times.
 #[cfg(not(loom))]
 pub fn futex_wait(word: LockWord<'_>, value: u32, limit: Duration) {
@@ -330,14 +336,14 @@ pub fn futex_wait(word: LockWord<'_>, value: u32, limit: Duration) {
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
     };
     // SAFETY: the word and the time outlive the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &limit) };
+    unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAIT, value, &limit) };
 }
 
 /// Wakes one sleeper.
 #[cfg(not(loom))]
 pub fn futex_wake_one(word: LockWord<'_>) {
     // SAFETY: the word outlives the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+    unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAKE, 1) };
 }
 
 /// As the kernel's, in a model.

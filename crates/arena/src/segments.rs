@@ -149,7 +149,8 @@ impl Arena {
         }
     }
 
-    /// Frees the segments that dead builders left. Returns how many.
+    /// Frees the segments that dead builders left, and those whose owner words name nobody. Returns
+    /// how many.
     pub fn free_abandoned_segments(&self) -> u32 {
         let mut count = 0;
         for segment in self.all_segments() {
@@ -157,8 +158,10 @@ impl Arena {
             let seen = self.region().get(at);
             let abandoned = match Owner::from_word(seen) {
                 Owner::Builder(owner) => self.is_dead(owner),
+                // Of a shard that there is not, or of nobody at all: the word is damaged.
+                Owner::Shard(shard) => u64::from(shard) >= self.geometry().plan.shard_count,
                 Owner::Unknown(_) => true,
-                Owner::Free | Owner::Shard(_) => false,
+                Owner::Free => false,
             };
             if abandoned {
                 // Two rescuers may come here at once: whoever makes the word its own frees it.

@@ -33,6 +33,11 @@ use crate::shard::Shard;
 
 /// Split when more than this share of all slots is in use, in 64ths.
 const FILL_MOST_64THS: u64 = 52;
+/// An index that has more slots than this for each entry is not split for keys that have the same
+/// two buckets: they were chosen so, and there would be no end of it. With fewer entries than
+/// [`ENTRIES_LEAST`] it counts as if it had as many.
+const SLOTS_PER_ENTRY_MOST: u64 = 4;
+const ENTRIES_LEAST: u64 = 64;
 /// Splits that one insert may do beyond the one that the growing number of entries asks for.
 const SPLITS_PER_INSERT: u32 = 64;
 
@@ -69,6 +74,11 @@ impl IndexState {
     pub fn with_move(self) -> IndexState {
         IndexState(self.0.wrapping_add(1 << 32))
     }
+}
+
+/// The two buckets that an entry may be in, in an index of `count` buckets.
+pub fn choices_of(hash: KeyHash, count: u32) -> (u32, u32) {
+    (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
 }
 
 impl Cache {
@@ -127,8 +137,7 @@ impl Shard<'_> {
 
     /// The two buckets that an entry may be in, as numbers.
     pub fn choices(&self, hash: KeyHash) -> (u32, u32) {
-        let count = self.index_state().buckets();
-        (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
+        choices_of(hash, self.index_state().buckets())
     }
 
     /// Where a bucket is. Wiped first if it is of an older epoch.
@@ -231,10 +240,11 @@ impl Shard<'_> {
     /// slot there next. None if no room can be made: the index cannot grow, or many keys have the
     /// same two buckets.
     pub fn make_slot(&self, hash: KeyHash, entries: u64) -> Option<u64> {
-        let slots = u64::from(self.index_state().buckets()) * SLOTS_PER_BUCKET;
-        if entries * 64 > slots * FILL_MOST_64THS {
+        let slots = || u64::from(self.index_state().buckets()) * SLOTS_PER_BUCKET;
+        if entries * 64 > slots() * FILL_MOST_64THS {
             self.split();
         }
+        let slots_most = entries.max(ENTRIES_LEAST) * SLOTS_PER_ENTRY_MOST;
         for _ in 0..SPLITS_PER_INSERT {
             let (first, second) = self.choices(hash);
             let first_at = self.bucket(first)?;
@@ -258,7 +268,7 @@ impl Shard<'_> {
                     return Some(at);
                 }
             }
-            if !self.split() {
+            if slots() > slots_most || !self.split() {
                 return None;
             }
         }

@@ -37,6 +37,8 @@ pub mod shard {
     pub const SPARES: u64 = INTENT + 8;
     /// Number of words at [`SPARES`].
     pub const SPARE_COUNT: u64 = 4;
+    /// The number that [`INTENT_NUMBER`] is about.
+    pub const INTENT_SUM: u64 = SPARES + SPARE_COUNT * 8;
     /// The small log; see [`super::log`].
     pub const SMALL: u64 = 256;
     /// The main log.
@@ -291,6 +293,7 @@ pub fn signature() -> u64 {
     [
         shard::DIRECTORY,
         shard::SETTING,
+        shard::INTENT_SUM,
         log::SEGMENTS,
         note::OPENED,
         BUCKET_BYTES,

@@ -107,7 +107,8 @@ impl Cache {
         let segment = self.arena.geometry().segment_of(offset)?;
         let byte = offset - self.arena.geometry().segment_at(segment);
         let fits = offset % 8 == 0
-            && byte + RECORD_ROOM_LEAST <= self.shape.log_bytes
+            && (byte + RECORD_ROOM_LEAST <= self.shape.log_bytes
+                || cfg!(feature = "mutant-no-bounds"))
             && self.is_usable(segment);
         fits.then_some(Position { segment, byte })
     }
@@ -234,7 +235,15 @@ impl Shard<'_> {
     /// Copies a whole record into `words`.
     pub fn load_record(&self, offset: u64, words: &mut Vec<u64>) -> Option<Head> {
         let head = self.load_head(offset)?;
-        self.load_part(offset, head.log_bytes, words).then_some(head)
+        if !self.load_part(offset, head.log_bytes, words) {
+            return None;
+        }
+        // The head of the very copy: what lies in the file may have changed since it was read, if
+        // somebody writes there who has no business to.
+        let mut start = [0; 5];
+        let count = words.len().min(start.len());
+        start[..count].copy_from_slice(&words[..count]);
+        Head::parse(&start, &self.cache.shape).filter(|copied| *copied == head)
     }
 
     /// Hashes the key of a record.
@@ -273,9 +282,15 @@ impl Shard<'_> {
         let generation = self.arena().generation(position.segment);
         let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
         !head.sequence.is_busy()
+            && head.expiry_us(words, hash).is_some()
             && (cfg!(feature = "mutant-no-checksum")
                 || head.checksum()
                     == head.checksum_expected(words, hasher, shape, hash, offset, generation))
+    }
+
+    /// When the entry at a place expires; none if its expiry is damaged.
+    pub fn expiry_us_at(&self, offset: u64, head: &Head, hash: KeyHash) -> Option<u64> {
+        head.expiry_us(&self.cache.head_words(offset), hash)
     }
 
     /// Where the place after a record is.

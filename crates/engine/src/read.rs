@@ -24,7 +24,7 @@ use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
 use crate::index::IndexState;
 use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_BYTES};
-use crate::record::{flag, Head};
+use crate::record::{expiry, flag, Head};
 use crate::value::{Buffer, Entry, Value};
 
 /// How often a read starts again before it goes on under the lock.
@@ -150,16 +150,15 @@ impl Cache {
                     Copied::NoMemory(wanted_bytes) => return Attempt::NoMemory(wanted_bytes),
                     Copied::Damaged => self.arena.count(Counter::ChecksumMismatches, 1),
                     Copied::Whole(generation) => {
-                        let head = &buffer.head;
-                        if head.key(&buffer.record) != key {
+                        if buffer.head.key(&buffer.record) != key {
+                            self.count_if_damaged(buffer, slot.offset(), generation);
                             continue;
                         }
-                        let offset = slot.offset();
-                        if !self.proves_itself(head, &buffer.record, hash, offset, generation) {
+                        if !self.proves_itself(buffer, hash, slot.offset(), generation) {
                             self.arena.count(Counter::ChecksumMismatches, 1);
                             continue;
                         }
-                        let value = &mut buffer.value;
+                        let (head, value) = (&buffer.head, &mut buffer.value);
                         if head.has(flag::BODY) {
                             if self.make_room_for_bodies(head, value).is_err() {
                                 return Attempt::NoMemory(head.value_bytes as usize);
@@ -192,6 +191,16 @@ impl Cache {
             Attempt::Missing
         } else {
             Attempt::Changed
+        }
+    }
+
+    /// A record of another key under this key's tag: the tags agree by chance, which is rare, or
+    /// one of the two is damaged.
+    #[cold]
+    fn count_if_damaged(&self, buffer: &mut Buffer, offset: u64, generation: u64) {
+        let hash = self.hasher.key(buffer.head.key(&buffer.record));
+        if !self.proves_itself(buffer, hash, offset, generation) {
+            self.arena.count(Counter::ChecksumMismatches, 1);
         }
     }
 
@@ -308,25 +317,23 @@ impl Cache {
         }
     }
 
+    /// Whether the record in a buffer is what was written at this place under a key of this hash.
+    /// Its expiry is in the buffer then.
     #[inline]
     pub(crate) fn proves_itself(
         &self,
-        head: &Head,
-        words: &[u64],
+        buffer: &mut Buffer,
         hash: KeyHash,
         offset: u64,
         generation: u64,
     ) -> bool {
+        let (head, words) = (&buffer.head, &buffer.record);
+        let Some(expiry_us) = head.expiry_us(words, hash) else { return false };
+        buffer.expiry_us = expiry_us;
+        let (hasher, shape) = (&self.hasher, &self.shape);
         cfg!(feature = "mutant-no-checksum")
             || head.checksum()
-                == head.checksum_expected(
-                    words,
-                    &self.hasher,
-                    &self.shape,
-                    hash,
-                    offset,
-                    generation,
-                )
+                == head.checksum_expected(words, hasher, shape, hash, offset, generation)
     }
 
     /// The entry in a buffer that was filled.
@@ -341,22 +348,19 @@ impl Cache {
         } else {
             Value::Bytes { tag: head.tag(), bytes: head.tail(&buffer.record, &self.shape) }
         };
-        let expiry_us = head.expiry_us(&buffer.record).filter(|expiry_us| *expiry_us != u64::MAX);
+        let expiry_us = (buffer.expiry_us != expiry::NEVER_US).then_some(buffer.expiry_us);
         Entry { value, expiry_us, version: head.sequence.version() }
     }
 
     /// Whether the entry in a buffer that was filled has expired.
     #[inline(always)]
     pub(crate) fn has_expired(&self, buffer: &Buffer) -> bool {
-        self.is_expired(buffer.head.expiry_us(&buffer.record))
+        self.is_expired(buffer.expiry_us)
     }
 
     /// Whether an expiry has passed. Reads the clock only if there is one.
     #[inline]
-    pub(crate) fn is_expired(&self, expiry_us: Option<u64>) -> bool {
-        match expiry_us {
-            None | Some(u64::MAX) => false,
-            Some(expiry_us) => expiry_us <= self.arena.now_us(),
-        }
+    pub(crate) fn is_expired(&self, expiry_us: u64) -> bool {
+        expiry_us != expiry::NEVER_US && expiry_us <= self.arena.now_us()
     }
 }

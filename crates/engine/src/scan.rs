@@ -163,11 +163,11 @@ impl Cache {
                 Copied::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
                 Copied::Damaged => return Ok(None),
                 Copied::Whole(generation) => {
-                    let (head, record) = (&buffer.head, &buffer.record);
-                    let hash = self.hasher.key(head.key(record));
-                    if !self.proves_itself(head, record, hash, slot.offset(), generation) {
+                    let hash = self.hasher.key(buffer.head.key(&buffer.record));
+                    if !self.proves_itself(buffer, hash, slot.offset(), generation) {
                         return Ok(None);
                     }
+                    let (head, record) = (&buffer.head, &buffer.record);
                     if head.has(flag::BODY) {
                         self.make_room_for_bodies(head, &mut buffer.value)?;
                         if !self.load_bodies(head, record, &mut buffer.value) {
@@ -187,7 +187,7 @@ impl Shard<'_> {
     fn list_unseen(&self, seen: &Hashes) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         let mut record = Vec::new();
-        for bucket in 0..self.index_state().buckets() {
+        for bucket in 0..self.bucket_count() {
             for (_, slot) in self.taken_slots(bucket) {
                 let offset = slot.offset();
                 let Some(head) = self.load_head(offset) else { continue };

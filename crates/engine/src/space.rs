@@ -342,6 +342,17 @@ impl Cache {
     /// Copies a large value together, from its bodies and the tail in its record. None if a body
     /// is no longer what the record says.
     pub(crate) fn load_bodies(&self, head: &Head, record: &[u64], value: &mut Vec<u64>) -> bool {
+        let is_there = |body: Body| {
+            u32::try_from(body.segment).is_ok_and(|segment| {
+                self.is_usable(segment) && self.arena.generation(segment) == body.generation
+            })
+        };
+        // Before any memory is taken for them: a list cannot name more than the file has.
+        if !head.bodies(record).all(is_there)
+            || head.body_count > u64::from(self.arena.segments_present())
+        {
+            return false;
+        }
         let segment_words = (self.shape.segment_bytes / 8) as usize;
         let bodies_words = segment_words * head.body_count as usize;
         let tail = head.tail(record, &self.shape);
@@ -349,14 +360,7 @@ impl Cache {
         let mut is_whole = true;
         let mut copy = || {
             for (body, target) in head.bodies(record).zip(value.chunks_exact_mut(segment_words)) {
-                let Ok(segment) = u32::try_from(body.segment) else {
-                    is_whole = false;
-                    return;
-                };
-                if !self.is_usable(segment) || self.arena.generation(segment) != body.generation {
-                    is_whole = false;
-                    return;
-                }
+                let segment = body.segment as u32;
                 self.arena.region().copy_out(self.arena.geometry().segment_at(segment), target);
                 fence(Ordering::Acquire);
                 if self.arena.generation(segment) != body.generation

@@ -17,6 +17,8 @@ no-busy             protocol  a_death_anywhere_costs_at_most_the_entry_being_wri
 no-repair           protocol  a_death_anywhere_costs_at_most_the_entry_being_written
 old-length          protocol  what_the_dead_one_took_of_a_longer_file_is_found
 no-checksum         damage    sampled_bytes_of_the_pool
+no-loss             damage    what_is_lost_is_named_and_counted
+other-tag           golden    what_this_format_s_builds_made_is_read_exactly
 follow              files     a_link_in_place_of_the_file_is_not_followed
 "
 

@@ -9,70 +9,20 @@
 //! * what repairs, proves, walks or opens may end the process, and then the cache is sound for the
 //!   others, and no other entry is lost.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use clap::Args;
-use tuckbox_engine::{Buffer, Cache, Config, Error, Place, Ttl, Value};
+use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
 use tuckbox_testkit::shared::SharedWords;
 use tuckbox_testkit::stamp::{self, Stamp};
 
+use crate::memory;
 use crate::place::Folder;
 use crate::report::Report;
-
-/// The system's memory, but for the allocations that are to fail.
-pub struct Memory;
-
-static IS_ARMED: AtomicBool = AtomicBool::new(false);
-static FAILS_ON: AtomicBool = AtomicBool::new(false);
-static FAIL_AT: AtomicU64 = AtomicU64::new(0);
-static ASKED: AtomicU64 = AtomicU64::new(0);
-
-fn is_refused() -> bool {
-    if !IS_ARMED.load(Ordering::Relaxed) {
-        return false;
-    }
-    let number = ASKED.fetch_add(1, Ordering::Relaxed) + 1;
-    let at = FAIL_AT.load(Ordering::Relaxed);
-    number == at || (at != 0 && number > at && FAILS_ON.load(Ordering::Relaxed))
-}
-
-// SAFETY: every block comes from the system's allocator and goes back to it; an allocation that is
-// refused answers null, as the trait allows.
-unsafe impl GlobalAlloc for Memory {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if is_refused() {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if is_refused() {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
-        if is_refused() {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: as above.
-        unsafe { System.realloc(block, layout, new_bytes) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
 
 /// Fails the n-th allocation of every operation, for every n.
 #[derive(Args)]
@@ -370,16 +320,18 @@ fn in_child(
         return UNARMED;
     }
     let armed = || {
-        FAILS_ON.store(fails_on, Ordering::Relaxed);
-        FAIL_AT.store(fail_at, Ordering::Relaxed);
-        ASKED.store(0, Ordering::Relaxed);
-        IS_ARMED.store(true, Ordering::SeqCst);
+        memory::begin_to_refuse(fail_at, fails_on);
         let result = (operation.play)(stage);
-        IS_ARMED.store(false, Ordering::SeqCst);
-        asked.word(0).store(ASKED.load(Ordering::Relaxed), Ordering::SeqCst);
+        asked.word(0).store(memory::end_to_refuse(), Ordering::SeqCst);
         match result {
             Ok(()) => DONE,
-            Err(error) if is_want_of_memory(&error) => NO_MEMORY,
+            Err(Error::OutOfMemory { .. }) => NO_MEMORY,
+            // What the standard library says of reading a file of the system's.
+            Err(Error::Arena(ArenaError::Io { source, .. }))
+                if source.kind() == std::io::ErrorKind::OutOfMemory =>
+            {
+                NO_MEMORY
+            }
             Err(_) => REFUSED,
         }
     };
@@ -538,17 +490,6 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.expect(refused > 0, || "no operation was ever refused memory".into());
     report.expect(ended > 0, || "no process ended for lack of memory".into());
     report.finish()
-}
-
-/// Whether an error says that there was no memory; the standard library says so when it reads.
-fn is_want_of_memory(error: &Error) -> bool {
-    match error {
-        Error::OutOfMemory { .. } => true,
-        Error::Arena(tuckbox_arena::Error::Io { source, .. }) => {
-            source.kind() == std::io::ErrorKind::OutOfMemory
-        }
-        _ => false,
-    }
 }
 
 /// How Rust ends a program that gets no memory.

@@ -13,17 +13,23 @@ mod actor;
 mod allocations;
 mod board;
 mod cut;
+mod damage;
+mod flood;
 mod fork;
+mod full;
 mod images;
 mod kill;
 mod matrix;
+mod memory;
 mod namespaces;
+mod pages;
 mod place;
 mod points;
 mod reopen;
 mod report;
 mod roles;
 mod scene;
+mod scribble;
 mod step;
 mod stop;
 mod syscalls;
@@ -56,6 +62,16 @@ enum Task {
     /// A child that is ended at a named point.
     #[command(hide = true)]
     Hit(matrix::Child),
+    /// Damages a closed cache's file, byte by byte or at random, and uses it.
+    Damage(damage::Arguments),
+    /// Loses pages of a file as a power cut does.
+    Pages(pages::Arguments),
+    /// Lets something else write into the mapping while processes use it.
+    Scribble(scribble::Arguments),
+    /// Keeps a cache full with values of all sizes.
+    Full(full::Arguments),
+    /// Stores keys that collide.
+    Flood(flood::Arguments),
     /// Judges what a death after each instruction of an operation leaves.
     Step(step::Arguments),
     /// Kills the repair that a death makes necessary, after each of its stores.
@@ -78,9 +94,6 @@ enum Task {
     Worker(worker::Orders),
 }
 
-#[global_allocator]
-static MEMORY: allocations::Memory = allocations::Memory;
-
 fn main() -> ExitCode {
     match Program::parse().command {
         Task::Kill(arguments) => kill::run(&arguments),
@@ -91,6 +104,11 @@ fn main() -> ExitCode {
         Task::Namespaces(arguments) => namespaces::run(&arguments),
         Task::Matrix(arguments) => matrix::run(&arguments),
         Task::Hit(child) => matrix::be_hit(&child),
+        Task::Damage(arguments) => damage::run(&arguments),
+        Task::Pages(arguments) => pages::run(&arguments),
+        Task::Scribble(arguments) => scribble::run(&arguments),
+        Task::Full(arguments) => full::run(&arguments),
+        Task::Flood(arguments) => flood::run(&arguments),
         Task::Step(arguments) => step::run(&arguments),
         Task::Repair(arguments) => step::repair(&arguments),
         Task::Calls(arguments) => syscalls::run(&arguments),

@@ -398,6 +398,16 @@ struct Beginning {
     _other: Cache,
 }
 
+/// A held lock as `docs/format.md` has it: whose it is, and the check of owner and place.
+fn lock_word(file: &[u8], at: usize, owner: u64) -> u64 {
+    let key = |index: usize| {
+        let at = header::HASH_KEY as usize + index * 8;
+        u64::from_ne_bytes(file[at..at + 8].try_into().expect("eight bytes"))
+    };
+    let check = (owner ^ (at as u64).rotate_left(32) ^ key(0)).wrapping_mul(key(1) | 1);
+    check & !0xffff_ffff | owner
+}
+
 impl Beginning {
     fn new(folder: &Folder) -> Result<Beginning, String> {
         let path = folder.file("beginning");
@@ -413,8 +423,9 @@ impl Beginning {
         closed[slot_at + process::STATE as usize + 4] &= !1;
         let mut incarnation = [0; 4];
         incarnation.copy_from_slice(&held[slot_at..slot_at + 4]);
-        let owner = u32::from_ne_bytes(incarnation) << 12 | 1;
-        held[lock_at..lock_at + 4].copy_from_slice(&owner.to_ne_bytes());
+        let owner = u64::from(u32::from_ne_bytes(incarnation) << 12 | 1);
+        let held_word = lock_word(&held, lock_at, owner);
+        held[lock_at..lock_at + 8].copy_from_slice(&held_word.to_ne_bytes());
         let mut left = held.clone();
         left[slot_at + process::START_TICKS as usize + 7] = 0x40;
         Ok(Beginning { closed, left, held, lock_at, _other: other })
@@ -480,7 +491,7 @@ fn judge(
         let at = beginning.lock_at;
         // Somebody may have slept on it.
         bytes[at + 3] &= 0x7f;
-        if bytes[at..at + 4] != beginning.held[at..at + 4] {
+        if bytes[at..at + 8] != beginning.held[at..at + 8] {
             return Err("the lock of a live process was taken from it".into());
         }
         // From here on its owner is dead, and the rest is judged as for any other.

@@ -48,12 +48,13 @@ impl Shard<'_> {
             let position = self.tail(kind)?;
             match self.judge_place(kind, position) {
                 Place::Live(candidate) => {
-                    let expiry_us =
-                        candidate.head.expiry_us(&self.cache.head_words(candidate.offset));
-                    if !self.cache.is_expired(expiry_us) {
-                        return Some(candidate);
-                    }
-                    self.drop_entry(&candidate, Reason::Expired);
+                    let (offset, head) = (candidate.offset, &candidate.head);
+                    let reason = match self.expiry_us_at(offset, head, candidate.hash) {
+                        None => Reason::Damaged,
+                        Some(expiry_us) if self.cache.is_expired(expiry_us) => Reason::Expired,
+                        Some(_) => return Some(candidate),
+                    };
+                    self.drop_entry(&candidate, reason);
                     self.pass(&candidate);
                 }
                 Place::Dead(end) => self.advance_tail(kind, end),
@@ -175,6 +176,7 @@ impl Shard<'_> {
             head.seal(words, hasher, shape, candidate.hash, offset, generation);
             self.append(room, words);
             self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
+            self.retire(candidate.offset);
             self.count_out(candidate.kind, &head);
             self.count_in(to, &head);
             Some(true)
