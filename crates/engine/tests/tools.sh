@@ -15,8 +15,8 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/../../.."
 nightly=${NIGHTLY:-nightly}
-# What was measured, less one: 89.8 and 77.3 percent.
-lines_percent_least=88.8 branches_percent_least=76.3
+# What was measured, less one: 89.7 and 76.4 percent.
+lines_percent_least=88.7 branches_percent_least=75.4
 caught_percent_least=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -131,7 +131,8 @@ coverage)
     status=0
     command=(cargo "+$nightly" llvm-cov --no-report --branch --profile checked -p tuckbox-engine)
     export CARGO_TARGET_DIR=target/coverage
-    cargo "+$nightly" llvm-cov clean --profraw-only
+    # Programs of an earlier state would count as not reached.
+    rm -rf target/coverage
     # Those that damage every word of the tables watch their time, which counting makes longer.
     "${command[@]}" -p tuckbox-arena -- --skip of_the_tables > "$log" 2>&1 || status=$?
     "${command[@]}" --features hooks --test protocol >> "$log" 2>&1 || status=$?
@@ -169,7 +170,7 @@ mutants)
         --test-package tuckbox-arena,tuckbox-engine --features tuckbox-engine/hooks \
         --file 'crates/arena/src/lock.rs' --file 'crates/arena/src/segments.rs' \
         --file 'crates/arena/src/region.rs' --file 'crates/engine/src/audit.rs' \
-        --shard "$part" --sharding round-robin --jobs 1 --timeout 90 --build-timeout 300 \
+        --shard "$part" --sharding round-robin --jobs 1 --timeout 45 --build-timeout 300 \
         --profile checked --output target/mutants --no-shuffle --colors never --caught \
         -- --lib --test protocol --test twin --test smoke > "$log" 2>&1 || status=$?
     cat "$log" >&2
