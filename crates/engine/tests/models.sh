@@ -50,8 +50,11 @@ if [ "${1:-}" = controls ]; then
             > "$log" 2>&1; then
             echo "mutant $mutant ESCAPED $model" >&2
             failures+="${failures:+, }\"$mutant escaped $model\""
-        elif grep -q "panicked at .*" "$log" && grep -q "models::$model" "$log"; then
-            echo "mutant $mutant is caught by $model" >&2
+        elif grep -q "^thread 'models::$model'.* panicked at" "$log"; then
+            # The last panic is what counts, but for those that a deadlock brings down with it.
+            why=$(grep -A 1 "^thread 'models::$model'.* panicked at" "$log" |
+                grep -v "^--$\|^thread '\|on a .None. value\|in a destructor" | tail -1)
+            echo "mutant $mutant is caught by $model: $why" >&2
             caught=$((caught + 1))
         else
             cat "$log" >&2

@@ -260,15 +260,15 @@ fn len_of(key: u64) -> usize {
     }
 }
 
-/// A cache with its entries, as they are before each trial.
-fn prepare(cache: &Cache) -> u64 {
+/// A cache with its entries, as they are before each trial; the version of the own one.
+fn prepare(cache: &Cache) -> Result<u64, Error> {
     for key in 0..KEYS {
-        cache.set(&name(key), Value::bytes(&stamped(key, 1, len_of(key))), Ttl::Never).unwrap();
+        cache.set(&name(key), Value::bytes(&stamped(key, 1, len_of(key))), Ttl::Never)?;
     }
-    cache.set(NUMBER, Value::Int(1), Ttl::Never).unwrap();
-    cache.delete(&name(KEYS)).unwrap();
+    cache.set(NUMBER, Value::Int(1), Ttl::Never)?;
+    cache.delete(&name(KEYS))?;
     let mut buffer = Buffer::new();
-    cache.get(&name(OWN), &mut buffer).unwrap().expect("it was just stored").version
+    Ok(cache.get(&name(OWN), &mut buffer)?.expect("it was just stored").version)
 }
 
 /// What became of a child, and how many allocations it asked for.
@@ -414,7 +414,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let mut random = fastrand::Rng::with_seed(arguments.seed);
     let (mut trials, mut ended, mut refused, mut mended) = (0u64, 0u64, 0u64, 0u64);
     let mut most_asked = serde_json::Map::new();
-    for round in 0..arguments.rounds {
+    'rounds: for round in 0..arguments.rounds {
         let path = folder.file(&format!("cache-{round}"));
         let cache = open(&path).expect("a cache can be made");
         // Between an empty file and one in which every write has to evict.
@@ -432,7 +432,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             };
             for &(is_warm, fails_on) in ways {
                 for fail_at in 1..=arguments.most {
-                    let version = prepare(&cache);
+                    let version = match prepare(&cache) {
+                        Ok(version) => version,
+                        Err(error) => {
+                            report.fail(format!("before {}: {error}", operation.name));
+                            break 'rounds;
+                        }
+                    };
                     let stage = Stage {
                         cache: &cache,
                         path: &path,
