@@ -9,7 +9,7 @@ venv := .venv
 python := $(venv)/bin/python
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help setup build demo lab test check test-rust test-mutants test-torture test-fuzz \
+.PHONY: help setup build demo lab test check test-rust test-torture test-fuzz \
 	test-python test-lab lab-smoke test-reliability bench torture torture-peers \
 	format clean
 
@@ -39,7 +39,7 @@ lab: $(venv)/built ## Five famous cache comparisons on about forty systems; QUIC
 	-$(python) -m lab install
 	$(python) -m lab run $(if $(QUICK),--quick,--full) $(ARGS)
 
-test: check test-rust test-python test-lab lab-smoke test-mutants test-torture test-reliability test-fuzz ## Everything.
+test: check test-rust test-python test-lab lab-smoke test-torture test-reliability test-fuzz ## Everything.
 	@echo "make test: all lanes passed"
 
 check: $(venv)/built ## Formats, lints, types.
@@ -60,9 +60,6 @@ test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, docu
 	cargo test --profile checked -p tuckbox-engine --features hooks --test protocol
 	# One thread: CPython 3.11 can crash when threads that are not its own come in at the same time.
 	PYO3_PYTHON=$(CURDIR)/$(python) cargo test --profile checked -p tuckbox-python -- --test-threads=1
-
-test-mutants: ## Builds that break one rule each, and must be caught.
-	crates/engine/tests/mutants.sh
 
 test-torture: ## Answers and engines that break a promise, and must be caught by the torture.
 	cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points
