@@ -89,8 +89,10 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What ``check`` found, and mended. Every segment was met exactly once, in one of the places
-    that are counted here."""
+    """What ``check`` found, and mended.
+
+    Every segment was met exactly once, in one of the places that are counted here.
+    """
 
     entries: int
     """Entries that were proved to be sound."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuckbox import Cache, Loss
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MARK = b"a value that is found in the file"
 
