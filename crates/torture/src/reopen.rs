@@ -34,7 +34,8 @@ const SLOTS: usize = 32;
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let mut report = Report::new("reopen");
-    let limit = Duration::from_secs_f64(arguments.seconds + 180.0);
+    let processes = (arguments.creators + arguments.killed_creators) as f64;
+    let limit = Duration::from_secs_f64(arguments.seconds + 180.0 + processes / 10.0);
     let _watchdog = Watchdog::new("torture reopen", limit);
     let lives = churn(&mut report, arguments.seconds);
     create_at_once(&mut report, arguments.creators);
