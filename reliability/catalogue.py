@@ -74,7 +74,8 @@ class Family(_Table, frozen=True):
     """A promise and how it is tried.
 
     `side_by_side` says that its timing does not matter, so that another such family may run at the
-    same time.
+    same time. `exhaustive` says that its trials are a table that is gone through, not a sample, so
+    that nothing follows from their number about trials that were not made.
     """
 
     id: str
@@ -84,6 +85,7 @@ class Family(_Table, frozen=True):
     not_covered: str
     controls: tuple[Control, ...] = ()
     side_by_side: bool = False
+    exhaustive: bool = False
     short: Lane | None = None
     nightly: Lane | None = None
 

@@ -59,7 +59,8 @@ def _row(family: Family, record: Record | None) -> str:
     verdict = f"{len(record.failures)}"
     if record.verdict == "not run":
         verdict = "not run here"
-    bound = f"{record.bound:.1e}" if record.bound is not None else ""
+    shows_bound = record.bound is not None and not family.exhaustive
+    bound = f"{record.bound:.1e}" if shows_bound else ""
     changed = " with changes" if record.sources.changes else ""
     return (
         f"{name}| {record.trials:,} {record.trial} | {verdict} | {bound} | {_took(record.seconds)} "

@@ -223,7 +223,7 @@ def _record(
         trials=trials,
         trial=" + ".join(dict.fromkeys(names)),
         failures=failures,
-        bound=float(f"{3 / trials:.2g}") if verdict == "good" else None,
+        bound=float(f"{3 / trials:.2g}") if verdict == "good" and not family.exhaustive else None,
         seeds=[seed for seed in seeds if isinstance(seed, int)],
         commands=done,
     )
