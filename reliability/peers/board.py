@@ -112,11 +112,12 @@ def verdict(key: str, done_before: int, begun_after: int, found: int | None) -> 
     """Return why what a read found is not what the key may have held meanwhile; None if it is.
 
     `done_before` was the last change done before the read, `begun_after` the last that had begun
-    after it, `found` the sequence of the value, None for a miss.
+    after it, `found` the sequence of the value, None for a miss. The entry that a dead one was
+    writing may be gone: a miss is no loss while a change has begun that was never done.
     """
     if found is None:
-        changes = range(done_before, begun_after + 1)
-        return None if any(removes(key, one) for one in changes) else "lost"
+        is_settled = begun_after == done_before
+        return "lost" if is_settled and not removes(key, done_before) else None
     if found < done_before:
         return "stale"
     if found > begun_after or removes(key, found):
