@@ -74,6 +74,7 @@ test-python: $(venv)/built ## The package: its API, semantics, types and process
 
 test-reliability: $(venv)/built ## The short lane: every promise on trial, within ten minutes.
 	$(venv)/bin/pytest -c reliability/pyproject.toml reliability/tests
+	$(venv)/bin/pytest tests/reliability/test_records.py
 	$(python) -m reliability run --lane short $(ARGS)
 
 $(venv)/contestants: $(venv)/built $(wildcard lab/contestants/*/contestant.toml lab/servers/*/server.toml)

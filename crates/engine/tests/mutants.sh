@@ -1,7 +1,8 @@
 #!/bin/bash
 # The test of the tests: one build that breaks one rule of docs/concurrency.md after the other,
 # and the test that must fail on each of them. Succeeds only if every mutant is caught by the very
-# test that is there to catch it.
+# test that is there to catch it. One line of JSON on the standard output, all else on the standard
+# error.
 set -eu -o pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -26,7 +27,7 @@ follow              files     a_link_in_place_of_the_file_is_not_followed
 export CARGO_PROFILE_CHECKED_DEBUG=0 CARGO_PROFILE_CHECKED_OPT_LEVEL=1
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-escaped=0
+caught=0 failures=""
 while read -r mutant file test; do
     [ -n "$mutant" ] || continue
     if ! grep -rq "mutants::is_on(\"$mutant\")" crates/arena/src crates/engine/src; then
@@ -36,14 +37,18 @@ while read -r mutant file test; do
     command=(cargo test --quiet --profile checked -p tuckbox-engine
         --features hooks,mutants --test "$file")
     if TUCKBOX_MUTANT=$mutant RUST_BACKTRACE=0 "${command[@]}" -- "$test" > "$log" 2>&1; then
-        echo "mutant $mutant ESCAPED $test"
-        escaped=1
+        echo "mutant $mutant ESCAPED $test" >&2
+        failures+="${failures:+, }\"$mutant escaped $test\""
     elif grep -q "$test" "$log"; then
-        echo "mutant $mutant is caught by $test"
+        echo "mutant $mutant is caught by $test" >&2
+        caught=$((caught + 1))
     else
         cat "$log" >&2
         echo "mutant $mutant: $test was not run" >&2
         exit 1
     fi
 done <<< "$mutants"
-exit $escaped
+good=$([ -z "$failures" ] && echo true || echo false)
+printf '{"run": "mutants", "good": %s, "trials": %s, "trial": "broken rules", "failures": [%s]}\n' \
+    "$good" "$caught" "$failures"
+[ "$good" = true ]
