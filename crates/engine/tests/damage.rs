@@ -31,7 +31,7 @@ fn an_undamaged_file_has_everything() {
         let scratch = Scratch::new();
         let cache = image.open(&image.bytes, &scratch).unwrap().expect("it is whole");
         let left = image.read_all(&cache).unwrap();
-        assert_eq!(left, Left { is_open: true, found: image.entries(), found_elsewhere: 0 });
+        assert_eq!(left, Left { is_open: true, found: image.entries(), ..Left::default() });
         let report = cache.check().unwrap();
         assert!(report.is_sound() && report.entries == image.entries(), "{report:?}");
         specimen::use_it(&cache, image.size_bytes).unwrap();

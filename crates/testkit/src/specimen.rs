@@ -133,6 +133,8 @@ pub struct Left {
     pub found: u64,
     /// Of these, entries of other shards than the first.
     pub found_elsewhere: u64,
+    /// Of these, entries that expire at another moment than they were stored with.
+    pub moved_expiries: u64,
 }
 
 /// What a place in the file is for.
@@ -307,9 +309,10 @@ impl Specimen {
             }
             let answer = Answer { version: entry.version, expiry_us: entry.expiry_us };
             let expected = self.answers[key as usize];
-            if answer != expected {
+            if answer.version != expected.version {
                 return Err(format!("key {key} has {answer:?}, not {expected:?}"));
             }
+            left.moved_expiries += u64::from(answer != expected);
             left.found += 1;
             left.found_elsewhere += u64::from(hasher.key(&name).shard(shard_count) != 0);
         }
@@ -319,9 +322,11 @@ impl Specimen {
             let Some(entry) = found else { continue };
             let answer = Answer { version: entry.version, expiry_us: entry.expiry_us };
             let expected = self.numbers[number as usize];
-            if entry.value != Value::Int(number as i64 + 1) || answer != expected {
+            let is_it = entry.value == Value::Int(number as i64 + 1);
+            if !is_it || answer.version != expected.version {
                 return Err(format!("number {number} is {entry:?}, not {expected:?}"));
             }
+            left.moved_expiries += u64::from(answer != expected);
             left.found += 1;
             left.found_elsewhere += u64::from(hasher.key(&name).shard(shard_count) != 0);
         }
