@@ -27,7 +27,7 @@ use tuckbox_arena::segments::Owner;
 use crate::cache::Cache;
 use crate::hash::KeyHash;
 use crate::layout::{
-    bucket_of, shard, Slot, BUCKET_BYTES, BUCKET_WORD, GHOST_ROW_BYTES, SLOTS_PER_BUCKET,
+    bucket_of, shard, Bucket, Slot, BUCKET_BYTES, BUCKET_WORD, GHOST_ROW_BYTES, SLOTS_PER_BUCKET,
 };
 use crate::shard::Shard;
 
@@ -206,9 +206,10 @@ impl Shard<'_> {
         let (first, second) = self.choices(hash);
         for bucket in [first, second] {
             let at = self.bucket(bucket)?;
-            for (at, slot) in self.slots(at) {
-                if !slot.is_empty() && slot.tag() == hash.tag() && is_it(slot) {
-                    return Some(Found { at, slot, overflowed: bucket != first });
+            let copy = Bucket(self.region().words(at));
+            for (place, slot) in copy.tagged(hash.tag()) {
+                if is_it(slot) {
+                    return Some(Found { at: at + place * 8, slot, overflowed: bucket != first });
                 }
             }
             if self.overflow(at) == 0 {

@@ -16,7 +16,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::layout::{log, note, shard, Position, Shape, Slot, RECORD_ROOM_LEAST};
-use crate::record::Head;
+use crate::record::{expiry, flag, Head};
 use crate::shard::Shard;
 use crate::space::Need;
 
@@ -205,8 +205,14 @@ impl Shard<'_> {
 
     /// Reads a record's lengths; none if there is no record that a writer of this version made.
     pub fn load_head(&self, offset: u64) -> Option<Head> {
-        self.cache.position_of(offset)?;
-        Head::parse(&self.cache.head_words(offset), &self.cache.shape)
+        self.locate_head(offset).map(|(_, head)| head)
+    }
+
+    /// As [`Shard::load_head`], with the record's place in its log.
+    pub fn locate_head(&self, offset: u64) -> Option<(Position, Head)> {
+        let position = self.cache.position_of(offset)?;
+        let head = Head::parse(&self.cache.head_words(offset), &self.cache.shape)?;
+        Some((position, head))
     }
 
     /// Copies the first `len_bytes` of a record into `words`. False if its trailers lead nowhere.
@@ -260,12 +266,12 @@ impl Shard<'_> {
         self.key_hash_at(slot.offset(), &head)
     }
 
-    /// Whether a record has this key.
-    pub fn has_key(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
+    /// Whether the record at a place has this key.
+    pub fn has_key(&self, position: Position, head: &Head, key: &[u8]) -> bool {
         if head.key_bytes != key.len() as u64 {
             return false;
         }
-        let Some(position) = self.cache.position_of(offset) else { return false };
+        let offset = self.cache.offset_of(position);
         if position.byte + head.log_bytes <= self.cache.shape.log_bytes {
             return self.region().holds(offset + head.key_at, key);
         }
@@ -290,6 +296,9 @@ impl Shard<'_> {
 
     /// When the entry at a place expires; none if its expiry is damaged.
     pub fn expiry_us_at(&self, offset: u64, head: &Head, hash: KeyHash) -> Option<u64> {
+        if !head.has(flag::EXPIRY) {
+            return Some(expiry::NEVER_US);
+        }
         head.expiry_us(&self.cache.head_words(offset), hash)
     }
 

@@ -23,7 +23,7 @@ use crate::cache::Cache;
 use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
 use crate::index::IndexState;
-use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_BYTES};
+use crate::layout::{bucket_of, shard, Bucket, Position, Slot};
 use crate::record::{expiry, flag, Head};
 use crate::value::{Buffer, Entry, Value};
 
@@ -32,8 +32,6 @@ const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
 /// How long it waits for that lock. In a model, where time must not matter, as long as it takes.
 const LOCK_LIMIT: Duration =
     if cfg!(loom) { Duration::from_secs(1000) } else { Duration::from_millis(25) };
-
-const BUCKET_WORDS: usize = (BUCKET_BYTES / 8) as usize;
 
 /// What one attempt came to.
 pub(crate) enum Attempt {
@@ -45,6 +43,25 @@ pub(crate) enum Attempt {
     Changed,
     /// There is no memory to copy so many bytes to.
     NoMemory(usize),
+}
+
+/// What is looked for, and where.
+struct Wanted<'k> {
+    key: &'k [u8],
+    hash: KeyHash,
+    shard_at: u64,
+    epoch: u64,
+    notes_hit: bool,
+}
+
+/// What looking into one bucket came to.
+enum Probed {
+    /// The attempt is over.
+    Ended(Attempt),
+    /// It is not there, and if it has a second choice it may be there.
+    GoOn,
+    /// It is nowhere.
+    NotThere,
 }
 
 /// What copying one record came to.
@@ -69,31 +86,43 @@ impl Cache {
         buffer: &mut Buffer,
         notes_hit: bool,
     ) -> Result<bool> {
-        let index = hash.shard(self.shape.shard_count);
-        let shard_at = self.arena.geometry().shard_at(index);
-        for _ in 0..ATTEMPTS {
-            match self.try_read(shard_at, key, hash, buffer, notes_hit) {
-                Attempt::Found => return Ok(true),
-                Attempt::Missing => return Ok(false),
-                Attempt::Changed => std::hint::spin_loop(),
-                Attempt::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
-            }
+        match self.try_read(key, hash, buffer, notes_hit) {
+            Attempt::Found => Ok(true),
+            Attempt::Missing => Ok(false),
+            Attempt::Changed => self.read_again(key, hash, buffer, notes_hit),
+            Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
         }
-        self.read_under_lock(index, key, hash, buffer)
     }
 
+    /// As [`Cache::read`], after an attempt that met a change.
     #[cold]
-    fn read_under_lock(
+    #[inline(never)]
+    fn read_again(
         &self,
-        index: u64,
         key: &[u8],
         hash: KeyHash,
         buffer: &mut Buffer,
+        notes_hit: bool,
     ) -> Result<bool> {
+        for _ in 1..ATTEMPTS {
+            std::hint::spin_loop();
+            match self.try_read(key, hash, buffer, notes_hit) {
+                Attempt::Found => return Ok(true),
+                Attempt::Missing => return Ok(false),
+                Attempt::Changed => {}
+                Attempt::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
+            }
+        }
+        self.read_under_lock(key, hash, buffer)
+    }
+
+    #[cold]
+    fn read_under_lock(&self, key: &[u8], hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
         if self.arena.is_read_only() {
             return Ok(false);
         }
         self.arena.count(Counter::ReadsUnderLock, 1);
+        let index = hash.shard(self.shape.shard_count);
         let shard = match self.lock_shard_for(index, LOCK_LIMIT.min(self.lock_limit)) {
             Ok(shard) => shard,
             Err(Error::Arena(tuckbox_arena::Error::LockTimeout { .. })) => {
@@ -108,79 +137,21 @@ impl Cache {
         }
     }
 
-    #[inline]
-    fn try_read(
-        &self,
-        shard_at: u64,
-        key: &[u8],
-        hash: KeyHash,
-        buffer: &mut Buffer,
-        notes_hit: bool,
-    ) -> Attempt {
+    #[inline(always)]
+    fn try_read(&self, key: &[u8], hash: KeyHash, buffer: &mut Buffer, notes_hit: bool) -> Attempt {
         let region = self.arena.region();
+        let shard_at = self.arena.geometry().shard_at(hash.shard(self.shape.shard_count));
         let state = region.load(shard_at + shard::STATE, Ordering::Acquire);
         let epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire);
         hooks::reach(Point::StateLoaded);
+        let wanted = Wanted { key, hash, shard_at, epoch, notes_hit };
         let count = IndexState(state).buckets();
-        let mut choice = hash.first();
-        while let Some(bucket_at) = self.bucket_at(shard_at, bucket_of(choice, count)) {
-            let bucket: [u64; BUCKET_WORDS] = region.words(bucket_at);
-            // What a slot leads to was written before the slot was.
-            fence(Ordering::Acquire);
-            let word = bucket[BUCKET_WORDS - 1];
-            if word >> 32 != epoch & 0xffff_ffff {
-                break;
-            }
-            // All tags are compared before any is looked at: how many slots come before the right
-            // one cannot be predicted.
-            let mut matches = 0u32;
-            for (place, slot) in bucket[..BUCKET_WORDS - 1].iter().enumerate() {
-                matches |= u32::from(Slot(*slot).tag() == hash.tag()) << place;
-            }
-            while matches != 0 {
-                let place = matches.trailing_zeros() as usize;
-                matches &= matches - 1;
-                let slot = Slot(bucket[place]);
-                if slot.is_empty() {
-                    continue;
-                }
-                let slot_at = bucket_at + place as u64 * 8;
-                match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
-                    Copied::Changed => return Attempt::Changed,
-                    Copied::NoMemory(wanted_bytes) => return Attempt::NoMemory(wanted_bytes),
-                    Copied::Damaged => self.arena.count(Counter::ChecksumMismatches, 1),
-                    Copied::Whole(generation) => {
-                        if buffer.head.key(&buffer.record) != key {
-                            self.count_if_damaged(buffer, slot.offset(), generation);
-                            continue;
-                        }
-                        if !self.proves_itself(buffer, hash, slot.offset(), generation) {
-                            self.arena.count(Counter::ChecksumMismatches, 1);
-                            continue;
-                        }
-                        let (head, value) = (&buffer.head, &mut buffer.value);
-                        if head.has(flag::BODY) {
-                            if self.make_room_for_bodies(head, value).is_err() {
-                                return Attempt::NoMemory(head.value_bytes as usize);
-                            }
-                            if !self.load_bodies(head, &buffer.record, value) {
-                                return self.changed_or_missing(slot_at, slot);
-                            }
-                        }
-                        if notes_hit {
-                            if let Some(hit) = slot.with_hit() {
-                                // Lost to any other change of the slot: a hit is a hint.
-                                region.replace(slot_at, slot.0, hit.0);
-                            }
-                        }
-                        return Attempt::Found;
-                    }
-                }
-            }
-            if word & 0xffff == 0 || choice == hash.second() {
-                break;
-            }
-            choice = hash.second();
+        let mut probed = self.probe(&wanted, bucket_of(hash.first(), count), buffer);
+        if matches!(probed, Probed::GoOn) && hash.first() != hash.second() {
+            probed = self.probe_second(&wanted, bucket_of(hash.second(), count), buffer);
+        }
+        if let Probed::Ended(attempt) = probed {
+            return attempt;
         }
         hooks::reach(Point::ProbeMissed);
         // Nothing found: true only if no entry changed its bucket meanwhile.
@@ -192,6 +163,74 @@ impl Cache {
         } else {
             Attempt::Changed
         }
+    }
+
+    /// Apart, because few reads come here.
+    #[inline(never)]
+    fn probe_second(&self, wanted: &Wanted<'_>, bucket: u32, buffer: &mut Buffer) -> Probed {
+        self.probe(wanted, bucket, buffer)
+    }
+
+    /// Looks for a key in one bucket.
+    #[inline(always)]
+    fn probe(&self, wanted: &Wanted<'_>, bucket: u32, buffer: &mut Buffer) -> Probed {
+        let region = self.arena.region();
+        let Wanted { key, hash, shard_at, epoch, notes_hit } = *wanted;
+        let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Probed::NotThere };
+        let bucket = Bucket(region.words(bucket_at));
+        // What a slot leads to was written before the slot was.
+        fence(Ordering::Acquire);
+        let word = bucket.word();
+        if word >> 32 != epoch & 0xffff_ffff {
+            return Probed::NotThere;
+        }
+        for (place, slot) in bucket.tagged(hash.tag()) {
+            let slot_at = bucket_at + place * 8;
+            match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
+                Copied::Changed => return Probed::Ended(Attempt::Changed),
+                Copied::NoMemory(bytes) => return Probed::Ended(Attempt::NoMemory(bytes)),
+                Copied::Damaged => self.arena.count(Counter::ChecksumMismatches, 1),
+                Copied::Whole(generation) => {
+                    if !buffer.head.has_key(&buffer.record, key) {
+                        self.count_if_damaged(buffer, slot.offset(), generation);
+                        continue;
+                    }
+                    if !self.proves_itself(buffer, hash, slot.offset(), generation) {
+                        self.arena.count(Counter::ChecksumMismatches, 1);
+                        continue;
+                    }
+                    if buffer.head.has(flag::BODY) {
+                        if let Some(attempt) = self.collect_bodies(slot_at, slot, buffer) {
+                            return Probed::Ended(attempt);
+                        }
+                    }
+                    if notes_hit {
+                        if let Some(hit) = slot.with_hit() {
+                            // Lost to any other change of the slot: a hit is a hint.
+                            region.replace(slot_at, slot.0, hit.0);
+                        }
+                    }
+                    return Probed::Ended(Attempt::Found);
+                }
+            }
+        }
+        if word & 0xffff == 0 {
+            Probed::NotThere
+        } else {
+            Probed::GoOn
+        }
+    }
+
+    /// Copies the parts of a large value that are in segments of their own. How the attempt ends if
+    /// that fails.
+    #[inline(never)]
+    fn collect_bodies(&self, slot_at: u64, slot: Slot, buffer: &mut Buffer) -> Option<Attempt> {
+        let (head, value) = (&buffer.head, &mut buffer.value);
+        if self.make_room_for_bodies(head, value).is_err() {
+            return Some(Attempt::NoMemory(head.value_bytes as usize));
+        }
+        let is_whole = self.load_bodies(head, &buffer.record, value);
+        (!is_whole).then(|| self.changed_or_missing(slot_at, slot))
     }
 
     /// A record of another key under this key's tag: the tags agree by chance, which is rare, or
@@ -217,7 +256,7 @@ impl Cache {
 
     /// Copies the record that a slot leads to, and makes sure that it was that slot's record all
     /// the time.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read_slot(
         &self,
         shard_at: u64,
@@ -319,7 +358,7 @@ impl Cache {
 
     /// Whether the record in a buffer is what was written at this place under a key of this hash.
     /// Its expiry is in the buffer then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn proves_itself(
         &self,
         buffer: &mut Buffer,

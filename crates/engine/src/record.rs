@@ -269,6 +269,27 @@ impl Head {
         &bytes_of(words)[at..at + self.key_bytes as usize]
     }
 
+    /// Whether a record has this key, from a copy of the record.
+    ///
+    /// By words: the copy has just been written by registers of sixteen bytes, and a comparison by
+    /// wider ones would wait until those have reached the cache.
+    #[inline(always)]
+    pub fn has_key(&self, words: &[u64], key: &[u8]) -> bool {
+        let start = self.key_at as usize / 8;
+        let Some(words) = words.get(start..start + key.len().div_ceil(8)) else { return false };
+        let chunks = key.chunks_exact(8);
+        let rest = chunks.remainder();
+        let is_rest = || {
+            let last = words.last().map_or([0; 8], |word| word.to_ne_bytes());
+            last[..rest.len()] == *rest
+        };
+        self.key_bytes == key.len() as u64
+            && chunks.zip(words).all(|(chunk, word)| {
+                u64::from_ne_bytes(chunk.try_into().expect("chunks of eight")) == *word
+            })
+            && (rest.is_empty() || is_rest())
+    }
+
     /// What of the value is in the record, from a copy of it.
     #[inline]
     pub fn tail<'a>(&self, words: &'a [u64], shape: &Shape) -> &'a [u8] {

@@ -17,7 +17,7 @@ use crate::error::{lengthen, Error, Result};
 use crate::eviction::{IfStuck, SLICE};
 use crate::hash::KeyHash;
 use crate::index::Found;
-use crate::layout::{shard, PolicyBits, Slot};
+use crate::layout::{shard, PolicyBits, Position, Slot};
 use crate::log::{with_scratch, LogKind};
 use crate::record::{expiry, flag, Draft, Head, Sequence};
 use crate::shard::Shard;
@@ -45,6 +45,8 @@ pub enum Condition {
 pub struct Live {
     /// Its slot.
     pub found: Found,
+    /// Where its record begins.
+    pub position: Position,
     /// Its record's lengths.
     pub head: Head,
 }
@@ -264,13 +266,13 @@ impl Cache {
 impl Shard<'_> {
     /// Finds the entry of a key. An expired one is removed and not found.
     pub fn find_key(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
-        let head = Cell::new(None);
+        let record = Cell::new(None);
         let found = self.find_slot(hash, |slot| {
-            head.set(self.load_head(slot.offset()));
-            head.get().is_some_and(|head| self.has_key(slot.offset(), &head, key))
+            record.set(self.locate_head(slot.offset()));
+            record.get().is_some_and(|(position, head)| self.has_key(position, &head, key))
         })?;
-        let head = head.get()?;
-        let live = Live { found, head };
+        let (position, head) = record.get()?;
+        let live = Live { found, position, head };
         match self.expiry_us_at(live.offset(), &head, hash) {
             None => self.drop_damaged(hash, &live.found, &live.head),
             Some(expiry_us) if self.cache.is_expired(expiry_us) => {
@@ -351,9 +353,7 @@ impl Shard<'_> {
                 return Ok(Put::Rewritten);
             }
         }
-        let kind = live
-            .and_then(|live| self.cache.position_of(live.offset()))
-            .map_or(LogKind::Small, |position| self.log_of(position.segment));
+        let kind = live.map_or(LogKind::Small, |live| self.log_of(live.position.segment));
         let head = *draft.head();
         let Some(room) = self.find_room(kind, head.log_bytes, need) else {
             return Err(NoRoom);
@@ -397,9 +397,7 @@ impl Shard<'_> {
     ) {
         self.store_slot(slot_at, Slot::new(offset, hash.tag(), bits));
         let Some(old) = old else { return };
-        if let Some(position) = self.cache.position_of(old.offset()) {
-            self.count_out(self.log_of(position.segment), &old.head);
-        }
+        self.count_out(self.log_of(old.position.segment), &old.head);
         self.free_bodies_at(old.offset(), &old.head, hash);
         self.retire(old.offset());
     }
@@ -410,18 +408,14 @@ impl Shard<'_> {
         old.sequence.flags() == new.sequence.flags()
             && old.body_count == 0
             && old.log_bytes == new.log_bytes
-            && self
-                .cache
-                .position_of(live.offset())
-                .is_some_and(|at| at.byte + old.log_bytes <= self.cache.shape.log_bytes)
+            && live.position.byte + old.log_bytes <= self.cache.shape.log_bytes
     }
 
     /// Writes a draft into the record that is there.
     fn rewrite(&self, live: &Live, draft: &mut Draft<'_>) {
         let offset = live.offset();
         let version = self.next_version();
-        let position = self.cache.position_of(offset).expect("the entry was found there");
-        let generation = self.arena().generation(position.segment);
+        let generation = self.arena().generation(live.position.segment);
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
         self.begin_rewrite(live.found.at, offset, words[0]);
         self.region().set(offset + 8, words[1]);
@@ -483,7 +477,7 @@ impl Shard<'_> {
             let proved = self
                 .load_record(offset, words)
                 .filter(|head| self.is_proved(offset, head, words, hash));
-            let (Some(head), Some(position)) = (proved, self.cache.position_of(offset)) else {
+            let Some(head) = proved else {
                 self.drop_damaged(hash, &live.found, &live.head);
                 return Ok(None);
             };
@@ -495,7 +489,7 @@ impl Shard<'_> {
             let number_at = head.number_at();
             words[number_at as usize / 8] = sum as u64;
             let after = Sequence::new(self.next_version(), head.sequence.flags());
-            let generation = self.arena().generation(position.segment);
+            let generation = self.arena().generation(live.position.segment);
             let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
             head.with_sequence(after).seal(words, hasher, shape, hash, offset, generation);
             self.set_word(shard::INTENT_SUM, sum as u64);
@@ -538,10 +532,7 @@ impl Shard<'_> {
             start[..first].copy_from_slice(&words[..first]);
             let head = Head::parse(&start, &self.cache.shape)?;
             words.truncate((head.log_bytes / 8) as usize);
-            let kind = self
-                .cache
-                .position_of(offset)
-                .map_or(LogKind::Small, |position| self.log_of(position.segment));
+            let kind = self.log_of(live.position.segment);
             let room = self.find_room(kind, head.log_bytes, Need::NewRecord)?;
             let new_offset = self.cache.offset_of(room.position);
             let generation = self.arena().generation(room.position.segment);

@@ -4,6 +4,7 @@
 //! Owns the open handle and the moments at which the GIL is let go: while a file is opened, while
 //! all entries are walked, and while a long value is copied. A get never lets go of it.
 
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use tuckbox_engine::{ArenaError, Cache, Clock, Config, Entry, Error, Place, Righ
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
+use crate::fastcall::{self, Argument, Method};
 use crate::keys::{self, Key};
 use crate::scan::{Part, Scan};
 use crate::scratch::{self, Used};
@@ -204,6 +206,69 @@ fn entry_of<'py>(
     CLASS.import(py, "tuckbox.results", "Entry")?.call1((value, expiry_s, entry.version))
 }
 
+/// `Core.get`.
+struct Get;
+
+impl Method<Core, 2> for Get {
+    const NAME: &'static CStr = c"get";
+    const DOC: &'static CStr = c"get($self, key, default=None)\n--\n\n\
+        Return the value of `key`, or `default` if there is none.";
+    const PARAMETERS: [&'static str; 2] = ["key", "default"];
+    const REQUIRED: usize = 1;
+
+    #[inline(always)]
+    fn call<'py>(
+        py: Python<'py>,
+        core: &Core,
+        [key, default]: [Argument<'_, 'py>; 2],
+    ) -> Quick<Bound<'py, PyAny>> {
+        let key = key.ok_or_else(not_given)?;
+        match core.opened()?.read(py, &key, &keys::encode(&key)?)? {
+            Some(value) => Ok(value),
+            None => Ok(default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned())),
+        }
+    }
+}
+
+/// `Core.set`.
+struct Set;
+
+impl Method<Core, 3> for Set {
+    const NAME: &'static CStr = c"set";
+    const DOC: &'static CStr = c"set($self, key, value, ttl=None)\n--\n\n\
+        Store `value` under `key`, for `ttl` seconds if given.";
+    const PARAMETERS: [&'static str; 3] = ["key", "value", "ttl"];
+    const REQUIRED: usize = 2;
+
+    #[inline(always)]
+    fn call<'py>(
+        py: Python<'py>,
+        core: &Core,
+        [key, value, ttl]: [Argument<'_, 'py>; 3],
+    ) -> Quick<Bound<'py, PyAny>> {
+        let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
+        let key = keys::encode(&key)?;
+        let ttl = ttl.filter(|ttl| !ttl.is_none());
+        let ttl = ttl::parse(ttl.as_deref())?;
+        core.opened()?.store(py, &value, |cache, value| cache.set(key.bytes(), value, ttl))?;
+        Ok(py.None().into_bound(py))
+    }
+}
+
+#[cold]
+fn not_given() -> PyErr {
+    PyRuntimeError::new_err("a required argument was not given")
+}
+
+/// Completes the class.
+///
+/// # Errors
+/// What Python answers.
+pub fn install_methods(py: Python<'_>) -> PyResult<()> {
+    fastcall::install::<Core, Get, 2>(py)?;
+    fastcall::install::<Core, Set, 3>(py)
+}
+
 #[pymethods]
 impl Core {
     #[new]
@@ -270,18 +335,6 @@ impl Core {
         })
     }
 
-    /// Return the value of `key`, or `default` if there is none.
-    #[pyo3(signature = (key, default=None))]
-    fn get<'py>(
-        &self,
-        py: Python<'py>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> Quick<Option<Bound<'py, PyAny>>> {
-        let found = self.opened()?.read(py, key, &keys::encode(key)?)?;
-        Ok(found.or(default))
-    }
-
     /// Return the Entry of `key`: its value, expiry and version; None if there is none.
     fn get_entry<'py>(
         &self,
@@ -297,20 +350,6 @@ impl Core {
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
             Err(error) => Used { result: Err(opened.refused(py, error)), read_bytes: 0 },
         })
-    }
-
-    /// Store `value` under `key`, for `ttl` seconds if given.
-    #[pyo3(signature = (key, value, ttl=None))]
-    fn set<'py>(
-        &self,
-        py: Python<'py>,
-        key: &Bound<'py, PyAny>,
-        value: &Bound<'py, PyAny>,
-        ttl: Option<&Bound<'py, PyAny>>,
-    ) -> Quick<()> {
-        let key = keys::encode(key)?;
-        let ttl = ttl::parse(ttl)?;
-        self.opened()?.store(py, value, |cache, value| cache.set(key.bytes(), value, ttl))
     }
 
     /// Store `value` unless `key` has a value; tell whether it was stored.

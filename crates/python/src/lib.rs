@@ -2,15 +2,17 @@
 //!
 //! Translates types, errors and the GIL between Python and the engine, and takes no decision about
 //! caching. Where a key becomes bytes is [`keys`], where a value does is [`codec`], where an error
-//! becomes an exception is [`errors`], and where the GIL is let go is [`waiter`] and, for long
-//! copies, [`core`].
+//! becomes an exception is [`errors`], where the GIL is let go is [`waiter`] and, for long copies,
+//! [`core`], and how CPython calls what must be fast is [`fastcall`].
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod clock;
 mod codec;
 mod core;
 mod errors;
+#[allow(unsafe_code)]
+mod fastcall;
 mod keys;
 mod many;
 mod names;
@@ -34,4 +36,9 @@ mod _engine {
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        super::core::install_methods(module.py())
+    }
 }

@@ -1,0 +1,176 @@
+//! Methods whose every instruction counts, `get` and `set`: CPython hands them their arguments
+//! where they lie, and they are taken from there by position.
+//!
+//! The glue that PyO3 makes for a method costs a get a tenth of its instructions; the figures are in
+//! `docs/decisions/`. Owns the only unsafe code of this crate, and knows nothing of caches: what a
+//! method does is a [`Method`] of another module, in safe code.
+
+use std::ffi::CStr;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::panic::PanicException;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use pyo3::PyClass;
+
+use crate::errors::Quick;
+
+/// An argument, or none if it was not given.
+pub type Argument<'a, 'py> = Option<Borrowed<'a, 'py, PyAny>>;
+
+/// A method of the class `C` with `N` parameters, all of which may be given by position or by name.
+pub trait Method<C, const N: usize> {
+    /// Its name.
+    const NAME: &'static CStr;
+    /// Signature and documentation, as CPython wants them: `name($self, ...)\n--\n\ntext`.
+    const DOC: &'static CStr;
+    /// The parameters' names; those without a default come first.
+    const PARAMETERS: [&'static str; N];
+    /// How many have no default. Their arguments are never none.
+    const REQUIRED: usize;
+
+    /// Does what the method does.
+    fn call<'py>(
+        py: Python<'py>,
+        this: &C,
+        arguments: [Argument<'_, 'py>; N],
+    ) -> Quick<Bound<'py, PyAny>>;
+}
+
+/// Gives a class a method.
+///
+/// # Errors
+/// What Python answers.
+pub fn install<C, M, const N: usize>(py: Python<'_>) -> PyResult<()>
+where
+    C: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync,
+    M: Method<C, N>,
+{
+    let class = py.get_type::<C>();
+    // For as long as the class, which is for as long as the process.
+    let definition = Box::leak(Box::new(ffi::PyMethodDef {
+        ml_name: M::NAME.as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: entered::<C, M, N> },
+        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+        ml_doc: M::DOC.as_ptr(),
+    }));
+    // SAFETY: the definition lives for ever, and its function has the signature that its flags
+    // state. CPython calls it with instances of this class only, which its descriptor checks.
+    let method: Bound<'_, PyAny> = unsafe {
+        Bound::from_owned_ptr_or_err(py, ffi::PyDescr_NewMethod(class.as_type_ptr(), definition))?
+    };
+    class.setattr(M::NAME.to_string_lossy(), method)
+}
+
+/// What CPython calls.
+///
+/// # Safety
+/// For CPython alone: the thread is attached, `this` is an instance of `C`, `positional` leads to
+/// `positional_count` objects and after them one for each of `names`, which is a tuple or null.
+unsafe extern "C" fn entered<C, M, const N: usize>(
+    this: *mut ffi::PyObject,
+    positional: *const *mut ffi::PyObject,
+    positional_count: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject
+where
+    C: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync,
+    M: Method<C, N>,
+{
+    // SAFETY: CPython calls methods attached.
+    let py = unsafe { Python::assume_attached() };
+    let call = || -> Quick<Bound<'_, PyAny>> {
+        // SAFETY: `this` is an instance of `C`, and CPython holds it for the length of the call.
+        let this = unsafe { Borrowed::from_ptr(py, this).cast_unchecked::<C>() };
+        let mut arguments: [Argument<'_, '_>; N] = [None; N];
+        let given = positional_count as usize;
+        if given > N || given < M::REQUIRED || !names.is_null() {
+            // SAFETY: as the caller promises.
+            unsafe { match_names::<C, M, N>(py, positional, given, names, &mut arguments)? };
+        } else {
+            for (index, argument) in arguments.iter_mut().enumerate().take(given) {
+                // SAFETY: one of the `positional_count` objects, held for the length of the call.
+                *argument = Some(unsafe { Borrowed::from_ptr(py, *positional.add(index)) });
+            }
+        }
+        M::call(py, this.get(), arguments)
+    };
+    let raised = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(result)) => return result.into_ptr(),
+        Ok(Err(raised)) => PyErr::from(raised),
+        Err(payload) => panicked(payload.as_ref()),
+    };
+    raised.restore(py);
+    std::ptr::null_mut()
+}
+
+/// As PyO3 raises a panic, which no `except Exception` takes for an error of the cache.
+#[cold]
+fn panicked(payload: &(dyn std::any::Any + Send)) -> PyErr {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    PanicException::new_err(text.unwrap_or("panic from Rust code").to_owned())
+}
+
+/// Sorts arguments in that were given by name, and refuses what does not fit the parameters, in the
+/// words of Python.
+///
+/// # Safety
+/// As [`entered`].
+#[cold]
+unsafe fn match_names<'py, C, M: Method<C, N>, const N: usize>(
+    py: Python<'py>,
+    positional: *const *mut ffi::PyObject,
+    given: usize,
+    names: *mut ffi::PyObject,
+    arguments: &mut [Argument<'_, 'py>; N],
+) -> PyResult<()> {
+    let method = M::NAME.to_string_lossy();
+    if given > N {
+        let least =
+            if M::REQUIRED == N { String::new() } else { format!("from {} to ", M::REQUIRED) };
+        return Err(PyTypeError::new_err(format!(
+            "{method}() takes {least}{N} positional arguments but {given} were given"
+        )));
+    }
+    for (index, argument) in arguments.iter_mut().enumerate().take(given) {
+        // SAFETY: one of the positional objects.
+        *argument = Some(unsafe { Borrowed::from_ptr(py, *positional.add(index)) });
+    }
+    if !names.is_null() {
+        // SAFETY: a tuple, held for the length of the call.
+        let names = unsafe { Borrowed::from_ptr(py, names).cast_unchecked::<PyTuple>() };
+        for (index, name) in names.iter_borrowed().enumerate() {
+            let name = name.cast::<PyString>()?;
+            let text = name.to_str()?;
+            let Some(place) = M::PARAMETERS.iter().position(|parameter| *parameter == text) else {
+                return Err(PyTypeError::new_err(format!(
+                    "{method}() got an unexpected keyword argument '{text}'"
+                )));
+            };
+            if arguments[place].is_some() {
+                return Err(PyTypeError::new_err(format!(
+                    "{method}() got multiple values for argument '{text}'"
+                )));
+            }
+            // SAFETY: after the positional objects there is one for each name.
+            let value = unsafe { Borrowed::from_ptr(py, *positional.add(given + index)) };
+            arguments[place] = Some(value);
+        }
+    }
+    let missing: Vec<String> = (0..M::REQUIRED)
+        .filter(|place| arguments[*place].is_none())
+        .map(|place| format!("'{}'", M::PARAMETERS[place]))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let plural = if missing.len() == 1 { "" } else { "s" };
+    Err(PyTypeError::new_err(format!(
+        "{method}() missing {} required positional argument{plural}: {}",
+        missing.len(),
+        missing.join(" and ")
+    )))
+}
