@@ -135,11 +135,11 @@ impl Arena {
                 let bit = if crate::mutants::is_on("one-sleeper") { 0 } else { WAITERS };
                 let mine = mine | bit;
                 if word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    return Ok(if seen & !WAITERS == 0 {
-                        Acquired::Clean
-                    } else {
-                        Acquired::TakenOver
-                    });
+                    if seen & !WAITERS == 0 {
+                        return Ok(Acquired::Clean);
+                    }
+                    self.count(Counter::Takeovers, 1);
+                    return Ok(Acquired::TakenOver);
                 }
                 continue;
             };
