@@ -44,6 +44,10 @@ pub const WORD: u64 = 8;
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 const STRING_COPY_FROM: usize = 2048;
 
+/// What a processor fetches at once.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+const LINE_BYTES: u64 = 64;
+
 enum Backing {
     /// A shared mapping of a file: address and length as `mmap` gave them. Should the file turn out
     /// to be shorter than that, it becomes memory of zeros: see `fault`.
@@ -206,6 +210,23 @@ impl Region {
     #[inline(always)]
     pub fn get(&self, offset: u64) -> u64 {
         self.word(offset).load(Ordering::Relaxed)
+    }
+
+    /// Asks the processor for the lines of some bytes, which a read may want soon. A hint: nothing is
+    /// read, and what lies outside of the region is not asked for.
+    #[inline(always)]
+    pub fn prefetch(&self, offset: u64, len_bytes: u64) {
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        for line in 0..len_bytes.div_ceil(LINE_BYTES) {
+            let at = offset.saturating_add(line * LINE_BYTES);
+            if at < self.usable_bytes() {
+                use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+                // SAFETY: the address lies in the mapping, checked above.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.add(at as usize).cast()) };
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+        let _ = (offset, len_bytes);
     }
 
     /// Writes a word.

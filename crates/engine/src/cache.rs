@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tuckbox_arena::segments::Owner;
-use tuckbox_arena::{Arena, Counter, Place};
+use tuckbox_arena::{Arena, Counter, OwnerId, Place};
 
 use crate::audit::{Depth, FINDINGS_MOST};
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, SLICE};
-use crate::hash::Hasher;
+use crate::hash::{Hasher, KeyHash};
 use crate::layout::{self, log, shard, Shape, SIZE_BYTES_LEAST};
 use crate::log::LogKind;
 use crate::shard::Shard;
@@ -148,9 +148,23 @@ impl Cache {
     /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`], [`crate::ArenaError::Lost`].
     #[inline]
     pub fn get<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
-        let Some(owner) = self.arena.reader()? else { return self.get_uncounted(key, buffer) };
+        let owner = self.arena.reader()?;
         self.check_lengths(key, None)?;
-        let found = self.read(key, self.hasher.key(key), buffer, true)?;
+        self.get_hashed(owner, key, self.hasher.key(key), buffer)
+    }
+
+    /// As [`Cache::get`], for who has the hash and the owner of this handle's counts, which is none
+    /// if it only reads.
+    #[inline(always)]
+    pub(crate) fn get_hashed<'b>(
+        &self,
+        owner: Option<OwnerId>,
+        key: &[u8],
+        hash: KeyHash,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<Entry<'b>>> {
+        let Some(owner) = owner else { return self.get_uncounted(key, hash, buffer) };
+        let found = self.read(key, hash, buffer, true)?;
         if found && !self.has_expired(buffer) {
             self.arena.count_read(owner, Counter::Hits);
             Ok(Some(self.entry_in(buffer)))
@@ -163,9 +177,13 @@ impl Cache {
 
     /// As [`Cache::get`], through a handle that only reads.
     #[cold]
-    fn get_uncounted<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
-        self.check_lengths(key, None)?;
-        let found = self.read(key, self.hasher.key(key), buffer, false)?;
+    fn get_uncounted<'b>(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<Entry<'b>>> {
+        let found = self.read(key, hash, buffer, false)?;
         Ok(if found && !self.has_expired(buffer) { Some(self.entry_in(buffer)) } else { None })
     }
 

@@ -23,6 +23,7 @@ pub mod hash;
 pub mod layout;
 
 mod audit;
+mod batch;
 mod cache;
 mod error;
 mod eviction;

@@ -279,15 +279,15 @@ impl Head {
         let Some(words) = words.get(start..start + key.len().div_ceil(8)) else { return false };
         let chunks = key.chunks_exact(8);
         let rest = chunks.remainder();
-        let is_rest = || {
-            let last = words.last().map_or([0; 8], |word| word.to_ne_bytes());
-            last[..rest.len()] == *rest
+        let is_rest = |word: u64| {
+            let part = rest.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte));
+            (word.to_le() ^ part) << (64 - 8 * rest.len()) == 0
         };
         self.key_bytes == key.len() as u64
             && chunks.zip(words).all(|(chunk, word)| {
                 u64::from_ne_bytes(chunk.try_into().expect("chunks of eight")) == *word
             })
-            && (rest.is_empty() || is_rest())
+            && (rest.is_empty() || words.last().is_some_and(|word| is_rest(*word)))
     }
 
     /// What of the value is in the record, from a copy of it.

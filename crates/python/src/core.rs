@@ -150,7 +150,7 @@ impl Opened {
 
 /// Decodes the value of `key`, which damage is told of.
 #[inline(always)]
-fn decoded<'py>(
+pub fn decoded<'py>(
     py: Python<'py>,
     key: &Bound<'_, PyAny>,
     value: Value<'_>,

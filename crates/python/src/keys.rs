@@ -58,6 +58,13 @@ impl Key<'_> {
     }
 }
 
+impl AsRef<[u8]> for Key<'_> {
+    #[inline(always)]
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
 /// The bytes of a key.
 ///
 /// # Errors

@@ -7,9 +7,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use tuckbox_engine::{Error, Ttl, Value, KEY_BYTES_MAX};
 
-use crate::core::Core;
+use crate::core::{self, Core};
 use crate::errors::classes::KeyTypeError;
+use crate::errors::{Quick, Raised};
 use crate::keys::{self, Key};
+use crate::scratch::{self, Used};
 use crate::{codec, names};
 
 /// See `Core.get_many`.
@@ -20,14 +22,44 @@ pub fn get<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let opened = core.opened()?;
     let objects = collected(keys, "get_many")?;
-    let encoded = all_encoded(core, py, &objects)?;
+    let encoded = objects.iter().map(keys::encode).collect::<Quick<Vec<Key<'_>>>>()?;
     let found = PyDict::new(py);
-    for (object, key) in objects.iter().zip(&encoded) {
-        if let Some(value) = opened.read(py, object, key)? {
-            found.set_item(object, value)?;
-        }
+    let ended = scratch::with_buffer(|buffer| {
+        let mut read_bytes = 0;
+        let result = opened.cache.get_each(&encoded, buffer, |place, entry| {
+            let Some(entry) = entry else { return Ok(()) };
+            read_bytes = read_bytes.max(entry.value.len());
+            let value = core::decoded(py, &objects[place], entry.value)?;
+            found.set_item(&objects[place], value).map_err(Raised::from)?;
+            Ok(())
+        });
+        Used { result, read_bytes }
+    });
+    match ended {
+        Ok(()) => Ok(found),
+        Err(Ended::Refused(error)) => Err(opened.refused(py, error)),
+        Err(Ended::Raised(raised)) => Err(raised.into()),
     }
-    Ok(found)
+}
+
+/// Why the keys were not all read.
+enum Ended {
+    /// The engine refused.
+    Refused(Error),
+    /// Python did.
+    Raised(Raised),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Ended {
+        Ended::Refused(error)
+    }
+}
+
+impl From<Raised> for Ended {
+    fn from(raised: Raised) -> Ended {
+        Ended::Raised(raised)
+    }
 }
 
 /// See `Core.delete_many`.
