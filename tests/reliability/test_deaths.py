@@ -87,6 +87,12 @@ class Server:
 
     def strike(self, index: int, number: int) -> None:
         process, shared = self.team.pop(index)
+        began = time.monotonic()
+        # Before a worker's first operation it is Python's own that Ctrl-C interrupts, which then
+        # ends with an error, or swallows it.
+        while number == signal.SIGINT and not shared.heartbeat.value:
+            assert time.monotonic() - began < self.hang_s, "a worker never began"
+            time.sleep(0.001)
         os.kill(process.pid, number)
         process.join(self.hang_s)
         assert not process.is_alive(), f"a worker hangs after {signal.Signals(number).name}"

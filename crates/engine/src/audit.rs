@@ -513,7 +513,8 @@ impl Shard<'_> {
                         .load_head(self.cache.offset_of(position))
                         .and_then(|head| self.end_of(position, head.log_bytes))
                         .filter(|after| match after.segment == segment {
-                            true => after.byte <= target,
+                            // Not back: a damaged trailer may lead to its own segment.
+                            true => after.byte > byte && after.byte <= target,
                             false => {
                                 let first = reach.segments.get(&after.segment).map(|at| at.1);
                                 target == end && first == Some(after.byte)
