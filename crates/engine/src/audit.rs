@@ -498,6 +498,11 @@ impl Shard<'_> {
             // Where the first record begins may be what is damaged: not in the rest of another.
             let rest_bytes = reach.rests.get(&segment).copied().unwrap_or(0);
             let mut byte = first.max(rest_bytes);
+            let mut from_first = reach.entries.range((segment, byte)..(segment + 1, 0));
+            let first_entry = from_first.next().map(|(at, _)| at.1);
+            if let Some(entry) = first_entry.filter(|at| *at < byte + Head::BYTES_LEAST) {
+                byte = entry;
+            }
             if byte != first {
                 let extent = self.arena().note(segment, note::EXTENT) & 0xffff_ffff;
                 self.arena().set_note(segment, note::EXTENT, byte << 32 | extent);
@@ -513,8 +518,13 @@ impl Shard<'_> {
                         .load_head(self.cache.offset_of(position))
                         .and_then(|head| self.end_of(position, head.log_bytes))
                         .filter(|after| match after.segment == segment {
-                            // Not back: a damaged trailer may lead to its own segment.
-                            true => after.byte > byte && after.byte <= target,
+                            // Not back, since a damaged trailer may lead to its own segment, and not
+                            // to where no dead record has room before the next entry.
+                            true => {
+                                after.byte > byte
+                                    && (after.byte == target
+                                        || after.byte + Head::BYTES_LEAST <= target)
+                            }
                             false => {
                                 let first = reach.segments.get(&after.segment).map(|at| at.1);
                                 target == end && first == Some(after.byte)
