@@ -628,7 +628,7 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::Lost`].
-    pub(crate) fn look_for_cut(&self) -> Result<()> {
+    pub fn look_for_cut(&self) -> Result<()> {
         match self.file_bytes() {
             // A daemon that closed its descriptors cannot tell.
             Err(_) if !self.lost.load(Ordering::Acquire) => Ok(()),

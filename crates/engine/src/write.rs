@@ -139,6 +139,8 @@ impl Cache {
             // No room, and nothing that could make some: the file is damaged, or really full.
             // Proving the shard once tells, and mends it.
             Err(Error::Full { .. }) => {
+                // Or it was cut, and what is gone looks empty.
+                self.arena.look_for_cut()?;
                 self.lock_shard(index)?.prove();
                 self.try_store_draft(key, index, draft, condition)
             }
