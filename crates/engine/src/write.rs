@@ -139,10 +139,13 @@ impl Cache {
             // No room, and nothing that could make some: the file is damaged, or really full.
             // Proving the shard once tells, and mends it.
             Err(Error::Full { .. }) => {
-                // Or it was cut, and what is gone looks empty.
-                self.arena.look_for_cut()?;
                 self.lock_shard(index)?.prove();
-                self.try_store_draft(key, index, draft, condition)
+                let result = self.try_store_draft(key, index, draft, condition);
+                if matches!(result, Err(Error::Full { .. })) {
+                    // Or it was cut, and what is gone looks taken.
+                    self.arena.look_for_cut()?;
+                }
+                result
             }
             result => result,
         }

@@ -78,6 +78,8 @@ enum Show {
     /// The round that it has last seen, see `ROUND`.
     Round,
     Refused,
+    /// How often it found no room for a while.
+    Full,
 }
 
 const SHOWS: usize = 8;
@@ -167,6 +169,11 @@ pub fn suffer(role: &Role) -> bool {
                     return false;
                 }
             }
+            // Another victim has lengthened what was cut, before anybody noticed the cut: there is no
+            // room until somebody does.
+            Err(Error::Full { .. }) if finds_room_or_the_loss(&cache) => {
+                show(&words, victim, Show::Full).fetch_add(1, SeqCst);
+            }
             Err(error) => {
                 eprintln!("victim {victim}: another error than that the file is lost: {error}");
                 return false;
@@ -174,6 +181,19 @@ pub fn suffer(role: &Role) -> bool {
         }
     }
     true
+}
+
+/// Whether writes go on, or say that the file is lost, within the time in which a loss is noticed.
+fn finds_room_or_the_loss(cache: &Cache) -> bool {
+    let began = Instant::now();
+    while began.elapsed() < NOTICE_LIMIT {
+        match cache.set(b"again", Value::Int(1), Ttl::Never) {
+            Err(Error::Full { .. }) => std::thread::sleep(Duration::from_millis(5)),
+            Ok(()) | Err(Error::Arena(ArenaError::Lost { .. })) => return true,
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 struct Step<'a> {
@@ -284,6 +304,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         ("hits", Show::Hits),
         ("wrong", Show::Wrong),
         ("told_lost", Show::Lost),
+        ("told_full", Show::Full),
     ] {
         report.figure(name, all.shown[what as usize]);
     }
