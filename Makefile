@@ -7,10 +7,11 @@ MAKEFLAGS += --no-builtin-rules
 
 venv := .venv
 python := $(venv)/bin/python
+bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help setup build demo lab test check test-rust test-torture test-fuzz \
-	test-python test-lab lab-smoke test-reliability bench torture torture-peers \
+	test-python test-lab lab-smoke test-reliability test-bench bench torture torture-peers \
 	format clean
 
 help: ## List the commands.
@@ -27,6 +28,10 @@ $(venv)/built: $(venv)/made $(rust_sources) pyproject.toml
 	VIRTUAL_ENV=$(CURDIR)/$(venv) $(venv)/bin/maturin develop --profile dist --quiet
 	@touch $@
 
+$(venv)/drawing: $(venv)/made benches/requirements.lock
+	$(python) -m pip install --quiet --disable-pip-version-check -r benches/requirements.lock
+	@touch $@
+
 setup: $(venv)/made ## Make the virtual environment.
 
 build: $(venv)/built ## Build the extension into the virtual environment.
@@ -39,10 +44,10 @@ lab: $(venv)/built ## Five famous cache comparisons on about forty systems; QUIC
 	-$(python) -m lab install
 	$(python) -m lab run $(if $(QUICK),--quick,--full) $(ARGS)
 
-test: check test-rust test-python test-lab lab-smoke test-torture test-reliability test-fuzz ## Everything.
+test: check test-rust test-python test-lab lab-smoke test-bench test-torture test-reliability test-fuzz ## Everything.
 	@echo "make test: all lanes passed"
 
-check: $(venv)/built ## Formats, lints, types.
+check: $(venv)/built $(venv)/drawing ## Formats, lints, types.
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml
@@ -52,7 +57,9 @@ check: $(venv)/built ## Formats, lints, types.
 	$(venv)/bin/mypy
 	$(venv)/bin/mypy --config-file lab/pyproject.toml -p lab
 	$(venv)/bin/mypy --config-file reliability/pyproject.toml -p reliability
+	$(venv)/bin/mypy --config-file benches/pyproject.toml -p benches
 	$(python) -m reliability document --check
+	$(python) -m benches document --check
 	$(python) -m mypy.stubtest tuckbox._engine
 
 test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, documentation; the codec.
@@ -87,9 +94,14 @@ test-lab: $(venv)/contestants ## The lab, with contestants and servers that must
 lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
 	$(python) -m lab run smoke --smoke
 
-bench: $(venv)/built ## What an operation costs, beside a dictionary's.
-	$(python) benches/dict_ratio.py
-	cargo bench --quiet -p tuckbox-engine --bench operations
+test-bench: $(venv)/built $(venv)/drawing ## The benchmarks: their judgements, their page, and that wrong answers fail them.
+	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
+
+# What cannot be installed does not stop the rest: its row says so.
+bench: $(venv)/built $(venv)/drawing ## Every goal of speed and memory beside its peers, into docs/performance.md; QUICK=1 for minutes, not kept.
+	-$(python) -m lab install $(addprefix --contestant ,$(bench_peers))
+	$(python) -m benches run $(if $(QUICK),--quick) $(ARGS)
+	$(if $(QUICK),,$(python) -m benches document)
 
 torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.
 	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)

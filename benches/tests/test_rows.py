@@ -1,0 +1,82 @@
+"""The rows find out when an answer is wrong: Tuckbox's, or a peer's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tuckbox import Cache
+
+from benches import data, turns
+from benches.row import Conditions, Row, WrongAnswerError
+from benches.rows import ROWS, UnknownRowError, choose, s01_get, s02_miss, s03_set, s14_many
+
+
+@pytest.fixture
+def conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Conditions:
+    monkeypatch.setattr(turns, "_PASSES_MAX", 1)
+    tmpfs, disk = tmp_path / "tmpfs", tmp_path / "disk"
+    for folder in (tmpfs, disk):
+        folder.mkdir(0o700)
+    told: list[str] = []
+    return Conditions(2, True, tmpfs, disk, progress=told.append, not_measured=told.append)
+
+
+class Liar(Cache):
+    """A cache that is wrong about one key, in one kind of answer."""
+
+    key = data.keys(1, first=77)[0]
+
+    def get(self, key, default=None):  # type: ignore[no-untyped-def]
+        found = super().get(key, default)
+        return bytes(160) if key == self.key and found is not None else found
+
+
+class Hoarder(Cache):
+    """A cache that has what nobody stored."""
+
+    def get(self, key, default=None):  # type: ignore[no-untyped-def]
+        return super().get(key, default) or b"more"
+
+
+class Loser(Cache):
+    """A cache whose batches lack an entry."""
+
+    def get_many(self, keys):  # type: ignore[no-untyped-def]
+        return dict(list(super().get_many(keys).items())[:-1])
+
+
+@pytest.mark.parametrize(
+    ("module", "wrong"),
+    [
+        (s01_get, Liar),
+        (s02_miss, Hoarder),
+        (s03_set, Liar),
+        (s14_many, Liar),
+        (s14_many, Loser),
+    ],
+)
+def test_a_wrong_answer_fails_the_row(
+    conditions: Conditions, monkeypatch: pytest.MonkeyPatch, module: object, wrong: type[Cache]
+) -> None:
+    monkeypatch.setattr(module, "Cache", wrong)
+    with pytest.raises(WrongAnswerError, match="Tuckbox"):
+        module.ROW.measure(conditions)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("module", [s01_get, s02_miss, s03_set, s14_many])
+def test_right_answers_make_figures_of_all_rounds(conditions: Conditions, module: object) -> None:
+    row: Row = module.ROW  # type: ignore[attr-defined]
+    figures = row.measure(conditions)
+    assert figures
+    assert all(len(figure.ours) == conditions.rounds for figure in figures)
+    assert any(figure.goal is not None for figure in figures)
+
+
+def test_each_row_is_there_once_and_can_be_chosen() -> None:
+    ids = [row.id for row in ROWS]
+    assert len(set(ids)) == len(ids)
+    assert [row.id for row in choose(["S3", "S1"])] == ["S1", "S3"]
+    assert choose([]) == list(ROWS)
+    with pytest.raises(UnknownRowError, match="S1"):
+        choose(["S99"])
