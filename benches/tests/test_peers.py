@@ -48,18 +48,18 @@ def test_a_peer_that_is_not_installed_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "lab.contestants.lmdb.adapter", None)
-    with pytest.raises(PeerMissingError, match="python -m lab install --contestant lmdb"):
-        with opened("lmdb", tmp_path):
-            pass
+    says = pytest.raises(PeerMissingError, match="python -m lab install --contestant lmdb")
+    with says, opened("lmdb", tmp_path):
+        pass
 
 
 def test_a_server_that_is_not_installed_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PeerMissingError, match="python -m lab install --contestant pylibmc"):
-        with opened("pylibmc:socket", tmp_path):
-            pass
+    says = pytest.raises(PeerMissingError, match="python -m lab install --contestant pylibmc")
+    with says, opened("pylibmc:socket", tmp_path):
+        pass
 
 
 def test_client_and_server_share_one_core_and_only_meanwhile() -> None:
