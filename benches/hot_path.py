@@ -1,12 +1,15 @@
-"""One operation of the package, again and again, for a tool that counts instructions.
+"""The operations of the hot paths, each again and again, for callgrind to count.
 
-Owns what is run: `python -m benches.hot_path OPERATION PASSES FOLDER`. It imports nothing but the
-package, because everything that it does is counted, and must not time anything. The value that the
-last operation returned is verified.
+Owns what is run: `python -m benches.hot_path FOLDER`. It imports nothing but the package, because
+everything that it does is emulated, and must not time anything. What is to be counted lies between
+two calls of `os.getppid`, at which callgrind writes down what it has counted. One pass before lets
+the interpreter adapt its code; the answer of the last operation is verified.
 """
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 import uuid
 from collections.abc import Callable
@@ -15,10 +18,12 @@ from pathlib import Path
 
 from tuckbox import Cache
 
+#: What is called before and after what is counted.
+MARK = "getppid"
 #: Operations of one pass,
 KEYS = 2_000
-#: and the most passes.
-PASSES_MAX = 12
+#: and passes that are counted.
+PASSES = 5
 _BATCH = 100
 _VALUE = bytes(range(160))
 _MULTIPLIER = 0x9E3779B97F4A7C15F39CC0605CEDC835
@@ -47,7 +52,7 @@ def _get(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
 def _get_fresh(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
     """Look up with equal keys that are other objects: their hash is not known yet."""
     # All are made at once, however many are needed, so that making them is no part of a pass.
-    fresh = iter([[key.encode().decode() for key in keys] for _ in range(PASSES_MAX)])
+    fresh = iter([[key.encode().decode() for key in keys] for _ in range(1 + PASSES)])
     return lambda: _each(cache.get, next(fresh)), _VALUE
 
 
@@ -68,7 +73,7 @@ def _set(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
 def _incr(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
     for key in keys:
         cache.set(key, 0)
-    return partial(_each, cache.incr, keys), None
+    return partial(_each, cache.incr, keys), 1 + PASSES
 
 
 def _batches(keys: list[str]) -> list[list[str]]:
@@ -116,26 +121,27 @@ OPERATIONS: dict[str, Callable[[Cache, list[str]], tuple[_Pass, object]]] = {
 }
 
 
-def run(operation: str, passes: int, folder: Path) -> None:
-    """Make so many passes over all keys, on a new cache.
+def run(folder: Path) -> None:
+    """Run all operations in their order, each on a new cache.
 
-    Raises ValueError for a wrong answer, and for more than PASSES_MAX.
+    Raises ValueError for a wrong answer.
     """
-    if not 0 < passes <= PASSES_MAX:
-        raise ValueError(f"there are 1 to {PASSES_MAX} passes, not {passes}")
     keys = [str(uuid.UUID(int=(n + 1) * _MULTIPLIER % 2**128)) for n in range(KEYS)]
-    with Cache(folder / "hot-path.tuck") as cache:
-        for key in keys:
-            cache.set(key, _VALUE)
-        work, expected = OPERATIONS[operation](cache, keys)
-        answer: object = None
-        for _ in range(passes):
+    gc.disable()
+    for name, make in OPERATIONS.items():
+        with Cache(folder / "hot-path.tuck") as cache:
+            for key in keys:
+                cache.set(key, _VALUE)
+            work, expected = make(cache, keys)
             answer = work()
-    if operation == "incr":
-        expected = passes
-    if answer != expected:
-        raise ValueError(f"{operation} answered {answer!r}, not {expected!r}")
+            os.getppid()
+            for _ in range(PASSES):
+                answer = work()
+            os.getppid()
+        Path(folder, "hot-path.tuck").unlink()
+        if answer != expected:
+            raise ValueError(f"{name} answered {answer!r}, not {expected!r}")
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    run(Path(sys.argv[1]))

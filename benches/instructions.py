@@ -3,11 +3,11 @@
 Owns the counting, and the file where the counts are kept. Times are noise where other programs run;
 instructions are not, so that a change which costs some is seen in review.
 
-An operation's count is a difference: callgrind counts a run of few passes and one of many, and what
-the second has more is divided by the operations that it makes more. Start-up and filling cancel.
-Python's loop is part of it, as it is in the rows; that of `dict.get` tells how much that is. Each
-operation is run several times, because every cache file has a random key of its own, by which
-entries collide in other places; the median counts.
+Programs mark where an operation's passes begin and end by a call that callgrind knows, and it
+writes down what it has counted so far: start-up and filling are no part of it. Python's loop is, as
+it is in the rows; that of `dict.get` tells how much that is. Everything is run several times,
+because every cache file has a random key of its own, by which entries collide in other places; the
+median counts.
 
 What valgrind counts are the instructions of user mode on the processor that it shows to programs.
 The processor's own counter would count those of the real one, and is not used: virtual machines
@@ -26,7 +26,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -39,12 +38,11 @@ from benches import hot_path, native
 from benches.places import ROOT
 
 PATH = ROOT / "benches" / "instructions.json"
+_ERRORS = Console(stderr=True)
 
-_FEW, _MANY = 2, hot_path.PASSES_MAX
 _RUNS = 3
-_COLLECTED = re.compile(r"Collected : (\d+)")
-# By what the native program calls them.
-_NATIVE = {"native get": "get", "native get, absent": "get-absent", "native set": "set"}
+_NATIVE = ["native get", "native get, absent", "native set"]
+_SUMMARY = re.compile(r"^(?:summary|totals): (\d+)$", re.MULTILINE)
 #: A change that is less is as likely the file's random key.
 CHANGE_MIN = 0.02
 
@@ -62,21 +60,16 @@ class CountingError(Exception):
     """Nothing could be counted; the message says why."""
 
 
-def operations() -> list[str]:
-    """Return the names of what is counted."""
-    return [*hot_path.OPERATIONS, *_NATIVE]
-
-
-def count(names: Sequence[str], runs: int = _RUNS) -> Counts:
-    """Return the counts of some operations. Raises CountingError and native.NativeError."""
+def count(runs: int = _RUNS) -> Counts:
+    """Return the counts of all operations. Raises CountingError and native.NativeError."""
     valgrind = _told(["valgrind", "--version"], "install it: apt-get install valgrind")
     rustc = _told(["rustc", "--version"], "install Rust with rustup")
-    if any(name in _NATIVE for name in names):
-        native.build()
-    found = {}
-    for name in track(names, "Counting", console=Console(stderr=True), transient=True):
-        found[name] = round(statistics.median(_difference(name) for _ in range(runs)), 1)
-    return Counts(valgrind, platform.python_version(), rustc, found)
+    native.build()
+    counted = [_counted() for _ in track(range(runs), "Counting", console=_ERRORS, transient=True)]
+    median = {
+        name: round(statistics.median(one[name] for one in counted), 1) for name in counted[0]
+    }
+    return Counts(valgrind, platform.python_version(), rustc, median)
 
 
 def kept(path: Path = PATH) -> Counts:
@@ -101,28 +94,39 @@ def changes(before: Counts, now: Counts) -> dict[str, float | None]:
     return found
 
 
-def _difference(name: str) -> float:
-    few, many = (_collected(name, passes) for passes in (_FEW, _MANY))
-    return (many - few) / ((_MANY - _FEW) * hot_path.KEYS)
+def _counted() -> dict[str, float]:
+    python = [sys.executable, "-m", "benches.hot_path"]
+    return _between_marks(python, list(hot_path.OPERATIONS)) | _between_marks(
+        [str(native.build()), "hot-path"], _NATIVE
+    )
 
 
-def _collected(name: str, passes: int) -> int:
-    with tempfile.TemporaryDirectory(prefix="tuckbox-bench-") as folder:
-        if name in _NATIVE:
-            program = [str(native.build()), "hot-path", folder, _NATIVE[name], str(passes)]
-        else:
-            words = [name, str(passes), folder]
-            program = [sys.executable, "-m", "benches.hot_path", *words]
-        command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *program]
+def _between_marks(program: list[str], names: list[str]) -> dict[str, float]:
+    """Return the instructions of an operation, for each stretch of a program between two marks."""
+    with tempfile.TemporaryDirectory(prefix="tuckbox-bench-") as name:
+        folder = Path(name)
+        command = ["valgrind", "--tool=callgrind", f"--dump-before={hot_path.MARK}"]
+        command += [f"--callgrind-out-file={folder / 'counted'}", *program, name]
         # The order of a set's members would be another each time.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
-    collected = _COLLECTED.search(done.stderr)
-    if done.returncode or collected is None:
-        raise CountingError(f"{name} under callgrind: {done.stderr.strip()[-2000:]}")
-    return int(collected[1])
+        parts = sorted(folder.glob("counted.*"), key=lambda path: int(path.suffix[1:]))
+        if done.returncode or len(parts) != 2 * len(names):
+            said = done.stderr.strip()[-2000:]
+            raise CountingError(f"{program[-1]} under callgrind met {len(parts)} marks: {said}")
+        # What was counted before the first mark, and between two stretches, is no part of any.
+        counts = [_instructions(part) for part in parts[1::2]]
+    operations = hot_path.PASSES * hot_path.KEYS
+    return {name: count / operations for name, count in zip(names, counts, strict=True)}
+
+
+def _instructions(part: Path) -> int:
+    counted = _SUMMARY.search(part.read_text("utf-8"))
+    if counted is None:
+        raise CountingError(f"callgrind wrote no sum into {part.name}")
+    return int(counted[1])
 
 
 def _told(command: list[str], advice: str) -> str:
@@ -158,24 +162,20 @@ def _tools(counts: Counts) -> str:
 
 
 @click.command()
-@click.option("--only", multiple=True, type=click.Choice(operations()), help="Repeatable.")
 @click.option("--keep", "is_kept", is_flag=True, help="Keep the counts: benches/instructions.json.")
-def main(only: tuple[str, ...], *, is_kept: bool) -> None:
+def main(*, is_kept: bool) -> None:
     """Count the instructions of the hot paths, and say what has changed."""
     console = Console()
     try:
         before = kept() if PATH.exists() else None
-        now = count(only or operations())
+        now = count()
     except (CountingError, native.NativeError) as error:
         raise click.ClickException(str(error)) from error
     console.print(_table(before, now))
     if before and _tools(before) != _tools(now):
         console.print(f"Kept with {_tools(before)}; now {_tools(now)}.", highlight=False)
     if is_kept:
-        others = before.instructions if before and only else {}
-        merged = {**others, **now.instructions}
-        ordered = {name: merged[name] for name in operations() if name in merged}
-        keep(msgspec.structs.replace(now, instructions=ordered))
+        keep(now)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-//! `speed` times the engine beside moka and quick_cache, `hot-path` runs one operation again and
-//! again, for a tool that counts its instructions, and `watch-lock` tells for how long a shard's
+//! `speed` times the engine beside moka and quick_cache, `hot-path` runs single operations again and
+//! again, for a tool that counts their instructions, and `watch-lock` tells for how long a shard's
 //! lock is held. Each prints one object of JSON.
 //!
 //! Owns the command line. What is measured, and how, is in the modules.
@@ -34,14 +34,10 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         round_ms: u64,
     },
-    /// Run one operation of the engine on a cache of its own.
+    /// Run the engine's hot paths, with marks for callgrind.
     HotPath {
         /// Where Tuckbox's file is made.
         folder: PathBuf,
-        /// Which operation.
-        operation: hot_path::Operation,
-        /// How often each key has its turn.
-        passes: usize,
     },
     /// Watch the lock of a cache's first shard, while others write.
     WatchLock {
@@ -55,7 +51,7 @@ enum Command {
 fn main() -> ExitCode {
     let told = match Arguments::parse().command {
         Command::Speed { folder, rounds, round_ms } => speed::measure(&folder, rounds, round_ms),
-        Command::HotPath { folder, operation, passes } => hot_path::run(&folder, operation, passes),
+        Command::HotPath { folder } => hot_path::run(&folder),
         Command::WatchLock { path, seconds } => lock_watch::watch(&path, seconds),
     };
     match told {
