@@ -26,7 +26,7 @@ def has_curves(row: RowRecord) -> bool:
 
 
 def draw(row: RowRecord) -> str:
-    """Return an SVG picture: what an operation takes, and its ratio to the peer's, over entries."""
+    """Return an SVG picture: what an operation takes, and its ratio to the peer's."""
     curves: dict[str, list[Figure]] = defaultdict(list)
     for figure in row.figures:
         if figure.at is not None:
@@ -51,9 +51,10 @@ def draw(row: RowRecord) -> str:
             if figures[0].relation != "ours":
                 _ratios(right, what, figures, f"C{number}")
         units = sorted({figure.unit for figures in curves.values() for figure in figures})
-        _label(left, f"an operation, {' or '.join(units)}")
+        along = ", ".join(sorted({of[0].along for of in curves.values()}))
+        _label(left, along, f"an operation, {' or '.join(units)}")
         left.set_yscale("log")
-        _label(right, "as a multiple of the peer's; bands: all rounds")
+        _label(right, along, "as a multiple of the peer's; bands: all rounds")
         right.set_ylim(bottom=0)
         text = io.StringIO()
         picture.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
@@ -80,8 +81,8 @@ def _ratios(axes: Axes, what: str, figures: list[Figure], colour: str) -> None:
             axes.axhline(figure.goal.bound, color=colour, linestyle=":", linewidth=1)
 
 
-def _label(axes: Axes, text: str) -> None:
+def _label(axes: Axes, along: str, text: str) -> None:
     axes.set_xscale("log")
-    axes.set_xlabel("entries")
+    axes.set_xlabel(along)
     axes.set_ylabel(text)
     axes.legend(frameon=False, fontsize=8)

@@ -52,6 +52,7 @@ class Figure:
         goal: The bound of `value`; None where it is told for information.
         at: The number of entries, for a figure that is a point of a curve; figures of the same
             curve have the same `what`.
+        along: What `at` counts, where that is something else than entries.
         limit: Samples, of the same rounds and in place of `ours`, of a stripped program that does
             only a named part of the work; () where there is none.
         limited_by: What that program does; "" where there is none.
@@ -70,6 +71,7 @@ class Figure:
     at: int | None = None
     limit: tuple[float, ...] = ()
     limited_by: str = ""
+    along: str = "entries"
 
     def __post_init__(self) -> None:
         """Refuse samples that do not belong together."""

@@ -47,5 +47,5 @@ def suffix(figure: Figure) -> str:
 
 
 def name(figure: Figure) -> str:
-    """Return what was done, and at how many entries where it is a point of a curve."""
-    return figure.what if figure.at is None else f"{figure.what}, {figure.at:,} entries"
+    """Return what was done, and where on its curve if it is a point of one."""
+    return figure.what if figure.at is None else f"{figure.what}, {figure.at:,} {figure.along}"

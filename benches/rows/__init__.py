@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from benches.row import Row
 from benches.rows import (
+    cold_disk,
+    large_values,
+    many_processes,
     s01_get,
     s02_miss,
     s03_set,
     s04_peers,
+    s05_django,
     s06_codec,
     s07_large,
     s08_growth,
+    s09_sharing,
+    s10_native,
+    s11_tails,
     s12_open,
     s13_memory,
     s14_many,
@@ -24,12 +31,19 @@ ROWS: tuple[Row, ...] = (
     s02_miss.ROW,
     s03_set.ROW,
     s04_peers.ROW,
+    s05_django.ROW,
     s06_codec.ROW,
     s07_large.ROW,
     s08_growth.ROW,
+    s09_sharing.ROW,
+    s10_native.ROW,
+    s11_tails.ROW,
     s12_open.ROW,
     s13_memory.ROW,
     s14_many.ROW,
+    many_processes.ROW,
+    large_values.ROW,
+    cold_disk.ROW,
 )
 
 
