@@ -23,7 +23,7 @@ def number(value: float) -> str:
 
 def amount(samples: tuple[float, ...], unit: str) -> str:
     """Return the median of samples with its unit; nothing for no samples."""
-    return f"{number(statistics.median(samples))} {unit}" if samples else ""
+    return f"{number(statistics.median(samples))} {unit}".rstrip() if samples else ""
 
 
 def bound(goal: Goal | None, figure: Figure) -> str:
@@ -43,7 +43,7 @@ def spread(figure: Figure) -> str:
 
 def suffix(figure: Figure) -> str:
     """Return what follows the number of a value: a ratio's times sign, or the unit."""
-    return f" {figure.unit}" if figure.relation == "ours" else " x"
+    return f" {figure.unit}".rstrip() if figure.relation == "ours" else " x"
 
 
 def name(figure: Figure) -> str:

@@ -1,7 +1,8 @@
 """S8: what becomes of costs as a cache grows.
 
 Gets ask for keys drawn at random among all, so that a large cache is not measured by the few
-entries that are in the processor's cache; the dictionary beside it holds the same keys and values.
+entries that are in the processor's cache; the dictionary beside it holds the same keys and values,
+an object for each.
 One pass over all entries comes first. Sets store keys that were never there into caches that have
 been full before: of several sizes, and one that has just been filled beside one that has been
 filled ten times over.
@@ -96,8 +97,8 @@ def _gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> list
             what, "ns", ours, "dict", theirs, "ours / theirs", Goal("at most", bound), at=len(names)
         )
         for what, ours, theirs, bound in (
-            ("same keys", same, dict_same, 2.5),
-            ("fresh keys", new, dict_fresh, 1.6),
+            ("get, same keys", same, dict_same, 2.5),
+            ("get, fresh keys", new, dict_fresh, 1.6),
         )
     ]
 

@@ -155,3 +155,6 @@ def test_absolute_figures_have_their_unit() -> None:
     one = Figure("open", "ms", (1.5,), "", (), "ours", Goal("at most", 2))
     assert words.value(one) == "1.50 ms"
     assert words.bound(one.goal, one) == "<= 2 ms"
+    plain = Figure("descriptors", "", (2.0,), "", (), "ours", Goal("at most", 3))
+    assert (words.value(plain), words.amount(plain.ours, plain.unit)) == ("2.00", "2.00")
+    assert words.bound(plain.goal, plain) == "<= 3"
