@@ -23,7 +23,7 @@ from benches.data import VALUE_BYTES, fresh, get_all, keys, require, values
 from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
 from benches.turns import Turn, take_turns
 
-_COUNTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+COUNTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 _COUNT_MAX_QUICK = 100_000
 _COUNT_MAX_FULL_CACHE = 1_000_000
 _ASKED = 20_000
@@ -37,7 +37,7 @@ _FILLINGS_YOUNG, _FILLINGS_OLD = 1.5, 10
 
 def measure(conditions: Conditions) -> list[Figure]:
     """Measure gets and sets in caches of up to ten million entries."""
-    counts = [one for one in _COUNTS if not conditions.is_quick or one <= _COUNT_MAX_QUICK]
+    counts = [one for one in COUNTS if not conditions.is_quick or one <= _COUNT_MAX_QUICK]
     conditions.progress(f"making {counts[-1]:,} keys and values")
     names, stored = keys(counts[-1]), _values(counts[-1])
     figures: list[Figure] = []
