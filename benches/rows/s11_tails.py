@@ -20,7 +20,7 @@ from pathlib import Path
 from tuckbox import Cache
 
 from benches import native
-from benches.crew import Crew, two_cores
+from benches.crew import Crew, CrewError, two_cores
 from benches.data import keys
 from benches.proving import HEAD_BYTES, prove, value
 from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
@@ -50,6 +50,8 @@ class _Load:
 
 _SMALL = _Load(2, 64 << 10, 40_000, 500, 8, 64 << 20, 50_000, "wall")
 _LARGE = _Load(8, 1 << 20, 16_000, 100, 4, 256 << 20, 5_000, "cpu")
+# Fewer have no slowest of a thousand.
+_HOLDS_MIN = 1_000
 # Shorter, for --quick.
 _QUICK_SHARE = 5
 
@@ -180,8 +182,8 @@ def _held(conditions: Conditions) -> list[Figure]:
             writers.begin("write_for", seconds * 1.5)
             seen = native.run("watch-lock", path, str(seconds), core=second)
             writers.answers("write_for")
-            if not seen["holds"]:
-                raise WrongAnswerError("the lock was never seen held while sets were made")
+            if seen["holds"] < _HOLDS_MIN:
+                raise CrewError(f"a lock was seen held {seen['holds']} times only")
             rounds.append([seen[f"ns_{name}"] / 1e3 for name in ("p50", "p99", "p999", "max")])
     path.unlink()
     what = "a shard's lock held"
