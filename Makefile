@@ -52,6 +52,9 @@ check: $(venv)/built $(venv)/drawing ## Formats, lints, types.
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml
 	CARGO_TARGET_DIR=lab/target cargo clippy --quiet --manifest-path lab/Cargo.toml --workspace --all-targets -- -D warnings
+	cargo fmt --all --check --manifest-path benches/limits/Cargo.toml
+	PYO3_PYTHON=$$(realpath $(python)) cargo clippy --quiet --release --manifest-path benches/limits/Cargo.toml \
+		--target-dir target/benches/limits -- -D warnings
 	$(venv)/bin/ruff check python tests lab reliability benches
 	$(venv)/bin/ruff format --check python tests lab reliability benches
 	$(venv)/bin/mypy
@@ -95,6 +98,7 @@ lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked ope
 	$(python) -m lab run smoke --smoke
 
 test-bench: $(venv)/built $(venv)/drawing ## The benchmarks: their judgements, their page, and that wrong answers fail them.
+	$(python) -c 'from benches import limits; limits.build()'
 	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
 
 # What cannot be installed does not stop the rest: its row says so.
@@ -115,6 +119,7 @@ torture-peers: $(venv)/built ## The same oracle on DiskCache, LMDB and Django's 
 format: $(venv)/made ## Format all sources.
 	cargo fmt --all
 	cargo fmt --all --manifest-path lab/Cargo.toml
+	cargo fmt --all --manifest-path benches/limits/Cargo.toml
 	$(venv)/bin/ruff format python tests lab reliability benches
 	$(venv)/bin/ruff check --fix-only --quiet python tests lab reliability benches
 

@@ -32,7 +32,6 @@ _SEED = 1
 _LIMITS = StoreLimits(bytes=64 << 20)
 _BLOCK = 256
 _SECONDS_MAX = 60.0
-_FILL, _GET = 0, 1
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def measure_gets(rows: Sequence[str], rounds: int, folder: Path) -> list[Figure]
 async def _measure(
     rows: Sequence[str], rounds: int, folder: Path
 ) -> list[tuple[str, tuple[float, ...]]]:
-    inputs = _inputs(folder)
+    phases = _phases(folder, rounds + 1)
     samples: list[list[float]] = [[] for _ in rows]
     async with AsyncExitStack() as stack:
         guard = stack.enter_context(Guard())
@@ -68,31 +67,33 @@ async def _measure(
         for number, row in enumerate(rows):
             own = folder / f"{number}"
             own.mkdir(0o700)
-            ready = _ready(contestants()[row], guard, own, folder / "keys", inputs)
+            ready = _ready(contestants()[row], guard, own, folder / "keys", phases)
             try:
                 started.append(await stack.enter_async_context(ready))
             except NotInstalledError as error:
                 raise missing(row, error) from error
-        for number in range(-1, rounds):
-            # The first round warms up, and does not count.
+        for number in range(rounds + 1):
             for step in range(len(rows)):
                 index = (number + step) % len(rows)
-                nanoseconds = await _run(started[index], _GET, "throughput")
-                if number >= 0:
+                nanoseconds = await _run(started[index], 1 + number, "throughput")
+                # The first round warms up, and does not count.
+                if number > 0:
                     samples[index].append(nanoseconds)
     return [(one.title, tuple(taken)) for one, taken in zip(started, samples, strict=True)]
 
 
-def _inputs(folder: Path) -> list[PhaseOf]:
-    """Write the keys and the operations that all are given."""
+def _phases(folder: Path, gets: int) -> list[PhaseOf]:
+    """Write the keys and the operations that all are given: to fill, and so many times to get."""
     (folder / "keys").write_text("".join(f"{key}\n" for key in keys(ENTRIES)), "ascii")
     order = random.Random(_SEED).sample(range(ENTRIES), ENTRIES)
-    phases = []
     for name, verb, size in (("fill", stream.SET, VALUE_BYTES), ("get", stream.GET, 0)):
-        path = folder / name
-        stream.write(path, [stream.Operation(verb, key, size) for key in order])
-        phases.append(PhaseOf(name, [StreamOf(str(path), base=1)]))
-    return phases
+        stream.write(folder / name, [stream.Operation(verb, key, size) for key in order])
+    names = ["fill", *["get"] * gets]
+    # A host runs a phase once, and no two of their operations have the same number.
+    return [
+        PhaseOf(f"{name} {number}", [StreamOf(str(folder / name), base=1 + number * ENTRIES)])
+        for number, name in enumerate(names)
+    ]
 
 
 @asynccontextmanager
@@ -129,7 +130,7 @@ async def _ready(
         )
         await process.ask(Open(str(store), entries_max=0, bytes_max=_LIMITS.bytes), Opened)
         ready = _Host(f"{contestant.title.partition(',')[0]} {loaded.version}", process)
-        await _run(ready, _FILL, "untimed")
+        await _run(ready, 0, "untimed")
         yield ready
 
 

@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import importlib.metadata
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -50,14 +51,17 @@ def opened(row: str, folder: Path, bytes_max: int = 0) -> Iterator[Peer]:
     limits = StoreLimits(bytes=bytes_max)
     settings = fill_values(contestant.settings, limit_words(limits))
     if not contestant.server:
-        with _store(contestant, folder, bytes_max, settings) as store:
-            yield Peer(_title(contestant), store)
+        with _client(contestant, folder, bytes_max, settings) as client:
+            yield client
         return
     with (
         _server(contestant, limits) as server,
-        _store(contestant, folder, bytes_max, {**server.settings, **settings}) as store,
+        _client(contestant, folder, bytes_max, {**server.settings, **settings}) as client,
     ):
-        yield Peer(f"{server.version}, {_title(contestant)}", store)
+        # Some servers say much more than their version.
+        found = re.search(r"\d+(\.\d+)+", server.version)
+        number = f" {found[0]}" if found else ""
+        yield Peer(f"{server_of(contestant).title}{number} by {client.title}", client.store)
 
 
 @contextmanager
@@ -84,9 +88,9 @@ def missing(row: str, why: object) -> PeerMissingError:
 
 
 @contextmanager
-def _store(
+def _client(
     contestant: Contestant, folder: Path, bytes_max: int, settings: dict[str, str]
-) -> Iterator[Store]:
+) -> Iterator[Peer]:
     name = Path(contestant.folder).name
     try:
         adapter: Adapter = importlib.import_module(f"lab.contestants.{name}.adapter")
@@ -94,7 +98,7 @@ def _store(
         raise missing(contestant.name, error) from error
     store = adapter.open(str(folder), Limits(entries=0, bytes=bytes_max), settings)
     try:
-        yield store
+        yield Peer(_title(contestant, adapter), store)
     finally:
         store.close()
 
@@ -126,9 +130,9 @@ def _server(contestant: Contestant, limits: StoreLimits) -> Iterator[RunningServ
             loop.run(stack.aclose())
 
 
-def _title(contestant: Contestant) -> str:
+def _title(contestant: Contestant, adapter: Adapter) -> str:
     distribution = contestant.install.distribution
-    name = contestant.title.partition(",")[0]
-    if not distribution:
-        return name
-    return f"{distribution} {importlib.metadata.version(distribution)}"
+    if distribution:
+        return f"{distribution} {importlib.metadata.version(distribution)}"
+    # What is no distribution of Python's says its version itself.
+    return f"{contestant.title.partition(',')[0]} {getattr(adapter, 'VERSION', '')}".rstrip()

@@ -19,10 +19,10 @@ from typing import Any
 
 from benches.row import Conditions
 
-_PASSES_MAX = 25
+PASSES_MAX = 25
 # What the passes of one contestant take in one round, where that is more than one pass.
-_ROUND_SECONDS = 0.06
-_ROUND_SECONDS_QUICK = 0.02
+ROUND_SECONDS = 0.06
+ROUND_SECONDS_QUICK = 0.02
 
 
 def _nothing() -> None:
@@ -95,8 +95,8 @@ def _warm_up(turn: Turn) -> float:
 
 
 def _passes(conditions: Conditions, pass_seconds: float) -> int:
-    aim = _ROUND_SECONDS_QUICK if conditions.is_quick else _ROUND_SECONDS
-    return min(max(round(aim / max(pass_seconds, 1e-9)), 1), _PASSES_MAX)
+    aim = ROUND_SECONDS_QUICK if conditions.is_quick else ROUND_SECONDS
+    return min(max(round(aim / max(pass_seconds, 1e-9)), 1), PASSES_MAX)
 
 
 def _round(turns: Sequence[Turn], number: int, passes: list[int]) -> Iterator[tuple[int, float]]:

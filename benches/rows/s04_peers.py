@@ -25,16 +25,16 @@ from benches.row import Conditions, Figure, Goal, Row
 from benches.turns import Turn, take_turns
 from lab.hosts.python.contract import Store
 
-_FEW = 2_000
+FEW = 2_000
 # Room for all entries and more, with every peer.
-_BYTES_MAX = 256 << 20
-_LANGUAGES = ("php_apcu:limited", "perl_fastmmap:sized")
+BYTES_MAX = 256 << 20
+LANGUAGES = ("php_apcu:limited", "perl_fastmmap:sized")
 
 _Set = tuple[Sequence[str], bytes]
 
 
 @dataclass(frozen=True)
-class _Beside:
+class Beside:
     """A peer, by its row in the lab. `slow` ones need microseconds for an operation."""
 
     row: str
@@ -44,12 +44,12 @@ class _Beside:
     slow: bool
 
 
-_PEERS = (
-    _Beside("lmdb", "tmpfs", 6, 4, slow=False),
-    _Beside("diskcache", "tmpfs", 60, 110, slow=True),
-    _Beside("diskcache", "disk", None, 150, slow=True),
-    _Beside("pylibmc:socket", "tmpfs", 100, 35, slow=True),
-    _Beside("redis:socket", "tmpfs", 100, 80, slow=True),
+PEERS = (
+    Beside("lmdb", "tmpfs", 6, 4, slow=False),
+    Beside("diskcache", "tmpfs", 60, 110, slow=True),
+    Beside("diskcache", "disk", None, 150, slow=True),
+    Beside("pylibmc:socket", "tmpfs", 100, 35, slow=True),
+    Beside("redis:socket", "tmpfs", 100, 80, slow=True),
 )
 
 
@@ -100,7 +100,7 @@ class _Contender:
 def measure(conditions: Conditions) -> list[Figure]:
     """Measure gets and sets beside each peer, and gets beside peers in other languages."""
     figures: list[Figure] = []
-    for number, beside in enumerate(_PEERS):
+    for number, beside in enumerate(PEERS):
         parent = conditions.tmpfs if beside.place == "tmpfs" else conditions.disk
         folder = parent / f"{number}"
         folder.mkdir(0o700)
@@ -109,21 +109,21 @@ def measure(conditions: Conditions) -> list[Figure]:
     folder = conditions.tmpfs / "languages"
     folder.mkdir(0o700)
     try:
-        figures += measure_gets(_LANGUAGES, conditions.rounds, folder)
+        figures += measure_gets(LANGUAGES, conditions.rounds, folder)
     except PeerMissingError as error:
         conditions.not_measured(str(error))
     return figures
 
 
-def _measure(conditions: Conditions, beside: _Beside, folder: Path) -> list[Figure]:
+def _measure(conditions: Conditions, beside: Beside, folder: Path) -> list[Figure]:
     figures = []
     with ExitStack() as stack:
         stack.enter_context(on_one_core())
-        peer = stack.enter_context(opened(beside.row, folder, _BYTES_MAX))
+        peer = stack.enter_context(opened(beside.row, folder, BYTES_MAX))
         cache = stack.enter_context(Cache(folder / "cache.tuck"))
         where = " on a disk" if beside.place == "disk" else ""
         conditions.progress(f"{peer.title}{where}")
-        theirs = _Contender(peer.title, peer.store, _FEW if beside.slow else ENTRIES)
+        theirs = _Contender(peer.title, peer.store, FEW if beside.slow else ENTRIES)
         ours = _Contender("Tuckbox", cache, ENTRIES)
         if beside.get_at_least is not None:
             samples = take_turns(conditions, [ours.get_turn(), theirs.get_turn()])

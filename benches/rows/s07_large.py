@@ -3,18 +3,20 @@
 A get is compared with `bytes(memoryview(value))`, which makes a new bytes object as a get does. A
 set is compared with a copy into shared anonymous memory of the cache's size, each to the place
 after the one before, so that neither writes into what is still in the processor's cache. Both have
-been written to before the clock starts.
+been written to before the clock starts. The floor is such a copy and a checksum over it, by the
+hash that Tuckbox has for its checksums. See `benches/limits`.
 """
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from itertools import count, cycle
 
 from tuckbox import Cache
 
-from benches.data import keys, require, values
+from benches import limits
+from benches.data import get_all, keys, require, values
 from benches.row import Conditions, Figure, Goal, Row
 from benches.turns import Turn, take_turns
 
@@ -26,79 +28,116 @@ _SIZE = 192 << 20
 def measure(conditions: Conditions) -> list[Figure]:
     """Measure gets and sets. Returns times of one, and the peer's time as a multiple."""
     names, stored = keys(_ENTRIES), values(_ENTRIES, _VALUE_BYTES)
+    table = dict(zip(names, stored, strict=True))
+    reader, writer = limits.reader(table), limits.writer(table)
     seeds = count(1)
+
+    def new() -> list[bytes]:
+        # One is drawn and the others are turned: to draw all would take longer than to store them.
+        (value,) = values(1, _VALUE_BYTES, next(seeds))
+        return [value[turn:] + value[:turn] for turn in range(_ENTRIES)]
+
     with (
         Cache(conditions.tmpfs / "cache.tuck", size=_SIZE) as cache,
         mmap.mmap(-1, _SIZE) as memory,
     ):
-        places = _places(memory)
+        copies = _Copies(memory)
 
-        def get_cache(names: list[str]) -> None:
-            get = cache.get
-            for name in names:
-                get(name)
+        def get_turn(who: str, get: Callable[[str], object]) -> Turn:
+            def check(asked: Sequence[str]) -> None:
+                require(who, map(get, asked), stored)
 
-        def copy(given: list[bytes]) -> None:
-            for value in given:
-                bytes(memoryview(value))
+            return Turn(_ENTRIES, get_all(get), lambda: names, check)
 
-        def set_cache(given: list[bytes]) -> None:
-            store = cache.set
-            for name, value in zip(names, given, strict=True):
-                store(name, value)
+        def set_turn(
+            who: str, store: Callable[[str, bytes], object], get: Callable[[str], object]
+        ) -> Turn:
+            def work(given: list[bytes]) -> None:
+                for name, value in zip(names, given, strict=True):
+                    store(name, value)
 
-        def copy_in(given: list[bytes]) -> None:
-            for value, place in zip(given, places, strict=False):
-                memory[place : place + _VALUE_BYTES] = value
+            def check(given: list[bytes]) -> None:
+                require(who, map(get, names), given)
 
-        def new() -> list[bytes]:
-            # Few are made, and turned: to draw them all anew would take much longer than to store.
-            (value,) = values(1, _VALUE_BYTES, next(seeds))
-            return [value[turn:] + value[:turn] for turn in range(_ENTRIES)]
+            return Turn(_ENTRIES, work, new, check)
 
-        def check_copies(given: list[bytes]) -> None:
-            require("a copy", (bytes(memoryview(value)) for value in given), stored)
-
-        def check_set(given: list[bytes]) -> None:
-            require("Tuckbox", map(cache.get, names), given)
-
-        for _ in range(2 * _SIZE // (_ENTRIES * _VALUE_BYTES)):
-            copy_in(stored)
-            set_cache(stored)
+        for _ in range(2 * _SIZE // (_ENTRIES * _VALUE_BYTES) + 1):
+            copies.make(stored)
+            for name, value in table.items():
+                cache.set(name, value)
         conditions.progress("get")
-        theirs, ours = take_turns(
+        theirs, ours, floor = take_turns(
             conditions,
             [
-                Turn(_ENTRIES, copy, lambda: stored, check_copies),
-                Turn(
-                    _ENTRIES,
-                    get_cache,
-                    lambda: names,
-                    lambda names: require("Tuckbox", map(cache.get, names), stored),
-                ),
+                Turn(_ENTRIES, _copy_out, lambda: stored),
+                get_turn("Tuckbox", cache.get),
+                get_turn("the floor", reader.get_verified),
             ],
         )
         conditions.progress("set")
-        set_theirs, set_ours = take_turns(
+        set_theirs, set_ours, set_floor = take_turns(
             conditions,
-            [Turn(_ENTRIES, copy_in, new), Turn(_ENTRIES, set_cache, new, check_set)],
+            [
+                Turn(_ENTRIES, copies.make, new, copies.check),
+                set_turn("Tuckbox", cache.set, cache.get),
+                set_turn("the floor", writer.set_verified, writer.get),
+            ],
         )
     return [
-        _figure("get", ours, "bytes(memoryview(value))", theirs, 0.45),
-        _figure("set", set_ours, "a copy into memory", set_theirs, 0.7),
+        _figure("get", ours, "bytes(memoryview(value))", theirs, 0.45, floor),
+        _figure("set", set_ours, "a copy into memory", set_theirs, 0.7, set_floor),
     ]
 
 
-def _places(memory: mmap.mmap) -> Iterator[int]:
-    """Yield places of values in `memory`, one after the other, over and over."""
-    return cycle(range(0, len(memory) - _VALUE_BYTES, _VALUE_BYTES))
+def _copy_out(given: list[bytes]) -> None:
+    for value in given:
+        bytes(memoryview(value))
+
+
+class _Copies:
+    """Copies into a piece of memory, each to the place after the one before, over and over."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self._places = cycle(range(0, len(memory) - _VALUE_BYTES, _VALUE_BYTES))
+        self._last = 0
+
+    def make(self, given: list[bytes]) -> None:
+        """Copy each value."""
+        memory, place = self._memory, 0
+        for value, place in zip(given, self._places, strict=False):
+            memory[place : place + _VALUE_BYTES] = value
+        self._last = place
+
+    def check(self, given: list[bytes]) -> None:
+        """Raise WrongAnswerError unless the last one is where it was copied to."""
+        there = self._memory[self._last : self._last + _VALUE_BYTES]
+        require("a copy into memory", [there], given[-1:])
 
 
 def _figure(
-    what: str, ours: tuple[float, ...], peer: str, theirs: tuple[float, ...], at_least: float
+    what: str,
+    ours: tuple[float, ...],
+    peer: str,
+    theirs: tuple[float, ...],
+    at_least: float,
+    floor: tuple[float, ...],
 ) -> Figure:
-    ours, theirs = (tuple(one / 1e3 for one in samples) for samples in (ours, theirs))
-    return Figure(what, "us", ours, peer, theirs, "theirs / ours", Goal("at least", at_least))
+    return Figure(
+        what,
+        "us",
+        _in_us(ours),
+        peer,
+        _in_us(theirs),
+        "theirs / ours",
+        Goal("at least", at_least),
+        limit=_in_us(floor),
+        limited_by="such a copy and a checksum over it",
+    )
+
+
+def _in_us(samples_ns: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(nanoseconds / 1e3 for nanoseconds in samples_ns)
 
 
 ROW = Row(

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from tuckbox import Cache
 
-from benches import data, turns
+from benches import data
 from benches.row import Conditions, Row, WrongAnswerError
 from benches.rows import ROWS, UnknownRowError, choose, s01_get, s02_miss, s03_set, s14_many
-
-
-@pytest.fixture
-def conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Conditions:
-    monkeypatch.setattr(turns, "_PASSES_MAX", 1)
-    tmpfs, disk = tmp_path / "tmpfs", tmp_path / "disk"
-    for folder in (tmpfs, disk):
-        folder.mkdir(0o700)
-    told: list[str] = []
-    return Conditions(2, True, tmpfs, disk, progress=told.append, not_measured=told.append)
 
 
 class Liar(Cache):

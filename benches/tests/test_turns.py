@@ -26,7 +26,7 @@ def saying(said: list[str], name: str) -> Turn:
 def test_contestants_take_turns_and_another_one_begins_each_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "_PASSES_MAX", 2)
+    monkeypatch.setattr(turns, "PASSES_MAX", 2)
     said: list[str] = []
     samples = take_turns(conditions(3), [saying(said, name) for name in "abc"])
     assert "".join(said) == "abc" + "abcabc" + "bcabca" + "cabcab"
@@ -36,9 +36,9 @@ def test_contestants_take_turns_and_another_one_begins_each_round(
 def test_a_slow_contestant_has_fewer_passes_spread_over_the_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "_PASSES_MAX", 4)
+    monkeypatch.setattr(turns, "PASSES_MAX", 4)
     said: list[str] = []
-    aim_ns = int(turns._ROUND_SECONDS_QUICK * 1e9)
+    aim_ns = int(turns.ROUND_SECONDS_QUICK * 1e9)
 
     def time_ns(work: Callable[[object], object], given: object = None) -> int:
         work(given)
@@ -50,7 +50,7 @@ def test_a_slow_contestant_has_fewer_passes_spread_over_the_round(
 
 
 def test_a_sample_is_the_median_pass_by_operation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_PASSES_MAX", 3)
+    monkeypatch.setattr(turns, "PASSES_MAX", 3)
     times = iter([0, 100, 50_000, 300])
 
     def time_ns(_work: object, _given: object = None) -> int:
@@ -64,7 +64,7 @@ def test_a_sample_is_the_median_pass_by_operation(monkeypatch: pytest.MonkeyPatc
 def test_what_is_prepared_is_worked_on_and_checked_and_only_work_is_timed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "_PASSES_MAX", 2)
+    monkeypatch.setattr(turns, "PASSES_MAX", 2)
     said: list[str] = []
     timed: list[str] = []
     time_ns = turns.time_ns
