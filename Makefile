@@ -7,11 +7,12 @@ MAKEFLAGS += --no-builtin-rules
 
 venv := .venv
 python := $(venv)/bin/python
-bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap
+bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap \
+	django_tuckbox django_locmem django_diskcache
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help setup build demo lab test check test-rust test-torture test-fuzz \
-	test-python test-lab lab-smoke test-reliability test-bench bench torture torture-peers \
+	test-python test-lab lab-smoke test-reliability test-bench bench instructions torture torture-peers \
 	format clean
 
 help: ## List the commands.
@@ -55,6 +56,8 @@ check: $(venv)/built $(venv)/drawing ## Formats, lints, types.
 	cargo fmt --all --check --manifest-path benches/limits/Cargo.toml
 	PYO3_PYTHON=$$(realpath $(python)) cargo clippy --quiet --release --manifest-path benches/limits/Cargo.toml \
 		--target-dir target/benches/limits -- -D warnings
+	cargo fmt --all --check --manifest-path benches/native/Cargo.toml
+	cargo clippy --quiet --release --manifest-path benches/native/Cargo.toml --target-dir target/benches -- -D warnings
 	$(venv)/bin/ruff check python tests lab reliability benches
 	$(venv)/bin/ruff format --check python tests lab reliability benches
 	$(venv)/bin/mypy
@@ -98,7 +101,7 @@ lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked ope
 	$(python) -m lab run smoke --smoke
 
 test-bench: $(venv)/built $(venv)/drawing ## The benchmarks: their judgements, their page, and that wrong answers fail them.
-	$(python) -c 'from benches import limits; limits.build()'
+	$(python) -c 'from benches import limits, native; limits.build(); native.build()'
 	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
 
 # What cannot be installed does not stop the rest: its row says so.
@@ -106,6 +109,10 @@ bench: $(venv)/built $(venv)/drawing ## Every goal of speed and memory beside it
 	-$(python) -m lab install $(addprefix --contestant ,$(bench_peers))
 	$(python) -m benches run $(if $(QUICK),--quick) $(ARGS)
 	$(if $(QUICK),,$(python) -m benches document)
+
+instructions: $(venv)/built ## Instructions of the hot paths under callgrind, beside the kept counts; KEEP=1 keeps them.
+	command -v valgrind >/dev/null || apt-get install --yes --quiet --no-install-recommends valgrind libc6-dbg
+	$(python) -m benches.instructions $(if $(KEEP),--keep)
 
 torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.
 	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)
@@ -120,6 +127,7 @@ format: $(venv)/made ## Format all sources.
 	cargo fmt --all
 	cargo fmt --all --manifest-path lab/Cargo.toml
 	cargo fmt --all --manifest-path benches/limits/Cargo.toml
+	cargo fmt --all --manifest-path benches/native/Cargo.toml
 	$(venv)/bin/ruff format python tests lab reliability benches
 	$(venv)/bin/ruff check --fix-only --quiet python tests lab reliability benches
 

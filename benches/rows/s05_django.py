@@ -58,10 +58,14 @@ def measure(conditions: Conditions) -> list[Figure]:
         raise LabError(f"the lab recorded nothing: {_last_words(done)}")
     run = records.read(found[0])
     cells = [cell for cell in run.cells if isinstance(cell, PhasesCell)]
-    return _figures(cells, rounds, _last_words(done))
+    return figures_of(cells, rounds, _last_words(done))
 
 
-def _figures(cells: list[PhasesCell], rounds: int, said: str) -> list[Figure]:
+def figures_of(cells: list[PhasesCell], rounds: int, said: str) -> list[Figure]:
+    """Return what the lab's cells come to. `said` is what the lab printed.
+
+    Raises WrongAnswerError and LabError.
+    """
     of: dict[str, list[Pass]] = {name: [] for name in _NAMES}
     peers = {}
     for cell in sorted(cells, key=lambda cell: cell.round):

@@ -30,7 +30,7 @@ _PERCENTS = (50.0, 99.0, 99.9, 99.99, 100.0)
 
 
 @dataclass(frozen=True)
-class _Load:
+class Load:
     """What is written.
 
     Keys share the values of their family, which is the number modulo that of families; `sizes` is
@@ -48,10 +48,11 @@ class _Load:
     clock: str
 
 
-_SMALL = _Load(2, 64 << 10, 40_000, 500, 8, 64 << 20, 50_000, "wall")
-_LARGE = _Load(8, 1 << 20, 16_000, 100, 4, 256 << 20, 5_000, "cpu")
+_SMALL = Load(2, 64 << 10, 40_000, 500, 8, 64 << 20, 50_000, "wall")
+_LARGE = Load(8, 1 << 20, 16_000, 100, 4, 256 << 20, 5_000, "cpu")
 # Fewer have no slowest of a thousand.
 _HOLDS_MIN = 1_000
+_FILLINGS_MAX = 20
 # Shorter, for --quick.
 _QUICK_SHARE = 5
 
@@ -64,7 +65,7 @@ _CLOCKS: dict[str, Callable[[], int]] = {
 class Writer:
     """One process that writes."""
 
-    def __init__(self, number: int, path: str, load: _Load) -> None:
+    def __init__(self, number: int, path: str, load: Load) -> None:
         """Open the cache at `path`, or make it."""
         self._random = random.Random(number)
         self._load = load
@@ -77,11 +78,17 @@ class Writer:
         self._cache = Cache(path, size=load.room)
 
     def fill(self) -> None:
-        """Set until entries have had to make room for others for a while."""
+        """Set until entries have had to make room for others for a while.
+
+        Raises ValueError if they never have to.
+        """
         wanted = self._cache.stats().evictions + self._load.keys // 4
-        while self._cache.stats().evictions < wanted:
-            for key, content in self._drawn(1_000):
+        for _ in range(_FILLINGS_MAX):
+            for key, content in self._drawn(self._load.keys):
                 self._cache.set(key, content)
+            if self._cache.stats().evictions >= wanted:
+                return
+        raise ValueError(f"a cache of {self._load.room} bytes was never full")
 
     def write(self, sets: int) -> bytes:
         """Make so many sets; return the nanoseconds of each, as an array of 64-bit integers."""
@@ -150,7 +157,7 @@ def measure(conditions: Conditions) -> list[Figure]:
     return found + _held(conditions)
 
 
-def _written(conditions: Conditions, path: Path, load: _Load, told: str) -> list[list[float]]:
+def _written(conditions: Conditions, path: Path, load: Load, told: str) -> list[list[float]]:
     """Return the percentiles of each round, in microseconds."""
     sets = load.sets // (_QUICK_SHARE if conditions.is_quick else 1)
     rounds = []
