@@ -12,8 +12,8 @@ bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap 
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help setup build demo lab test check test-rust test-torture test-fuzz \
-	test-python test-lab lab-smoke test-reliability test-bench bench instructions torture torture-peers \
-	format clean
+	test-python test-lab lab-smoke test-reliability test-bench bench instructions torture \
+	torture-peers format clean
 
 help: ## List the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,11 +53,11 @@ check: $(venv)/built $(venv)/drawing ## Formats, lints, types.
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml
 	CARGO_TARGET_DIR=lab/target cargo clippy --quiet --manifest-path lab/Cargo.toml --workspace --all-targets -- -D warnings
+	cargo fmt --all --check --manifest-path benches/native/Cargo.toml
+	cargo clippy --quiet --release --manifest-path benches/native/Cargo.toml --target-dir target/benches -- -D warnings
 	cargo fmt --all --check --manifest-path benches/limits/Cargo.toml
 	PYO3_PYTHON=$$(realpath $(python)) cargo clippy --quiet --release --manifest-path benches/limits/Cargo.toml \
 		--target-dir target/benches/limits -- -D warnings
-	cargo fmt --all --check --manifest-path benches/native/Cargo.toml
-	cargo clippy --quiet --release --manifest-path benches/native/Cargo.toml --target-dir target/benches -- -D warnings
 	$(venv)/bin/ruff check python tests lab reliability benches
 	$(venv)/bin/ruff format --check python tests lab reliability benches
 	$(venv)/bin/mypy
@@ -110,9 +110,10 @@ bench: $(venv)/built $(venv)/drawing ## Every goal of speed and memory beside it
 	$(python) -m benches run $(if $(QUICK),--quick) $(ARGS)
 	$(if $(QUICK),,$(python) -m benches document)
 
-instructions: $(venv)/built ## Instructions of the hot paths under callgrind, beside the kept counts; KEEP=1 keeps them.
-	command -v valgrind >/dev/null || apt-get install --yes --quiet --no-install-recommends valgrind libc6-dbg
-	$(python) -m benches.instructions $(if $(KEEP),--keep)
+instructions: $(venv)/built ## What the hot paths execute, by callgrind, beside the counts that are kept; ARGS=--keep keeps them.
+	@command -v valgrind > /dev/null || \
+		$$([ "$$(id -u)" = 0 ] || echo sudo -n) apt-get install -q -y --no-install-recommends valgrind
+	$(python) -m benches.instructions $(ARGS)
 
 torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.
 	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)
@@ -126,8 +127,8 @@ torture-peers: $(venv)/built ## The same oracle on DiskCache, LMDB and Django's 
 format: $(venv)/made ## Format all sources.
 	cargo fmt --all
 	cargo fmt --all --manifest-path lab/Cargo.toml
-	cargo fmt --all --manifest-path benches/limits/Cargo.toml
 	cargo fmt --all --manifest-path benches/native/Cargo.toml
+	cargo fmt --all --manifest-path benches/limits/Cargo.toml
 	$(venv)/bin/ruff format python tests lab reliability benches
 	$(venv)/bin/ruff check --fix-only --quiet python tests lab reliability benches
 

@@ -44,9 +44,9 @@ class Document:
 
 
 def make(page: str, record: Record, counts: Counts | None = None) -> Document:
-    """Return the page with the figures of the record and the kept counts, and the pictures.
+    """Return the page with the figures of the record, and the pictures. Raises DocumentError.
 
-    Raises DocumentError.
+    `counts` are the instructions that are kept, None for none.
     """
     before, found, rest = page.partition(BEGIN)
     _, ended, after = rest.partition(END)
@@ -157,9 +157,10 @@ def _instructions(counts: Counts) -> str:
     lines = [
         "## Instructions",
         "",
-        "Of one operation on 2,000 entries of 36 + 160 bytes, Python's loop included; `dict.get` "
-        "tells how much that is. Counted by `make instructions`, which tells what has changed: "
-        f"{counts.valgrind}, Python {counts.python}, {counts.rustc}.",
+        "What an operation of 36 + 160 bytes executes, the loop of Python or Rust included, as "
+        "callgrind counts it. Times are noise where other programs run, these are not: "
+        f"`make instructions` counts again and says what has changed. {counts.valgrind}, "
+        f"Python {counts.python}, {counts.rustc.partition(' (')[0]}.",
         "",
         "| operation | instructions |",
         "|:--|--:|",

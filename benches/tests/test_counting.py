@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 from tuckbox import Cache
 
-from benches import counts, document, hot_path, instructions, native
+from benches import counts, hot_path, instructions, native
 from benches.counts import Counts, CountsError
-from benches.document import BEGIN, END
-from benches.record import Record
 
 BEFORE = Counts("valgrind-1", "3.11", "rustc 1", {"get": 1_000.0, "set": 2_000.0})
 
@@ -34,12 +32,6 @@ def test_the_kept_counts_are_those_that_are_counted() -> None:
     kept = counts.read()
     assert kept is not None
     assert list(kept.instructions) == instructions.operations()
-
-
-def test_the_page_has_them() -> None:
-    page = document.make(f"{BEGIN}\n{END}\n", Record({}), BEFORE).page
-    assert "| get | 1,000 |" in page
-    assert "valgrind-1, Python 3.11, rustc 1" in page
 
 
 def test_each_hot_path_runs_and_its_answer_is_checked(

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from benches import curves, document, record, words
+from benches.counts import Counts
 from benches.document import BEGIN, END, DocumentError
 from benches.record import RecordError
 from benches.row import Figure, Goal
@@ -14,14 +15,14 @@ from benches.rows import ROWS
 from benches.tests.synthetic import figure, row
 from benches.tests.synthetic import record as record_of
 
-PAGE = f"# Cost\n\nMethod.\n\n{BEGIN}\nold\n{END}\n\nThe rest.\n"
+PAGE = f"# Cost\n\nMethod.\n\n{BEGIN}\nof an earlier run\n{END}\n\nThe rest.\n"
 
 
 def test_the_page_keeps_what_is_written_by_hand() -> None:
     page = document.make(PAGE, record_of(row(figure()))).page
     assert page.startswith(f"# Cost\n\nMethod.\n\n{BEGIN}\n")
     assert page.endswith(f"\n{END}\n\nThe rest.\n")
-    assert "\nold\n" not in page
+    assert "of an earlier run" not in page
 
 
 def test_a_page_without_marks_is_refused() -> None:
@@ -69,6 +70,14 @@ def test_what_could_not_be_measured_is_listed() -> None:
     page = document.make(PAGE, record_of(row(figure(), not_measured=["APCu is not here"]))).page
     assert "## Not measured\n\n- S1: APCu is not here" in page
     assert "Not measured" not in document.make(PAGE, record_of(row(figure()))).page
+
+
+def test_counts_of_instructions_are_told() -> None:
+    counts = Counts("valgrind-3", "3.11", "rustc 1 (abc)", {"get": 1234.4})
+    page = document.make(PAGE, record_of(row(figure())), counts).page
+    assert "| get | 1,234 |" in page
+    assert "valgrind-3, Python 3.11, rustc 1." in page
+    assert "## Instructions" not in document.make(PAGE, record_of(row(figure()))).page
 
 
 def test_points_of_a_curve_are_drawn_and_the_same_figures_give_the_same_picture() -> None:
