@@ -14,7 +14,7 @@ from benches.places import ROOT
 PATH = ROOT / "benches" / "instructions.json"
 
 #: A change that is less is as likely the random key of the cache's file.
-CHANGE_MIN = 0.02
+CHANGE_MIN = 0.005
 
 
 class Counts(msgspec.Struct, frozen=True):
