@@ -7,7 +7,8 @@ MAKEFLAGS += --no-builtin-rules
 
 venv := .venv
 python := $(venv)/bin/python
-bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap
+bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap \
+	django_tuckbox django_locmem django_diskcache
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help setup build demo lab test check test-rust test-torture test-fuzz \
@@ -100,7 +101,7 @@ lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked ope
 	$(python) -m lab run smoke --smoke
 
 test-bench: $(venv)/built $(venv)/drawing ## The benchmarks: their judgements, their page, and that wrong answers fail them.
-	$(python) -c 'from benches import limits; limits.build()'
+	$(python) -c 'from benches import limits, native; limits.build(); native.build()'
 	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
 
 # What cannot be installed does not stop the rest: its row says so.

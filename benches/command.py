@@ -13,7 +13,7 @@ from time import monotonic
 import click
 from rich.console import Console
 
-from benches import apart, document, instructions, record, terminal
+from benches import apart, counts, document, record, terminal
 from benches.places import ROOT, NoPlaceError, file_systems
 from benches.record import RowRecord
 from benches.row import Row
@@ -126,9 +126,8 @@ def list_() -> None:
 def document_(kept_in: Path, check: bool) -> None:
     """Write the figures of the record into docs/performance.md, and draw its pictures."""
     try:
-        counts = instructions.kept() if instructions.PATH.exists() else None
-        made = document.make(document.PAGE.read_text("utf-8"), record.read(kept_in), counts)
-    except (document.DocumentError, record.RecordError, instructions.CountingError) as error:
+        made = document.make(document.PAGE.read_text("utf-8"), record.read(kept_in), counts.read())
+    except (document.DocumentError, record.RecordError, counts.CountsError) as error:
         raise click.ClickException(str(error)) from error
     if not check:
         document.write(made)

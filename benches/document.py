@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benches import curves, words
-from benches.instructions import Counts
+from benches.counts import Counts
 from benches.places import ROOT
 from benches.record import Record, RowRecord
 from benches.row import Figure, Verdict

@@ -1,6 +1,6 @@
-"""How many instructions an operation of the hot paths takes: `python -m benches.instructions`.
+"""Counts the instructions of the hot paths: `python -m benches.instructions`.
 
-Owns the counting, and the file where the counts are kept. Times are noise where other programs run;
+Owns the counting; the counts that are kept are `counts`. Times are noise where other programs run;
 instructions are not, so that a change which costs some is seen in review.
 
 Programs mark where an operation's passes begin and end by a call that callgrind knows, and it
@@ -29,31 +29,19 @@ import tempfile
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benches import hot_path, native
+from benches import counts, hot_path, native
+from benches.counts import Counts
 from benches.places import ROOT
 
-PATH = ROOT / "benches" / "instructions.json"
 _ERRORS = Console(stderr=True)
 
 _RUNS = 3
 _NATIVE = ["native get", "native get, absent", "native set"]
 _SUMMARY = re.compile(r"^(?:summary|totals): (\d+)$", re.MULTILINE)
-#: A change that is less is as likely the file's random key.
-CHANGE_MIN = 0.02
-
-
-class Counts(msgspec.Struct, frozen=True):
-    """Instructions of an operation, by its name, and what they were counted with."""
-
-    valgrind: str
-    python: str
-    rustc: str
-    instructions: dict[str, float]
 
 
 class CountingError(Exception):
@@ -72,37 +60,23 @@ def count(runs: int = _RUNS) -> Counts:
     return Counts(valgrind, platform.python_version(), rustc, median)
 
 
-def kept(path: Path = PATH) -> Counts:
-    """Return the counts that are kept. Raises CountingError."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Counts)
-    except (OSError, msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise CountingError(f"{path.name} cannot be read: {error}") from error
-
-
-def keep(counts: Counts, path: Path = PATH) -> None:
-    """Write the counts to the file."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(counts), indent=1) + b"\n")
-
-
-def changes(before: Counts, now: Counts) -> dict[str, float | None]:
-    """Return by how much each count has changed, as a share of what it was; None if it is new."""
-    found: dict[str, float | None] = {}
-    for name, instructions in now.instructions.items():
-        was = before.instructions.get(name)
-        found[name] = None if was is None else instructions / was - 1
-    return found
+def operations() -> list[str]:
+    """Return the names of what is counted."""
+    return [*hot_path.OPERATIONS, *_NATIVE]
 
 
 def _counted() -> dict[str, float]:
     python = [sys.executable, "-m", "benches.hot_path"]
-    return _between_marks(python, list(hot_path.OPERATIONS)) | _between_marks(
+    return between_marks(python, list(hot_path.OPERATIONS)) | between_marks(
         [str(native.build()), "hot-path"], _NATIVE
     )
 
 
-def _between_marks(program: list[str], names: list[str]) -> dict[str, float]:
-    """Return the instructions of an operation, for each stretch of a program between two marks."""
+def between_marks(program: list[str], names: list[str]) -> dict[str, float]:
+    """Return the instructions of an operation, for each stretch of a program between two marks.
+
+    The program is given a folder as its last argument. Raises CountingError.
+    """
     with tempfile.TemporaryDirectory(prefix="tuckbox-bench-") as name:
         folder = Path(name)
         command = ["valgrind", "--tool=callgrind", f"--dump-before={hot_path.MARK}"]
@@ -117,9 +91,9 @@ def _between_marks(program: list[str], names: list[str]) -> dict[str, float]:
             said = done.stderr.strip()[-2000:]
             raise CountingError(f"{program[-1]} under callgrind met {len(parts)} marks: {said}")
         # What was counted before the first mark, and between two stretches, is no part of any.
-        counts = [_instructions(part) for part in parts[1::2]]
+        counted = [_instructions(part) for part in parts[1::2]]
     operations = hot_path.PASSES * hot_path.KEYS
-    return {name: count / operations for name, count in zip(names, counts, strict=True)}
+    return {name: one / operations for name, one in zip(names, counted, strict=True)}
 
 
 def _instructions(part: Path) -> int:
@@ -141,12 +115,12 @@ def _table(before: Counts | None, now: Counts) -> Table:
     table = Table("operation")
     for name in ("kept", "now", "change"):
         table.add_column(name, justify="right")
-    change = changes(before, now) if before else {}
+    change = counts.changes(before, now)
     for name, instructions in now.instructions.items():
         was = before.instructions.get(name) if before else None
         share = change.get(name)
         told = "" if share is None else f"{share:+.1%}"
-        if share is not None and abs(share) >= CHANGE_MIN:
+        if share is not None and abs(share) >= counts.CHANGE_MIN:
             told = f"[{'red' if share > 0 else 'green'}]{told}[/]"
         table.add_row(
             name,
@@ -157,8 +131,8 @@ def _table(before: Counts | None, now: Counts) -> Table:
     return table
 
 
-def _tools(counts: Counts) -> str:
-    return f"{counts.valgrind}, Python {counts.python}, {counts.rustc}"
+def _tools(of: Counts) -> str:
+    return f"{of.valgrind}, Python {of.python}, {of.rustc}"
 
 
 @click.command()
@@ -167,15 +141,15 @@ def main(*, is_kept: bool) -> None:
     """Count the instructions of the hot paths, and say what has changed."""
     console = Console()
     try:
-        before = kept() if PATH.exists() else None
+        before = counts.read()
         now = count()
-    except (CountingError, native.NativeError) as error:
+    except (CountingError, counts.CountsError, native.NativeError) as error:
         raise click.ClickException(str(error)) from error
     console.print(_table(before, now))
     if before and _tools(before) != _tools(now):
         console.print(f"Kept with {_tools(before)}; now {_tools(now)}.", highlight=False)
     if is_kept:
-        keep(now)
+        counts.write(now)
 
 
 if __name__ == "__main__":

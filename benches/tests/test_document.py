@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from benches import curves, document, record, words
+from benches.counts import Counts
 from benches.document import BEGIN, END, DocumentError
-from benches.instructions import Counts
 from benches.record import RecordError
 from benches.row import Figure, Goal
 from benches.rows import ROWS
