@@ -28,7 +28,10 @@ def amount(samples: tuple[float, ...], unit: str) -> str:
 
 def bound(goal: Goal | None, figure: Figure) -> str:
     """Return a goal as a sign and a number; nothing for none."""
-    return f"{SIGNS[goal.sense]} {goal.bound:,g}{suffix(figure)}" if goal else ""
+    if goal is None:
+        return ""
+    said = f"{goal.bound:,.0f}" if goal.bound == round(goal.bound) else f"{goal.bound:.3g}"
+    return f"{SIGNS[goal.sense]} {said}{suffix(figure)}"
 
 
 def value(figure: Figure) -> str:
@@ -49,3 +52,8 @@ def suffix(figure: Figure) -> str:
 def name(figure: Figure) -> str:
     """Return what was done, and where on its curve if it is a point of one."""
     return figure.what if figure.at is None else f"{figure.what}, {figure.at:,} {figure.along}"
+
+
+def full_name(figure: Figure) -> str:
+    """Return the name and whom it is compared with."""
+    return f"{name(figure)}, beside {figure.peer}" if figure.peer else name(figure)
