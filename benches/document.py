@@ -57,7 +57,7 @@ def make(page: str, record: Record, counts: Counts | None = None) -> Document:
         _summary(record),
         *(_section(row) for row in rows),
         _instructions(counts) if counts else "",
-        _not_reached(rows),
+        _not_reached(record),
         _not_measured(rows),
         _sheets(rows),
     ]
@@ -171,14 +171,20 @@ def _instructions(counts: Counts) -> str:
     return "\n".join(lines)
 
 
-def _not_reached(rows: Sequence[RowRecord]) -> str:
-    found = [
-        f"- {row.id}, {words.full_name(figure)}: {words.value(figure)} where "
-        f"{words.bound(figure.goal, figure)} is wanted ({_SAID[figure.verdict].strip('*')})"
-        for row in rows
-        for figure in row.figures
-        if figure.verdict in {"not met", "limit shown"}
-    ]
+def _not_reached(record: Record) -> str:
+    """Return what is missed, and what nobody knows, in the order of the page."""
+    found = []
+    for row in ROWS:
+        kept = record.rows.get(row.id)
+        if kept is None:
+            found.append(f"- {row.id}: no record")
+            continue
+        found += [
+            f"- {row.id}, {words.full_name(figure)}: {words.value(figure)} where "
+            f"{words.bound(figure.goal, figure)} is wanted ({_SAID[figure.verdict].strip('*')})"
+            for figure in kept.figures
+            if figure.verdict in {"not met", "limit shown"}
+        ]
     return "\n".join(["## Not reached", "", *(found or ["Nothing: every goal above is met."])])
 
 
@@ -195,7 +201,7 @@ def _sheets(rows: Sequence[RowRecord]) -> str:
         + ", ".join(f"{name} on {kind}" for name, kind in row.files.items())
         for row in rows
     )
-    return "\n".join(["## Measured on", "", *(f"- {sheet}." for sheet in sheets)])
+    return "\n".join(["## Measured on", "", *(f"- {sheet}." for sheet in sheets)]) if sheets else ""
 
 
 def _cell(text: str) -> str:

@@ -35,7 +35,6 @@ def test_each_row_has_its_figures_and_its_verdict() -> None:
     line = "| same keys | 40.0 ns | dict | 20.0 ns | 2.00 x | 1.25 .. 2.00 | <= 2 x | met |"
     assert line in page
     assert "| S1 | A get that hits |" in page
-    assert "Nothing: every goal above is met." in page
     assert "3 rounds, 2 s, 0123456789ab, 2026-01-02." in page
     assert "A processor, 2 cores, 16 GiB" in page
 
@@ -43,6 +42,15 @@ def test_each_row_has_its_figures_and_its_verdict() -> None:
 def test_rows_without_a_record_say_so() -> None:
     page = document.make(PAGE, record_of(row(figure()))).page
     assert page.count("| no record |") == len(ROWS) - 1
+    assert "- S2: no record" in page
+    assert "Nothing: every goal" not in page
+
+
+def test_that_nothing_is_missed_is_said_when_all_rows_are_there() -> None:
+    rows = [row(figure(), row_id=one.id) for one in ROWS]
+    assert "Nothing: every goal above is met." in document.make(PAGE, record_of(*rows)).page
+    missed = row(figure(ours=(70.0, 80.0, 90.0)), row_id=ROWS[0].id)
+    assert "Nothing" not in document.make(PAGE, record_of(missed, *rows[1:])).page
 
 
 def test_what_is_missed_is_listed_as_such() -> None:
@@ -50,7 +58,6 @@ def test_what_is_missed_is_listed_as_such() -> None:
     page = document.make(PAGE, record_of(row(figure(), missed))).page
     assert "**not met**" in page
     assert "- S1, same keys, beside dict: 4.00 x where <= 2 x is wanted (not met)" in page
-    assert "Nothing: every goal" not in page
 
 
 def test_a_shown_limit_is_told_with_its_program() -> None:
