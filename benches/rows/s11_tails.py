@@ -51,7 +51,7 @@ class Load:
 _SMALL = Load(2, 64 << 10, 40_000, 500, 8, 64 << 20, 50_000, "wall")
 _LARGE = Load(8, 1 << 20, 16_000, 100, 4, 256 << 20, 5_000, "cpu")
 _WATCHED_SETS = 100_000
-# Fewer have no slowest of a thousand.
+# Of fewer there is no slowest of a thousand.
 _HOLDS_MIN = 1_000
 _FILLINGS_MAX = 20
 # Shorter, for --quick.
@@ -173,7 +173,7 @@ def _written(conditions: Conditions, path: Path, load: Load, told: str) -> list[
 
 def _held(conditions: Conditions) -> list[Figure]:
     path = conditions.tmpfs / "held.tuck"
-    sets = _WATCHED_SETS // (_QUICK_SHARE if conditions.is_quick else 1)
+    holds_min = 1 if conditions.is_quick else _HOLDS_MIN
     first, second = two_cores()
     rounds = []
     with Crew(1, Writer, str(path), _SMALL, cores=[first]) as writers:
@@ -182,10 +182,10 @@ def _held(conditions: Conditions) -> list[Figure]:
             conditions.progress(f"a shard's lock: round {number + 1} of {conditions.rounds}")
             watcher = native.begin("watch-lock", path, core=second)
             try:
-                writers.ask("write", sets)
+                writers.ask("write", _WATCHED_SETS)
             finally:
                 seen = native.end(watcher)
-            if seen["holds"] < _HOLDS_MIN:
+            if seen["holds"] < holds_min:
                 raise CrewError(f"a lock was seen held {seen['holds']} times only")
             rounds.append([seen[f"ns_{name}"] / 1e3 for name in ("p50", "p99", "p999", "max")])
     path.unlink()
