@@ -137,8 +137,10 @@ def _limits(figures: Iterable[Figure]) -> list[str]:
         if figure.limit_value is not None:
             value = f"{words.number(figure.limit_value)}{words.suffix(figure)}"
             cost = words.amount(figure.limit, figure.unit)
-            said.append(f"{words.name(figure)}: {figure.limited_by} takes {cost}, {value}.")
-    return ["", *said] if said else []
+            said.append(f"- {words.full_name(figure)}: {figure.limited_by} takes {cost}, {value}")
+    return (
+        ["", "What stripped programs take that do a part of it alone:", "", *said] if said else []
+    )
 
 
 def _remarks(row: RowRecord) -> list[str]:
@@ -171,7 +173,7 @@ def _instructions(counts: Counts) -> str:
 
 def _not_reached(rows: Sequence[RowRecord]) -> str:
     found = [
-        f"- {row.id}, {words.name(figure)}: {words.value(figure)} where "
+        f"- {row.id}, {words.full_name(figure)}: {words.value(figure)} where "
         f"{words.bound(figure.goal, figure)} is wanted ({_SAID[figure.verdict].strip('*')})"
         for row in rows
         for figure in row.figures

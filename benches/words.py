@@ -23,12 +23,15 @@ def number(value: float) -> str:
 
 def amount(samples: tuple[float, ...], unit: str) -> str:
     """Return the median of samples with its unit; nothing for no samples."""
-    return f"{number(statistics.median(samples))} {unit}" if samples else ""
+    return f"{number(statistics.median(samples))} {unit}".rstrip() if samples else ""
 
 
 def bound(goal: Goal | None, figure: Figure) -> str:
     """Return a goal as a sign and a number; nothing for none."""
-    return f"{SIGNS[goal.sense]} {goal.bound:,g}{suffix(figure)}" if goal else ""
+    if goal is None:
+        return ""
+    said = f"{goal.bound:,.0f}" if goal.bound == round(goal.bound) else f"{goal.bound:.3g}"
+    return f"{SIGNS[goal.sense]} {said}{suffix(figure)}"
 
 
 def value(figure: Figure) -> str:
@@ -43,9 +46,14 @@ def spread(figure: Figure) -> str:
 
 def suffix(figure: Figure) -> str:
     """Return what follows the number of a value: a ratio's times sign, or the unit."""
-    return f" {figure.unit}" if figure.relation == "ours" else " x"
+    return f" {figure.unit}".rstrip() if figure.relation == "ours" else " x"
 
 
 def name(figure: Figure) -> str:
     """Return what was done, and where on its curve if it is a point of one."""
     return figure.what if figure.at is None else f"{figure.what}, {figure.at:,} {figure.along}"
+
+
+def full_name(figure: Figure) -> str:
+    """Return the name and whom it is compared with."""
+    return f"{name(figure)}, beside {figure.peer}" if figure.peer else name(figure)

@@ -18,8 +18,6 @@ from benches.data import ENTRIES, keys, require
 from benches.row import Conditions, Figure, Goal, Row
 from benches.turns import Turn, take_turns
 
-_NAMES = keys(ENTRIES)
-
 
 def _mapping(dice: random.Random) -> object:
     return {
@@ -49,6 +47,7 @@ def measure(conditions: Conditions) -> list[Figure]:
 def _measure(
     conditions: Conditions, shape: str, make: Callable[[random.Random], object], cache: Cache
 ) -> list[Figure]:
+    keys_asked = keys(ENTRIES)
     first = [make(random.Random(number)) for number in range(ENTRIES)]
     pickles: dict[str, bytes] = {}
     seeds = count(ENTRIES)
@@ -65,12 +64,12 @@ def _measure(
 
     def set_pickles(value: object) -> None:
         dumps = pickle.dumps
-        for name in _NAMES:
+        for name in keys_asked:
             pickles[name] = dumps(value)
 
     def set_cache(value: object) -> None:
         store = cache.set
-        for name in _NAMES:
+        for name in keys_asked:
             store(name, value)
 
     def unpickled(name: str) -> Any:  # noqa: ANN401 - It is what was pickled.
@@ -80,9 +79,9 @@ def _measure(
         return make(random.Random(next(seeds)))
 
     def check_set(who: str, get: Callable[[str], object]) -> Callable[[object], None]:
-        return lambda value: require(who, map(get, _NAMES), [value] * ENTRIES)
+        return lambda value: require(who, map(get, keys_asked), [value] * ENTRIES)
 
-    for key, value in zip(_NAMES, first, strict=True):
+    for key, value in zip(keys_asked, first, strict=True):
         pickles[key] = pickle.dumps(value)
         cache.set(key, value)
     theirs, ours = take_turns(
@@ -91,13 +90,13 @@ def _measure(
             Turn(
                 ENTRIES,
                 get_pickles,
-                lambda: _NAMES,
+                lambda: keys_asked,
                 lambda names: require("pickle", map(unpickled, names), first),
             ),
             Turn(
                 ENTRIES,
                 get_cache,
-                lambda: _NAMES,
+                lambda: keys_asked,
                 lambda names: require("Tuckbox", map(cache.get, names), first),
             ),
         ],

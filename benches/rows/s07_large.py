@@ -20,21 +20,21 @@ from benches.data import get_all, keys, require, values
 from benches.row import Conditions, Figure, Goal, Row
 from benches.turns import Turn, take_turns
 
-_VALUE_BYTES = 2_222_981
+VALUE_BYTES = 2_222_981
 _ENTRIES = 40
 _SIZE = 192 << 20
 
 
 def measure(conditions: Conditions) -> list[Figure]:
     """Measure gets and sets. Returns times of one, and the peer's time as a multiple."""
-    names, stored = keys(_ENTRIES), values(_ENTRIES, _VALUE_BYTES)
+    names, stored = keys(_ENTRIES), values(_ENTRIES, VALUE_BYTES)
     table = dict(zip(names, stored, strict=True))
     reader, writer = limits.reader(table), limits.writer(table)
     seeds = count(1)
 
     def new() -> list[bytes]:
         # One is drawn and the others are turned: to draw all would take longer than to store them.
-        (value,) = values(1, _VALUE_BYTES, next(seeds))
+        (value,) = values(1, VALUE_BYTES, next(seeds))
         return [value[turn:] + value[:turn] for turn in range(_ENTRIES)]
 
     with (
@@ -61,7 +61,7 @@ def measure(conditions: Conditions) -> list[Figure]:
 
             return Turn(_ENTRIES, work, new, check)
 
-        for _ in range(2 * _SIZE // (_ENTRIES * _VALUE_BYTES) + 1):
+        for _ in range(2 * _SIZE // (_ENTRIES * VALUE_BYTES) + 1):
             copies.make(stored)
             for name, value in table.items():
                 cache.set(name, value)
@@ -99,19 +99,19 @@ class _Copies:
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
-        self._places = cycle(range(0, len(memory) - _VALUE_BYTES, _VALUE_BYTES))
+        self._places = cycle(range(0, len(memory) - VALUE_BYTES, VALUE_BYTES))
         self._last = 0
 
     def make(self, given: list[bytes]) -> None:
         """Copy each value."""
         memory, place = self._memory, 0
         for value, place in zip(given, self._places, strict=False):
-            memory[place : place + _VALUE_BYTES] = value
+            memory[place : place + VALUE_BYTES] = value
         self._last = place
 
     def check(self, given: list[bytes]) -> None:
         """Raise WrongAnswerError unless the last one is where it was copied to."""
-        there = self._memory[self._last : self._last + _VALUE_BYTES]
+        there = self._memory[self._last : self._last + VALUE_BYTES]
         require("a copy into memory", [there], given[-1:])
 
 

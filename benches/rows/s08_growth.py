@@ -1,10 +1,11 @@
 """S8: what becomes of costs as a cache grows.
 
 Gets ask for keys drawn at random among all, so that a large cache is not measured by the few
-entries that are in the processor's cache; the dictionary beside it holds the same keys and values.
-One pass over all entries comes first. Sets store keys that were never there into caches that have
-been full before: of several sizes, and one that has just been filled beside one that has been
-filled ten times over.
+entries that are in the processor's cache; the dictionary beside it holds the same keys and values,
+an object for each. One pass over all entries comes first. The floor is S1's.
+
+Sets store keys that were never there into caches that are full: of several sizes, and one that has
+just been filled beside one that has been filled ten times over.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from pathlib import Path
 
 from tuckbox import Cache
 
+from benches import limits
 from benches.data import VALUE_BYTES, fresh, get_all, keys, require, values
 from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
 from benches.turns import Turn, take_turns
 
-_COUNTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+COUNTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 _COUNT_MAX_QUICK = 100_000
 _COUNT_MAX_FULL_CACHE = 1_000_000
 _ASKED = 20_000
@@ -35,7 +37,7 @@ _FILLINGS_YOUNG, _FILLINGS_OLD = 1.5, 10
 
 def measure(conditions: Conditions) -> list[Figure]:
     """Measure gets and sets in caches of up to ten million entries."""
-    counts = [one for one in _COUNTS if not conditions.is_quick or one <= _COUNT_MAX_QUICK]
+    counts = [one for one in COUNTS if not conditions.is_quick or one <= _COUNT_MAX_QUICK]
     conditions.progress(f"making {counts[-1]:,} keys and values")
     names, stored = keys(counts[-1]), _values(counts[-1])
     figures: list[Figure] = []
@@ -59,6 +61,7 @@ def _values(number: int) -> list[bytes]:
 
 def _gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> list[Figure]:
     table = dict(zip(names, stored, strict=True))
+    floor = limits.reader(table)
     dice = random.Random(1)
     path = conditions.tmpfs / "cache.tuck"
 
@@ -81,23 +84,34 @@ def _gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> list
 
             return Turn(_ASKED, get_all(get), asked, check)
 
-        dict_same, same, dict_fresh, new = take_turns(
+        dict_same, same, floor_same, dict_fresh, new, floor_fresh = take_turns(
             conditions,
             [
                 turn("dict", table.get, drawn),
                 turn("Tuckbox", cache.get, drawn),
+                turn("the floor", floor.get, drawn),
                 turn("dict", table.get, drawn_fresh),
                 turn("Tuckbox", cache.get, drawn_fresh),
+                turn("the floor", floor.get, drawn_fresh),
             ],
         )
     path.unlink()
     return [
         Figure(
-            what, "ns", ours, "dict", theirs, "ours / theirs", Goal("at most", bound), at=len(names)
+            what,
+            "ns",
+            ours,
+            "dict",
+            theirs,
+            "ours / theirs",
+            Goal("at most", bound),
+            at=len(names),
+            limit=limit,
+            limited_by="hashing the key, finding a place and copying the value",
         )
-        for what, ours, theirs, bound in (
-            ("same keys", same, dict_same, 2.5),
-            ("fresh keys", new, dict_fresh, 1.6),
+        for what, ours, theirs, limit, bound in (
+            ("get, same keys", same, dict_same, floor_same, 2.5),
+            ("get, fresh keys", new, dict_fresh, floor_fresh, 1.6),
         )
     ]
 

@@ -19,11 +19,11 @@ from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
 from lab.disk import bytes_occupied
 from lab.hosts.python.contract import Store
 
-_ENTRIES = 100_000
-_OVERWRITES = 10 * _ENTRIES
-_PAYLOAD_BYTES = _ENTRIES * (36 + VALUE_BYTES)
+ENTRIES = 100_000
+_OVERWRITES_PER_ENTRY = 10
+_PAYLOAD_BYTES = 36 + VALUE_BYTES
 _LIMIT = 1.15
-_PEERS = ("tokyocabinet:hash", "lmdb", "diskcache")
+PEERS = ("tokyocabinet:hash", "lmdb", "diskcache")
 # What it comes to hardly varies, and a round takes a second.
 _ROUNDS_MAX = 5
 
@@ -32,7 +32,7 @@ def measure(conditions: Conditions) -> list[Figure]:
     """Measure the bytes of files, and the share of entries that stay."""
     rounds = min(conditions.rounds, 2 if conditions.is_quick else _ROUNDS_MAX)
     conditions.progress("inserts")
-    payload = (float(_PAYLOAD_BYTES),) * rounds
+    payload = (float(ENTRIES * _PAYLOAD_BYTES),) * rounds
     by_default = tuple(_filled(conditions.tmpfs, number) for number in range(rounds))
     conditions.progress("overwrites")
     kept = tuple(_kept(conditions.tmpfs, number) for number in range(rounds))
@@ -48,7 +48,7 @@ def measure(conditions: Conditions) -> list[Figure]:
         ),
         Figure("still there after overwrites", "%", kept, "", (), "ours", Goal("at least", 99)),
     ]
-    for number, row in enumerate(_PEERS):
+    for number, row in enumerate(PEERS):
         folder = conditions.tmpfs / f"peer-{number}"
         folder.mkdir(0o700)
         with opened(row, folder) as peer:
@@ -69,8 +69,8 @@ def _filled(folder: Path, number: int) -> float:
     with Cache(own / "cache.tuck") as cache:
         for name, value in _entries(number):
             cache.set(name, value)
-        if len(cache) != _ENTRIES:
-            raise WrongAnswerError(f"Tuckbox has {len(cache):,} entries of {_ENTRIES:,}")
+        if len(cache) != ENTRIES:
+            raise WrongAnswerError(f"Tuckbox has {len(cache):,} entries of {ENTRIES:,}")
         for name, value in _entries(number):
             if cache.get(name) != value:
                 raise WrongAnswerError(f"Tuckbox answered {name} with another value")
@@ -83,12 +83,12 @@ def _kept(folder: Path, number: int) -> float:
     """Return the percentage of entries that are there after inserts and overwrites."""
     path = folder / f"kept-{number}.tuck"
     dice = random.Random(number)
-    names, stored = keys(_ENTRIES, first=number * _ENTRIES), values(_ENTRIES, seed=number)
+    names, stored = keys(ENTRIES, first=number * ENTRIES), values(ENTRIES, seed=number)
     latest = dict(zip(names, stored, strict=True))
-    with Cache(path, size=int(_PAYLOAD_BYTES * _LIMIT)) as cache:
+    with Cache(path, size=int(ENTRIES * _PAYLOAD_BYTES * _LIMIT)) as cache:
         for name, value in latest.items():
             cache.set(name, value)
-        for _ in range(_OVERWRITES):
+        for _ in range(_OVERWRITES_PER_ENTRY * ENTRIES):
             name, value = dice.choice(names), dice.choice(stored)
             cache.set(name, value)
             latest[name] = value
@@ -99,7 +99,7 @@ def _kept(folder: Path, number: int) -> float:
                 raise WrongAnswerError(f"Tuckbox answered {name} with another value")
             there += found is not None
     path.unlink()
-    return 100 * there / _ENTRIES
+    return 100 * there / ENTRIES
 
 
 def _fill(who: str, store: Store) -> None:
@@ -111,8 +111,8 @@ def _fill(who: str, store: Store) -> None:
 
 
 def _entries(number: int) -> zip[tuple[str, bytes]]:
-    first = number * _ENTRIES
-    return zip(keys(_ENTRIES, first), values(_ENTRIES, seed=number), strict=True)
+    first = number * ENTRIES
+    return zip(keys(ENTRIES, first), values(ENTRIES, seed=number), strict=True)
 
 
 ROW = Row(

@@ -49,7 +49,7 @@ def test_what_is_missed_is_listed_as_such() -> None:
     missed = figure(ours=(70.0, 80.0, 90.0))
     page = document.make(PAGE, record_of(row(figure(), missed))).page
     assert "**not met**" in page
-    assert "- S1, same keys: 4.00 x where <= 2 x is wanted (not met)" in page
+    assert "- S1, same keys, beside dict: 4.00 x where <= 2 x is wanted (not met)" in page
     assert "Nothing: every goal" not in page
 
 
@@ -57,7 +57,7 @@ def test_a_shown_limit_is_told_with_its_program() -> None:
     limited = figure(ours=(70.0, 80.0, 90.0), limit=(45.0, 50.0, 55.0))
     page = document.make(PAGE, record_of(row(limited))).page
     assert "| limit shown |" in page
-    assert "same keys: a loop that only hashes takes 50.0 ns, 2.50 x." in page
+    assert "- same keys, beside dict: a loop that only hashes takes 50.0 ns, 2.50 x" in page
 
 
 def test_what_is_not_to_be_quoted_says_so() -> None:
@@ -155,3 +155,10 @@ def test_absolute_figures_have_their_unit() -> None:
     one = Figure("open", "ms", (1.5,), "", (), "ours", Goal("at most", 2))
     assert words.value(one) == "1.50 ms"
     assert words.bound(one.goal, one) == "<= 2 ms"
+    seventh = dataclasses.replace(one, goal=Goal("at most", 1 / 7))
+    assert words.bound(seventh.goal, seventh) == "<= 0.143 ms"
+    many = dataclasses.replace(one, goal=Goal("at least", 10_000))
+    assert words.bound(many.goal, many) == ">= 10,000 ms"
+    plain = Figure("descriptors", "", (2.0,), "", (), "ours", Goal("at most", 3))
+    assert (words.value(plain), words.amount(plain.ours, plain.unit)) == ("2.00", "2.00")
+    assert words.bound(plain.goal, plain) == "<= 3"
