@@ -38,21 +38,31 @@ def build() -> Path:
     return PROGRAM
 
 
-def run(*arguments: str | Path, core: int | None = None) -> dict[str, Any]:
-    """Build and run the program, on one core if it is given; return what it prints.
-
-    Raises NativeError.
-    """
+def begin(*arguments: str | Path, core: int | None = None) -> subprocess.Popen[str]:
+    """Build the program and start it, on one core if it is given. Raises NativeError."""
     command = [build(), *arguments]
     with started_on(None if core is None else {core}):
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
+
+
+def end(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """End the program's input, wait for it, and return what it printed. Raises NativeError."""
     printed, said = process.communicate()
     if process.returncode:
         raise NativeError(said.strip() or f"it ended with status {process.returncode}")
     told: dict[str, Any] = json.loads(printed)
     return told
+
+
+def run(*arguments: str | Path) -> dict[str, Any]:
+    """Run the program, and return what it prints. Raises NativeError."""
+    return end(begin(*arguments))
 
 
 def version(package: str) -> str:

@@ -48,7 +48,7 @@ def measure(conditions: Conditions) -> list[Figure]:
     found = []
     with Cache(conditions.tmpfs / "large.tuck", size=room) as cache:
         for turn in range(2 * room // sizes[-2]):
-            cache.set(f"filling {turn % 7}", whole[: sizes[-2]])
+            cache.set(f"filling {turn}", whole[: sizes[-2]])
         for size in sizes:
             conditions.progress(f"{size // _MIB} MiB")
             found += _of_size(conditions, cache, memory, whole[:size])

@@ -50,7 +50,8 @@ class Load:
 
 _SMALL = Load(2, 64 << 10, 40_000, 500, 8, 64 << 20, 50_000, "wall")
 _LARGE = Load(8, 1 << 20, 16_000, 100, 4, 256 << 20, 5_000, "cpu")
-# Fewer have no slowest of a thousand.
+_WATCHED_SETS = 100_000
+# Of fewer there is no slowest of a thousand.
 _HOLDS_MIN = 1_000
 _FILLINGS_MAX = 20
 # Shorter, for --quick.
@@ -99,13 +100,6 @@ class Writer:
             set_(key, content)
             times[index] = clock() - began
         return times.tobytes()
-
-    def write_for(self, seconds: float) -> None:
-        """Make sets for so long."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            for key, content in self._drawn(1_000):
-                self._cache.set(key, content)
 
     def prove(self) -> float:
         """Get all keys; return how many of them, from 0 to 1, are there.
@@ -179,17 +173,19 @@ def _written(conditions: Conditions, path: Path, load: Load, told: str) -> list[
 
 def _held(conditions: Conditions) -> list[Figure]:
     path = conditions.tmpfs / "held.tuck"
-    seconds = 0.3 if conditions.is_quick else 1.0
+    holds_min = 1 if conditions.is_quick else _HOLDS_MIN
     first, second = two_cores()
     rounds = []
     with Crew(1, Writer, str(path), _SMALL, cores=[first]) as writers:
         writers.ask("fill")
         for number in range(conditions.rounds):
             conditions.progress(f"a shard's lock: round {number + 1} of {conditions.rounds}")
-            writers.begin("write_for", seconds * 1.5)
-            seen = native.run("watch-lock", path, str(seconds), core=second)
-            writers.answers("write_for")
-            if seen["holds"] < _HOLDS_MIN:
+            watcher = native.begin("watch-lock", path, core=second)
+            try:
+                writers.ask("write", _WATCHED_SETS)
+            finally:
+                seen = native.end(watcher)
+            if seen["holds"] < holds_min:
                 raise CrewError(f"a lock was seen held {seen['holds']} times only")
             rounds.append([seen[f"ns_{name}"] / 1e3 for name in ("p50", "p99", "p999", "max")])
     path.unlink()

@@ -7,9 +7,9 @@
 //! `holds` says how many were seen.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use serde_json::{json, Value};
@@ -23,8 +23,8 @@ use crate::caches::Failure;
 const WAITERS: u64 = 1 << 31;
 const NS_MAX: u64 = 60_000_000_000;
 
-/// Watches the first shard's lock of the cache at `path`.
-pub(crate) fn watch(path: &Path, seconds: f64) -> Result<Value, Failure> {
+/// Watches the first shard's lock of the cache at `path` until the standard input ends.
+pub(crate) fn watch(path: &Path) -> Result<Value, Failure> {
     let arena = Arena::open(
         &Place::Path(path.to_path_buf()),
         Rights { read_only: true, ..Rights::default() },
@@ -38,8 +38,13 @@ pub(crate) fn watch(path: &Path, seconds: f64) -> Result<Value, Failure> {
     let lock = arena.geometry().shard_at(0) + layout::shard::LOCK;
     let mut held = Histogram::<u64>::new_with_bounds(1, NS_MAX, 3)?;
     let mut looks = 0_u64;
-    let began = Instant::now();
-    let watched = Duration::from_secs_f64(seconds);
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let input_ends = Arc::clone(&has_ended);
+    std::thread::spawn(move || {
+        // An input that cannot be read has ended as well.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        input_ends.store(true, Ordering::Relaxed);
+    });
     // What was there when we came has an unknown beginning.
     let mut holder = arena.region().load(lock, Ordering::Acquire) & !WAITERS;
     let mut since: Option<Instant> = None;
@@ -54,7 +59,7 @@ pub(crate) fn watch(path: &Path, seconds: f64) -> Result<Value, Failure> {
             holder = seen;
             since = Some(now);
         }
-        if now - began >= watched {
+        if has_ended.load(Ordering::Relaxed) {
             break;
         }
     }

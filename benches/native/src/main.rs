@@ -39,12 +39,10 @@ enum Command {
         /// Where Tuckbox's file is made.
         folder: PathBuf,
     },
-    /// Watch the lock of a cache's first shard, while others write.
+    /// Watch the lock of a cache's first shard, while others write, until the input ends.
     WatchLock {
         /// The cache.
         path: PathBuf,
-        /// For how long.
-        seconds: f64,
     },
 }
 
@@ -52,7 +50,7 @@ fn main() -> ExitCode {
     let told = match Arguments::parse().command {
         Command::Speed { folder, rounds, round_ms } => speed::measure(&folder, rounds, round_ms),
         Command::HotPath { folder } => hot_path::run(&folder),
-        Command::WatchLock { path, seconds } => lock_watch::watch(&path, seconds),
+        Command::WatchLock { path } => lock_watch::watch(&path),
     };
     match told {
         Ok(told) => {
