@@ -66,7 +66,7 @@ def run(only: str, rounds: int | None, quick: bool, out: Path | None) -> None:
             measured = _measure(console, row, count, quick, files)
         except apart.RowError as error:
             failed.append(row.id)
-            console.print(f"{row.id} could not be measured: {error}", style="red", highlight=False)
+            terminal.say(console, f"{row.id} could not be measured: {error}", style="red")
             continue
         # Kept at once: an interrupt loses the row that runs and nothing else.
         kept = record.with_row(kept, measured, order)
@@ -74,7 +74,7 @@ def run(only: str, rounds: int | None, quick: bool, out: Path | None) -> None:
         terminal.show_row(console, measured)
     terminal.show_verdicts(console, [kept.rows[row.id] for row in rows if row.id in kept.rows])
     if failed:
-        console.print(f"Not measured: {', '.join(failed)}", style="red", highlight=False)
+        terminal.say(console, f"Not measured: {', '.join(failed)}", style="red")
     sys.exit(1 if failed else 0)
 
 
@@ -108,7 +108,7 @@ def list_() -> None:
     """List the rows and their goals."""
     console = terminal.console()
     for row in ROWS:
-        console.print(f"{row.id:>4}  {row.title}: {row.goal_text}", highlight=False)
+        terminal.say(console, f"{row.id:>12}  {row.title}: {row.goal_text}")
 
 
 @main.command("document")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from benches import words
@@ -24,15 +25,20 @@ def console() -> Console:
     return found if found.is_terminal else Console(width=_WIDTH_ELSEWHERE)
 
 
+def say(to: Console, text: str, style: str = "") -> None:
+    """Print a line as it is: brackets in it are no markup."""
+    to.print(text, style=style, highlight=False, markup=False)
+
+
 @contextmanager
 def progress(to: Console, row: Row) -> Iterator[Callable[[str], None]]:
     """Show what is measured now, on one line where the output is a terminal."""
     if not to.is_terminal:
-        yield lambda text: to.print(f"{row.id}: {text}", highlight=False)
+        yield lambda text: say(to, f"{row.id}: {text}")
         return
     # The line is redrawn once a second at most: the run shares the machine with what it measures.
-    with to.status(f"{row.id}: {row.title}", refresh_per_second=1) as status:
-        yield lambda text: status.update(f"{row.id}: {text}")
+    with to.status(escape(f"{row.id}: {row.title}"), refresh_per_second=1) as status:
+        yield lambda text: status.update(escape(f"{row.id}: {text}"))
 
 
 def show_row(to: Console, row: RowRecord) -> None:
@@ -44,9 +50,9 @@ def show_row(to: Console, row: RowRecord) -> None:
         table.add_column(heading, overflow="fold")
     for figure in row.figures:
         table.add_row(
-            words.name(figure),
+            escape(words.name(figure)),
             words.amount(figure.ours, figure.unit),
-            figure.peer,
+            escape(figure.peer),
             words.amount(figure.theirs, figure.unit),
             words.value(figure),
             words.spread(figure),
@@ -60,5 +66,4 @@ def show_row(to: Console, row: RowRecord) -> None:
 def show_verdicts(to: Console, rows: Sequence[RowRecord]) -> None:
     """Print the verdict of each row."""
     for row in rows:
-        style = _STYLES[row.verdict]
-        to.print(f"{row.id:>4}  {row.verdict:<11}  {row.title}", style=style, highlight=False)
+        say(to, f"{row.id:>12}  {row.verdict:<11}  {row.title}", _STYLES[row.verdict])

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from benches import apart, record
 from benches.command import main
+from benches.rows import ROWS
 
 
 def test_a_row_is_measured_in_a_process_of_its_own_and_kept(tmp_path: Path) -> None:
@@ -54,3 +55,10 @@ def test_a_row_that_fails_says_why_and_writes_no_record(
     assert "dict answered number 3" in result.output
     assert "Not measured: S2" in result.output
     assert not out.exists()
+
+
+def test_the_goals_are_listed_as_they_are_written() -> None:
+    result = CliRunner().invoke(main, ["list"])
+    assert result.exit_code == 0
+    assert "`d[key] = value`" in result.output
+    assert all(row.title in result.output for row in ROWS)
