@@ -7,11 +7,13 @@ MAKEFLAGS += --no-builtin-rules
 
 venv := .venv
 python := $(venv)/bin/python
+bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap \
+	django_tuckbox django_locmem django_diskcache
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help setup build demo lab test check test-rust test-torture test-fuzz \
-	test-python test-lab lab-smoke test-reliability bench torture torture-peers \
-	format clean
+	test-python test-lab lab-smoke test-reliability test-bench bench instructions torture \
+	torture-peers format clean
 
 help: ## List the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,6 +29,10 @@ $(venv)/built: $(venv)/made $(rust_sources) pyproject.toml
 	VIRTUAL_ENV=$(CURDIR)/$(venv) $(venv)/bin/maturin develop --profile dist --quiet
 	@touch $@
 
+$(venv)/drawing: $(venv)/made benches/requirements.lock
+	$(python) -m pip install --quiet --disable-pip-version-check -r benches/requirements.lock
+	@touch $@
+
 setup: $(venv)/made ## Make the virtual environment.
 
 build: $(venv)/built ## Build the extension into the virtual environment.
@@ -39,20 +45,27 @@ lab: $(venv)/built ## Five famous cache comparisons on about forty systems; QUIC
 	-$(python) -m lab install
 	$(python) -m lab run $(if $(QUICK),--quick,--full) $(ARGS)
 
-test: check test-rust test-python test-lab lab-smoke test-torture test-reliability test-fuzz ## Everything.
+test: check test-rust test-python test-lab lab-smoke test-bench test-torture test-reliability test-fuzz ## Everything.
 	@echo "make test: all lanes passed"
 
-check: $(venv)/built ## Formats, lints, types.
+check: $(venv)/built $(venv)/drawing ## Formats, lints, types.
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml
 	CARGO_TARGET_DIR=lab/target cargo clippy --quiet --manifest-path lab/Cargo.toml --workspace --all-targets -- -D warnings
+	cargo fmt --all --check --manifest-path benches/native/Cargo.toml
+	cargo clippy --quiet --release --manifest-path benches/native/Cargo.toml --target-dir target/benches -- -D warnings
+	cargo fmt --all --check --manifest-path benches/limits/Cargo.toml
+	PYO3_PYTHON=$$(realpath $(python)) cargo clippy --quiet --release --manifest-path benches/limits/Cargo.toml \
+		--target-dir target/benches/limits -- -D warnings
 	$(venv)/bin/ruff check python tests lab reliability benches
 	$(venv)/bin/ruff format --check python tests lab reliability benches
 	$(venv)/bin/mypy
 	$(venv)/bin/mypy --config-file lab/pyproject.toml -p lab
 	$(venv)/bin/mypy --config-file reliability/pyproject.toml -p reliability
+	$(venv)/bin/mypy --config-file benches/pyproject.toml -p benches
 	$(python) -m reliability document --check
+	$(python) -m benches document --check
 	$(python) -m mypy.stubtest tuckbox._engine
 
 test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, documentation; the codec.
@@ -87,9 +100,20 @@ test-lab: $(venv)/contestants ## The lab, with contestants and servers that must
 lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
 	$(python) -m lab run smoke --smoke
 
-bench: $(venv)/built ## What an operation costs, beside a dictionary's.
-	$(python) benches/dict_ratio.py
-	cargo bench --quiet -p tuckbox-engine --bench operations
+test-bench: $(venv)/built $(venv)/drawing ## The benchmarks: their judgements, their page, and that wrong answers fail them.
+	$(python) -c 'from benches import limits, native; limits.build(); native.build()'
+	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
+
+# What cannot be installed does not stop the rest: its row says so.
+bench: $(venv)/built $(venv)/drawing ## Every goal of speed and memory beside its peers, into docs/performance.md; QUICK=1 for minutes, not kept.
+	-$(python) -m lab install $(addprefix --contestant ,$(bench_peers))
+	$(python) -m benches run $(if $(QUICK),--quick) $(ARGS)
+	$(if $(QUICK),,$(python) -m benches document)
+
+instructions: $(venv)/built ## What the hot paths execute, by callgrind, beside the counts that are kept; ARGS=--keep keeps them.
+	@command -v valgrind > /dev/null || \
+		$$([ "$$(id -u)" = 0 ] || echo sudo -n) apt-get install -q -y --no-install-recommends valgrind
+	$(python) -m benches.instructions $(ARGS)
 
 torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.
 	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)
@@ -103,6 +127,8 @@ torture-peers: $(venv)/built ## The same oracle on DiskCache, LMDB and Django's 
 format: $(venv)/made ## Format all sources.
 	cargo fmt --all
 	cargo fmt --all --manifest-path lab/Cargo.toml
+	cargo fmt --all --manifest-path benches/native/Cargo.toml
+	cargo fmt --all --manifest-path benches/limits/Cargo.toml
 	$(venv)/bin/ruff format python tests lab reliability benches
 	$(venv)/bin/ruff check --fix-only --quiet python tests lab reliability benches
 

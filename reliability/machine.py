@@ -10,6 +10,7 @@ import os
 import platform
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -50,17 +51,20 @@ def machine() -> Machine:
         system=_system(),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         files={
-            "shared memory": _file_system(Path("/dev/shm")),
-            "temporary files": _file_system(Path(tempfile.gettempdir())),
+            "shared memory": file_system(Path("/dev/shm")),
+            "temporary files": file_system(Path(tempfile.gettempdir())),
         },
     )
 
 
-def sources(root: Path = ROOT) -> Sources:
-    """Return what the sources are now. Raises subprocess.CalledProcessError outside a clone."""
+def sources(root: Path = ROOT, results: Sequence[str] = _RESULTS) -> Sources:
+    """Return what the sources are now, without the `results` that a run itself changes.
+
+    Those are pathspecs that exclude. Raises subprocess.CalledProcessError outside a clone.
+    """
     commit = _git(root, "rev-parse", "--short=12", "HEAD").decode().strip()
-    changes = _git(root, "diff", "HEAD", "--binary", "--", ".", *_RESULTS)
-    new = _git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", ".", *_RESULTS)
+    changes = _git(root, "diff", "HEAD", "--binary", "--", ".", *results)
+    new = _git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", ".", *results)
     digest = hashlib.sha256(changes)
     for name in filter(None, new.split(b"\0")):
         digest.update(name + b"\0" + (root / os.fsdecode(name)).read_bytes())
@@ -87,7 +91,7 @@ def _system() -> str:
         return platform.platform()
 
 
-def _file_system(folder: Path) -> str:
+def file_system(folder: Path) -> str:
     """Return the type of the file system that `folder` is on: the deepest mount above it."""
     inside = [
         part

@@ -1,0 +1,106 @@
+"""Measures a row in a process of its own.
+
+Owns that process. Must not know what is measured. What one row leaves behind in the interpreter's
+memory is then no part of the next one's figures, and the death of one does not end the others.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from benches.places import places
+from benches.row import Conditions, Figure
+from benches.rows import choose
+
+
+class RowError(Exception):
+    """A row could not be measured; the message says why."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a row came to: its figures, and what could not be measured here."""
+
+    figures: list[Figure]
+    not_measured: list[str]
+
+
+@dataclass(frozen=True)
+class _Progress:
+    text: str
+
+
+@dataclass(frozen=True)
+class _Failure:
+    text: str
+
+
+_Message = _Progress | _Failure | Measured
+
+
+def measure(row_id: str, rounds: int, is_quick: bool, progress: Callable[[str], None]) -> Measured:
+    """Measure a row of the catalogue. Raises RowError and UnknownRowError."""
+    choose([row_id])
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_measure, args=(theirs, row_id, rounds, is_quick))
+    process.start()
+    theirs.close()
+    try:
+        return _answer(ours, progress)
+    except EOFError:
+        process.join()
+        raise RowError(
+            f"its process ended without an answer: {_ending(process.exitcode)}"
+        ) from None
+    finally:
+        ours.close()
+        if process.is_alive():
+            # After an interrupt it is on its way to remove its folders, and is not hurried.
+            process.join()
+
+
+def _answer(ours: Connection, progress: Callable[[str], None]) -> Measured:
+    while True:
+        message: _Message = ours.recv()
+        if isinstance(message, Measured):
+            return message
+        if isinstance(message, _Failure):
+            raise RowError(message.text)
+        progress(message.text)
+
+
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"it died of {signal.Signals(-code).name}"
+    return f"exit status {code}"
+
+
+def _measure(theirs: Connection, row_id: str, rounds: int, is_quick: bool) -> None:
+    (row,) = choose([row_id])
+
+    def progress(text: str) -> None:
+        theirs.send(_Progress(text))
+
+    not_measured: list[str] = []
+    try:
+        with places() as found:
+            figures = row.measure(
+                Conditions(
+                    rounds,
+                    is_quick,
+                    found.tmpfs,
+                    found.disk,
+                    progress=progress,
+                    not_measured=not_measured.append,
+                )
+            )
+    except Exception as error:
+        theirs.send(_Failure(f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
+    else:
+        theirs.send(Measured(figures, not_measured))

@@ -1,0 +1,148 @@
+"""The operations of the hot paths, each again and again, for callgrind to count.
+
+Owns what is run: `python -m benches.hot_path FOLDER`. It imports nothing but the package, because
+everything that it does is emulated, and must not time anything. What is to be counted lies between
+two calls of `os.getppid`, at which callgrind writes down what it has counted. One pass before lets
+the interpreter adapt its code; the answer of the last operation is verified.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import uuid
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tuckbox import Cache
+
+#: What is called before and after what is counted.
+MARK = "getppid"
+#: Operations of one pass,
+KEYS = 2_000
+#: and passes that are counted.
+PASSES = 5
+_BATCH = 100
+_VALUE = bytes(range(160))
+_MULTIPLIER = 0x9E3779B97F4A7C15F39CC0605CEDC835
+
+_Pass = Callable[[], object]
+
+
+def _each(operation: Callable[[str], object], wanted: list[str]) -> object:
+    answer = None
+    for key in wanted:
+        answer = operation(key)
+    return answer
+
+
+def _each_set(set_: Callable[[str, bytes], object], wanted: list[str]) -> object:
+    answer = None
+    for key in wanted:
+        answer = set_(key, _VALUE)
+    return answer
+
+
+def _get(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
+    return partial(_each, cache.get, keys), _VALUE
+
+
+def _get_fresh(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
+    """Look up with equal keys that are other objects: their hash is not known yet."""
+    # All are made at once, however many are needed, so that making them is no part of a pass.
+    fresh = iter([[key.encode().decode() for key in keys] for _ in range(1 + PASSES)])
+    return lambda: _each(cache.get, next(fresh)), _VALUE
+
+
+def _get_absent(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
+    return partial(_each, cache.get, [key.replace("-", "+") for key in keys]), None
+
+
+def _get_with_ttl(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
+    for key in keys:
+        cache.set(key, _VALUE, ttl=3600)
+    return partial(_each, cache.get, keys), _VALUE
+
+
+def _set(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
+    return partial(_each_set, cache.set, keys), None
+
+
+def _incr(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
+    for key in keys:
+        cache.set(key, 0)
+    return partial(_each, cache.incr, keys), 1 + PASSES
+
+
+def _batches(keys: list[str]) -> list[list[str]]:
+    return [keys[at : at + _BATCH] for at in range(0, len(keys), _BATCH)]
+
+
+def _get_many(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
+    wanted = _batches(keys)
+
+    def work() -> object:
+        found: dict[str, object] = {}
+        for batch in wanted:
+            found = cache.get_many(batch)
+        return found
+
+    return work, dict.fromkeys(wanted[-1], _VALUE)
+
+
+def _set_many(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
+    mappings = [dict.fromkeys(batch, _VALUE) for batch in _batches(keys)]
+
+    def work() -> object:
+        for mapping in mappings:
+            cache.set_many(mapping)
+        return None
+
+    return work, None
+
+
+def _dict_get(_cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
+    return partial(_each, dict.fromkeys(keys, _VALUE).get, keys), _VALUE
+
+
+#: What can be run: each makes a pass, and what its last operation returns.
+OPERATIONS: dict[str, Callable[[Cache, list[str]], tuple[_Pass, object]]] = {
+    "dict.get": _dict_get,
+    "get": _get,
+    "get, fresh keys": _get_fresh,
+    "get, with ttl": _get_with_ttl,
+    "get, absent": _get_absent,
+    "set": _set,
+    "incr": _incr,
+    "get_many of 100": _get_many,
+    "set_many of 100": _set_many,
+}
+
+
+def run(folder: Path) -> None:
+    """Run all operations in their order, each on a new cache.
+
+    Raises ValueError for a wrong answer.
+    """
+    keys = [str(uuid.UUID(int=(n + 1) * _MULTIPLIER % 2**128)) for n in range(KEYS)]
+    for name, make in OPERATIONS.items():
+        with Cache(folder / "hot-path.tuck") as cache:
+            for key in keys:
+                cache.set(key, _VALUE)
+            work, expected = make(cache, keys)
+            answer = work()
+            os.getppid()
+            for _ in range(PASSES):
+                answer = work()
+            os.getppid()
+        Path(folder, "hot-path.tuck").unlink()
+        if answer != expected:
+            raise ValueError(f"{name} answered {answer!r}, not {expected!r}")
+
+
+if __name__ == "__main__":
+    # What the cycle collector does is no part of any operation.
+    gc.disable()
+    run(Path(sys.argv[1]))

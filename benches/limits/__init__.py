@@ -1,0 +1,90 @@
+"""The floors under a get and a set: programs that do only the named part of the work.
+
+Owns how they are built and loaded; what they do is in `src/lib.rs`. Must not know the goals.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol
+
+from benches.places import ROOT
+
+_FOLDER = Path(__file__).resolve().parent
+_TARGET = ROOT / "target" / "benches" / "limits"
+
+
+class LimitsError(Exception):
+    """The floors could not be built; the message has what was said."""
+
+
+class Reader(Protocol):
+    """The floor under a get: a key is hashed, a place found, and its bytes are copied."""
+
+    def get(self, key: str, default: object = None) -> bytes | None:
+        """Return a copy of the value."""
+
+    def get_by_the_clock(self, key: str, default: object = None) -> bytes | None:
+        """Return a copy of the value, and read the clock."""
+
+    def get_verified(self, key: str, default: object = None) -> bytes | None:
+        """Return a copy of the value, and compute its checksum."""
+
+
+class Writer(Protocol):
+    """The floor under a set: a key is hashed, a place found, a lock taken, bytes are copied in."""
+
+    def set(self, key: str, value: bytes, ttl: object = None) -> None:
+        """Overwrite the value by one of the same size."""
+
+    def set_verified(self, key: str, value: bytes, ttl: object = None) -> None:
+        """Overwrite the value, and compute its checksum."""
+
+    def get(self, key: str) -> bytes:
+        """Return a copy of the value."""
+
+
+def reader(entries: Mapping[str, bytes]) -> Reader:
+    """Return the floor under a get of these entries. Raises LimitsError."""
+    made: Reader = _module().Reader(dict(entries))
+    return made
+
+
+def writer(entries: Mapping[str, bytes]) -> Writer:
+    """Return the floor under a set that overwrites these entries. Raises LimitsError."""
+    made: Writer = _module().Writer(dict(entries))
+    return made
+
+
+def build() -> Path:
+    """Build the extension, unless it is up to date; return where it is. Raises LimitsError."""
+    command = ["cargo", "build", "--quiet", "--release", "--locked"]
+    places = ["--manifest-path", str(_FOLDER / "Cargo.toml"), "--target-dir", str(_TARGET)]
+    # By its real name: another name of the same interpreter would have it all built anew.
+    environment = {**os.environ, "PYO3_PYTHON": str(Path(sys.executable).resolve())}
+    try:
+        built = subprocess.run(
+            [*command, *places], capture_output=True, text=True, check=False, env=environment
+        )
+    except FileNotFoundError:
+        raise LimitsError("cargo is not there: install Rust with rustup") from None
+    if built.returncode:
+        raise LimitsError(f"the floors could not be built:\n{built.stderr}")
+    return _TARGET / "release" / "lib_limits.so"
+
+
+@cache
+def _module() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("_limits", build())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

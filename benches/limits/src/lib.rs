@@ -1,0 +1,240 @@
+//! The floors under a get and a set: the parts that no cache can leave out which keeps bytes where
+//! other processes see them, and no other part.
+//!
+//! A [`Reader`] takes a key apart, hashes it with a secret, finds a place, and copies the value
+//! there into a new bytes object. It compares no key, verifies nothing, counts nothing, and knows
+//! neither other processes nor time. A [`Writer`] hashes, finds, takes a lock that nobody else
+//! wants, and copies the value in, over the one of the same size. What a goal demands below these
+//! is out of reach from here; what lies between these and Tuckbox is the cost of its promises.
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_secret, Xxh3};
+
+const SECRET: [u8; 192] = [0x5a; 192];
+
+/// Where a value lies, by a part of its key's hash. A word, so that few lines of memory are needed.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// 0 marks a place that is free.
+    tag: u32,
+    start: u32,
+}
+
+/// A table with open addressing, at most half full.
+struct Table {
+    places: Box<[Place]>,
+}
+
+/// So much is still in the processor's cache when it is read a second time.
+const NEAR_BYTES: usize = 16 << 10;
+
+/// A value has its length before it.
+const LENGTH_BYTES: usize = 4;
+
+impl Table {
+    fn tag_and_index(&self, key: &str) -> (u32, usize) {
+        let hash = xxh3_64_with_secret(key.as_bytes(), &SECRET);
+        ((hash >> 32) as u32 | 1, hash as usize & (self.places.len() - 1))
+    }
+
+    fn find(&self, key: &str) -> Option<usize> {
+        let (tag, mut index) = self.tag_and_index(key);
+        loop {
+            let place = self.places[index];
+            if place.tag == tag {
+                return Some(place.start as usize);
+            }
+            if place.tag == 0 {
+                return None;
+            }
+            index = (index + 1) & (self.places.len() - 1);
+        }
+    }
+
+    /// A table of all keys of a dictionary of str to bytes, and the values in one piece.
+    fn of(entries: &Bound<'_, PyDict>) -> PyResult<(Table, Vec<u8>)> {
+        let count = (2 * entries.len()).next_power_of_two();
+        let mut table = Table { places: vec![Place::default(); count].into_boxed_slice() };
+        let mut values = Vec::new();
+        for (key, value) in entries {
+            let (tag, mut index) = table.tag_and_index(key.cast::<PyString>()?.to_str()?);
+            while table.places[index].tag != 0 {
+                if table.places[index].tag == tag {
+                    return Err(PyValueError::new_err("two keys have the same tag"));
+                }
+                index = (index + 1) & (count - 1);
+            }
+            let value = value.cast::<PyBytes>()?.as_bytes();
+            let start = u32::try_from(values.len())?;
+            table.places[index] = Place { tag, start };
+            values.extend_from_slice(&u32::try_from(value.len())?.to_ne_bytes());
+            values.extend_from_slice(value);
+        }
+        Ok((table, values))
+    }
+}
+
+/// Where the value is whose length is at `start`.
+fn range(values: &[u8], start: usize) -> Range<usize> {
+    let mut length = [0; LENGTH_BYTES];
+    length.copy_from_slice(&values[start..start + LENGTH_BYTES]);
+    let begin = start + LENGTH_BYTES;
+    begin..begin + u32::from_ne_bytes(length) as usize
+}
+
+/// The floor under a get.
+#[pyclass(frozen, module = "_limits")]
+pub struct Reader {
+    table: Table,
+    values: Vec<u8>,
+}
+
+#[pymethods]
+impl Reader {
+    #[new]
+    fn new(entries: &Bound<'_, PyDict>) -> PyResult<Reader> {
+        let (table, values) = Table::of(entries)?;
+        Ok(Reader { table, values })
+    }
+
+    /// A copy of the value of `key`, or `default`.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let start = self.table.find(key.cast_exact::<PyString>()?.to_str()?);
+        Ok(match start {
+            Some(start) => {
+                Some(PyBytes::new(py, &self.values[range(&self.values, start)]).into_any())
+            }
+            None => default,
+        })
+    }
+
+    /// As `get`, and reads the clock, as an entry demands that has an expiry.
+    #[pyo3(signature = (key, default=None))]
+    fn get_by_the_clock<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        black_box(Instant::now());
+        self.get(py, key, default)
+    }
+
+    /// As `get`, and computes a checksum of the copy.
+    #[pyo3(signature = (key, default=None))]
+    fn get_verified<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let found = self.get(py, key, default)?;
+        if let Some(Ok(copy)) = found.as_ref().map(|found| found.cast::<PyBytes>()) {
+            black_box(xxh3_64(copy.as_bytes()));
+        }
+        Ok(found)
+    }
+}
+
+/// The floor under a set that overwrites a value of the same size.
+#[pyclass(frozen, module = "_limits")]
+pub struct Writer {
+    table: Table,
+    values: Mutex<Vec<u8>>,
+}
+
+#[pymethods]
+impl Writer {
+    #[new]
+    fn new(entries: &Bound<'_, PyDict>) -> PyResult<Writer> {
+        let (table, values) = Table::of(entries)?;
+        Ok(Writer { table, values: Mutex::new(values) })
+    }
+
+    /// Overwrites the value of `key`. `ttl` is there to be taken apart, as in a cache.
+    #[pyo3(signature = (key, value, ttl=None))]
+    fn set(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        black_box(ttl);
+        self.store(key, value.cast_exact::<PyBytes>()?.as_bytes(), <[u8]>::copy_from_slice)
+    }
+
+    /// As `set`, and computes a checksum of the value, piece by piece as it is copied.
+    #[pyo3(signature = (key, value, ttl=None))]
+    fn set_verified(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        black_box(ttl);
+        self.store(key, value.cast_exact::<PyBytes>()?.as_bytes(), |to, from| {
+            let mut checksum = Xxh3::new();
+            for (to, from) in to.chunks_mut(NEAR_BYTES).zip(from.chunks(NEAR_BYTES)) {
+                checksum.update(from);
+                to.copy_from_slice(from);
+            }
+            black_box(checksum.digest());
+        })
+    }
+
+    /// A copy of the value of `key`.
+    fn get<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let start = self.start(key)?;
+        let values = self.values.lock().map_err(|_| unusable())?;
+        Ok(PyBytes::new(py, &values[range(&values, start)]))
+    }
+}
+
+impl Writer {
+    fn store(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &[u8],
+        copy: impl Fn(&mut [u8], &[u8]),
+    ) -> PyResult<()> {
+        let start = self.start(key.cast_exact::<PyString>()?.to_str()?)?;
+        let mut values = self.values.lock().map_err(|_| unusable())?;
+        let range = range(&values, start);
+        if value.len() != range.len() {
+            return Err(PyValueError::new_err("a value is overwritten by one of the same size"));
+        }
+        copy(&mut values[range], value);
+        Ok(())
+    }
+
+    fn start(&self, key: &str) -> PyResult<usize> {
+        let none = || PyValueError::new_err(format!("{key:?} is not there"));
+        self.table.find(key).ok_or_else(none)
+    }
+}
+
+fn unusable() -> PyErr {
+    PyValueError::new_err("another thread died while it wrote")
+}
+
+/// The module's table.
+#[pymodule]
+mod _limits {
+    #[pymodule_export]
+    use super::Reader;
+    #[pymodule_export]
+    use super::Writer;
+}

@@ -1,0 +1,155 @@
+//! The caches that are compared, each as its documentation shows it, with room for all entries.
+//!
+//! Owns what a get and a set are for each. A get gives the program bytes that are its own, with two
+//! exceptions that say so: those are told beside the others and are not what is compared.
+
+use std::path::Path;
+
+use tuckbox_engine::{Buffer, Cache, Config, Place, Ttl, Value};
+
+pub(crate) type Failure = Box<dyn std::error::Error>;
+
+/// A cache under test.
+pub(crate) trait Contestant {
+    /// What a get answers with.
+    type Answer<'a>: AsRef<[u8]>
+    where
+        Self: 'a;
+
+    /// Looks a key up.
+    fn get(&mut self, key: &str) -> Option<Self::Answer<'_>>;
+
+    /// Stores a copy of a value.
+    fn set(&mut self, key: &str, value: &[u8]);
+}
+
+fn open(folder: &Path, name: &str) -> Result<Cache, Failure> {
+    Ok(Cache::open(&Place::Path(folder.join(name)), &Config::default())?)
+}
+
+/// The engine; a get copies into a new vector.
+pub(crate) struct Tuckbox {
+    cache: Cache,
+    buffer: Buffer,
+}
+
+impl Tuckbox {
+    pub(crate) fn new(folder: &Path) -> Result<Tuckbox, Failure> {
+        Ok(Tuckbox { cache: open(folder, "speed.tuck")?, buffer: Buffer::new() })
+    }
+
+    fn bytes(&mut self, key: &str) -> Option<&[u8]> {
+        match self.cache.get(key.as_bytes(), &mut self.buffer).expect("a get")?.value {
+            Value::Bytes { bytes, .. } => Some(bytes),
+            Value::Int(_) => None,
+        }
+    }
+}
+
+impl Contestant for Tuckbox {
+    type Answer<'a> = Vec<u8>;
+
+    #[inline]
+    fn get(&mut self, key: &str) -> Option<Vec<u8>> {
+        self.bytes(key).map(<[u8]>::to_vec)
+    }
+
+    #[inline]
+    fn set(&mut self, key: &str, value: &[u8]) {
+        self.cache.set(key.as_bytes(), Value::bytes(value), Ttl::Never).expect("a set");
+    }
+}
+
+/// The engine; a get copies into a buffer that is used again, which is how its own interface is
+/// meant to be used.
+pub(crate) struct Buffered(Tuckbox);
+
+impl Buffered {
+    pub(crate) fn new(folder: &Path) -> Result<Buffered, Failure> {
+        let cache = open(folder, "buffered.tuck")?;
+        Ok(Buffered(Tuckbox { cache, buffer: Buffer::new() }))
+    }
+}
+
+impl Contestant for Buffered {
+    type Answer<'a> = &'a [u8];
+
+    #[inline]
+    fn get(&mut self, key: &str) -> Option<&[u8]> {
+        self.0.bytes(key)
+    }
+
+    #[inline]
+    fn set(&mut self, key: &str, value: &[u8]) {
+        self.0.set(key, value);
+    }
+}
+
+/// moka's cache for threads; a get clones the vector.
+pub(crate) struct Moka(moka::sync::Cache<String, Vec<u8>>);
+
+impl Moka {
+    pub(crate) fn new(entries: usize) -> Moka {
+        Moka(moka::sync::Cache::new(entries as u64))
+    }
+
+    /// Does what waits to be done after inserts, which no get shall pay for.
+    pub(crate) fn settle(&self) {
+        self.0.run_pending_tasks();
+    }
+}
+
+impl Contestant for Moka {
+    type Answer<'a> = Vec<u8>;
+
+    #[inline]
+    fn get(&mut self, key: &str) -> Option<Vec<u8>> {
+        self.0.get(key)
+    }
+
+    #[inline]
+    fn set(&mut self, key: &str, value: &[u8]) {
+        self.0.insert(key.to_owned(), value.to_vec());
+    }
+}
+
+/// quick_cache's cache for threads; a get clones the vector.
+pub(crate) struct QuickCache(quick_cache::sync::Cache<String, Vec<u8>>);
+
+impl QuickCache {
+    pub(crate) fn new(entries: usize) -> QuickCache {
+        QuickCache(quick_cache::sync::Cache::new(entries))
+    }
+}
+
+impl Contestant for QuickCache {
+    type Answer<'a> = Vec<u8>;
+
+    #[inline]
+    fn get(&mut self, key: &str) -> Option<Vec<u8>> {
+        self.0.get(key)
+    }
+
+    #[inline]
+    fn set(&mut self, key: &str, value: &[u8]) {
+        self.0.insert(key.to_owned(), value.to_vec());
+    }
+}
+
+/// A map without limit, lock or sharing; a get clones the vector. What copying alone costs.
+#[derive(Default)]
+pub(crate) struct HashMap(std::collections::HashMap<String, Vec<u8>>);
+
+impl Contestant for HashMap {
+    type Answer<'a> = Vec<u8>;
+
+    #[inline]
+    fn get(&mut self, key: &str) -> Option<Vec<u8>> {
+        self.0.get(key).cloned()
+    }
+
+    #[inline]
+    fn set(&mut self, key: &str, value: &[u8]) {
+        self.0.insert(key.to_owned(), value.to_vec());
+    }
+}

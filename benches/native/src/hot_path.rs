@@ -1,0 +1,63 @@
+//! The engine's hot paths, each again and again, for callgrind to count.
+//!
+//! Owns what is run: what `benches/hot_path.py` runs of the package, with the same marks around what
+//! is to be counted. Must not time anything.
+
+use std::hint::black_box;
+use std::os::unix::process::parent_id;
+use std::path::Path;
+
+use serde_json::{json, Value as Json};
+use tuckbox_engine::{Buffer, Cache, Config, Place, Ttl, Value};
+
+use crate::caches::Failure;
+use crate::inputs;
+
+const ENTRIES: usize = 2_000;
+const PASSES: usize = 5;
+
+/// Runs a pass over the keys, a mark, all other passes, and another mark.
+fn marked(mut pass: impl FnMut() -> Result<usize, Failure>) -> Result<usize, Failure> {
+    let mut found = pass()?;
+    black_box(parent_id());
+    for _ in 0..PASSES {
+        found += pass()?;
+    }
+    black_box(parent_id());
+    Ok(found)
+}
+
+/// Runs gets of what is there, gets of what is not, and sets of what is there. Returns how many of
+/// them found something.
+pub(crate) fn run(folder: &Path) -> Result<Json, Failure> {
+    let path = folder.join("hot-path.tuck");
+    let cache = Cache::open(&Place::Path(path.clone()), &Config::default())?;
+    let keys = inputs::keys(0, ENTRIES);
+    let absent = inputs::keys(ENTRIES, ENTRIES);
+    let value = vec![7; inputs::VALUE_BYTES];
+    let set_all = || {
+        for key in &keys {
+            cache.set(key.as_bytes(), Value::bytes(&value), Ttl::Never)?;
+        }
+        Ok(keys.len())
+    };
+    set_all()?;
+    let mut buffer = Buffer::new();
+    let mut get_all = |keys: &[String]| {
+        let mut found = 0;
+        for key in keys {
+            let entry = black_box(cache.get(key.as_bytes(), &mut buffer)?);
+            found += usize::from(entry.is_some());
+        }
+        Ok(found)
+    };
+    let present = marked(|| get_all(&keys))?;
+    let missing = marked(|| get_all(&absent))?;
+    let stored = marked(set_all)?;
+    if (present, missing, stored) != (stored, 0, (1 + PASSES) * ENTRIES) {
+        return Err(format!("{present} of {stored} were found, and {missing} that are not").into());
+    }
+    drop(cache);
+    std::fs::remove_file(path)?;
+    Ok(json!({ "found": present }))
+}

@@ -1,0 +1,41 @@
+//! Keys and values: 36 characters, as a UUID has, and 160 bytes that name their key.
+//!
+//! Must not know who stores them.
+
+/// Bytes of a value.
+pub(crate) const VALUE_BYTES: usize = 160;
+
+/// The keys with the numbers from `first` on.
+pub(crate) fn keys(first: usize, count: usize) -> Vec<String> {
+    (first..first + count).map(key).collect()
+}
+
+fn key(number: usize) -> String {
+    // Odd, so that numbers and products are one to one.
+    let high = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let low = high.wrapping_mul(0xf39c_c060_5ced_c835);
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+/// The value of a key: its bytes, and the rest filled with a byte of theirs.
+pub(crate) fn value_of(key: &str) -> Vec<u8> {
+    let mut value = key.as_bytes().to_vec();
+    let filling = value.iter().fold(0, |sum: u8, byte| sum.wrapping_mul(31).wrapping_add(*byte));
+    value.resize(VALUE_BYTES, filling);
+    value
+}
+
+/// The same keys in another order, and as other objects: those that a program looks up with are
+/// seldom those that it stored with.
+pub(crate) fn shuffled(keys: &[String]) -> Vec<String> {
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut order);
+    order.into_iter().map(|index| keys[index].clone()).collect()
+}

@@ -1,0 +1,181 @@
+//! Times gets and sets of all caches in one thread, each in turn.
+//!
+//! Owns clocks and turns. In each round every cache has several passes over all keys, one after each
+//! other cache's; its sample is the median of their times, in nanoseconds an operation. Answers are
+//! kept from being optimised away while the clock runs, and verified before and after.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{json, Map, Value};
+
+use crate::caches::{Buffered, Contestant, Failure, HashMap, Moka, QuickCache, Tuckbox};
+use crate::inputs;
+
+const ENTRIES: usize = 20_000;
+/// No cache has to make room: several divide theirs into parts, which fill unevenly.
+const ROOM_ENTRIES: usize = 4 * ENTRIES;
+const PASSES_MAX: usize = 50;
+
+struct Inputs {
+    stored: Vec<String>,
+    values: Vec<Vec<u8>>,
+    shuffled: Vec<String>,
+    absent: Vec<String>,
+}
+
+/// What is timed of a cache; the clock runs from the first key to the last.
+struct Timed<C>(C);
+
+trait Turns {
+    fn verify(&mut self, inputs: &Inputs) -> Result<(), Failure>;
+    /// Makes one pass; returns the nanoseconds of an operation.
+    fn pass(&mut self, what: What, inputs: &Inputs) -> f64;
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Get,
+    GetInOrder,
+    GetAbsent,
+    Set,
+}
+
+const WHATS: [(What, &str); 4] = [
+    (What::Get, "get"),
+    (What::GetInOrder, "get, in the order of the sets"),
+    (What::GetAbsent, "get, absent"),
+    (What::Set, "set"),
+];
+
+fn time(work: impl FnOnce()) -> f64 {
+    let began = Instant::now();
+    work();
+    began.elapsed().as_nanos() as f64 / ENTRIES as f64
+}
+
+impl<C: Contestant> Timed<C> {
+    fn filled(mut cache: C, inputs: &Inputs) -> Timed<C> {
+        for (key, value) in inputs.stored.iter().zip(&inputs.values) {
+            cache.set(key, value);
+        }
+        Timed(cache)
+    }
+
+    fn get_all(&mut self, keys: &[String]) -> f64 {
+        let cache = &mut self.0;
+        time(|| {
+            for key in keys {
+                if let Some(answer) = cache.get(key) {
+                    black_box(answer.as_ref());
+                }
+            }
+        })
+    }
+
+    fn set_all(&mut self, inputs: &Inputs) -> f64 {
+        let cache = &mut self.0;
+        time(|| {
+            for (key, value) in inputs.stored.iter().zip(&inputs.values) {
+                cache.set(key, value);
+            }
+        })
+    }
+}
+
+impl<C: Contestant> Turns for Timed<C> {
+    fn verify(&mut self, inputs: &Inputs) -> Result<(), Failure> {
+        for key in &inputs.shuffled {
+            let answer = self.0.get(key);
+            if answer.as_ref().map(AsRef::as_ref) != Some(inputs::value_of(key).as_slice()) {
+                return Err(format!("the value of {key} was not the one that was stored").into());
+            }
+        }
+        for key in &inputs.absent {
+            if self.0.get(key).is_some() {
+                return Err(format!("{key} was never stored, and was found").into());
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, what: What, inputs: &Inputs) -> f64 {
+        match what {
+            What::Get => self.get_all(&inputs.shuffled),
+            What::GetInOrder => self.get_all(&inputs.stored),
+            What::GetAbsent => self.get_all(&inputs.absent),
+            What::Set => self.set_all(inputs),
+        }
+    }
+}
+
+type Caches = Vec<(&'static str, Box<dyn Turns>)>;
+
+fn verify(caches: &mut Caches, inputs: &Inputs) -> Result<(), Failure> {
+    for (name, cache) in caches {
+        cache.verify(inputs).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// As many passes as the slowest cache can make in a round's time.
+fn passes(caches: &mut Caches, inputs: &Inputs, round: Duration) -> usize {
+    let slowest_ns = caches
+        .iter_mut()
+        .map(|(_, cache)| cache.pass(What::Get, inputs) * ENTRIES as f64)
+        .fold(1.0, f64::max);
+    ((round.as_nanos() as f64 / slowest_ns) as usize).clamp(1, PASSES_MAX)
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Returns the samples by operation and by cache.
+pub(crate) fn measure(folder: &Path, rounds: usize, round_ms: u64) -> Result<Value, Failure> {
+    let stored = inputs::keys(0, ENTRIES);
+    let inputs = Inputs {
+        values: stored.iter().map(|key| inputs::value_of(key)).collect(),
+        shuffled: inputs::shuffled(&stored),
+        absent: inputs::keys(ENTRIES, ENTRIES),
+        stored,
+    };
+    let moka = Timed::filled(Moka::new(ROOM_ENTRIES), &inputs);
+    moka.0.settle();
+    let mut caches: Caches = vec![
+        ("tuckbox", Box::new(Timed::filled(Tuckbox::new(folder)?, &inputs))),
+        ("tuckbox, buffer used again", Box::new(Timed::filled(Buffered::new(folder)?, &inputs))),
+        ("moka", Box::new(moka)),
+        ("quick_cache", Box::new(Timed::filled(QuickCache::new(ROOM_ENTRIES), &inputs))),
+        ("HashMap", Box::new(Timed::filled(HashMap::default(), &inputs))),
+    ];
+    verify(&mut caches, &inputs)?;
+    let passes = passes(&mut caches, &inputs, Duration::from_millis(round_ms));
+    let mut samples = vec![vec![Vec::with_capacity(rounds); caches.len()]; WHATS.len()];
+    for round in 0..rounds {
+        for (index, (what, _)) in WHATS.iter().enumerate() {
+            let mut times = vec![Vec::with_capacity(passes); caches.len()];
+            for _ in 0..passes {
+                for step in 0..caches.len() {
+                    let turn = (round + step) % caches.len();
+                    times[turn].push(caches[turn].1.pass(*what, &inputs));
+                }
+            }
+            for (turn, times) in times.into_iter().enumerate() {
+                samples[index][turn].push(median(times));
+            }
+        }
+        verify(&mut caches, &inputs)?;
+    }
+    let told = WHATS.iter().zip(&samples).map(|((_, what), of_caches)| {
+        let by_cache: Map<String, Value> = caches
+            .iter()
+            .zip(of_caches)
+            .map(|((name, _), samples)| ((*name).to_owned(), json!(samples)))
+            .collect();
+        ((*what).to_owned(), Value::Object(by_cache))
+    });
+    Ok(Value::Object(told.collect()))
+}

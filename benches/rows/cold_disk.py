@@ -1,0 +1,155 @@
+"""A cache on a disk that memory does not hold.
+
+Owns how it gets there. Filling a machine's memory would take it from everybody else, so the file's
+pages are dropped from memory instead: it is written out, the kernel is told that it is not needed,
+and the row makes sure that the pages have gone. Then a new process, which has none of them mapped,
+gets keys in a random order: each finds its entry on the disk. Beside it stands what reading as many
+bytes at random places of the same file costs, dropped as well.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+from tuckbox import Cache
+
+from benches.crew import Crew, CrewError
+from benches.data import keys
+from benches.proving import prove, value
+from benches.row import Conditions, Figure, Row
+
+_VALUE_BYTES = 1_600
+_ROOM, _ROOM_QUICK = 2 << 30, 256 << 20
+# Keys and records' heads included; what is left is the index, and segments that are being filled.
+_FILLED_SHARE = 0.8
+_ENTRY_BYTES = 1_700
+_FAMILIES = 1_000
+_GETS = 2_000
+_ROUNDS_MAX = 5
+_SAMPLES = 500
+_RESIDENT_MAX = 0.05
+
+
+class Party:
+    """A process that has the cache open."""
+
+    def __init__(self, _number: int, path: str, room: int) -> None:
+        """Open the cache at `path`, or make it."""
+        self._path = path
+        self._keys = keys(int(room * _FILLED_SHARE) // _ENTRY_BYTES)
+        self._cache = Cache(path, size=room)
+
+    def fill(self) -> float:
+        """Set all keys; return the nanoseconds of a set, with those of making nothing else."""
+        values = [value(family, _VALUE_BYTES) for family in range(_FAMILIES)]
+        began = time.perf_counter_ns()
+        for number, key in enumerate(self._keys):
+            self._cache.set(key, values[number % _FAMILIES])
+        return (time.perf_counter_ns() - began) / len(self._keys)
+
+    def get(self, seed: int) -> float:
+        """Get some keys; return the nanoseconds of a get. Raises WrongAnswerError."""
+        dice = random.Random(seed)
+        numbers = [dice.randrange(len(self._keys)) for _ in range(_GETS)]
+        wanted = [self._keys[number] for number in numbers]
+        get = self._cache.get
+        began = time.perf_counter_ns()
+        found = [get(key) for key in wanted]
+        nanoseconds = (time.perf_counter_ns() - began) / _GETS
+        for number, key, content in zip(numbers, wanted, found, strict=True):
+            prove(key, content, number % _FAMILIES)
+        return nanoseconds
+
+    def read(self, seed: int) -> float:
+        """Read as many bytes at random places of the file; return the nanoseconds of one read."""
+        dice = random.Random(seed)
+        file = os.open(self._path, os.O_RDONLY)
+        try:
+            length = os.fstat(file).st_size - _VALUE_BYTES
+            places = [dice.randrange(length) for _ in range(_GETS)]
+            # As for a mapping of which the kernel is not told how it is used.
+            began = time.perf_counter_ns()
+            for at in places:
+                os.pread(file, _VALUE_BYTES, at)
+            return (time.perf_counter_ns() - began) / _GETS
+        finally:
+            os.close(file)
+
+
+def measure(conditions: Conditions) -> list[Figure]:
+    """Measure gets of entries that are on the disk, and of the same once they are in memory."""
+    path = conditions.disk / "cold.tuck"
+    room = _ROOM_QUICK if conditions.is_quick else _ROOM
+    with Crew(1, Party, str(path), room) as party:
+        conditions.progress(f"filling {room >> 20} MiB on a disk")
+        filling = party.ask("fill")
+    cold, warm, plain = [], [], []
+    for number in range(min(conditions.rounds, _ROUNDS_MAX)):
+        conditions.progress(f"round {number + 1}: nothing of it in memory")
+        _drop(path)
+        with Crew(1, Party, str(path), room) as party:
+            cold += party.ask("get", number)
+            warm += party.ask("get", number)
+        _drop(path)
+        with Crew(1, Party, str(path), room) as party:
+            plain += party.ask("read", number)
+    told = f"{room >> 20} MiB"
+    return [
+        Figure(
+            f"a get of {told} that are not in memory",
+            "ns",
+            tuple(cold),
+            "a read of the file there",
+            tuple(plain),
+            "ours / theirs",
+            None,
+        ),
+        Figure(
+            "the same keys again",
+            "ns",
+            tuple(warm),
+            "the first time",
+            tuple(cold),
+            "ours / theirs",
+            None,
+        ),
+        Figure(f"a set, filling {told}", "ns", tuple(filling), "", (), "ours", None),
+    ]
+
+
+def _drop(path: Path) -> None:
+    """Have nothing of a file in memory. Raises CrewError if it stays there all the same."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        resident = _resident_share(file)
+    finally:
+        os.close(file)
+    if resident > _RESIDENT_MAX:
+        raise CrewError(f"{resident:.0%} of {path.name} stayed in memory after it was dropped")
+
+
+def _resident_share(file: int) -> float:
+    """Return how much of a file is in memory, by reads that may not wait for the disk."""
+    dice = random.Random(0)
+    length = os.fstat(file).st_size - 1
+    there = 0
+    buffer = bytearray(1)
+    for _ in range(_SAMPLES):
+        try:
+            there += os.preadv(file, [buffer], dice.randrange(length), os.RWF_NOWAIT)
+        except BlockingIOError:
+            continue
+    return there / _SAMPLES
+
+
+ROW = Row(
+    id="disk",
+    title="A cache that memory does not hold",
+    goal_text="told: what a get costs that finds its entry on the disk",
+    measure=measure,
+)

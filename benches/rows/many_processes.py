@@ -1,0 +1,117 @@
+"""What it costs that many processes use a cache, up to 64, on however few cores.
+
+Owns the processes and their load: 90 % gets and 10 % sets of the same keys, in an order that each
+draws for itself, for a given time. More processes than cores cannot do more than the cores; told is
+whether they do less.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+from tuckbox import Cache
+
+from benches.crew import Crew
+from benches.data import keys
+from benches.proving import prove, value
+from benches.row import Conditions, Figure, Row
+
+_ENTRIES = 20_000
+_VALUE_BYTES = 160
+_EDITIONS = 2
+_SET_SHARE = 0.1
+_DRAWN = 20_000
+_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+_ROUNDS_MAX = 5
+
+
+class Party:
+    """One process."""
+
+    def __init__(self, number: int, path: str) -> None:
+        """Open the cache at `path`, which has all entries, and draw what to do."""
+        dice = random.Random(number)
+        self._keys = keys(_ENTRIES)
+        self._cache = Cache(path)
+        self._drawn = [
+            (self._keys[family], value(family, _VALUE_BYTES, dice.randrange(_EDITIONS)))
+            for family in (dice.randrange(_ENTRIES) for _ in range(_DRAWN))
+        ]
+        self._is_set = [dice.random() < _SET_SHARE for _ in range(_DRAWN)]
+
+    def work(self, seconds: float) -> tuple[int, int]:
+        """Do what was drawn for so long; return the operations, and the CPU time in nanoseconds."""
+        get, set_ = self._cache.get, self._cache.set
+        drawn = list(zip(self._is_set, self._drawn, strict=True))
+        done = 0
+        spent = time.thread_time_ns()
+        deadline = time.perf_counter_ns() + int(seconds * 1e9)
+        while time.perf_counter_ns() < deadline:
+            begin = done % _DRAWN
+            for is_set, (key, content) in drawn[begin : begin + 1_000]:
+                if is_set:
+                    set_(key, content)
+                else:
+                    get(key)
+            done += 1_000
+        return done, time.thread_time_ns() - spent
+
+    def prove(self) -> None:
+        """Raise WrongAnswerError unless every key has a value of its own, whole."""
+        for family, key in enumerate(self._keys):
+            prove(key, self._cache.get(key), family)
+
+
+def measure(conditions: Conditions) -> list[Figure]:
+    """Measure 1 to 64 processes."""
+    path = conditions.tmpfs / "many.tuck"
+    seconds = 0.2 if conditions.is_quick else 0.5
+    elapsed: dict[int, list[float]] = {count: [] for count in _COUNTS}
+    spent: dict[int, list[float]] = {count: [] for count in _COUNTS}
+    with Cache(path) as cache:
+        for family, key in enumerate(keys(_ENTRIES)):
+            cache.set(key, value(family, _VALUE_BYTES))
+        conditions.progress(f"starting {_COUNTS[-1]} processes")
+        with Crew(_COUNTS[-1], Party, str(path)) as parties:
+            parties.ask("work", 0.01)
+            for number in range(min(conditions.rounds, _ROUNDS_MAX)):
+                for count in _COUNTS:
+                    conditions.progress(f"round {number + 1}: {count} processes")
+                    answers = parties.ask("work", seconds, count=count)
+                    done = sum(operations for operations, _ in answers)
+                    elapsed[count].append(seconds * 1e9 / done)
+                    spent[count].append(sum(ns for _, ns in answers) / done)
+            parties.ask("prove", count=1)
+    cores = len(os.sched_getaffinity(0))
+    return [
+        *_curve(f"time by operation of all together, {cores} cores", elapsed),
+        *_curve("CPU time of an operation", spent),
+    ]
+
+
+def _curve(what: str, samples: dict[int, list[float]]) -> list[Figure]:
+    alone = tuple(samples[1])
+    return [
+        Figure(
+            what,
+            "ns",
+            tuple(of),
+            "one process",
+            alone,
+            "ours / theirs",
+            None,
+            at=count,
+            along="processes",
+        )
+        for count, of in samples.items()
+    ]
+
+
+ROW = Row(
+    id="processes",
+    title="1 to 64 processes",
+    goal_text="told: 90 % gets, 10 % sets of the same 20,000 keys by all of them at the same time",
+    measure=measure,
+)

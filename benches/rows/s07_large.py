@@ -1,0 +1,149 @@
+"""S7: values of 2.12 MiB, beside plain copies.
+
+A get is compared with `bytes(memoryview(value))`, which makes a new bytes object as a get does. A
+set is compared with a copy into shared anonymous memory of the cache's size, each to the place
+after the one before, so that neither writes into what is still in the processor's cache. Both have
+been written to before the clock starts. The floor is such a copy and a checksum over it, by the
+hash that Tuckbox has for its checksums. See `benches/limits`.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Sequence
+from itertools import count, cycle
+
+from tuckbox import Cache
+
+from benches import limits
+from benches.data import get_all, keys, require, values
+from benches.row import Conditions, Figure, Goal, Row
+from benches.turns import Turn, take_turns
+
+VALUE_BYTES = 2_222_981
+_ENTRIES = 40
+_SIZE = 192 << 20
+
+
+def measure(conditions: Conditions) -> list[Figure]:
+    """Measure gets and sets. Returns times of one, and the peer's time as a multiple."""
+    names, stored = keys(_ENTRIES), values(_ENTRIES, VALUE_BYTES)
+    table = dict(zip(names, stored, strict=True))
+    reader, writer = limits.reader(table), limits.writer(table)
+    seeds = count(1)
+
+    def new() -> list[bytes]:
+        # One is drawn and the others are turned: to draw all would take longer than to store them.
+        (value,) = values(1, VALUE_BYTES, next(seeds))
+        return [value[turn:] + value[:turn] for turn in range(_ENTRIES)]
+
+    with (
+        Cache(conditions.tmpfs / "cache.tuck", size=_SIZE) as cache,
+        mmap.mmap(-1, _SIZE) as memory,
+    ):
+        copies = _Copies(memory)
+
+        def get_turn(who: str, get: Callable[[str], object]) -> Turn:
+            def check(asked: Sequence[str]) -> None:
+                require(who, map(get, asked), stored)
+
+            return Turn(_ENTRIES, get_all(get), lambda: names, check)
+
+        def set_turn(
+            who: str, store: Callable[[str, bytes], object], get: Callable[[str], object]
+        ) -> Turn:
+            def work(given: list[bytes]) -> None:
+                for name, value in zip(names, given, strict=True):
+                    store(name, value)
+
+            def check(given: list[bytes]) -> None:
+                require(who, map(get, names), given)
+
+            return Turn(_ENTRIES, work, new, check)
+
+        for _ in range(2 * _SIZE // (_ENTRIES * VALUE_BYTES) + 1):
+            copies.make(stored)
+            for name, value in table.items():
+                cache.set(name, value)
+        conditions.progress("get")
+        theirs, ours, floor = take_turns(
+            conditions,
+            [
+                Turn(_ENTRIES, _copy_out, lambda: stored),
+                get_turn("Tuckbox", cache.get),
+                get_turn("the floor", reader.get_verified),
+            ],
+        )
+        conditions.progress("set")
+        set_theirs, set_ours, set_floor = take_turns(
+            conditions,
+            [
+                Turn(_ENTRIES, copies.make, new, copies.check),
+                set_turn("Tuckbox", cache.set, cache.get),
+                set_turn("the floor", writer.set_verified, writer.get),
+            ],
+        )
+    return [
+        _figure("get", ours, "bytes(memoryview(value))", theirs, 0.45, floor),
+        _figure("set", set_ours, "a copy into memory", set_theirs, 0.7, set_floor),
+    ]
+
+
+def _copy_out(given: list[bytes]) -> None:
+    for value in given:
+        bytes(memoryview(value))
+
+
+class _Copies:
+    """Copies into a piece of memory, each to the place after the one before, over and over."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self._places = cycle(range(0, len(memory) - VALUE_BYTES, VALUE_BYTES))
+        self._last = 0
+
+    def make(self, given: list[bytes]) -> None:
+        """Copy each value."""
+        memory, place = self._memory, 0
+        for value, place in zip(given, self._places, strict=False):
+            memory[place : place + VALUE_BYTES] = value
+        self._last = place
+
+    def check(self, given: list[bytes]) -> None:
+        """Raise WrongAnswerError unless the last one is where it was copied to."""
+        there = self._memory[self._last : self._last + VALUE_BYTES]
+        require("a copy into memory", [there], given[-1:])
+
+
+def _figure(
+    what: str,
+    ours: tuple[float, ...],
+    peer: str,
+    theirs: tuple[float, ...],
+    at_least: float,
+    floor: tuple[float, ...],
+) -> Figure:
+    return Figure(
+        what,
+        "us",
+        _in_us(ours),
+        peer,
+        _in_us(theirs),
+        "theirs / ours",
+        Goal("at least", at_least),
+        limit=_in_us(floor),
+        limited_by="such a copy and a checksum over it",
+    )
+
+
+def _in_us(samples_ns: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(nanoseconds / 1e3 for nanoseconds in samples_ns)
+
+
+ROW = Row(
+    id="S7",
+    title="Values of 2.12 MiB",
+    goal_text="get at least 0.45 x the speed of `bytes(memoryview(value))`, set at least 0.7 x "
+    "that of a copy into memory rotating through the cache's size",
+    measure=measure,
+)

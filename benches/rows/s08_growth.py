@@ -1,0 +1,187 @@
+"""S8: what becomes of costs as a cache grows.
+
+Gets ask for keys drawn at random among all, so that a large cache is not measured by the few
+entries that are in the processor's cache; the dictionary beside it holds the same keys and values,
+an object for each. One pass over all entries comes first. The floor is S1's.
+
+Sets store keys that were never there into caches that are full: of several sizes, and one that has
+just been filled beside one that has been filled ten times over.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+from tuckbox import Cache
+
+from benches import limits
+from benches.data import VALUE_BYTES, fresh, get_all, keys, require, values
+from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
+from benches.turns import Turn, take_turns
+
+COUNTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+_COUNT_MAX_QUICK = 100_000
+_COUNT_MAX_FULL_CACHE = 1_000_000
+_ASKED = 20_000
+_STORED = 2_000
+_SIZE_MIN = 1 << 26
+# An entry and its share of everything else take less than the one and no less than the other.
+_ENTRY_BYTES_MAX = 256
+_ENTRY_BYTES_MIN = 225
+_FILLINGS_YOUNG, _FILLINGS_OLD = 1.5, 10
+
+
+def measure(conditions: Conditions) -> list[Figure]:
+    """Measure gets and sets in caches of up to ten million entries."""
+    counts = [one for one in COUNTS if not conditions.is_quick or one <= _COUNT_MAX_QUICK]
+    conditions.progress(f"making {counts[-1]:,} keys and values")
+    names, stored = keys(counts[-1]), _values(counts[-1])
+    figures: list[Figure] = []
+    for number in counts:
+        conditions.progress(f"gets among {number:,} entries")
+        figures += _gets(conditions, names[:number], stored[:number])
+    del names, stored
+    full = [one for one in counts if one <= _COUNT_MAX_FULL_CACHE]
+    conditions.progress("sets into full caches")
+    return [*figures, *_sets_by_size(conditions, full), _sets_by_age(conditions, full[-1])]
+
+
+def _values(number: int) -> list[bytes]:
+    """Return values of random bytes, cut from a pool: to draw each would take minutes."""
+    dice = random.Random(number)
+    (pool,) = values(1, 1 << 20)
+    starts = len(pool) - VALUE_BYTES
+    begin = (int(dice.random() * starts) for _ in range(number))
+    return [pool[start : start + VALUE_BYTES] for start in begin]
+
+
+def _gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> list[Figure]:
+    table = dict(zip(names, stored, strict=True))
+    floor = limits.reader(table)
+    dice = random.Random(1)
+    path = conditions.tmpfs / "cache.tuck"
+
+    def drawn() -> list[str]:
+        return dice.choices(names, k=_ASKED)
+
+    def drawn_fresh() -> list[str]:
+        return fresh(drawn())
+
+    with Cache(path, size=max(len(names) * _ENTRY_BYTES_MAX, _SIZE_MIN)) as cache:
+        for name, value in table.items():
+            cache.set(name, value)
+        for name, value in table.items():
+            if cache.get(name) != value:
+                raise WrongAnswerError(f"Tuckbox with {len(names):,} entries lacks {name}")
+
+        def turn(who: str, get: Callable[[str], object], asked: Callable[[], list[str]]) -> Turn:
+            def check(given: Sequence[str]) -> None:
+                require(who, map(get, given), [table[name] for name in given])
+
+            return Turn(_ASKED, get_all(get), asked, check)
+
+        dict_same, same, floor_same, dict_fresh, new, floor_fresh = take_turns(
+            conditions,
+            [
+                turn("dict", table.get, drawn),
+                turn("Tuckbox", cache.get, drawn),
+                turn("the floor", floor.get, drawn),
+                turn("dict", table.get, drawn_fresh),
+                turn("Tuckbox", cache.get, drawn_fresh),
+                turn("the floor", floor.get, drawn_fresh),
+            ],
+        )
+    path.unlink()
+    return [
+        Figure(
+            what,
+            "ns",
+            ours,
+            "dict",
+            theirs,
+            "ours / theirs",
+            Goal("at most", bound),
+            at=len(names),
+            limit=limit,
+            limited_by="hashing the key, finding a place and copying the value",
+        )
+        for what, ours, theirs, limit, bound in (
+            ("get, same keys", same, dict_same, floor_same, 2.5),
+            ("get, fresh keys", new, dict_fresh, floor_fresh, 1.6),
+        )
+    ]
+
+
+class _Full:
+    """A cache that holds about `entries`, after so many times as many keys were stored."""
+
+    def __init__(self, path: Path, entries: int, fillings: float) -> None:
+        self.cache = Cache(path, size=max(entries * _ENTRY_BYTES_MIN, 1 << 16))
+        self._numbers = count()
+        (self._value,) = values(1)
+        while next(self._numbers) * _STORED < entries * fillings:
+            self._set_all(self._new())
+
+    def turn(self) -> Turn:
+        """Return the turn that stores keys which were never there."""
+        return Turn(_STORED, self._set_all, self._new, self._check)
+
+    def _new(self) -> list[str]:
+        return keys(_STORED, first=next(self._numbers) * _STORED)
+
+    def _set_all(self, names: list[str]) -> None:
+        store, value = self.cache.set, self._value
+        for name in names:
+            store(name, value)
+
+    def _check(self, names: list[str]) -> None:
+        found = [self.cache.get(name) for name in names]
+        there = [value for value in found if value is not None]
+        if not there or any(value != self._value for value in there):
+            raise WrongAnswerError(
+                f"of {len(names):,} entries stored last a full Tuckbox of {len(self.cache):,} "
+                f"has {len(there):,}, or a wrong value"
+            )
+
+
+def _sets_by_size(conditions: Conditions, counts: list[int]) -> list[Figure]:
+    with ExitStack() as stack:
+        full = [
+            _Full(conditions.tmpfs / f"{number}.tuck", number, _FILLINGS_YOUNG) for number in counts
+        ]
+        for one in full:
+            stack.enter_context(one.cache)
+        samples = take_turns(conditions, [one.turn() for one in full])
+    return [
+        Figure("set of a new key, cache full", "ns", taken, "", (), "ours", None, at=number)
+        for number, taken in zip(counts, samples, strict=True)
+    ]
+
+
+def _sets_by_age(conditions: Conditions, entries: int) -> Figure:
+    young = _Full(conditions.tmpfs / "young.tuck", entries, _FILLINGS_YOUNG)
+    old = _Full(conditions.tmpfs / "old.tuck", entries, _FILLINGS_OLD)
+    with young.cache, old.cache:
+        theirs, ours = take_turns(conditions, [young.turn(), old.turn()])
+    return Figure(
+        f"set of a new key, {entries:,} entries, after {_FILLINGS_OLD} fillings",
+        "ns",
+        ours,
+        f"after {_FILLINGS_YOUNG:g} fillings",
+        theirs,
+        "ours / theirs",
+        Goal("at most", 1.1),
+    )
+
+
+ROW = Row(
+    id="S8",
+    title="Growth",
+    goal_text="S1's ratios from 1,000 to 10,000,000 entries after one pass; the cost of a set flat "
+    "once full (here: at most 1.1 x)",
+    measure=measure,
+)

@@ -1,0 +1,215 @@
+"""S11: how long single sets take in a full cache, the slowest of a thousand and of ten thousand.
+
+Owns the writers, and what is counted as what. Each set is timed by itself: two processes by the
+wall clock, in memory and on a disk; eight processes, more than there are cores, by their own CPU
+time. All write the same keys, and the cache is full before the clock starts, so every set has to
+make room. Values were made before; their lengths are log-uniform. For how long a shard's lock is
+held is seen from outside by the native program, while one process writes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuckbox import Cache
+
+from benches import native
+from benches.crew import Crew, CrewError, two_cores
+from benches.data import keys
+from benches.proving import HEAD_BYTES, prove, value
+from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
+from lab.runner.histograms import encode, percentiles_ns
+
+_PERCENTS = (50.0, 99.0, 99.9, 99.99, 100.0)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is written.
+
+    Keys share the values of their family, which is the number modulo that of families; `sizes` is
+    how many lengths each family has. `room` is the cache's size in bytes, and the keys could fill
+    it several times.
+    """
+
+    processes: int
+    bytes_max: int
+    keys: int
+    families: int
+    sizes: int
+    room: int
+    sets: int
+    clock: str
+
+
+_SMALL = Load(2, 64 << 10, 40_000, 500, 8, 64 << 20, 50_000, "wall")
+_LARGE = Load(8, 1 << 20, 16_000, 100, 4, 256 << 20, 5_000, "cpu")
+_WATCHED_SETS = 100_000
+# Of fewer there is no slowest of a thousand.
+_HOLDS_MIN = 1_000
+_FILLINGS_MAX = 20
+# Shorter, for --quick.
+_QUICK_SHARE = 5
+
+_CLOCKS: dict[str, Callable[[], int]] = {
+    "wall": time.perf_counter_ns,
+    "cpu": time.thread_time_ns,
+}
+
+
+class Writer:
+    """One process that writes."""
+
+    def __init__(self, number: int, path: str, load: Load) -> None:
+        """Open the cache at `path`, or make it."""
+        self._random = random.Random(number)
+        self._load = load
+        self._keys = keys(load.keys)
+        lengths = random.Random(0)
+        self._values = [
+            [value(family, _log_uniform(lengths, load.bytes_max)) for _ in range(load.sizes)]
+            for family in range(load.families)
+        ]
+        self._cache = Cache(path, size=load.room)
+
+    def fill(self) -> None:
+        """Set until entries have had to make room for others for a while.
+
+        Raises ValueError if they never have to.
+        """
+        wanted = self._cache.stats().evictions + self._load.keys // 4
+        for _ in range(_FILLINGS_MAX):
+            for key, content in self._drawn(self._load.keys):
+                self._cache.set(key, content)
+            if self._cache.stats().evictions >= wanted:
+                return
+        raise ValueError(f"a cache of {self._load.room} bytes was never full")
+
+    def write(self, sets: int) -> bytes:
+        """Make so many sets; return the nanoseconds of each, as an array of 64-bit integers."""
+        set_, clock = self._cache.set, _CLOCKS[self._load.clock]
+        times = array("Q", bytes(8 * sets))
+        for index, (key, content) in enumerate(self._drawn(sets)):
+            began = clock()
+            set_(key, content)
+            times[index] = clock() - began
+        return times.tobytes()
+
+    def prove(self) -> float:
+        """Get all keys; return how many of them, from 0 to 1, are there.
+
+        Raises WrongAnswerError if one has what it was never given.
+        """
+        there = 0
+        for number, key in enumerate(self._keys):
+            found = self._cache.get(key)
+            if found is not None:
+                prove(key, found, number % self._load.families)
+                there += 1
+        return there / len(self._keys)
+
+    def _drawn(self, count: int) -> list[tuple[str, bytes]]:
+        draw = self._random.randrange
+        families, sizes = self._load.families, self._load.sizes
+        numbers = [draw(len(self._keys)) for _ in range(count)]
+        return [
+            (self._keys[number], self._values[number % families][draw(sizes)]) for number in numbers
+        ]
+
+
+def _log_uniform(dice: random.Random, most: int) -> int:
+    return round(math.exp(dice.uniform(math.log(HEAD_BYTES), math.log(most))))
+
+
+def measure(conditions: Conditions) -> list[Figure]:
+    """Measure single sets, and how long a lock is held."""
+    conditions.progress("building the native program")
+    native.build()
+    found = []
+    for where, folder in (("in memory", conditions.tmpfs), ("on a disk", conditions.disk)):
+        rounds = _written(conditions, folder / "tails.tuck", _SMALL, f"2 processes, {where}")
+        what = f"a set, 2 processes, {where}"
+        found += [
+            _figure(f"{what}: p99.9", "us", rounds, 2, Goal("at most", 100)),
+            _figure(f"{what}: p99.99", "us", rounds, 3, Goal("at most", 5_000)),
+            _figure(f"{what}: median", "us", rounds, 0, None),
+            _figure(f"{what}: the slowest", "us", rounds, 4, None),
+        ]
+    rounds = _written(conditions, conditions.tmpfs / "large.tuck", _LARGE, "8 processes, to 1 MiB")
+    what = "a set, 8 processes, values to 1 MiB, CPU time"
+    found += [
+        _figure(f"{what}: p99.9", "us", rounds, 2, Goal("at most", 1_000)),
+        _figure(f"{what}: median", "us", rounds, 0, None),
+        _figure(f"{what}: the slowest", "us", rounds, 4, None),
+    ]
+    return found + _held(conditions)
+
+
+def _written(conditions: Conditions, path: Path, load: Load, told: str) -> list[list[float]]:
+    """Return the percentiles of each round, in microseconds."""
+    sets = load.sets // (_QUICK_SHARE if conditions.is_quick else 1)
+    rounds = []
+    with Crew(load.processes, Writer, str(path), load) as writers:
+        conditions.progress(f"{told}: filling")
+        writers.ask("fill")
+        # The first one is to know its way.
+        writers.ask("write", sets // 4)
+        for number in range(conditions.rounds):
+            conditions.progress(f"{told}: round {number + 1} of {conditions.rounds}")
+            times = array("Q", b"".join(writers.ask("write", sets)))
+            rounds.append([ns / 1e3 for ns in percentiles_ns(encode(times), _PERCENTS)])
+        [there] = writers.ask("prove", count=1)
+        if not there:
+            raise WrongAnswerError("nothing of what was stored is in the cache")
+    path.unlink()
+    return rounds
+
+
+def _held(conditions: Conditions) -> list[Figure]:
+    path = conditions.tmpfs / "held.tuck"
+    holds_min = 1 if conditions.is_quick else _HOLDS_MIN
+    first, second = two_cores()
+    rounds = []
+    with Crew(1, Writer, str(path), _SMALL, cores=[first]) as writers:
+        writers.ask("fill")
+        for number in range(conditions.rounds):
+            conditions.progress(f"a shard's lock: round {number + 1} of {conditions.rounds}")
+            watcher = native.begin("watch-lock", path, core=second)
+            try:
+                writers.ask("write", _WATCHED_SETS)
+            finally:
+                seen = native.end(watcher)
+            if seen["holds"] < holds_min:
+                raise CrewError(f"a lock was seen held {seen['holds']} times only")
+            rounds.append([seen[f"ns_{name}"] / 1e3 for name in ("p50", "p99", "p999", "max")])
+    path.unlink()
+    what = "a shard's lock held"
+    return [
+        _figure(f"{what}: p99.9", "us", rounds, 2, Goal("at most", 50)),
+        _figure(f"{what}: median", "us", rounds, 0, None),
+        _figure(f"{what}: the longest", "us", rounds, 3, None),
+    ]
+
+
+def _figure(
+    what: str, unit: str, rounds: list[list[float]], index: int, goal: Goal | None
+) -> Figure:
+    return Figure(what, unit, tuple(one[index] for one in rounds), "", (), "ours", goal)
+
+
+ROW = Row(
+    id="S11",
+    title="Tails",
+    goal_text=(
+        "full cache, sizes log-uniform: 16 B to 64 KiB, 2 processes, in memory and on a disk, "
+        "set p99.9 at most 100 us and p99.99 at most 5 ms of wall time, a shard's lock held for at "
+        "most 50 us at p99.9; 16 B to 1 MiB, 8 processes, p99.9 at most 1 ms of CPU time"
+    ),
+    measure=measure,
+)

@@ -1,0 +1,102 @@
+"""S12: opening a cache of 1 GB that is there.
+
+Each sample is a process of its own. A reboot leaves a file on a disk of which nothing is in memory,
+and another identifier of the boot: both are made here. That nothing is scanned shows in the pages
+that are touched: the file has 250,000.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from tuckbox import Cache
+
+from benches.data import keys
+from benches.opening import NotPermittedError, Opening, demand_boots, forget, opening
+from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
+
+_VALUE_BYTES = 1_000
+_ENTRIES = 1_000_000
+ENTRIES_QUICK = 100_000
+# An entry and its share of what is kept free take less than this, so that all fit.
+_ENTRY_BYTES_MAX = 1_300
+_PAGES_MAX = 256
+
+
+def measure(conditions: Conditions) -> list[Figure]:
+    """Measure what opening takes, in memory and on a disk after a reboot."""
+    count = ENTRIES_QUICK if conditions.is_quick else _ENTRIES
+    in_memory, on_disk = conditions.tmpfs / "cache.tuck", conditions.disk / "cache.tuck"
+    conditions.progress(f"filling {count * _VALUE_BYTES / 1e9:.1f} GB, twice")
+    for path in (in_memory, on_disk):
+        _fill(path, count)
+    (key,) = keys(1, first=count // 2)
+
+    def after_reboot(number: int) -> Opening:
+        forget(on_disk)
+        return opening(on_disk, key, _boot(conditions.disk, number))
+
+    conditions.progress("opening")
+    opened = _openings(conditions.rounds, lambda _number: opening(in_memory, key))
+    figures = [
+        _figure("opening, in memory", "ms", [one.open_ms for one in opened], 2),
+        _figure("its file descriptors", "", [one.descriptors for one in opened], 3),
+        _figure("pages that it touches", "", [one.pages for one in opened], _PAGES_MAX),
+        _figure("the first get", "ms", [one.first_get_ms for one in opened], None),
+    ]
+    try:
+        demand_boots(_boot(conditions.disk, 0))
+    except NotPermittedError as error:
+        conditions.not_measured(f"opening after a reboot: {error}")
+        return figures
+    conditions.progress("opening after a reboot")
+    opened = _openings(conditions.rounds, after_reboot)
+    return [
+        *figures,
+        _figure("opening after a reboot, on a disk", "ms", [one.open_ms for one in opened], 2),
+        _figure("pages that it touches then", "", [one.pages for one in opened], _PAGES_MAX),
+        _figure("the first get then", "ms", [one.first_get_ms for one in opened], None),
+    ]
+
+
+def _fill(path: Path, count: int) -> None:
+    dice = random.Random(count)
+    pool = dice.randbytes(1 << 20)
+    starts = len(pool) - _VALUE_BYTES
+    with Cache(path, size=count * _ENTRY_BYTES_MAX) as cache:
+        for key in keys(count):
+            start = int(dice.random() * starts)
+            cache.set(key, pool[start : start + _VALUE_BYTES])
+        if len(cache) != count:
+            raise WrongAnswerError(f"Tuckbox has {len(cache):,} entries of {count:,}")
+
+
+def _openings(rounds: int, one: Callable[[int], Opening]) -> list[Opening]:
+    """Return one opening a round, after one that does not count."""
+    found = [one(number) for number in range(rounds + 1)][1:]
+    if not all(opened.is_hit for opened in found):
+        raise WrongAnswerError("Tuckbox did not find what is in the file that it opened")
+    return found
+
+
+def _boot(folder: Path, number: int) -> Path:
+    boot = folder / f"boot-{number}"
+    boot.write_text(f"00000000-0000-4000-8000-{number + 1:012}\n", "ascii")
+    return boot
+
+
+def _figure(
+    what: str, unit: str, samples: list[float] | list[int], at_most: float | None
+) -> Figure:
+    goal = None if at_most is None else Goal("at most", at_most)
+    return Figure(what, unit, tuple(map(float, samples)), "", (), "ours", goal)
+
+
+ROW = Row(
+    id="S12",
+    title="Opening 1 GB",
+    goal_text="at most 2 ms and 3 file descriptors, without a scan, after a reboot too",
+    measure=measure,
+)

@@ -1,0 +1,125 @@
+"""S13: how much memory entries take.
+
+(a) The bytes that the file occupies after 100,000 inserts, by its payload: keys and values. Peers
+by the bytes that their folder occupies, filled through the lab's adapters with one insert at a
+time. (b) With 1.15 times the payload as the limit, what is still there after ten times as many
+overwrites of random keys by values of the same size. Each round has keys and values of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from tuckbox import Cache
+
+from benches.data import VALUE_BYTES, keys, values
+from benches.peers import opened
+from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
+from lab.disk import bytes_occupied
+from lab.hosts.python.contract import Store
+
+ENTRIES = 100_000
+_OVERWRITES_PER_ENTRY = 10
+_PAYLOAD_BYTES = 36 + VALUE_BYTES
+_LIMIT = 1.15
+PEERS = ("tokyocabinet:hash", "lmdb", "diskcache")
+# What it comes to hardly varies, and a round takes a second.
+_ROUNDS_MAX = 5
+
+
+def measure(conditions: Conditions) -> list[Figure]:
+    """Measure the bytes of files, and the share of entries that stay."""
+    rounds = min(conditions.rounds, 2 if conditions.is_quick else _ROUNDS_MAX)
+    conditions.progress("inserts")
+    payload = (float(ENTRIES * _PAYLOAD_BYTES),) * rounds
+    by_default = tuple(_filled(conditions.tmpfs, number) for number in range(rounds))
+    conditions.progress("overwrites")
+    kept = tuple(_kept(conditions.tmpfs, number) for number in range(rounds))
+    figures = [
+        Figure(
+            "after the inserts",
+            "bytes",
+            by_default,
+            "the payload",
+            payload,
+            "ours / theirs",
+            Goal("at most", _LIMIT),
+        ),
+        Figure("still there after overwrites", "%", kept, "", (), "ours", Goal("at least", 99)),
+    ]
+    for number, row in enumerate(PEERS):
+        folder = conditions.tmpfs / f"peer-{number}"
+        folder.mkdir(0o700)
+        with opened(row, folder) as peer:
+            conditions.progress(peer.title)
+            _fill(peer.title, peer.store)
+            occupied = (float(bytes_occupied(folder)),) * rounds
+        what = "after the inserts, beside"
+        figures.append(
+            Figure(what, "bytes", by_default, peer.title, occupied, "ours / theirs", None)
+        )
+    return figures
+
+
+def _filled(folder: Path, number: int) -> float:
+    """Return the bytes that a file of the default size occupies after the inserts."""
+    own = folder / f"filled-{number}"
+    own.mkdir(0o700)
+    with Cache(own / "cache.tuck") as cache:
+        for name, value in _entries(number):
+            cache.set(name, value)
+        if len(cache) != ENTRIES:
+            raise WrongAnswerError(f"Tuckbox has {len(cache):,} entries of {ENTRIES:,}")
+        for name, value in _entries(number):
+            if cache.get(name) != value:
+                raise WrongAnswerError(f"Tuckbox answered {name} with another value")
+    found = float(bytes_occupied(own))
+    (own / "cache.tuck").unlink()
+    return found
+
+
+def _kept(folder: Path, number: int) -> float:
+    """Return the percentage of entries that are there after inserts and overwrites."""
+    path = folder / f"kept-{number}.tuck"
+    dice = random.Random(number)
+    names, stored = keys(ENTRIES, first=number * ENTRIES), values(ENTRIES, seed=number)
+    latest = dict(zip(names, stored, strict=True))
+    with Cache(path, size=int(ENTRIES * _PAYLOAD_BYTES * _LIMIT)) as cache:
+        for name, value in latest.items():
+            cache.set(name, value)
+        for _ in range(_OVERWRITES_PER_ENTRY * ENTRIES):
+            name, value = dice.choice(names), dice.choice(stored)
+            cache.set(name, value)
+            latest[name] = value
+        there = 0
+        for name, value in latest.items():
+            found = cache.get(name)
+            if found is not None and found != value:
+                raise WrongAnswerError(f"Tuckbox answered {name} with another value")
+            there += found is not None
+    path.unlink()
+    return 100 * there / ENTRIES
+
+
+def _fill(who: str, store: Store) -> None:
+    for name, value in _entries(0):
+        store.set(name, value)
+    for name, value in _entries(0):
+        if store.get(name) != value:
+            raise WrongAnswerError(f"{who} answered {name} with another value")
+
+
+def _entries(number: int) -> zip[tuple[str, bytes]]:
+    first = number * ENTRIES
+    return zip(keys(ENTRIES, first), values(ENTRIES, seed=number), strict=True)
+
+
+ROW = Row(
+    id="S13",
+    title="Memory",
+    goal_text="100,000 entries of 36 + 160 bytes take at most 1.15 x their payload in bytes of the "
+    "file; with that as the limit and ten random overwrites a key by values of the same size at "
+    "least 99 % of the keys are still there",
+    measure=measure,
+)

@@ -1,0 +1,64 @@
+"""The commands, on a row that is really measured: S2, the shortest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benches import apart, record
+from benches.command import main
+from benches.rows import ROWS
+
+
+def test_a_row_is_measured_in_a_process_of_its_own_and_kept(tmp_path: Path) -> None:
+    out = tmp_path / "performance.json"
+    arguments = ["run", "--only", "S2", "--quick", "--rounds", "2", "--out", str(out)]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    (row,) = record.read(out).rows.values()
+    assert (row.id, row.rounds, row.is_quick) == ("S2", 2, True)
+    assert all(len(figure.ours) == 2 for figure in row.figures)
+    assert row.machine.cores >= 1
+    assert row.sources.commit
+    assert "S2" in result.output
+
+
+def test_an_unknown_row_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "performance.json"
+    result = CliRunner().invoke(main, ["run", "--only", "S99", "--out", str(out)])
+    assert result.exit_code == 1
+    assert "no row 'S99'" in result.output
+    assert not out.exists()
+
+
+def test_what_is_no_record_is_not_written_over(tmp_path: Path) -> None:
+    out = tmp_path / "performance.json"
+    out.write_text("not a record")
+    result = CliRunner().invoke(main, ["run", "--only", "S2", "--out", str(out)])
+    assert result.exit_code == 1
+    assert "is no record" in result.output
+    assert out.read_text() == "not a record"
+
+
+def test_a_row_that_fails_says_why_and_writes_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise apart.RowError("WrongAnswerError: dict answered number 3 with None")
+
+    monkeypatch.setattr(apart, "measure", fail)
+    out = tmp_path / "performance.json"
+    result = CliRunner().invoke(main, ["run", "--only", "S2", "--out", str(out)])
+    assert result.exit_code == 1
+    assert "dict answered number 3" in result.output
+    assert "Not measured: S2" in result.output
+    assert not out.exists()
+
+
+def test_the_goals_are_listed_as_they_are_written() -> None:
+    result = CliRunner().invoke(main, ["list"])
+    assert result.exit_code == 0
+    assert "`d[key] = value`" in result.output
+    assert all(row.title in result.output for row in ROWS)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tuckbox import Cache
+
+from benches import native
+from benches.native import NativeError
+
+
+def test_all_caches_are_timed_in_each_round(tmp_path: Path) -> None:
+    told = native.run("speed", tmp_path, "--rounds", "2", "--round-ms", "1")
+    assert {"get", "set", "get, absent"} <= told.keys()
+    for of_cache in told.values():
+        assert {"tuckbox", "moka", "quick_cache"} <= of_cache.keys()
+        assert all(len(samples) == 2 and min(samples) > 0 for samples in of_cache.values())
+
+
+def test_a_lock_that_nobody_takes_is_never_seen_held(tmp_path: Path) -> None:
+    with Cache(tmp_path / "idle.tuck"):
+        watcher = native.begin("watch-lock", tmp_path / "idle.tuck", core=0)
+        told = native.end(watcher)
+    assert told["holds"] == 0
+    assert told["looks"] > 0
+
+
+def test_a_lock_that_somebody_takes_is_seen_held(tmp_path: Path) -> None:
+    with Cache(tmp_path / "busy.tuck", size="1 MB") as cache:
+        watcher = native.begin("watch-lock", tmp_path / "busy.tuck")
+        deadline = time.monotonic() + 60
+        held = 0
+        # A program that has just begun, on a busy machine, may not look for a while.
+        while not held and time.monotonic() < deadline:
+            for number in range(50_000):
+                cache.set(number % 100, bytes(10_000))
+            held = native.end(watcher)["holds"]
+            watcher = native.begin("watch-lock", tmp_path / "busy.tuck")
+        native.end(watcher)
+    assert held
+
+
+def test_what_the_program_says_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NativeError, match=r"none\.tuck"):
+        native.run("watch-lock", tmp_path / "none.tuck")
+
+
+def test_versions_are_those_that_it_is_built_with() -> None:
+    assert native.version("moka").startswith("0.12.")

@@ -1,0 +1,91 @@
+"""The rows of several processes find out when an answer is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from tuckbox import Cache
+
+from benches.data import keys
+from benches.proving import value
+from benches.row import WrongAnswerError
+from benches.rows import cold_disk, many_processes, s09_sharing, s11_tails
+
+LOAD = s11_tails.Load(1, 1_000, 2_000, 4, 2, 1 << 16, 100, "wall")
+
+
+def filled(path: Path, count: int) -> Cache:
+    cache = Cache(path)
+    for family, key in enumerate(keys(count)):
+        cache.set(key, value(family, 160))
+    return cache
+
+
+@pytest.mark.parametrize("module", [s09_sharing, many_processes])
+@pytest.mark.parametrize("found", [None, value(5, 160), value(3, 160)[:-1]])
+def test_a_reader_refuses_what_a_key_never_had(
+    tmp_path: Path, module: object, found: bytes | None
+) -> None:
+    path = tmp_path / "shared.tuck"
+    with filled(path, 20_000) as cache:
+        party = module.Party(0, str(path))  # type: ignore[attr-defined]
+        party.prove()
+        key = keys(4)[3]
+        if found is None:
+            cache.delete(key)
+        else:
+            cache.set(key, found)
+        with pytest.raises(WrongAnswerError, match=key):
+            party.prove()
+
+
+def test_readers_and_writers_make_what_they_say(tmp_path: Path) -> None:
+    path = tmp_path / "shared.tuck"
+    with filled(path, 20_000) as cache:
+        party = s09_sharing.Party(0, str(path))
+        hits = cache.stats().hits
+        nanoseconds, gets = party.read("cache", 0.01)
+        assert nanoseconds > 0
+        assert gets >= 20_000
+        assert cache.stats().hits - hits == gets
+        party.read("dict", 0.01)
+        assert cache.stats().hits - hits == gets
+        assert party.write(0.01) > 0
+        assert party.write_paced(0.05, 2_000) > 0
+        party.prove()
+        done, spent = many_processes.Party(0, str(path)).work(0.01)
+        assert done >= 1_000
+        assert spent > 0
+        party.prove()
+
+
+def test_a_writer_fills_the_cache_and_proves_it(tmp_path: Path) -> None:
+    writer = s11_tails.Writer(0, str(tmp_path / "tails.tuck"), LOAD)
+    writer.fill()
+    roomy = dataclasses.replace(LOAD, room=1 << 24)
+    idle = s11_tails.Writer(0, str(tmp_path / "roomy.tuck"), roomy)
+    with pytest.raises(ValueError, match="never full"):
+        idle.fill()
+    assert len(writer.write(LOAD.sets)) == 8 * LOAD.sets
+    assert 0 < writer.prove() < 1
+    with Cache(tmp_path / "tails.tuck", size=LOAD.room) as cache:
+        for key in keys(LOAD.keys):
+            cache.set(key, value(LOAD.families, 16))
+        with pytest.raises(WrongAnswerError, match="family"):
+            writer.prove()
+        cache.clear()
+        assert writer.prove() == 0
+
+
+def test_an_entry_that_the_disk_has_lost_is_missed(tmp_path: Path) -> None:
+    path = tmp_path / "cold.tuck"
+    party = cold_disk.Party(0, str(path), 1 << 20)
+    party.fill()
+    assert party.get(0) > 0
+    assert party.read(0) > 0
+    with Cache(path) as cache:
+        cache.clear()
+    with pytest.raises(WrongAnswerError, match="never stored"):
+        party.get(0)

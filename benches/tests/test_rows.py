@@ -1,0 +1,115 @@
+"""The rows find out when an answer is wrong: Tuckbox's, or a peer's."""
+
+from __future__ import annotations
+
+import zlib
+from types import ModuleType
+
+import pytest
+from tuckbox import Cache
+
+from benches import data
+from benches.row import Conditions, WrongAnswerError
+from benches.rows import (
+    ROWS,
+    UnknownRowError,
+    choose,
+    s01_get,
+    s02_miss,
+    s03_set,
+    s06_codec,
+    s07_large,
+    s08_growth,
+    s12_open,
+    s13_memory,
+    s14_many,
+)
+
+
+class Liar(Cache):
+    """A cache that is wrong about one key, in one kind of answer."""
+
+    key = data.keys(1, first=77)[0]
+
+    def get(self, key, default=None):  # type: ignore[no-untyped-def]
+        found = super().get(key, default)
+        return bytes(160) if key == self.key and found is not None else found
+
+
+class Hoarder(Cache):
+    """A cache that has what nobody stored."""
+
+    def get(self, key, default=None):  # type: ignore[no-untyped-def]
+        return super().get(key, default) or b"more"
+
+
+class Forgetter(Cache):
+    """A cache that drops each set of one key in twenty."""
+
+    def set(self, key, value, ttl=None):  # type: ignore[no-untyped-def]
+        if zlib.crc32(key.encode()) % 20 != 0:
+            super().set(key, value, ttl)
+
+
+class Loser(Cache):
+    """A cache whose batches lack an entry."""
+
+    def get_many(self, keys):  # type: ignore[no-untyped-def]
+        return dict(list(super().get_many(keys).items())[:-1])
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer entries where there are many, and a peer that need not be installed."""
+    monkeypatch.setattr(s06_codec, "ENTRIES", 1_000)
+    monkeypatch.setattr(s07_large, "VALUE_BYTES", 100_000)
+    monkeypatch.setattr(s08_growth, "COUNTS", (1_000,))
+    monkeypatch.setattr(s12_open, "ENTRIES_QUICK", 5_000)
+    monkeypatch.setattr(s13_memory, "ENTRIES", 2_000)
+    monkeypatch.setattr(s13_memory, "PEERS", ("sqlite",))
+
+
+@pytest.mark.parametrize(
+    ("module", "wrong"),
+    [
+        (s01_get, Liar),
+        (s02_miss, Hoarder),
+        (s03_set, Liar),
+        (s06_codec, Liar),
+        (s07_large, Forgetter),
+        (s08_growth, Liar),
+        (s12_open, Forgetter),
+        (s13_memory, Liar),
+        (s13_memory, Forgetter),
+        (s14_many, Liar),
+        (s14_many, Loser),
+    ],
+)
+def test_a_wrong_answer_fails_the_row(
+    conditions: Conditions, monkeypatch: pytest.MonkeyPatch, module: ModuleType, wrong: type[Cache]
+) -> None:
+    monkeypatch.setattr(module, "Cache", wrong)
+    with pytest.raises(WrongAnswerError, match="Tuckbox"):
+        module.ROW.measure(conditions)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [s01_get, s02_miss, s03_set, s06_codec, s07_large, s08_growth, s12_open, s13_memory, s14_many],
+)
+def test_right_answers_make_figures_of_all_rounds(
+    conditions: Conditions, module: ModuleType
+) -> None:
+    figures = module.ROW.measure(conditions)
+    assert figures
+    assert all(len(figure.ours) == conditions.rounds for figure in figures)
+    assert any(figure.goal is not None for figure in figures)
+
+
+def test_each_row_is_there_once_and_can_be_chosen() -> None:
+    ids = [row.id for row in ROWS]
+    assert len(set(ids)) == len(ids)
+    assert [row.id for row in choose(["S3", "S1"])] == ["S1", "S3"]
+    assert choose([]) == list(ROWS)
+    with pytest.raises(UnknownRowError, match="S1"):
+        choose(["S99"])
