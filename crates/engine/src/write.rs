@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::region::fence;
@@ -67,6 +68,29 @@ enum Put {
 
 /// There was no room for a record: something has to be evicted first.
 struct NoRoom;
+
+/// How long a write that takes its shard's lock again and again may wait for it: as long as the
+/// configuration allows for the first time, and as long again for all others together.
+struct Patience {
+    limit: Duration,
+    asked: bool,
+    // Not from the beginning: most writes take the lock once, and need no clock.
+    again: Option<Instant>,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Patience {
+        Patience { limit, asked: false, again: None }
+    }
+
+    fn left(&mut self) -> Duration {
+        if !std::mem::replace(&mut self.asked, true) {
+            return self.limit;
+        }
+        let began = *self.again.get_or_insert_with(Instant::now);
+        self.limit.saturating_sub(began.elapsed())
+    }
+}
 
 thread_local! {
     static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
@@ -135,12 +159,13 @@ impl Cache {
         draft: &mut Draft<'_>,
         condition: Condition,
     ) -> Result<bool> {
-        match self.try_store_draft(key, index, draft, condition) {
+        let mut patience = Patience::new(self.lock_limit);
+        match self.try_store_draft(key, index, draft, condition, &mut patience) {
             // No room, and nothing that could make some: the file is damaged, or really full.
             // Proving the shard once tells, and mends it.
             Err(Error::Full { .. }) => {
-                self.lock_shard(index)?.prove();
-                let result = self.try_store_draft(key, index, draft, condition);
+                self.lock_shard_for(index, patience.left())?.prove();
+                let result = self.try_store_draft(key, index, draft, condition, &mut patience);
                 if matches!(result, Err(Error::Full { .. })) {
                     // Or it was cut, and what is gone looks taken.
                     self.arena.look_for_cut()?;
@@ -157,6 +182,7 @@ impl Cache {
         index: u64,
         draft: &mut Draft<'_>,
         condition: Condition,
+        patience: &mut Patience,
     ) -> Result<bool> {
         // From the first segment that is taken to the slot that leads there: others must not take
         // this handle's segments for a dead one's because a thread closes it meanwhile.
@@ -173,7 +199,7 @@ impl Cache {
         draft.set_bodies(&bodies);
         let mut stuck = 0;
         for _ in 0..self.shape.slices_most {
-            let shard = match self.lock_shard(index) {
+            let shard = match self.lock_shard_for(index, patience.left()) {
                 Ok(shard) => shard,
                 Err(error) => {
                     self.drop_bodies(&bodies);

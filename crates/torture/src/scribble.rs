@@ -230,6 +230,14 @@ struct Victim<'a> {
     hits: u64,
     timeouts: u64,
     full: u64,
+    wait: ProcessorWait,
+    slowest: Duration,
+}
+
+/// When an operation began.
+struct Began {
+    at: Instant,
+    waited_us: u64,
 }
 
 fn suffer(path: &Path, arguments: &Arguments) -> ExitCode {
@@ -248,18 +256,15 @@ fn suffer(path: &Path, arguments: &Arguments) -> ExitCode {
         hits: 0,
         timeouts: 0,
         full: 0,
+        wait: ProcessorWait::mine(),
+        slowest: Duration::ZERO,
     };
-    let (began, wait) = (Instant::now(), ProcessorWait::mine());
-    let (mut operations, mut slowest) = (0u64, Duration::ZERO);
+    let (began, mut operations) = (Instant::now(), 0u64);
     let (mut rises, mut mismatches) = (0u64, cache.stats().checksum_mismatches);
     while began.elapsed().as_secs_f64() < arguments.seconds && victim.told.len() < 20 {
-        let (start, waited_us) = (Instant::now(), wait.us());
-        let what = victim.step();
-        let idle = Duration::from_micros(wait.us() - waited_us);
-        let took = start.elapsed().saturating_sub(idle);
-        slowest = slowest.max(took);
-        if took > LOCK_LIMIT + OVERTIME {
-            victim.told.push(format!("{what} took {took:?}"));
+        let began = victim.begin();
+        if let Some(what) = victim.step() {
+            victim.judge_time(what, &began);
         }
         operations += 1;
         if operations % 256 == 0 {
@@ -283,7 +288,7 @@ fn suffer(path: &Path, arguments: &Arguments) -> ExitCode {
         ("timeouts", victim.timeouts),
         ("full", victim.full),
         ("mismatch_rises", rises),
-        ("slowest_us", slowest.as_micros() as u64),
+        ("slowest_us", victim.slowest.as_micros() as u64),
     ] {
         victim.told.push(format!("figure {name} {count}"));
     }
@@ -329,12 +334,27 @@ impl Victim<'_> {
         }
     }
 
-    /// Does one thing; its name.
-    fn step(&mut self) -> &'static str {
+    fn begin(&self) -> Began {
+        Began { at: Instant::now(), waited_us: self.wait.us() }
+    }
+
+    /// No operation may take much longer than a lock is waited for, the time in which its thread had
+    /// no processor aside.
+    fn judge_time(&mut self, what: &str, began: &Began) {
+        let idle = Duration::from_micros(self.wait.us() - began.waited_us);
+        let took = began.at.elapsed().saturating_sub(idle);
+        self.slowest = self.slowest.max(took);
+        if took > LOCK_LIMIT + OVERTIME {
+            self.told.push(format!("{what} took {took:?}"));
+        }
+    }
+
+    /// Does one thing; its name, unless it is many operations, which it has judged itself.
+    fn step(&mut self) -> Option<&'static str> {
         let cache = self.cache;
         let key = self.random.u64(..KEYS);
         let ttl = if self.random.u8(..4) == 0 { Ttl::Us(30_000_000) } else { Ttl::Never };
-        match self.random.u16(..1000) {
+        let what = match self.random.u16(..1000) {
             0..550 => {
                 self.judge(key);
                 "get"
@@ -401,7 +421,11 @@ impl Victim<'_> {
                 let mut scan = cache.scan();
                 let mut buffer = std::mem::take(&mut self.buffer);
                 let mut count = 0;
-                while let Some(Some(item)) = self.allow("scan", scan.next(&mut buffer)) {
+                loop {
+                    let began = self.begin();
+                    let next = self.allow("scan", scan.next(&mut buffer));
+                    self.judge_time("a step of a scan", &began);
+                    let Some(Some(item)) = next else { break };
                     count += 1;
                     let is_whole = match item.entry.value {
                         Value::Bytes { bytes, .. } => stamp::read(item.key, bytes).is_ok(),
@@ -413,7 +437,7 @@ impl Victim<'_> {
                     }
                 }
                 self.buffer = buffer;
-                "scan"
+                return None;
             }
             990..994 => {
                 self.allow("expire", cache.expire());
@@ -434,6 +458,7 @@ impl Victim<'_> {
                 }
                 "clear"
             }
-        }
+        };
+        Some(what)
     }
 }
