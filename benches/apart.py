@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from types import FrameType
 
 from benches.places import places
 from benches.row import Conditions, Figure
@@ -60,9 +62,10 @@ def measure(row_id: str, rounds: int, is_quick: bool, progress: Callable[[str], 
         ) from None
     finally:
         ours.close()
-        if process.is_alive():
-            # After an interrupt it is on its way to remove its folders, and is not hurried.
-            process.join()
+        # After an interrupt it removes its folders first. If the same interrupt has reached it
+        # already, this changes nothing.
+        process.terminate()
+        process.join()
 
 
 def _answer(ours: Connection, progress: Callable[[str], None]) -> Measured:
@@ -81,7 +84,21 @@ def _ending(code: int | None) -> str:
     return f"exit status {code}"
 
 
+def leave_on_signals() -> None:
+    """Have the first signal that ends a process unwind it, so that it cleans up; ignore others."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in numbers:
+        signal.signal(number, leave)
+
+
 def _measure(theirs: Connection, row_id: str, rounds: int, is_quick: bool) -> None:
+    leave_on_signals()
     (row,) = choose([row_id])
 
     def progress(text: str) -> None:

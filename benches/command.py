@@ -61,6 +61,7 @@ def run(only: str, rounds: int | None, quick: bool, out: Path | None) -> None:
     count = rounds or (_ROUNDS_QUICK if quick else _ROUNDS)
     order = [row.id for row in ROWS]
     failed = []
+    apart.leave_on_signals()
     for row in rows:
         try:
             measured = _measure(console, row, count, quick, files)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ from click.testing import CliRunner
 
 from benches import apart, record
 from benches.command import main
+from benches.places import ROOT
 from benches.rows import ROWS
 
 
@@ -55,6 +60,24 @@ def test_a_row_that_fails_says_why_and_writes_no_record(
     assert "dict answered number 3" in result.output
     assert "Not measured: S2" in result.output
     assert not out.exists()
+
+
+def test_a_run_that_is_ended_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benches", "run", "--only", "S12", "--quick"]
+    run = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "record.json")],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout is not None
+    assert "filling" in run.stdout.readline()
+    assert [path.name[:14] for path in tmp_path.iterdir()] == ["tuckbox-bench-"]
+    run.terminate()
+    run.communicate()
+    assert run.returncode == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_goals_are_listed_as_they_are_written() -> None:
