@@ -148,7 +148,7 @@ impl Cache {
         let count = IndexState(state).buckets();
         let mut probed = self.probe(&wanted, bucket_of(hash.first(), count), buffer);
         if matches!(probed, Probed::GoOn) && hash.first() != hash.second() {
-            probed = self.probe_second(&wanted, bucket_of(hash.second(), count), buffer);
+            probed = self.probe(&wanted, bucket_of(hash.second(), count), buffer);
         }
         if let Probed::Ended(attempt) = probed {
             return attempt;
@@ -163,12 +163,6 @@ impl Cache {
         } else {
             Attempt::Changed
         }
-    }
-
-    /// Apart, because few reads come here.
-    #[inline(never)]
-    fn probe_second(&self, wanted: &Wanted<'_>, bucket: u32, buffer: &mut Buffer) -> Probed {
-        self.probe(wanted, bucket, buffer)
     }
 
     /// Looks for a key in one bucket.
