@@ -60,8 +60,9 @@ impl Shard<'_> {
     }
 
     fn pop_spare(&self) -> Option<u32> {
-        let at = self.spare_words().find(|at| self.word(*at) != 0)?;
-        let segment = u32::try_from(self.word(at) - 1).ok();
+        let mut words = self.spare_words().map(|at| (at, self.word(at)));
+        let (at, word) = words.find(|(_, word)| *word != 0)?;
+        let segment = u32::try_from(word - 1).ok();
         self.set_word(at, 0);
         self.arena().begin_use();
         // A damaged word may name a segment that is in use, or none at all.

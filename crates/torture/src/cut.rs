@@ -86,8 +86,9 @@ const SHOWS: usize = 8;
 /// A word by which the supervisor counts the deeds.
 const ROUND: usize = VICTIMS * SHOWS;
 const STOP: usize = ROUND + 1;
-/// Set while the file has a hole: where a part of the index was, an older slot of a key may come to
-/// light again. What is found was still stored under that key.
+/// Set while the file has a hole, or may have one because a victim lengthened what was cut before it
+/// noticed: where a part of the index was, an older slot of a key may come to light again. What is
+/// found was still stored under that key.
 const HOLED: usize = STOP + 1;
 const WORDS: usize = HOLED + 1;
 
@@ -345,7 +346,7 @@ fn treat(arguments: &Arguments, seed: u64, cases: u64) -> Tally {
         let (deed, trial) = (DEEDS[place], format!("{:?} in round {round}", DEEDS[place]));
         tally.deeds[place] += 1;
         let canaries = if deed == Deed::ModeTaken { store_canaries(&path) } else { None };
-        if deed == Deed::Hole {
+        if matches!(deed, Deed::Hole | Deed::CutShort) {
             words.word(HOLED).store(1, SeqCst);
         }
         if let Err(error) = commit(deed, &path, &mut random) {
