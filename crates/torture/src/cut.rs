@@ -101,7 +101,9 @@ fn words_path(path: &Path) -> PathBuf {
 }
 
 fn open(path: &Path) -> tuckbox_engine::Result<Cache> {
-    let config = Config { size_bytes: SIZE_BYTES, ..Config::default() };
+    // How long a lock is waited for is not what is tried here, on a machine that may be busy.
+    let lock_limit = Duration::from_secs(10);
+    let config = Config { size_bytes: SIZE_BYTES, lock_limit, ..Config::default() };
     Cache::open(&Place::Path(path.into()), &config)
 }
 
