@@ -601,11 +601,13 @@ impl Arena {
     }
 
     fn file_bytes(&self) -> Result<u64> {
+        // First: another thread of this process may lengthen the file meanwhile, and say so.
+        let usable_bytes = self.region.usable_bytes();
         let file_bytes = match &self.membership {
             Membership::File { file, .. } | Membership::Reader { file, .. } => file.len_bytes()?,
             Membership::Twin { file_bytes, .. } => file_bytes.load(Ordering::Acquire),
         };
-        if file_bytes < self.region.usable_bytes() {
+        if file_bytes < usable_bytes {
             // No cache is ever made shorter. What others still have behind the cut, they lose.
             return Err(self.lose());
         }
