@@ -13,7 +13,7 @@ rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml 
 
 .PHONY: help setup build demo lab test check test-rust test-torture test-fuzz \
 	test-python test-lab lab-smoke test-reliability test-bench bench instructions torture \
-	torture-peers format clean
+	torture-peers valgrind format clean
 
 help: ## List the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -100,7 +100,14 @@ test-lab: $(venv)/contestants ## The lab, with contestants and servers that must
 lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
 	$(python) -m lab run smoke --smoke
 
-test-bench: $(venv)/built $(venv)/drawing ## The benchmarks: their judgements, their page, and that wrong answers fail them.
+# Lists of packages may be old, or not there at all.
+valgrind:
+	@command -v valgrind > /dev/null || { \
+		become=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
+		$$become apt-get update -q && \
+		$$become apt-get install -q -y --no-install-recommends valgrind; }
+
+test-bench: $(venv)/built $(venv)/drawing valgrind ## The benchmarks: their judgements, their page, and that wrong answers fail them.
 	$(python) -c 'from benches import limits, native; limits.build(); native.build()'
 	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
 
@@ -110,9 +117,7 @@ bench: $(venv)/built $(venv)/drawing ## Every goal of speed and memory beside it
 	$(python) -m benches run $(if $(QUICK),--quick) $(ARGS)
 	$(if $(QUICK),,$(python) -m benches document)
 
-instructions: $(venv)/built ## What the hot paths execute, by callgrind, beside the counts that are kept; ARGS=--keep keeps them.
-	@command -v valgrind > /dev/null || \
-		$$([ "$$(id -u)" = 0 ] || echo sudo -n) apt-get install -q -y --no-install-recommends valgrind
+instructions: $(venv)/built valgrind ## What the hot paths execute, by callgrind, beside the counts that are kept; ARGS=--keep keeps them.
 	$(python) -m benches.instructions $(ARGS)
 
 torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.

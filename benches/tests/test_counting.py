@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -48,7 +47,6 @@ def test_each_hot_path_runs_and_its_answer_is_checked(
         hot_path.run(tmp_path)
 
 
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_what_lies_between_the_marks_is_counted() -> None:
     counted = instructions.between_marks([str(native.build()), "hot-path"], ["get", "miss", "set"])
     assert 0 < counted["miss"] < counted["get"] < counted["set"] < 100_000

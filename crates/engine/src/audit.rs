@@ -498,6 +498,7 @@ impl Shard<'_> {
             // Where the first record begins may be what is damaged: not in the rest of another.
             let rest_bytes = reach.rests.get(&segment).copied().unwrap_or(0);
             let mut byte = first.max(rest_bytes);
+            // Nor so close before an entry that no dead record has room between.
             let mut from_first = reach.entries.range((segment, byte)..(segment + 1, 0));
             let first_entry = from_first.next().map(|(at, _)| at.1);
             if let Some(entry) = first_entry.filter(|at| *at < byte + Head::BYTES_LEAST) {

@@ -36,7 +36,6 @@ impl Cache {
         }
         let mut hashes = [KeyHash(0); WINDOW];
         for (window, keys) in keys.chunks(WINDOW).enumerate() {
-            let owner = self.arena.reader().map_err(Error::from)?;
             for (key, hash) in keys.iter().zip(&mut hashes) {
                 *hash = self.hasher.key(key.as_ref());
                 self.ask_for_bucket(*hash);
@@ -45,6 +44,8 @@ impl Cache {
                 self.ask_for_record(*hash);
             }
             for (place, (key, hash)) in keys.iter().zip(hashes).enumerate() {
+                // Each time: `answer` may have closed the cache.
+                let owner = self.arena.reader().map_err(Error::from)?;
                 let entry = self.get_hashed(owner, key.as_ref(), hash, buffer)?;
                 answer(window * WINDOW + place, entry)?;
             }
