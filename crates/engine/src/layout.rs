@@ -15,6 +15,8 @@ pub mod shard {
     pub const STATE: u64 = 64;
     /// Counts clears. A bucket of an older epoch is empty.
     pub const EPOCH: u64 = STATE + 8;
+    /// Keys whose hash is below this, in its low 32 bits, are shown to the tournament.
+    pub const SAMPLED_BELOW: u64 = EPOCH + 8;
     /// The last version given to a record.
     pub const SEQUENCE: u64 = 128;
     /// Entries that gave way to others.
@@ -49,12 +51,53 @@ pub mod shard {
     pub const WINS: u64 = HALVINGS + 8;
     /// Which setting of the policy is in force.
     pub const SETTING: u64 = WINS + 8;
+    /// How often that changed.
+    pub const SWITCHES: u64 = SETTING + 8;
     /// Counters of invalidations by key hash. Kept for leases.
     pub const INVALIDATIONS: u64 = 512;
     /// Number of words at [`INVALIDATIONS`].
     pub const INVALIDATION_COUNT: u64 = 64;
     /// The index directory: for each index segment, in order, segment + 1.
     pub const DIRECTORY: u64 = INVALIDATIONS + INVALIDATION_COUNT * 8;
+}
+
+/// Offsets in the shard's tournament, which follows its index directory.
+pub mod tournament {
+    /// Requests that readers noted, a count; the low bits are the next place in [`NOTED`].
+    pub const NOTED_COUNT: u64 = 0;
+    /// Of these, how many have been replayed.
+    pub const REPLAYED_COUNT: u64 = 64;
+    /// Bits 0..32 what a shadow may hold, in entries, bits 32..64 whether entries have a cost.
+    pub const SHADOW_ROOM: u64 = REPLAYED_COUNT + 8;
+    /// Mean bytes of an entry.
+    pub const MEAN_BYTES: u64 = SHADOW_ROOM + 8;
+    /// For each setting, by how many hits it did better than the one in force.
+    pub const REGRETS: u64 = MEAN_BYTES + 8;
+    /// Noted requests: bits 0..32 size in units of eight bytes, bits 32..64 of the key's hash.
+    pub const NOTED: u64 = 128;
+    /// Number of words at [`NOTED`].
+    pub const NOTED_LEN: u64 = 32;
+    /// The shadows, one for each setting.
+    pub const SHADOWS: u64 = NOTED + NOTED_LEN * 8;
+    /// Number of settings.
+    pub const SETTING_COUNT: u64 = 5;
+}
+
+/// Offsets in a shadow: a model of the cache under one setting, of a few keys and no values.
+pub mod shadow {
+    /// Counts appends; the low bits order the entries of a log.
+    pub const APPENDS: u64 = 0;
+    /// Entries evicted so far.
+    pub const CLOCK: u64 = 8;
+    /// As in the shard.
+    pub const INCREMENTS: u64 = 16;
+    /// As in the shard.
+    pub const HALVINGS: u64 = 24;
+    /// As in the shard.
+    pub const WINS: u64 = 32;
+    /// A word for each entry, in no order: bits 0..2 hits, 2..5 frequency, 5 admitted, 6 in the main
+    /// log, 7 taken, 8..16 cost, 16..32 when appended, 32..44 the clock then, 44..64 of the hash.
+    pub const ENTRIES: u64 = 64;
 }
 
 /// Offsets in a log's part of the shard.
@@ -111,6 +154,10 @@ const SHARDS_MOST: u64 = 64;
 const SHARD_ENTRIES_LEAST: u64 = 64;
 const SEGMENTS_PER_SHARD: u64 = 64;
 const TABLE_ROW_BYTES: u64 = 16;
+const SHADOW_ENTRY_FOR_EACH_BYTES: u64 = 16 << 10;
+const SHADOW_LEN_LEAST: u64 = 16;
+const SHADOW_LEN_MOST: u64 = 64;
+const SHADOW_ENTRIES_PER_ROW: u64 = 4;
 
 /// A word of the index: where a record is, and what the policy knows of it.
 ///
@@ -240,6 +287,8 @@ pub struct Shape {
     reciprocal: u64,
     /// Index segments that a shard can have.
     pub directory_len: u64,
+    /// Entries that a shadow of the tournament can hold.
+    pub shadow_len: u64,
     /// Number of shards.
     pub shard_count: u64,
     /// The longest value.
@@ -254,6 +303,30 @@ pub struct Shape {
 
 fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
     (size_bytes / segment_bytes / shard_count / 2 + 8).next_multiple_of(8)
+}
+
+/// Entries of a shadow: few enough that the tournament takes two parts in a hundred of the
+/// smallest caches, and soon much less.
+fn shadow_len(size_bytes: u64, shard_count: u64) -> u64 {
+    (size_bytes / shard_count.max(1) / SHADOW_ENTRY_FOR_EACH_BYTES)
+        .clamp(SHADOW_LEN_LEAST, SHADOW_LEN_MOST)
+        / SHADOW_ENTRIES_PER_ROW
+        * SHADOW_ENTRIES_PER_ROW
+}
+
+/// Ghost rows of a shadow of so many entries.
+pub fn shadow_rows(shadow_len: u64) -> u64 {
+    shadow_len / SHADOW_ENTRIES_PER_ROW
+}
+
+/// Bytes of a shadow of so many entries.
+pub fn shadow_bytes(shadow_len: u64) -> u64 {
+    shadow::ENTRIES + shadow_len * 8 + shadow_rows(shadow_len) * GHOST_ROW_BYTES
+}
+
+fn tournament_bytes(shadow_len: u64) -> u64 {
+    let shadows = tournament::SETTING_COUNT * shadow_bytes(shadow_len);
+    (tournament::SHADOWS + shadows).next_multiple_of(64)
 }
 
 /// The file that a cache of this size should have.
@@ -273,7 +346,9 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         max_entries,
         segment_bytes,
         shard_count,
-        shard_bytes: shard::DIRECTORY + directory_bytes,
+        shard_bytes: shard::DIRECTORY
+            + directory_bytes
+            + tournament_bytes(shadow_len(size_bytes, shard_count)),
         // A file whose tables end between two cache lines is refused when it is opened again.
         table_bytes: ((tag_rows + namespace_rows) * TABLE_ROW_BYTES).next_multiple_of(64),
         // For each shard its index and one of a log, so that a file system which is full from then on
@@ -286,7 +361,9 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
 pub fn signature() -> u64 {
     [
         shard::DIRECTORY,
-        shard::SETTING,
+        shard::SWITCHES,
+        tournament::SHADOWS,
+        shadow::ENTRIES,
         log::SEGMENTS,
         note::OPENED,
         BUCKET_BYTES,
@@ -304,6 +381,8 @@ impl Shape {
         let plan = &geometry.plan;
         let segment_bytes = plan.segment_bytes;
         let buckets_per_segment = segment_bytes / (BUCKET_BYTES + GHOST_ROW_BYTES);
+        let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
+        let before_directory = shard::DIRECTORY + tournament_bytes(shadow_len);
         Shape {
             segment_bytes,
             segment_shift: segment_bytes.trailing_zeros(),
@@ -311,7 +390,8 @@ impl Shape {
             crossing_bytes: segment_bytes / 16,
             buckets_per_segment: buckets_per_segment as u32,
             reciprocal: u64::MAX / buckets_per_segment + 1,
-            directory_len: (plan.shard_bytes - shard::DIRECTORY) / 8,
+            directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
+            shadow_len,
             shard_count: plan.shard_count,
             value_bytes_max: geometry.segment_count / 4 * segment_bytes,
             max_entries: plan.max_entries,
@@ -319,6 +399,12 @@ impl Shape {
                 + 2 * geometry.segment_count
                 + plan.size_bytes / plan.shard_count / 512,
         }
+    }
+
+    /// Where a shard's tournament is.
+    #[inline]
+    pub fn tournament_at(&self, shard_at: u64) -> u64 {
+        shard_at + shard::DIRECTORY + self.directory_len * 8
     }
 
     /// The most buckets that the index of a shard can have.

@@ -267,6 +267,7 @@ impl Shard<'_> {
             && self.cache.is_expired(Some(self.region().get(live.offset() + 16)))
         {
             self.remove(hash, &live.found, &live.head);
+            self.sample_remove(hash, &live.head);
             self.add_word(shard::EXPIRATIONS, 1);
             return None;
         }
@@ -297,6 +298,7 @@ impl Shard<'_> {
         bodies: &[crate::record::Body],
     ) -> std::result::Result<Put, NoRoom> {
         if let Some(live) = live {
+            self.sample_overwrite(draft.hash, draft.head());
             if self.can_rewrite(live, draft) {
                 self.rewrite(live, draft);
                 return Ok(Put::Rewritten);
@@ -321,7 +323,7 @@ impl Shard<'_> {
         };
         let bits = match live {
             Some(live) => self.keep(Slot(self.region().get(live.found.at))),
-            None => self.admit(draft.hash),
+            None => self.admit(draft.hash, &head),
         };
         let offset = self.cache.offset_of(room.position);
         let generation = self.arena().generation(room.position.segment);

@@ -1,16 +1,11 @@
 //! The duel: who leaves the small log against who is oldest in the main log.
 
 use super::tail::{Candidate, Place, Reason};
-use super::{Budget, Capacity, Unit};
+use super::{Budget, Capacity, Unit, MARGIN, WINS_MOST};
 use crate::layout::{shard, PolicyBits, Slot};
 use crate::log::LogKind;
 use crate::shard::Shard;
 
-/// By how much a frequency must be beaten.
-const MARGIN: u64 = 1;
-/// Duels that a victim may win in a row before it is moved to the head. Without this a dead key
-/// whose frequency came from another's ghost would block the main log for ever.
-const WINS_MOST: u64 = 64;
 /// Entries of the main log's tail that a large newcomer is compared with.
 const VICTIMS_MOST: usize = 8;
 
@@ -41,13 +36,20 @@ impl Shard<'_> {
     ) {
         let bits = Slot(self.region().get(candidate.found.at)).policy();
         let mut is_admitted = bits.is_admitted();
+        if bits.hits() > 0 && self.setting().is_clock {
+            self.count_increments(1);
+            let bits = PolicyBits::new(bits.hits() - 1, candidate.frequency + 1, is_admitted);
+            self.move_entry(&candidate, LogKind::Small, bits);
+            return;
+        }
         if bits.hits() > 0 {
             is_admitted |= bits.hits() >= self.setting().promote_at_hits;
             candidate.frequency += bits.hits();
             self.count_increments(bits.hits());
         }
-        let has_room =
-            capacity.main_used + self.cost(&candidate.head, capacity.unit) <= capacity.main;
+        let has_room = budget.free_moves > 0
+            && capacity.main_used + self.cost(&candidate.head, capacity.unit) <= capacity.main;
+        budget.free_moves -= u32::from(has_room);
         let wins =
             capacity.main != 0 && (has_room || self.wins_duel(&candidate, is_admitted, budget));
         if !wins {

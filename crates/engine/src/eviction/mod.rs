@@ -28,8 +28,12 @@
 
 mod duel;
 mod ghosts;
+mod setting;
+mod shadow;
 mod tail;
+mod tournament;
 
+use self::setting::{Setting, SETTINGS};
 use self::tail::Reason;
 use crate::hash::KeyHash;
 use crate::index::Found;
@@ -53,16 +57,13 @@ const REUSE_TENTHS: u64 = 7;
 /// Dead space beyond one part in this many of the logs is compacted before anything is dropped.
 const DEAD_PART: u64 = 8;
 
-/// How the small log's share and its rules are set. A tournament between several is to choose
-/// later; `shard::SETTING` has room for its choice.
-struct Setting {
-    small_percent: u64,
-    reuse_distance: bool,
-    promote_at_hits: u64,
-}
-
-const SETTINGS: [Setting; 1] =
-    [Setting { small_percent: 5, reuse_distance: true, promote_at_hits: 2 }];
+/// By how much a frequency must be beaten.
+const MARGIN: u64 = 1;
+/// Duels that a victim may win in a row before it is moved to the head. Without this a dead key
+/// whose frequency came from another's ghost would block the main log for ever.
+const WINS_MOST: u64 = 64;
+/// Of so many entries looked at, one may move to the main log without a duel.
+const FREE_MOVE_EACH: u32 = 8;
 
 /// What the policy reckons in: that of which there is not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,9 +111,16 @@ struct Budget {
     steps: u32,
     if_stuck: IfStuck,
     unit: Unit,
+    /// Moves to the main log, without a duel, while that has room: after the setting has changed it
+    /// can have much, and no write shall do all of it.
+    free_moves: u32,
 }
 
 impl Budget {
+    fn new(steps: u32, if_stuck: IfStuck, unit: Unit) -> Budget {
+        Budget { steps, if_stuck, unit, free_moves: 1 + steps / FREE_MOVE_EACH }
+    }
+
     fn spend(&mut self) -> bool {
         self.steps = self.steps.saturating_sub(1);
         self.steps > 0
@@ -121,7 +129,17 @@ impl Budget {
 
 impl Shard<'_> {
     fn setting(&self) -> &'static Setting {
-        SETTINGS.get(self.word(shard::SETTING) as usize).unwrap_or(&SETTINGS[0])
+        &SETTINGS[self.setting_in_force()]
+    }
+
+    /// The number of the setting in force; the first if the word is damaged.
+    fn setting_in_force(&self) -> usize {
+        let word = self.word(shard::SETTING) as usize;
+        if word < SETTINGS.len() {
+            word
+        } else {
+            0
+        }
     }
 
     fn cost(&self, head: &Head, unit: Unit) -> u64 {
@@ -138,12 +156,19 @@ impl Shard<'_> {
         }
     }
 
-    /// The logs' shares of what the shard may have, or, in bytes, of what it has.
-    fn capacity(&self, unit: Unit) -> Capacity {
+    /// The logs' shares of what the shard has, or, while it fills, of the entries it may have.
+    fn capacity(&self, unit: Unit, filling: bool) -> Capacity {
         let (small_used, main_used) =
             (self.used(LogKind::Small, unit), self.used(LogKind::Main, unit));
         if unit == Unit::Entries {
-            let all = self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count);
+            // The limit is the whole cache's, and this shard has what it had when that was reached.
+            // If it reckoned with more, it would always find room in the main log, and drop from
+            // there, without one duel.
+            let all = if filling {
+                self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count)
+            } else {
+                small_used + main_used
+            };
             let small = (all * self.setting().small_percent / 100).max(1);
             let main = all.saturating_sub(small);
             return Capacity { unit, small, small_least: small, main, small_used, main_used };
@@ -185,7 +210,9 @@ impl Shard<'_> {
     }
 
     /// The bits with which a newcomer enters the small log.
-    pub fn admit(&self, hash: KeyHash) -> PolicyBits {
+    pub fn admit(&self, hash: KeyHash, head: &Head) -> PolicyBits {
+        self.measure_sample();
+        self.sample_insert(hash, head);
         let (mut frequency, mut is_admitted) = (0, false);
         if let Some(ghost) = self.take_ghost(hash) {
             frequency = ghost.frequency;
@@ -234,7 +261,7 @@ impl Shard<'_> {
     /// Makes room by looking at `steps` entries at most, until a segment is gained. False if there
     /// is nothing to look at, or nothing that could be done.
     pub fn make_room(&self, steps: u32, if_stuck: IfStuck) -> bool {
-        let mut budget = Budget { steps, if_stuck, unit: Unit::Bytes };
+        let mut budget = Budget::new(steps, if_stuck, Unit::Bytes);
         let evictions = self.word(shard::EVICTIONS);
         let held = self.segments_held();
         // Not more than one segment: where entries are large, a whole slice of them may be all that
@@ -258,7 +285,7 @@ impl Shard<'_> {
     /// suffice, or this shard has nothing to evict.
     pub fn make_way(&self) -> bool {
         let most = self.cache.shape.max_entries;
-        let mut budget = Budget { steps: SLICE, if_stuck: IfStuck::Drop, unit: Unit::Entries };
+        let mut budget = Budget::new(SLICE, IfStuck::Drop, Unit::Entries);
         while most != 0 && self.cache.len() >= most {
             if budget.steps == 0 || !self.evict_one(&mut budget) {
                 return false;
@@ -311,8 +338,8 @@ impl Shard<'_> {
     /// While the cache fills, everything is in the small log. Before it is full, the oldest move to
     /// the main log, as long as that has room, without a duel.
     fn fill_main(&self, unit: Unit, share: u64, steps: &mut u32) {
-        let mut budget = Budget { steps: *steps, if_stuck: IfStuck::Stop, unit };
-        let capacity = self.capacity(unit);
+        let mut budget = Budget::new(*steps, IfStuck::Stop, unit);
+        let capacity = self.capacity(unit, true);
         let is_filling = (capacity.small_used + capacity.main_used) * 4 > share * 3;
         while is_filling
             && budget.steps > 0
@@ -365,7 +392,7 @@ impl Shard<'_> {
 
     /// Evicts an entry, or moves one on its way to that. False if there is none.
     fn evict_one(&self, budget: &mut Budget) -> bool {
-        let capacity = self.capacity(budget.unit);
+        let capacity = self.capacity(budget.unit, false);
         let small_first = capacity.small_used + 1 > capacity.small_least || capacity.main_used == 0;
         if small_first {
             if let Some(candidate) = self.candidate(LogKind::Small, budget) {
