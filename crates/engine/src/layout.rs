@@ -161,8 +161,9 @@ const SHADOW_ENTRIES_PER_ROW: u64 = 4;
 
 /// A word of the index: where a record is, and what the policy knows of it.
 ///
-/// Bits 0..2 hits since it was last looked at (saturating), 2..5 frequency, 5 admitted, 8..48 the
-/// record's offset in words, 48..64 a tag of the key's hash. Zero is an empty slot.
+/// Bits 0..2 hits since it was last looked at (saturating), 2..5 frequency, 5 admitted, 6..8 the
+/// halvings (low bits) up to which the frequency counts, 8..48 the record's offset in words, 48..64
+/// a tag of the key's hash. Zero is an empty slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(pub u64);
 
@@ -170,7 +171,7 @@ impl Slot {
     /// No entry.
     pub const EMPTY: Slot = Slot(0);
     const HITS: u64 = 0b11;
-    const POLICY: u64 = 0b11_1111;
+    const POLICY: u64 = 0xff;
 
     /// A slot for the record at `offset`.
     pub fn new(offset: u64, tag: u64, policy: PolicyBits) -> Slot {
@@ -219,17 +220,21 @@ impl Slot {
     }
 }
 
-/// The policy's six bits of a slot.
+/// The policy's eight bits of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PolicyBits(u64);
 
+/// Of the halvings a slot keeps the rest of a division by this.
+pub const HALVINGS_KEPT: u64 = 4;
 /// The highest frequency.
 pub const FREQUENCY_MOST: u64 = 7;
 
 impl PolicyBits {
     /// From its parts; the frequency saturates.
-    pub fn new(hits: u64, frequency: u64, is_admitted: bool) -> PolicyBits {
-        PolicyBits(hits.min(3) | frequency.min(FREQUENCY_MOST) << 2 | u64::from(is_admitted) << 5)
+    pub fn new(hits: u64, frequency: u64, is_admitted: bool, halvings: u64) -> PolicyBits {
+        let frequency = frequency.min(FREQUENCY_MOST);
+        let kept = halvings % HALVINGS_KEPT;
+        PolicyBits(hits.min(3) | frequency << 2 | u64::from(is_admitted) << 5 | kept << 6)
     }
 
     /// Hits since the entry was last looked at, 0 to 3.
@@ -237,9 +242,14 @@ impl PolicyBits {
         self.0 & 3
     }
 
-    /// Frequency as of the halvings of its segment, 0 to 7.
+    /// Frequency as of when it was written, 0 to 7.
     pub fn frequency(self) -> u64 {
         self.0 >> 2 & 7
+    }
+
+    /// Halvings when it was written, the rest of a division by [`HALVINGS_KEPT`].
+    pub fn halvings(self) -> u64 {
+        self.0 >> 6 & 3
     }
 
     /// Whether it enters the main log without a duel.
@@ -440,10 +450,11 @@ mod tests {
 
     #[test]
     fn a_slot_keeps_its_parts() {
-        let slot = Slot::new(0x12_3456_7890, 0xabcd, PolicyBits::new(2, 5, true));
+        let slot = Slot::new(0x12_3456_7890, 0xabcd, PolicyBits::new(2, 5, true, 7));
         assert_eq!((slot.offset(), slot.tag()), (0x12_3456_7890, 0xabcd));
         assert_eq!((slot.policy().hits(), slot.policy().frequency()), (2, 5));
         assert!(slot.policy().is_admitted());
+        assert_eq!(slot.policy().halvings(), 3);
         let hit = slot.with_hit().unwrap();
         assert!(hit.is_same_place(slot) && hit.with_hit().is_none());
         assert_eq!(hit.with_policy(PolicyBits::default()).offset(), slot.offset());

@@ -2,7 +2,7 @@
 
 use super::tail::{Candidate, Place, Reason};
 use super::{Budget, Capacity, Unit, MARGIN, WINS_MOST};
-use crate::layout::{shard, PolicyBits, Slot};
+use crate::layout::{shard, Slot};
 use crate::log::LogKind;
 use crate::shard::Shard;
 
@@ -19,7 +19,7 @@ impl Shard<'_> {
             if bits.hits() == 0 || budget.steps == 0 {
                 return Some(candidate);
             }
-            let bits = PolicyBits::new(bits.hits() - 1, candidate.frequency + 1, false);
+            let bits = self.bits(bits.hits() - 1, candidate.frequency + 1, false);
             self.count_increments(1);
             self.set_word(shard::WINS, 0);
             self.move_entry(&candidate, LogKind::Main, bits);
@@ -38,7 +38,7 @@ impl Shard<'_> {
         let mut is_admitted = bits.is_admitted();
         if bits.hits() > 0 && self.setting().is_clock {
             self.count_increments(1);
-            let bits = PolicyBits::new(bits.hits() - 1, candidate.frequency + 1, is_admitted);
+            let bits = self.bits(bits.hits() - 1, candidate.frequency + 1, is_admitted);
             self.move_entry(&candidate, LogKind::Small, bits);
             return;
         }
@@ -55,14 +55,14 @@ impl Shard<'_> {
         if !wins {
             // Its hits are in the frequency by now.
             let slot = Slot(self.region().get(candidate.found.at));
-            let bits = PolicyBits::new(0, candidate.frequency, is_admitted);
+            let bits = self.bits(0, candidate.frequency, is_admitted);
             self.store_slot(candidate.found.at, slot.with_policy(bits));
             self.drop_entry(&candidate, Reason::Evicted);
             self.pass(&candidate);
             return;
         }
         let frequency = candidate.frequency;
-        self.move_entry(&candidate, LogKind::Main, PolicyBits::new(0, frequency, false));
+        self.move_entry(&candidate, LogKind::Main, self.bits(0, frequency, false));
         // At least one victim gives way even if the budget is spent, so that the main log cannot
         // outgrow its share slice by slice.
         while self.used(LogKind::Main, capacity.unit) > capacity.main {
@@ -98,7 +98,7 @@ impl Shard<'_> {
         self.add_word(shard::WINS, 1);
         if self.word(shard::WINS) >= WINS_MOST {
             self.set_word(shard::WINS, 0);
-            let bits = PolicyBits::new(0, victim.frequency, false);
+            let bits = self.bits(0, victim.frequency, false);
             self.move_entry(&victim, LogKind::Main, bits);
         }
         false

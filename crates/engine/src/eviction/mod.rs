@@ -26,6 +26,7 @@
 //! While a log's segments hold much dead space (overwritten, deleted, expired), what lives is
 //! moved to the head and nothing is dropped: dead space shall not cost an entry.
 
+mod age;
 mod duel;
 mod ghosts;
 mod setting;
@@ -37,7 +38,7 @@ use self::setting::{Setting, SETTINGS};
 use self::tail::Reason;
 use crate::hash::KeyHash;
 use crate::index::Found;
-use crate::layout::{log, note, shard, PolicyBits, Slot};
+use crate::layout::{log, shard, PolicyBits, Slot};
 use crate::log::LogKind;
 use crate::record::Head;
 use crate::shard::Shard;
@@ -193,12 +194,6 @@ impl Shard<'_> {
         }
     }
 
-    fn halved(&self, slot: Slot, segment: u32) -> u64 {
-        let opened = self.arena().note(segment, note::OPENED) >> 48;
-        let passed = (self.word(shard::HALVINGS) as u16).wrapping_sub(opened as u16);
-        slot.policy().frequency() >> passed.min(7)
-    }
-
     fn count_increments(&self, amount: u64) {
         let increments = self.word(shard::INCREMENTS).saturating_add(amount);
         if increments >= HALVE_AFTER * self.entries().max(1) && self.word(shard::CLOCK) > 0 {
@@ -218,38 +213,20 @@ impl Shard<'_> {
             frequency = ghost.frequency;
             if self.setting().reuse_distance && !ghost.from_main {
                 if let Some(idle) = self.idle_at_main_tail() {
-                    let distance = ghost.age + self.log_count(LogKind::Small, log::ENTRIES);
-                    is_admitted = distance * 10 < idle.saturating_mul(REUSE_TENTHS);
+                    is_admitted = self.reuse_distance(ghost.age).saturating_mul(10)
+                        < idle.saturating_mul(REUSE_TENTHS);
                 }
             }
         }
         self.count_increments(1);
-        PolicyBits::new(0, frequency + 1, is_admitted)
+        self.bits(0, frequency + 1, is_admitted)
     }
 
     /// The bits with which an entry stays that is overwritten.
     pub fn keep(&self, slot: Slot) -> PolicyBits {
-        let segment = self.cache.position_of(slot.offset()).map_or(0, |at| at.segment);
-        let frequency = self.halved(slot, segment);
-        PolicyBits::new(slot.policy().hits(), frequency, slot.policy().is_admitted())
-    }
-
-    /// How many entries were evicted since the main log's oldest entry was appended: between the
-    /// clocks at which its segment and the next were opened, by its place in the segment.
-    fn idle_at_main_tail(&self) -> Option<u64> {
-        let tail = self.tail(LogKind::Main)?;
-        let head = self.head_cursor(LogKind::Main)?;
-        let clock = |segment| self.arena().note(segment, note::OPENED) & ((1 << 48) - 1);
-        let now = self.word(shard::CLOCK);
-        let opened = clock(tail.segment);
-        let (closed, end) = if tail.segment == head.segment {
-            (now, head.byte)
-        } else {
-            (clock(self.next_in_log(tail.segment)?), self.cache.shape.log_bytes)
-        };
-        let passed = closed.saturating_sub(opened).saturating_mul(tail.byte) / end.max(1);
-        let appended = opened.saturating_add(passed);
-        Some(now.saturating_sub(appended))
+        let position = self.cache.position_of(slot.offset());
+        let frequency = position.map_or(0, |at| self.halved(slot, at));
+        self.bits(slot.policy().hits(), frequency, slot.policy().is_admitted())
     }
 
     /// Segments that hold entries of this shard.
@@ -348,7 +325,7 @@ impl Shard<'_> {
         {
             let Some(candidate) = self.candidate(LogKind::Small, &mut budget) else { break };
             let slot = Slot(self.region().get(candidate.found.at));
-            let bits = PolicyBits::new(slot.policy().hits(), candidate.frequency, false);
+            let bits = self.bits(slot.policy().hits(), candidate.frequency, false);
             if self.try_move_entry(&candidate, LogKind::Main, bits).is_none() {
                 break;
             }

@@ -72,7 +72,7 @@ impl Shard<'_> {
         match self.find_slot(hash, |slot| slot.offset() == offset) {
             None => Place::Dead(end),
             Some(found) => {
-                let frequency = self.halved(found.slot, position.segment);
+                let frequency = self.halved(found.slot, position);
                 Place::Live(Box::new(Candidate {
                     kind,
                     position,
