@@ -26,7 +26,7 @@ use crate::shard::Shard;
 /// Hits that a change of setting costs in any case.
 const SWITCH_HITS: u64 = 4;
 /// Of the cache's places, in per cent, how many change their role in any case.
-const SWITCH_PERCENT: u64 = 10;
+const SWITCH_PERCENT: u64 = 25;
 /// Entries of a shadow at the least, if the cache has as many; and the part of the cache at the most.
 const SHADOW_LEAST: u64 = 16;
 const SHADOW_PART: u64 = 4;
@@ -199,14 +199,14 @@ mod tests {
 
     #[test]
     fn a_setting_takes_over_when_it_has_paid_for_what_is_rebuilt() {
-        // From 5 to 30 per cent of 64 entries: 4 + 64 * 0.35 = 26.4 hits.
+        // From 5 to 30 per cent of 64 entries: 4 + 64 * 0.5 = 36 hits.
         let mut regrets = [0u64; SETTINGS.len()];
-        regrets[2] = 26;
+        regrets[2] = 36;
         assert_eq!(better_setting(&regrets, 0, 64), None);
-        regrets[2] = 27;
+        regrets[2] = 37;
         assert_eq!(better_setting(&regrets, 0, 64), Some(2));
-        // From 5 to 1 per cent it is less, 4 + 64 * 0.14 = 13, and the one farther above its price wins.
-        regrets[1] = 27;
+        // From 5 to 1 per cent it is less, 4 + 64 * 0.29 = 22.6: farther above its price, it wins.
+        regrets[1] = 37;
         assert_eq!(better_setting(&regrets, 0, 64), Some(1));
         // Damaged sums are sums.
         assert!(better_setting(&[u64::MAX; SETTINGS.len()], 4, 64).is_some());
