@@ -116,6 +116,8 @@ fn replay(cell: Cell, requests: &[Request], filler: &[u8]) -> Anything<()> {
     line += &format!(r#""gets": {gets}, "hits": {hits}, "bytes": {bytes}, "#);
     line += &format!(r#""hit_bytes": {hit_bytes}, "refused": {refused}, "#);
     line += &format!(r#""entries": {}, "file_bytes": {}, "#, stats.entries, stats.file_bytes);
+    line += &format!(r#""entry_bytes": {}, "#, stats.entry_bytes);
+    line += &format!(r#""index_bytes": {}, "#, stats.segments_index * stats.segment_bytes);
     println!(r#"{line}"request_ns": {request_ns:.0}}}"#);
     Ok(())
 }

@@ -91,7 +91,8 @@ impl Shard<'_> {
         self.cache.take_or_grow(Owner::Shard(self.index as u32))
     }
 
-    fn pool_is_scarce(&self) -> bool {
+    /// Whether nearly all segments that the file may have are in use.
+    pub fn pool_is_scarce(&self) -> bool {
         let geometry = self.arena().geometry();
         let ungrown = geometry.segment_count - u64::from(self.arena().segments_present());
         ungrown < SCARCE_PER_SHARD * self.cache.shape.shard_count

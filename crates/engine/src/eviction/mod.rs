@@ -299,8 +299,11 @@ impl Shard<'_> {
         let segments_each = geometry.segment_count / self.cache.shape.shard_count;
         let share_bytes = segments_each * self.cache.shape.log_bytes;
         let entries = self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count);
+        // Once segments are short, the share in bytes goes up by one with each that is opened, and
+        // down with each that is freed: that is no room which is there to be filled.
+        let has_segments = !self.pool_is_scarce();
         for (unit, share) in [(Unit::Entries, entries), (Unit::Bytes, share_bytes)] {
-            if share > 0 {
+            if share > 0 && (unit == Unit::Entries || has_segments) {
                 self.fill_main(unit, share, &mut steps);
             }
         }
