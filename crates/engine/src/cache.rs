@@ -267,7 +267,7 @@ impl Cache {
                 self.arena.vouch()?;
                 return Ok(true);
             }
-            shard.make_room(SLICE, IfStuck::after(attempt));
+            shard.make_room(SLICE, IfStuck::after(attempt), 0);
         }
         self.arena.vouch()?;
         Err(Error::Full { wanted_bytes: key.len() as u64 })

@@ -268,7 +268,8 @@ impl Cache {
                     _ => self.try_lock_shard(index)?,
                 };
                 if let Some(shard) = shard {
-                    shard.make_room(SLICE, IfStuck::after(round));
+                    let wanted_bytes = count * self.shape.segment_bytes;
+                    shard.make_room(SLICE, IfStuck::after(round), wanted_bytes);
                 }
                 if let Some(segment) = take() {
                     return Ok(segment);

@@ -202,7 +202,8 @@ impl Cache {
                 Err(NoRoom) => {}
             }
             let if_stuck = IfStuck::after(stuck);
-            let more = shard.make_room(SLICE, if_stuck);
+            let wanted_bytes = draft.head().total_bytes(&self.shape);
+            let more = shard.make_room(SLICE, if_stuck, wanted_bytes);
             drop(shard);
             if !more {
                 self.make_room_elsewhere(index, if_stuck)?;
@@ -237,7 +238,7 @@ impl Cache {
         for step in 1..self.shape.shard_count {
             let index = (home + step) % self.shape.shard_count;
             if let Some(shard) = self.try_lock_shard(index)? {
-                shard.make_room(SLICE, if_stuck);
+                shard.make_room(SLICE, if_stuck, 0);
             }
         }
         Ok(())

@@ -6,6 +6,8 @@ use crate::layout::{shard, Slot};
 use crate::log::LogKind;
 use crate::shard::Shard;
 
+/// The frequency of who may enter the main log without a duel if that has room.
+const PROVED: u64 = 3;
 /// Entries of the main log's tail that a large newcomer is compared with.
 const VICTIMS_MOST: usize = 8;
 
@@ -47,7 +49,11 @@ impl Shard<'_> {
             candidate.frequency += bits.hits();
             self.count_increments(bits.hits());
         }
-        let has_room = budget.free_moves > 0
+        // Where bytes are short, an entry of many times the mean has left that room: it is for
+        // those who have been seen a few times, not for whoever comes next.
+        let may_fill = budget.unit == Unit::Entries || candidate.frequency >= PROVED;
+        let has_room = may_fill
+            && budget.free_moves > 0
             && capacity.main_used + self.cost(&candidate.head, capacity.unit) <= capacity.main;
         budget.free_moves -= u32::from(has_room);
         let wins =

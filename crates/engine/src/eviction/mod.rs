@@ -115,11 +115,14 @@ struct Budget {
     /// Moves to the main log, without a duel, while that has room: after the setting has changed it
     /// can have much, and no write shall do all of it.
     free_moves: u32,
+    /// What the newcomer takes, in the small log. The main log does not give way to one that is
+    /// larger than the small log's share before that is empty.
+    wanted_bytes: u64,
 }
 
 impl Budget {
     fn new(steps: u32, if_stuck: IfStuck, unit: Unit) -> Budget {
-        Budget { steps, if_stuck, unit, free_moves: 1 + steps / FREE_MOVE_EACH }
+        Budget { steps, if_stuck, unit, free_moves: 1 + steps / FREE_MOVE_EACH, wanted_bytes: 0 }
     }
 
     fn spend(&mut self) -> bool {
@@ -235,10 +238,10 @@ impl Shard<'_> {
         logs.saturating_add(self.word(shard::BODY_SEGMENTS))
     }
 
-    /// Makes room by looking at `steps` entries at most, until a segment is gained. False if there
-    /// is nothing to look at, or nothing that could be done.
-    pub fn make_room(&self, steps: u32, if_stuck: IfStuck) -> bool {
-        let mut budget = Budget::new(steps, if_stuck, Unit::Bytes);
+    /// Makes room for an entry of `wanted_bytes` by looking at `steps` entries at most, until a
+    /// segment is gained. False if there is nothing to look at, or nothing that could be done.
+    pub fn make_room(&self, steps: u32, if_stuck: IfStuck, wanted_bytes: u64) -> bool {
+        let mut budget = Budget { wanted_bytes, ..Budget::new(steps, if_stuck, Unit::Bytes) };
         let evictions = self.word(shard::EVICTIONS);
         let held = self.segments_held();
         // Not more than one segment: where entries are large, a whole slice of them may be all that
@@ -311,7 +314,7 @@ impl Shard<'_> {
         let older = self.used(LogKind::Small, Unit::Entries).saturating_sub(1) as u32;
         let steps = steps.min(EVICT_STEPS).min(older);
         if steps > 0 && !self.has_segment_ready() {
-            self.make_room(steps, IfStuck::Stop);
+            self.make_room(steps, IfStuck::Stop, 0);
         }
     }
 
@@ -373,7 +376,11 @@ impl Shard<'_> {
     /// Evicts an entry, or moves one on its way to that. False if there is none.
     fn evict_one(&self, budget: &mut Budget) -> bool {
         let capacity = self.capacity(budget.unit, false);
-        let small_first = capacity.small_used + 1 > capacity.small_least || capacity.main_used == 0;
+        let least = match budget.wanted_bytes > capacity.small && budget.unit == Unit::Bytes {
+            true => 0,
+            false => capacity.small_least,
+        };
+        let small_first = capacity.small_used + 1 > least || capacity.main_used == 0;
         if small_first {
             if let Some(candidate) = self.candidate(LogKind::Small, budget) {
                 self.leave_small(candidate, &capacity, budget);
