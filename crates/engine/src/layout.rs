@@ -96,7 +96,7 @@ pub mod shadow {
     /// As in the shard.
     pub const WINS: u64 = 32;
     /// A word for each entry, in no order: bits 0..2 hits, 2..5 frequency, 5 admitted, 6 in the main
-    /// log, 7 taken, 8..16 cost, 16..32 when appended, 32..44 the clock then, 44..64 of the hash.
+    /// log, 7 taken, 8..20 cost, 20..36 when appended, 36..48 the clock then, 48..64 of the hash.
     pub const ENTRIES: u64 = 64;
 }
 

@@ -136,6 +136,8 @@ impl Shard<'_> {
                 Place::Unreadable => break,
             }
         }
-        needed
+        // Those behind are taken to be like these: else the largest would win against the many small
+        // ones that they push out.
+        needed.saturating_mul(cost) / covered.min(cost).max(1)
     }
 }

@@ -35,7 +35,7 @@ mod tail;
 mod tournament;
 
 use self::setting::{Setting, SETTINGS};
-use self::tail::Reason;
+use self::tail::{Candidate, Reason};
 use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{log, shard, PolicyBits, Slot};
@@ -373,6 +373,16 @@ impl Shard<'_> {
         true
     }
 
+    /// Whether an entry that would go without a duel, for bytes, is small and often asked for. It
+    /// goes round then, for one of its frequency.
+    fn is_worth_its_bytes(&self, victim: &Candidate, budget: &Budget) -> bool {
+        let mean_bytes = self.used(LogKind::Main, Unit::Bytes)
+            / self.used(LogKind::Main, Unit::Entries).max(1);
+        budget.unit == Unit::Bytes
+            && victim.frequency > 1
+            && self.cost(&victim.head, Unit::Bytes) < mean_bytes * victim.frequency / 2
+    }
+
     /// Evicts an entry, or moves one on its way to that. False if there is none.
     fn evict_one(&self, budget: &mut Budget) -> bool {
         let capacity = self.capacity(budget.unit, false);
@@ -389,6 +399,12 @@ impl Shard<'_> {
             }
         }
         match self.victim(budget) {
+            Some(victim) if self.is_worth_its_bytes(&victim, budget) => {
+                let bits = self.bits(0, victim.frequency - 1, false);
+                self.move_entry(&victim, LogKind::Main, bits);
+                budget.spend();
+                true
+            }
             Some(victim) => {
                 self.drop_entry(&victim, Reason::Evicted);
                 self.pass(&victim);

@@ -17,16 +17,15 @@ use crate::layout::{shadow, shadow_rows, FREQUENCY_MOST, GHOST_ROW_BYTES};
 use crate::log::LogKind;
 
 /// What an entry of mean size costs.
-pub(super) const COST_OF_MEAN: u64 = 8;
+pub(super) const COST_OF_MEAN: u64 = 64;
 /// The highest cost, for what is larger as well.
-const COST_MOST: u64 = 255;
+const COST_MOST: u64 = 0xfff;
 /// Entries of the longest shadow.
 const LEN_MOST: usize = 64;
 /// Words before the entries.
 const HEAD_WORDS: usize = (shadow::ENTRIES / 8) as usize;
 const STAMP_MASK: u64 = 0xffff;
 const CLOCK_MASK: u64 = 0xfff;
-const HASH_MASK: u64 = 0xf_ffff;
 
 /// An entry of a shadow, as its word; see [`shadow::ENTRIES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +36,7 @@ impl Entry {
 
     fn new(hash: u32, cost: u64, frequency: u64, is_admitted: bool) -> Entry {
         Entry(
-            (u64::from(hash) & HASH_MASK) << 44
+            u64::from(hash as u16) << 48
                 | cost.clamp(1, COST_MOST) << 8
                 | 1 << 7
                 | u64::from(is_admitted) << 5
@@ -50,7 +49,7 @@ impl Entry {
     }
 
     fn is_of(self, hash: u32) -> bool {
-        self.is_taken() && self.0 >> 44 == u64::from(hash) & HASH_MASK
+        self.is_taken() && self.0 >> 48 == u64::from(hash as u16)
     }
 
     fn hits(self) -> u64 {
@@ -86,17 +85,17 @@ impl Entry {
     }
 
     fn stamp(self) -> u64 {
-        self.0 >> 16 & STAMP_MASK
+        self.0 >> 20 & STAMP_MASK
     }
 
     fn clock(self) -> u64 {
-        self.0 >> 32 & CLOCK_MASK
+        self.0 >> 36 & CLOCK_MASK
     }
 
     fn appended(self, kind: LogKind, stamp: u64, clock: u64) -> Entry {
-        let kept = self.0 & !(1 << 6 | STAMP_MASK << 16 | CLOCK_MASK << 32);
+        let kept = self.0 & !(1 << 6 | STAMP_MASK << 20 | CLOCK_MASK << 36);
         let main = u64::from(kind == LogKind::Main);
-        Entry(kept | main << 6 | (stamp & STAMP_MASK) << 16 | (clock & CLOCK_MASK) << 32)
+        Entry(kept | main << 6 | (stamp & STAMP_MASK) << 20 | (clock & CLOCK_MASK) << 36)
     }
 }
 
@@ -352,7 +351,7 @@ impl<'a> Shadow<'a> {
 
     fn drop_entry(&mut self, place: usize) {
         let entry = self.collect(place);
-        let hash = (entry.0 >> 44) as u32;
+        let hash = (entry.0 >> 48) as u32;
         let mut row = self.row_of(hash);
         row.put(fingerprint(hash), entry.frequency(), entry.kind() == LogKind::Main);
         row.store(self.region);
@@ -363,7 +362,7 @@ impl<'a> Shadow<'a> {
 
     fn row_of(&self, hash: u32) -> Row {
         let rows = shadow_rows(self.len as u64).max(1);
-        let row = u64::from(hash >> 12 & 0xff) % rows;
+        let row = u64::from(hash >> 12 & 0xf) % rows;
         let at = self.at + shadow::ENTRIES + self.len as u64 * 8 + row * GHOST_ROW_BYTES;
         Row::load(self.region, at, self.head[(shadow::HALVINGS / 8) as usize])
     }
@@ -415,12 +414,12 @@ mod tests {
     fn what_is_removed_is_gone_and_an_overwrite_is_no_hit() {
         let region = Region::heap(shadow_bytes(LEN));
         let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0]);
-        assert!(!shadow.happen(Event::Overwritten, 5, 8, ROOM));
-        assert!(shadow.happen(Event::Overwritten, 5, 8, ROOM));
+        assert!(!shadow.happen(Event::Overwritten, 5, COST_OF_MEAN, ROOM));
+        assert!(shadow.happen(Event::Overwritten, 5, COST_OF_MEAN, ROOM));
         assert_eq!(shadow.entries.iter().filter(|entry| entry.hits() > 0).count(), 0);
-        assert!(shadow.happen(Event::Read, 5, 8, ROOM));
-        assert!(shadow.happen(Event::Removed, 5, 8, ROOM));
-        assert!(!shadow.happen(Event::Read, 5, 8, ROOM));
+        assert!(shadow.happen(Event::Read, 5, COST_OF_MEAN, ROOM));
+        assert!(shadow.happen(Event::Removed, 5, COST_OF_MEAN, ROOM));
+        assert!(!shadow.happen(Event::Read, 5, COST_OF_MEAN, ROOM));
     }
 
     #[test]
