@@ -4,8 +4,13 @@ use super::tail::{Candidate, Place, Reason};
 use super::{Budget, Capacity, Unit, MARGIN, WINS_MOST};
 use crate::layout::{shard, Slot};
 use crate::log::LogKind;
+use crate::record::Head;
 use crate::shard::Shard;
 
+/// What being admitted is worth, in frequency, to an entry that is too large to enter by it.
+const BONUS: u64 = 2;
+/// Larger than so many of the mean is too large for that.
+const LARGE_MEANS: u64 = 4;
 /// The frequency of who may enter the main log without a duel if that has room.
 const PROVED: u64 = 3;
 /// Entries of the main log's tail that a large newcomer is compared with.
@@ -88,7 +93,7 @@ impl Shard<'_> {
         budget: &mut Budget,
     ) -> bool {
         let Some(victim) = self.victim(budget) else { return true };
-        if is_admitted {
+        if is_admitted && !self.is_large(&candidate.head, budget.unit) {
             self.set_word(shard::WINS, 0);
             return true;
         }
@@ -97,7 +102,8 @@ impl Shard<'_> {
         let (cost, victim_cost) = (self.cost(&candidate.head, unit), self.cost(&victim.head, unit));
         let margin = MARGIN * 100 * cost.min(victim_cost) / victim_cost.max(1);
         let needed = self.frequency_of_victims(&victim, cost, unit) + margin;
-        if candidate.frequency * 100 > needed {
+        let bonus = if is_admitted { BONUS } else { 0 };
+        if (candidate.frequency + bonus) * 100 > needed {
             self.set_word(shard::WINS, 0);
             return true;
         }
@@ -108,6 +114,14 @@ impl Shard<'_> {
             self.move_entry(&victim, LogKind::Main, bits);
         }
         false
+    }
+
+    /// Whether an entry is many times the mean of the main log, where bytes are short.
+    fn is_large(&self, head: &Head, unit: Unit) -> bool {
+        let used = self.used(LogKind::Main, unit);
+        let entries = self.used(LogKind::Main, Unit::Entries);
+        unit == Unit::Bytes
+            && self.cost(head, unit).saturating_mul(entries) > used.saturating_mul(LARGE_MEANS)
     }
 
     /// Frequency, in hundredths, of what `cost` would displace from `first` on.

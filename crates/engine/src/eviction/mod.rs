@@ -376,8 +376,8 @@ impl Shard<'_> {
     /// Whether an entry that would go without a duel, for bytes, is small and often asked for. It
     /// goes round then, for one of its frequency.
     fn is_worth_its_bytes(&self, victim: &Candidate, budget: &Budget) -> bool {
-        let mean_bytes = self.used(LogKind::Main, Unit::Bytes)
-            / self.used(LogKind::Main, Unit::Entries).max(1);
+        let mean_bytes =
+            self.used(LogKind::Main, Unit::Bytes) / self.used(LogKind::Main, Unit::Entries).max(1);
         budget.unit == Unit::Bytes
             && victim.frequency > 1
             && self.cost(&victim.head, Unit::Bytes) < mean_bytes * victim.frequency / 2

@@ -196,6 +196,61 @@ fn better_setting(regrets: &[u64], in_force: usize, entries: u64) -> Option<usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Buffer, Config, Place, Ttl, Value};
+
+    fn cache(max_entries: u64) -> Cache {
+        let config = Config { max_entries: Some(max_entries), ..Config::default() };
+        Cache::open(&Place::Private, &Config { size_bytes: 1 << 20, ..config }).unwrap()
+    }
+
+    /// Hits of a stream of keys, each stored when it is not there.
+    fn hits(cache: &Cache, keys: impl Iterator<Item = u64>) -> u64 {
+        let mut buffer = Buffer::new();
+        keys.filter(|key| {
+            let key = key.to_le_bytes();
+            let hit = cache.get(&key, &mut buffer).unwrap().is_some();
+            if !hit {
+                cache.set(&key, Value::bytes(b""), Ttl::Never).unwrap();
+            }
+            hit
+        })
+        .count() as u64
+    }
+
+    #[test]
+    fn the_setting_follows_what_the_keys_do() {
+        let cache = cache(200);
+        let setting = || cache.lock_shard(0).unwrap().setting_in_force();
+        // Each key once more after 120 others: frequency keeps none of them.
+        let pairs = (0..40_000u64).map(|n| if n % 2 == 0 { n } else { n.saturating_sub(121) });
+        assert!(hits(&cache, pairs) > 18_000);
+        assert!(SETTINGS[setting()].small_percent >= 80, "{}", setting());
+        // A loop of 1.5 times the cache: recency keeps none of it.
+        let looped = hits(&cache, (0..60_000u64).map(|n| 1 << 32 | n % 300));
+        assert!(looped > 30_000, "{looped}");
+        assert!(SETTINGS[setting()].small_percent <= 5, "{}", setting());
+    }
+
+    #[test]
+    fn any_words_are_a_tournament() {
+        let cache = cache(100);
+        let at = cache.arena.geometry().shard_at(0);
+        let tournament_at = cache.shape.tournament_at(at);
+        let end = tournament_at
+            + tournament::SHADOWS
+            + tournament::SETTING_COUNT * shadow_bytes(cache.shape.shadow_len);
+        let mut state = 3u64;
+        for round in 0..50u64 {
+            for word in (tournament_at..end).step_by(8) {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                cache.arena.region().set(word, state ^ state >> 31);
+            }
+            cache.arena.region().set(at + shard::SETTING, state);
+            cache.arena.region().set(at + shard::SAMPLED_BELOW, u64::MAX);
+            hits(&cache, (0..400).map(|n| round * 150 + n % 300));
+            assert_eq!(cache.len(), 100);
+        }
+    }
 
     #[test]
     fn a_setting_takes_over_when_it_has_paid_for_what_is_rebuilt() {
