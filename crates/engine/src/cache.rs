@@ -231,7 +231,7 @@ impl Cache {
         let (shard, hash, live) = self.lock_key(key)?;
         let Some(live) = live else { return Ok(false) };
         shard.remove(hash, &live.found, &live.head);
-        shard.sample_remove(hash, &live.head);
+        shard.let_go(hash, &live.found, &live.head);
         drop(shard);
         self.arena.count(Counter::Deletes, 1);
         Ok(true)
@@ -248,7 +248,7 @@ impl Cache {
             return Ok(None);
         }
         shard.remove(hash, &live.found, &live.head);
-        shard.sample_remove(hash, &live.head);
+        shard.let_go(hash, &live.found, &live.head);
         drop(shard);
         self.arena.count(Counter::Deletes, 1);
         Ok(Some(self.entry_in(buffer)))

@@ -268,7 +268,7 @@ impl Shard<'_> {
             && self.cache.is_expired(Some(self.region().get(live.offset() + 16)))
         {
             self.remove(hash, &live.found, &live.head);
-            self.sample_remove(hash, &live.head);
+            self.let_go(hash, &live.found, &live.head);
             self.add_word(shard::EXPIRATIONS, 1);
             return None;
         }

@@ -232,6 +232,19 @@ impl Shard<'_> {
         self.bits(slot.policy().hits(), frequency, slot.policy().is_admitted())
     }
 
+    /// What stays of an entry that was removed, or had expired: a key that is stored again soon is
+    /// as popular as before. Its ghost has no distance. That of one from the main log passes for
+    /// one that has a short one, so that it goes back there.
+    pub fn let_go(&self, hash: KeyHash, found: &Found, head: &Head) {
+        let is_main = self
+            .cache
+            .position_of(found.slot.offset())
+            .is_some_and(|at| self.log_of(at.segment) == LogKind::Main);
+        let bits = self.keep(found.slot);
+        self.put_ghost(hash, bits.frequency() + bits.hits(), !is_main);
+        self.sample_remove(hash, head);
+    }
+
     /// Segments that hold entries of this shard.
     fn segments_held(&self) -> u64 {
         let logs: u64 = LogKind::BOTH.iter().map(|kind| self.log_count(*kind, log::SEGMENTS)).sum();

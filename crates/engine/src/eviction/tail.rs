@@ -145,7 +145,14 @@ impl Shard<'_> {
                 self.add_word(shard::CLOCK, 1);
                 self.add_word(shard::EVICTIONS, 1);
             }
-            Reason::Expired => self.add_word(shard::EXPIRATIONS, 1),
+            Reason::Expired => {
+                self.put_ghost(
+                    candidate.hash,
+                    candidate.frequency,
+                    candidate.kind == LogKind::Main,
+                );
+                self.add_word(shard::EXPIRATIONS, 1);
+            }
             Reason::Damaged => self.add_word(shard::LOST, 1),
         }
         self.remove(candidate.hash, &candidate.found, &candidate.head);

@@ -66,7 +66,7 @@ impl Cache {
 impl Shard<'_> {
     /// Shows the tournament that a key was looked up in vain and is stored now.
     #[inline]
-    pub fn sample_insert(&self, hash: KeyHash, head: &Head) {
+    pub(super) fn sample_insert(&self, hash: KeyHash, head: &Head) {
         self.sample(Event::Read, hash, head);
     }
 
@@ -78,7 +78,7 @@ impl Shard<'_> {
 
     /// Shows the tournament that a key was removed, or had expired: no shadow shall hit it.
     #[inline]
-    pub fn sample_remove(&self, hash: KeyHash, head: &Head) {
+    pub(super) fn sample_remove(&self, hash: KeyHash, head: &Head) {
         self.sample(Event::Removed, hash, head);
     }
 
