@@ -120,6 +120,17 @@ pub(super) struct Shadow<'a> {
     entries: [Entry; LEN_MOST],
     /// Those that differ from the file's, a bit each.
     changed: u64,
+    /// Those of the small log and those of the main log, a bit each, and what they cost together.
+    members: [u64; 2],
+    used: [u64; 2],
+}
+
+fn bits_of(mut members: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = members.trailing_zeros() as usize;
+        members &= members.wrapping_sub(1);
+        (place < LEN_MOST).then_some(place)
+    })
 }
 
 impl<'a> Shadow<'a> {
@@ -136,10 +147,15 @@ impl<'a> Shadow<'a> {
         let mut head = [0; HEAD_WORDS];
         head.copy_from_slice(&words[..HEAD_WORDS]);
         let mut entries = [Entry::NONE; LEN_MOST];
-        for (entry, word) in entries.iter_mut().zip(&words[HEAD_WORDS..HEAD_WORDS + len]) {
-            *entry = Entry(*word);
+        let (mut members, mut used) = ([0; 2], [0; 2]);
+        for (place, word) in words[HEAD_WORDS..HEAD_WORDS + len].iter().enumerate() {
+            let entry = Entry(*word);
+            entries[place] = entry;
+            let taken = u64::from(entry.is_taken());
+            members[entry.kind() as usize] |= taken << place;
+            used[entry.kind() as usize] += taken * entry.cost();
         }
-        Shadow { region, at, len, setting, head, entries, changed: 0 }
+        Shadow { region, at, len, setting, head, entries, changed: 0, members, used }
     }
 
     /// Writes back what changed.
@@ -159,13 +175,38 @@ impl<'a> Shadow<'a> {
     }
 
     fn set(&mut self, place: usize, entry: Entry) {
+        let old = self.entries[place];
+        if old.is_taken() {
+            self.members[old.kind() as usize] &= !(1 << place);
+            self.used[old.kind() as usize] -= old.cost();
+        }
+        if entry.is_taken() {
+            self.members[entry.kind() as usize] |= 1 << place;
+            self.used[entry.kind() as usize] += entry.cost();
+        }
         self.entries[place] = entry;
         self.changed |= 1 << place;
     }
 
+    fn members(&self, kind: LogKind) -> u64 {
+        self.members[kind as usize]
+    }
+
+    fn all_members(&self) -> u64 {
+        self.members[0] | self.members[1]
+    }
+
+    fn find(&self, hash: u32) -> Option<usize> {
+        let mut matches = 0u64;
+        for (place, entry) in self.entries.iter().enumerate() {
+            matches |= u64::from(entry.is_of(hash)) << place;
+        }
+        bits_of(matches).next()
+    }
+
     /// Notes an event; whether the key was there. `room` is the capacity in costs.
     pub(super) fn happen(&mut self, event: Event, hash: u32, cost: u64, room: u64) -> bool {
-        let place = self.entries[..self.len].iter().position(|entry| entry.is_of(hash));
+        let place = self.find(hash);
         match (place, event) {
             (Some(place), Event::Read) => {
                 let entry = self.entries[place];
@@ -203,9 +244,9 @@ impl<'a> Shadow<'a> {
         // More than enough: each step drops an entry, moves one on, or takes a hit from one.
         for _ in 0..8 * LEN_MOST {
             let used = self.used(LogKind::Small) + self.used(LogKind::Main);
-            let free = self.entries[..self.len].iter().position(|entry| !entry.is_taken());
-            match free {
-                Some(place) if used + cost <= room => {
+            let place = (!self.all_members()).trailing_zeros() as usize;
+            match place < self.len {
+                true if used + cost <= room => {
                     let entry = Entry::new(hash, cost, frequency + 1, is_admitted);
                     self.append(place, entry, LogKind::Small);
                     return;
@@ -222,27 +263,22 @@ impl<'a> Shadow<'a> {
         self.set(place, entry.appended(kind, stamp, clock));
     }
 
-    fn taken(&self, kind: LogKind) -> impl Iterator<Item = (usize, Entry)> + '_ {
-        let all = self.entries[..self.len].iter().copied().enumerate();
-        all.filter(move |(_, entry)| entry.is_taken() && entry.kind() == kind)
-    }
-
     fn used(&self, kind: LogKind) -> u64 {
-        self.taken(kind).map(|(_, entry)| entry.cost()).sum()
+        self.used[kind as usize]
     }
 
     fn count(&self, kind: LogKind) -> u64 {
-        self.taken(kind).count() as u64
+        u64::from(self.members(kind).count_ones())
     }
 
     fn oldest(&self, kind: LogKind) -> Option<usize> {
         let now = self.head[(shadow::APPENDS / 8) as usize];
         let age = |entry: Entry| now.wrapping_sub(entry.stamp()) & STAMP_MASK;
-        self.taken(kind).max_by_key(|(_, entry)| age(*entry)).map(|(place, _)| place)
+        bits_of(self.members(kind)).max_by_key(|place| age(self.entries[*place]))
     }
 
     fn count_increments(&mut self, amount: u64) {
-        let held = self.entries[..self.len].iter().filter(|entry| entry.is_taken()).count() as u64;
+        let held = u64::from(self.all_members().count_ones());
         let increments = self.word(shadow::INCREMENTS).saturating_add(amount);
         *self.word(shadow::INCREMENTS) = increments;
         if increments < HALVE_AFTER * held.max(1) || *self.word(shadow::CLOCK) == 0 {
@@ -251,11 +287,9 @@ impl<'a> Shadow<'a> {
         *self.word(shadow::INCREMENTS) = 0;
         let halvings = self.word(shadow::HALVINGS).wrapping_add(1);
         *self.word(shadow::HALVINGS) = halvings;
-        for place in 0..self.len {
+        for place in bits_of(self.all_members()) {
             let entry = self.entries[place];
-            if entry.is_taken() {
-                self.set(place, entry.with_frequency(entry.frequency() / 2));
-            }
+            self.set(place, entry.with_frequency(entry.frequency() / 2));
         }
     }
 
