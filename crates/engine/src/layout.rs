@@ -73,8 +73,13 @@ pub mod tournament {
     pub const MEAN_BYTES: u64 = SHADOW_ROOM + 8;
     /// For each setting, by how many hits it did better than the one in force.
     pub const REGRETS: u64 = MEAN_BYTES + 8;
+    /// Sampled requests that the shadow in force hit and the cache did not, less those the other way
+    /// round; biased by half of all numbers.
+    pub const SURPLUS: u64 = 128;
+    /// By how many entries the shadows' room is shortened for that.
+    pub const SHORTENED: u64 = SURPLUS + 8;
     /// Noted requests: bits 0..32 size in units of eight bytes, bits 32..64 of the key's hash.
-    pub const NOTED: u64 = 128;
+    pub const NOTED: u64 = 192;
     /// Number of words at [`NOTED`].
     pub const NOTED_LEN: u64 = 32;
     /// The shadows, one for each setting.

@@ -29,8 +29,8 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
         BODY_SEGMENTS INTENT SPARES SMALL MAIN CLOCK INCREMENTS HALVINGS WINS SETTING
         SWITCHES INVALIDATIONS DIRECTORY);
     constants!(map, log: HEAD TAIL ENTRIES BYTES BODY_BYTES SEGMENTS);
-    constants!(map, tournament: NOTED_COUNT REPLAYED_COUNT SHADOW_ROOM MEAN_BYTES REGRETS NOTED
-        SHADOWS);
+    constants!(map, tournament: NOTED_COUNT REPLAYED_COUNT SHADOW_ROOM MEAN_BYTES REGRETS
+        SURPLUS SHORTENED NOTED SHADOWS);
     constants!(map, shadow: APPENDS CLOCK INCREMENTS HALVINGS WINS ENTRIES);
     constants!(map, flag: EXPIRY NUMBER LONG BODY);
     map
@@ -93,6 +93,8 @@ fn what_lies_together_does_not_overlap() {
         (tournament::SHADOW_ROOM, 8),
         (tournament::MEAN_BYTES, 8),
         (tournament::REGRETS, tournament::SETTING_COUNT * 8),
+        (tournament::SURPLUS, 8),
+        (tournament::SHORTENED, 8),
         (tournament::NOTED, tournament::NOTED_LEN * 8),
         (tournament::SHADOWS, 8),
     ];

@@ -11,6 +11,10 @@
 //! touched otherwise), and replayed by the next sampled write, under the shard's lock. Notes may be
 //! lost to other readers, or when nobody writes: a few less requests in the sample.
 //!
+//! A sample can have fewer of the keys that matter than its share: then every shadow hits what the
+//! cache does not, and nothing tells the settings apart. So the shadow of the setting in force is
+//! compared with the cache itself, and while it hits more, all shadows get less room.
+//!
 //! Sampled are the keys whose hash is below a word of the shard, at most one in four of caches
 //! beyond a few dozen entries, and as few as make a shadow of 64 entries of larger ones.
 
@@ -34,6 +38,11 @@ const SHADOW_PART: u64 = 4;
 const MEASURE_EVERY: u64 = 16;
 /// Bits of a request's size, in units of eight bytes.
 const SIZE_MOST: u64 = u32::MAX as u64;
+/// Hits more than the cache's after which the shadows' room is shortened by an entry, and the part
+/// of it that can be taken.
+const SURPLUS_MOST: u64 = 8;
+const SHORTENED_PART: u64 = 4;
+const SURPLUS_BIAS: u64 = 1 << 63;
 /// Set in [`tournament::SHADOW_ROOM`] if bytes are short, not entries.
 const HAS_COSTS: u64 = 1 << 32;
 
@@ -133,6 +142,8 @@ impl Shard<'_> {
         let at = shape.tournament_at(self.at);
         let room_word = region.get(at + tournament::SHADOW_ROOM);
         let entries = (room_word & (HAS_COSTS - 1)).clamp(1, shape.shadow_len);
+        let shortened = region.get(at + tournament::SHORTENED).min(entries / SHORTENED_PART);
+        let room = (entries - shortened) * COST_OF_MEAN;
         let mean_bytes = region.get(at + tournament::MEAN_BYTES).clamp(8, 1 << 40);
         let cost_of = |request: u64| match room_word & HAS_COSTS {
             0 => COST_OF_MEAN,
@@ -157,12 +168,19 @@ impl Shard<'_> {
             let mut shadow = Shadow::load(region, shadow_at, shape.shadow_len, setting);
             for ((event, request), won) in events.iter().zip(&mut won) {
                 let hash = (request >> 32) as u32;
-                let was_there =
-                    shadow.happen(*event, hash, cost_of(*request), entries * COST_OF_MEAN);
+                let was_there = shadow.happen(*event, hash, cost_of(*request), room);
                 won[index] = was_there && *event == Event::Read;
             }
             shadow.store();
         }
+        let is_hit = |index: usize| (index as u64) < new;
+        let shadow_hits = events
+            .iter()
+            .zip(&won)
+            .enumerate()
+            .filter(|(_, ((event, _), _))| *event == Event::Read)
+            .map(|(index, (_, won))| (won[in_force], is_hit(index)));
+        self.compare_with_cache(at, shortened, entries, shadow_hits);
         for won in won {
             for (regret, hit) in regrets.iter_mut().zip(won) {
                 let gain = u64::from(hit);
@@ -176,6 +194,38 @@ impl Shard<'_> {
             }
         }
         region.copy_in(at + tournament::REGRETS, &regrets);
+    }
+}
+
+impl Shard<'_> {
+    /// Shortens or lengthens the shadows' room by what the shadow of the setting in force hit, and
+    /// what the cache did.
+    fn compare_with_cache(
+        &self,
+        at: u64,
+        shortened: u64,
+        entries: u64,
+        hits: impl Iterator<Item = (bool, bool)>,
+    ) {
+        let mut surplus = self.region().get(at + tournament::SURPLUS);
+        if surplus.abs_diff(SURPLUS_BIAS) > SURPLUS_MOST {
+            surplus = SURPLUS_BIAS;
+        }
+        let mut shortened = shortened;
+        for (shadow, cache) in hits {
+            surplus = surplus + u64::from(shadow) - u64::from(cache);
+            if surplus.abs_diff(SURPLUS_BIAS) < SURPLUS_MOST {
+                continue;
+            }
+            shortened = if surplus > SURPLUS_BIAS {
+                (shortened + 1).min(entries / SHORTENED_PART)
+            } else {
+                shortened.saturating_sub(1)
+            };
+            surplus = SURPLUS_BIAS;
+        }
+        self.region().set(at + tournament::SURPLUS, surplus);
+        self.region().set(at + tournament::SHORTENED, shortened);
     }
 }
 
