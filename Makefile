@@ -10,7 +10,8 @@ python := $(venv)/bin/python
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help setup build demo lab test check test-rust test-mutants test-torture test-fuzz hit-ratio \
-	test-python test-lab lab-smoke test-reliability bench torture format clean
+	test-python test-lab lab-smoke test-reliability bench torture torture-peers \
+	format clean
 
 help: ## List the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -98,6 +99,11 @@ hit-ratio: $(venv)/made ## What the engine keeps, beside known policies, on reco
 
 torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.
 	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)
+	$(python) -m reliability document
+
+torture-peers: $(venv)/built ## The same oracle on DiskCache, LMDB and Django's filebased backend, minutes.
+	$(python) -m pip install --quiet --disable-pip-version-check -c lab/requirements-contestants.lock lmdb
+	$(python) -m reliability peers $(ARGS)
 	$(python) -m reliability document
 
 format: $(venv)/made ## Format all sources.

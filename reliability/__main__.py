@@ -12,6 +12,9 @@ import click
 from rich.console import Console
 
 from reliability import catalogue, document, progress, record, runner
+from reliability.peers import comparing, tables
+from reliability.peers.adapters import PEERS
+from reliability.peers.trial import FAMILIES
 
 # Where the output is no terminal nobody tells us a width.
 _WIDTH_ELSEWHERE = 100
@@ -120,6 +123,34 @@ def document_(families_file: Path, kept_in: Path, page: Path, check: bool) -> No
         )
     if not check:
         page.write_text(new, "utf-8")
+
+
+@main.command("peers")
+@click.option("--peer", "names", multiple=True, type=click.Choice(list(PEERS)), help="Only this.")
+@click.option("--only", multiple=True, type=click.Choice(list(FAMILIES)), help="Only this family.")
+@click.option("--seed", type=int, help="Seeds what can be seeded.")
+@click.option(
+    "--out",
+    default=comparing.PATH,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the record to this file; it is kept only when all was run.",
+)
+def peers_(names: tuple[str, ...], only: tuple[str, ...], seed: int | None, out: Path) -> None:
+    """Put lite forms of five families on Tuckbox, DiskCache, LMDB and Django's FileBasedCache."""
+    console = _console()
+    try:
+        made = comparing.compare(
+            names or list(PEERS),
+            only or list(FAMILIES),
+            seed,
+            lambda family, peer: console.print(f"{family}  {PEERS[peer].name}", highlight=False),
+        )
+    except (comparing.TrialError, ImportError) as error:
+        raise click.ClickException(str(error)) from error
+    for table in tables.tables(made):
+        console.print(table)
+    if not names and not only:
+        comparing.write(made, out)
 
 
 def _families(path: Path, only: tuple[str, ...] = ()) -> list[catalogue.Family]:

@@ -78,7 +78,8 @@ class Commands:
         if words[0] == "python":
             return [sys.executable, *words[1:]]
         if words[0] == "pytest":
-            return [sys.executable, "-m", *words]
+            # Not as a module: that would put the root before the folders that pytest looks in.
+            return [str(Path(sys.executable).with_name("pytest")), *words[1:]]
         return words
 
     def _wait(self, words: list[str], seconds_max: int, out: int, err: int) -> tuple[str, int]:

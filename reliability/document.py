@@ -10,6 +10,7 @@ from pathlib import Path
 
 from reliability import record as records
 from reliability.catalogue import ROOT, Family
+from reliability.peers import comparing, tables
 from reliability.record import Record
 
 PAGE = ROOT / "docs" / "reliability.md"
@@ -32,6 +33,7 @@ def generate(page: str, families: Sequence[Family], folder: Path) -> str:
     parts = [
         _figures(families, kept),
         _machines([one for one in kept.values() if one is not None]),
+        _peers(folder),
         _demands(families),
         _controls(families),
     ]
@@ -63,6 +65,11 @@ def _row(family: Family, record: Record | None) -> str:
         f"{name}| {record.trials:,} {record.trial} | {verdict} | {bound} | {_took(record.seconds)} "
         f"| {record.sources.commit}{changed}, {record.date[:10]}, {record.lane} |"
     )
+
+
+def _peers(folder: Path) -> str:
+    record = comparing.read(folder / comparing.PATH.name)
+    return tables.section(record) if record else ""
 
 
 def _took(seconds: float) -> str:

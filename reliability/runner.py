@@ -221,7 +221,7 @@ def _record(
         machine=where,
         seconds=seconds,
         trials=trials,
-        trial=" and ".join(dict.fromkeys(names)),
+        trial=" + ".join(dict.fromkeys(names)),
         failures=failures,
         bound=float(f"{3 / trials:.2g}") if verdict == "good" else None,
         seeds=[seed for seed in seeds if isinstance(seed, int)],

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Negative controls: builds the torture on engines that each break one promise, and demands that the
-# torture notices. A run that passes on a broken engine would show nothing on a sound one.
+# Negative controls: runs the torture on an engine that breaks one promise after the other, and demands
+# that the torture notices. A run that passes on a broken engine would show nothing on a sound one.
 #
 #   crates/torture/controls.sh [target directory]
 set -u
@@ -8,13 +8,18 @@ cd "$(dirname "$0")/../.." || exit 2
 target=${1:-target/controls}
 failed=0
 
+cargo build --quiet --release -p tuckbox-torture --features points,mutants \
+    --target-dir "$target" || exit 2
+
 control() {
     mutant=$1
     shift
-    cargo build --quiet --release -p tuckbox-torture --features "points,$mutant" \
-        --target-dir "$target" || exit 2
-    RUST_BACKTRACE=0 timeout 180 "$target/release/torture" "$@" >"$target/$mutant.json" \
-        2>"$target/$mutant.log"
+    if ! grep -rq "mutants::is_on(\"$mutant\")" crates/arena/src crates/engine/src; then
+        echo "no rule is called $mutant"
+        exit 2
+    fi
+    TUCKBOX_MUTANT=$mutant RUST_BACKTRACE=0 timeout 180 "$target/release/torture" "$@" \
+        >"$target/$mutant.json" 2>"$target/$mutant.log"
     status=$?
     # 1: it judged so. 2: its watchdog did. Anything else is no judgement.
     if [ $status -eq 1 ] || [ $status -eq 2 ]; then
@@ -25,14 +30,39 @@ control() {
     fi
 }
 
-control mutant-no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
-control mutant-old-length stop --deed kill --point BodyAdopted --rounds 5
-control mutant-no-takeover kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
-control mutant-steal stop --deed stop --point RewriteHalf
-control mutant-no-guard cut --cases 24
-control mutant-no-look cut --cases 48
-control mutant-token-inherited fork --children 50
-control mutant-slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
-control mutant-pid-alone namespaces --kills 60
+# Nothing is broken: what is caught below is caught for its rule.
+sound() {
+    if ! RUST_BACKTRACE=0 timeout 180 "$target/release/torture" "$@" >"$target/sound.json" \
+        2>"$target/sound.log"; then
+        echo "FAILED without a broken rule: torture $*"
+        failed=1
+    fi
+}
+
+sound step --operations set-same,set-new --states half
+sound cut --cases 24
+sound damage --cases 3000 --large 50
+control no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
+control old-length stop --deed kill --point BodyAdopted --rounds 5
+control no-takeover stop --deed kill --point RewriteHalf
+control steal stop --deed stop --point RewriteHalf
+control no-repair step --operations set-same,set-new --states half
+control no-repair matrix --operations set-same,set-new --states half
+control early-publication step --operations set-new,add --states empty
+control early-intent-clear repair --operations incr
+control ignored-error calls --scenarios create --one-in 2
+control doubt-is-death calls --scenarios waiter --one-in 4
+control no-guard cut --cases 24
+control no-look cut --cases 48
+control aborting-buffers allocations
+control token-inherited fork --children 50
+control slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
+control no-checksum damage --cases 30000 --large 200
+control no-checksum scribble --seconds 8 --words-per-ms 100
+control no-checksum pages --images 300
+control no-bounds damage --cases 30000 --large 200
+control no-hops damage --cases 100 --large 0 --use-one-in 1 --seconds-each 10
+control pid-alone namespaces --kills 60
+control sparse reopen --seconds 1 --creators 4 --killed-creators 4
 
 exit $failed

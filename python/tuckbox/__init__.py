@@ -39,7 +39,7 @@ from tuckbox.errors import (
     VersionMismatch,
 )
 from tuckbox.keys import Key
-from tuckbox.results import CheckReport, Entry, Stats
+from tuckbox.results import CheckReport, Entry, Loss, Stats
 
 __all__ = [
     "AccessDenied",
@@ -68,6 +68,7 @@ __all__ = [
     "KeyTooLong",
     "KeyTypeError",
     "LockTimeout",
+    "Loss",
     "NetworkFileSystem",
     "NotACache",
     "NotAFile",

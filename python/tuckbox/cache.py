@@ -21,7 +21,7 @@ from tuckbox.errors import (
     InvalidMaxEntries,
     SizeMismatchWarning,
 )
-from tuckbox.results import CheckReport, Stats
+from tuckbox.results import CheckReport, Loss, Stats
 from tuckbox.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ class Cache(_engine.Core):
             LockTimeout: A live process held a lock for too long.
         """
         report = self._check()
-        return CheckReport(**{**report, "findings": tuple(report["findings"])})
+        report["losses"] = tuple(Loss(*loss) for loss in report["losses"])
+        report["findings"] = tuple(report["findings"])
+        return CheckReport(**report)
 
     def __enter__(self) -> Self:
         """Return the cache itself."""
@@ -202,7 +204,7 @@ def _reopen(  # noqa: PLR0917 - What is pickled is a tuple.
     size_bytes: int,
     max_entries: int | None,
     lock_timeout_s: float,
-    read_only: bool = False,  # noqa: FBT001, FBT002 - As above; older pickles have it not.
+    read_only: bool = False,
     group: int | None = None,
 ) -> Cache:
     cache = kind.__new__(kind)
@@ -219,11 +221,11 @@ def _reopen(  # noqa: PLR0917 - What is pickled is a tuple.
     return cache
 
 
-def _checked_read_only(path: object, read_only: bool) -> bool:  # noqa: FBT001 - It is checked.
+def _checked_read_only(path: object, read_only: bool) -> bool:
     if not isinstance(read_only, bool):
         raise InvalidArgument(f"read_only must be True or False, not {read_only!r}")
     if read_only and path is None:
-        raise InvalidArgument("a private cache is new, and has nothing to read: give read_only a path")
+        raise InvalidArgument("a private cache is new and empty: read_only needs a path")
     return read_only
 
 

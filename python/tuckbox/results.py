@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["CheckReport", "Entry", "Stats"]
+__all__ = ["CheckReport", "Entry", "Loss", "Stats"]
 
 
 class Entry(NamedTuple):
@@ -49,7 +49,7 @@ class Stats:
     expirations: int
     """Expired entries that were collected."""
     lost_entries: int
-    """Entries dropped because they were damaged."""
+    """Entries lost to damage: found damaged and dropped, or counted and not found."""
     takeovers: int
     """Locks taken over from processes that had died."""
     reads_under_lock: int
@@ -76,24 +76,52 @@ class Stats:
         return self.hits / reads if reads else 0.0
 
 
+class Loss(NamedTuple):
+    """Entries that one part of a cache has lost, all for the same reason."""
+
+    shard: int
+    """The part."""
+    entries: int
+    """How many of its entries."""
+    reason: str
+    """Why they are gone, as a sentence about one of them."""
+
+
 @dataclass(frozen=True)
 class CheckReport:
-    """What ``check`` found, and mended."""
+    """What ``check`` found, and mended. Every segment was met exactly once, in one of the places
+    that are counted here."""
 
     entries: int
     """Entries that were proved to be sound."""
     entry_bytes: int
     """Bytes that they take."""
+    lost_entries: int
+    """Entries that are gone: damaged and dropped now, or counted and not found."""
+    losses: tuple[Loss, ...]
+    """Of which part they were, and why they are gone."""
     damaged_entries: int
-    """Entries that were damaged, and are dropped now."""
+    """Of these, entries that were damaged, and are dropped now."""
     leaked_segments: int
     """Segments that nothing led to, and are free now."""
     wrong_counts: int
     """Counters that were wrong, and are right now."""
+    segments_free: int
+    """Segments that nothing is in."""
+    segments_log: int
+    """Segments that hold entries."""
+    segments_index: int
+    """Segments that hold the index."""
+    segments_body: int
+    """Segments that are filled by one large value."""
+    segments_spare: int
+    """Segments kept for moving entries."""
+    segments_building: int
+    """Segments that some process is filling now."""
     findings: tuple[str, ...]
     """One sentence for each thing found, a hundred at most."""
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing was found wrong."""
-        return not (self.damaged_entries or self.leaked_segments or self.wrong_counts)
+        return not (self.lost_entries or self.leaked_segments or self.wrong_counts)

@@ -15,11 +15,15 @@ def opening() -> None:
     Cache()
     Cache("app.tuck", size="256 MB")
     Cache(Path("app.tuck"), size=1 << 20, max_entries=1000, lock_timeout=0.5)
+    Cache("app.tuck", read_only=True)
+    Cache("app.tuck", group="www-data").close()
     with Cache() as cache:
         assert_type(cache, Cache)
     assert_type(cache.path, "str | None")
     assert_type(cache.size, int)
     assert_type(cache.max_entries, "int | None")
+    assert_type(cache.read_only, bool)
+    assert_type(cache.group, "int | None")
 
 
 def reading(cache: Cache) -> None:

@@ -42,9 +42,13 @@ def echo(cache: Cache, question: object) -> object:
 
 
 def work_for_ever(path: str, seed: int, mistakes: Any, heartbeat: Any, stop: Event) -> None:
+    """Open the cache and work on it."""
+    work_with(Cache(path, lock_timeout=30), seed, mistakes, heartbeat, stop)
+
+
+def work_with(cache: Cache, seed: int, mistakes: Any, heartbeat: Any, stop: Event) -> None:
     """Read and write at random, prove every value read, and note when an operation begins."""
     generator = random.Random(seed)
-    cache = Cache(path, lock_timeout=30)
     sequence = seed << 32
     while not stop.is_set():
         for _ in range(50):

@@ -1,6 +1,6 @@
 """Values that promise more than they hold, read by a process that may not take much memory.
 
-``python -m reliability.bombs PATH`` prints how many there were and how much memory they took.
+``python bombs.py PATH`` prints how many there were and how much memory they took.
 """
 
 from __future__ import annotations

@@ -17,10 +17,8 @@ pytestmark = pytest.mark.family("T-S2")
 
 
 def read_bombs(path: str, kind: str) -> subprocess.CompletedProcess[str]:
-    tests = os.path.dirname(os.path.dirname(__file__))
     return subprocess.run(
-        [sys.executable, "-m", "reliability.bombs", path, "--kind", kind],
-        env={**os.environ, "PYTHONPATH": tests},
+        [sys.executable, os.path.join(os.path.dirname(__file__), "bombs.py"), path, "--kind", kind],
         capture_output=True,
         text=True,
         check=False,

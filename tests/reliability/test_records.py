@@ -56,6 +56,7 @@ def records(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
     subprocess.run(
         [*command, "--rootdir", str(folder), "--records", str(file), *options, str(sample)],
         env={**os.environ, "PYTHONPATH": os.path.dirname(HERE)},
+        cwd=folder,  # Python looks for modules in the working directory first.
         stdout=subprocess.DEVNULL,
         check=False,
     )

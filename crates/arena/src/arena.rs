@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::clock::{self, Clock};
+use smallvec::SmallVec;
+
+use crate::clock::{self, Clock, Era};
 use crate::error::{Error, Result};
 use crate::file::{CacheFile, Standing};
 use crate::header::{self, Identity};
@@ -471,7 +473,7 @@ impl Arena {
     #[inline]
     pub fn look_at_path(&self) -> Standing {
         let now_s = os::rough_seconds();
-        if self.looked_s.load(Ordering::Relaxed) == now_s || cfg!(feature = "mutant-no-look") {
+        if self.looked_s.load(Ordering::Relaxed) == now_s || crate::mutants::is_on("no-look") {
             return Standing::InPlace;
         }
         self.looked_s.store(now_s, Ordering::Relaxed);
@@ -687,20 +689,27 @@ impl Arena {
         if last.load(Ordering::Relaxed) == rows_made {
             return;
         }
-        let known = clock::known_anchor_us(&self.region);
+        let Ok(era) = Era::now() else { return };
+        let known = clock::known_anchor_us(&self.region, era);
         let anchor_us = known.unwrap_or_else(|| clock::new_anchor_us(&self.region));
         self.anchor_us.store(anchor_us, Ordering::Relaxed);
         last.store(rows_made, Ordering::Relaxed);
     }
 
     fn learn_time(&self) -> Result<()> {
-        let anchor_us = match clock::known_anchor_us(&self.region) {
+        // Whoever took another era for his own would make a row with a time of its own.
+        let era = Era::now().map_err(|source| Error::Io {
+            action: "learn the time of",
+            path: self.path.clone(),
+            source,
+        })?;
+        let anchor_us = match clock::known_anchor_us(&self.region, era) {
             Some(anchor_us) => anchor_us,
             None => {
                 // A dead owner's work here is at most a clock row half made, which `anchor_us`
                 // allows for.
                 let _: Acquired = self.lock(words::CLOCK_LOCK, CLOCK_LOCK_LIMIT)?;
-                let anchor_us = clock::anchor_us(&self.region);
+                let anchor_us = clock::anchor_us(&self.region, era);
                 self.unlock(words::CLOCK_LOCK);
                 anchor_us
             }
@@ -743,7 +752,7 @@ impl Drop for Arena {
 
 thread_local! {
     /// The handles of the operations that this thread is in the middle of, see [`Arena::within`].
-    static WITHIN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static WITHIN: RefCell<SmallVec<[usize; 8]>> = const { RefCell::new(SmallVec::new_const()) };
 }
 
 /// See [`Arena::within`].
@@ -754,7 +763,7 @@ pub(crate) struct Within<'a> {
 
 impl Drop for Within<'_> {
     fn drop(&mut self) {
-        WITHIN.with_borrow_mut(Vec::pop);
+        WITHIN.with_borrow_mut(SmallVec::pop);
     }
 }
 

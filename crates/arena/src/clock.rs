@@ -2,10 +2,12 @@
 //! used in this boot, driven by the boot clock from then on.
 //!
 //! Changing the wall clock therefore neither ends nor prolongs anything, and time asleep counts.
-//! Each boot (and each time namespace, whose boot clock has an offset of its own) has a row with
-//! its anchor. A new row's anchor is never before the latest file time that anybody wrote down, so
-//! the clock does not run back over a reboot either.
+//! Each boot has a row with its anchor. Time namespaces, whose boot clocks are offset, share it as
+//! far as the system tells the offset; others have rows of their own. A new row's anchor is never
+//! before the latest file time that anybody wrote down, so the clock does not run back over a
+//! reboot either.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::header;
 use crate::os;
+use crate::process::{if_there, time_frame, TimeFrame};
 use crate::region::{fence, Region};
 
 /// Where the time comes from.
@@ -31,29 +34,52 @@ fn is_plausible(time_us: u64) -> bool {
     time_us < 1 << 54
 }
 
-/// Tells this boot from others; never 0.
-fn boot_hash() -> u64 {
-    let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    xxh3_64(&id).max(1)
+/// In which boot and time namespace this process runs: what a clock row is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Era {
+    /// Tells this boot from others; never 0.
+    boot: u64,
+    /// What this process's boot clock is to be compared with.
+    frame: TimeFrame,
+}
+
+impl Era {
+    /// This process's.
+    ///
+    /// # Errors
+    /// What the system answers, if it cannot tell. Where there is no such thing to be told, that is
+    /// no error.
+    pub fn now() -> io::Result<Era> {
+        let id = if_there(std::fs::read("/proc/sys/kernel/random/boot_id"))?;
+        let boot = xxh3_64(&id.unwrap_or_default()).max(1);
+        Ok(Era { boot, frame: time_frame()? })
+    }
+}
+
+/// What the last word of a row should be: a damaged anchor would move all expiries at once.
+fn row_check(boot: u64, namespace: u64, anchor_us: u64) -> u64 {
+    let words = [boot, namespace, anchor_us].map(u64::to_ne_bytes);
+    xxh3_64(words.as_flattened())
 }
 
 /// The anchor of this boot and time namespace, if it has a row. Needs no lock, so that a process
 /// that was stopped while it held one keeps nobody from opening the file.
-pub fn known_anchor_us(region: &Region) -> Option<u64> {
-    let boot = boot_hash();
-    let namespace = crate::process::time_namespace();
+pub fn known_anchor_us(region: &Region, era: Era) -> Option<u64> {
+    let Era { boot, frame } = era;
     for row in 0..header::CLOCK_ROW_COUNT {
         let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
         let is_ours =
-            || region.load(at, Ordering::Acquire) == boot && region.get(at + 8) == namespace;
+            || region.load(at, Ordering::Acquire) == boot && region.get(at + 8) == frame.namespace;
         if !is_ours() {
             continue;
         }
-        let anchor_us = region.get(at + 16);
+        let stored_us = region.get(at + 16);
+        let is_whole = region.get(at + 24) == row_check(boot, frame.namespace, stored_us);
+        let anchor_us = stored_us.wrapping_sub(frame.ahead_us);
         fence(Ordering::Acquire);
         // Whoever replaces a row writes the namespace before the anchor: if it is still ours, the
         // anchor was.
-        if is_ours() && is_plausible(os::boot_time_us().wrapping_add(anchor_us)) {
+        if is_ours() && is_whole && is_plausible(os::boot_time_us().wrapping_add(anchor_us)) {
             return Some(anchor_us);
         }
     }
@@ -76,19 +102,20 @@ pub fn rows_made(region: &Region) -> u64 {
 
 /// Finds or makes the row of this boot and time namespace, and returns its anchor: file time is
 /// the boot clock plus the anchor. The caller holds the lock of the rows.
-pub fn anchor_us(region: &Region) -> u64 {
-    if let Some(anchor_us) = known_anchor_us(region) {
+pub fn anchor_us(region: &Region, era: Era) -> u64 {
+    if let Some(anchor_us) = known_anchor_us(region, era) {
         return anchor_us;
     }
-    let boot = boot_hash();
-    let namespace = crate::process::time_namespace();
+    let Era { boot, frame } = era;
     let anchor_us = new_anchor_us(region);
     let row = region.get(header::CLOCK_NEXT) % header::CLOCK_ROW_COUNT;
     let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
     // Empty first: a death between these stores leaves a row that nobody takes for his own.
     region.store(at, 0, Ordering::Release);
-    region.store(at + 8, namespace, Ordering::Release);
-    region.store(at + 16, anchor_us, Ordering::Release);
+    let stored_us = anchor_us.wrapping_add(frame.ahead_us);
+    region.store(at + 8, frame.namespace, Ordering::Release);
+    region.store(at + 16, stored_us, Ordering::Release);
+    region.store(at + 24, row_check(boot, frame.namespace, stored_us), Ordering::Release);
     region.store(at, boot, Ordering::Release);
     region.store(header::CLOCK_NEXT, row + 1, Ordering::Release);
     anchor_us
@@ -107,11 +134,15 @@ mod tests {
     use super::*;
     use crate::layout::HEADER_BYTES;
 
+    fn era() -> Era {
+        Era::now().unwrap()
+    }
+
     #[test]
     fn the_same_boot_finds_its_row_again() {
         let region = Region::heap(HEADER_BYTES);
-        let first = anchor_us(&region);
-        assert_eq!(anchor_us(&region), first);
+        let first = anchor_us(&region, era());
+        assert_eq!(anchor_us(&region, era()), first);
         assert_eq!(region.get(header::CLOCK_NEXT), 1);
     }
 
@@ -122,7 +153,7 @@ mod tests {
         write_down(&region, future_us);
         // Another boot wrote the row that is there.
         region.set(header::CLOCK_ROWS, 1);
-        let anchor_us = anchor_us(&region);
+        let anchor_us = anchor_us(&region, era());
         let now_us = os::boot_time_us().wrapping_add(anchor_us);
         assert!(now_us >= future_us);
     }
@@ -130,13 +161,12 @@ mod tests {
     #[test]
     fn a_damaged_time_is_not_believed() {
         let region = Region::heap(HEADER_BYTES);
-        let sound = anchor_us(&region);
-        for at in [header::CLOCK_ROWS + 16, header::LAST_SEEN_US] {
-            region.set(at, 0xff << 56);
-        }
-        let again = anchor_us(&region);
+        let sound = anchor_us(&region, era());
+        region.set(header::CLOCK_ROWS + 16, sound ^ 1 << 40);
+        region.set(header::LAST_SEEN_US, 0xff << 56);
+        let again = anchor_us(&region, era());
         assert!(again.abs_diff(sound) < 60_000_000, "{again} instead of {sound}");
-        assert_eq!(known_anchor_us(&region), Some(again));
+        assert_eq!(known_anchor_us(&region, era()), Some(again));
         let now_us = os::boot_time_us().wrapping_add(again);
         write_down(&region, now_us);
         assert_eq!(region.get(header::LAST_SEEN_US), now_us);
@@ -145,12 +175,12 @@ mod tests {
     #[test]
     fn more_boots_than_rows_replace_the_oldest() {
         let region = Region::heap(HEADER_BYTES);
-        anchor_us(&region);
+        anchor_us(&region, era());
         for row in 0..header::CLOCK_ROW_COUNT {
             region.set(header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES, 1000 + row);
         }
-        anchor_us(&region);
+        anchor_us(&region, era());
         let second = header::CLOCK_ROWS + header::CLOCK_ROW_BYTES;
-        assert_eq!(region.get(second), boot_hash());
+        assert_eq!(region.get(second), era().boot);
     }
 }

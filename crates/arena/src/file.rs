@@ -79,16 +79,19 @@ impl CacheFile {
     pub fn open(directory: &Directory, rights: Rights) -> Result<Option<CacheFile>> {
         let path = directory.path();
         let refused = |error| io_error("open", path, error);
-        let follow = if cfg!(feature = "mutant-follow") { 0 } else { libc::O_NOFOLLOW };
+        let follow = if crate::mutants::is_on("follow") { 0 } else { libc::O_NOFOLLOW };
+        // What the name leads to, which is not opened for that: to open a device, or a named pipe,
+        // does something to it.
+        let look = || match os::open_at(directory.fd(), directory.name(), libc::O_PATH | follow, 0)
+        {
+            Ok(fd) => File::from(fd).metadata().map(Some).map_err(refused),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(refused(error)),
+        };
+        let mut link_looks = 0;
         for _ in 0..ATTEMPTS {
-            // A look first, since opening a device, or a named pipe, does something to it.
-            let flags = libc::O_PATH | follow;
-            let seen = match os::open_at(directory.fd(), directory.name(), flags, 0) {
-                Ok(fd) => File::from(fd).metadata().map_err(refused)?,
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
-                Err(error) => return Err(refused(error)),
-            };
-            refuse_kind(&seen, path)?;
+            let Some(before) = look()? else { return Ok(None) };
+            refuse_kind(&before, path)?;
             let access = if rights.read_only { libc::O_RDONLY } else { libc::O_RDWR };
             let flags = access | follow | libc::O_NONBLOCK;
             let fd = match os::open_at(directory.fd(), directory.name(), flags, 0) {
@@ -101,11 +104,20 @@ impl CacheFile {
             };
             let (mut file, data) = CacheFile::new(fd, path)?;
             file.is_named = true;
-            if (data.dev(), data.ino()) != (seen.dev(), seen.ino()) {
+            // The name still leads to it, and is its only one: a second name that came and went
+            // would have left us with a file of ours, but another one.
+            let Some(after) = look()? else { continue };
+            let is_one = |one: &Metadata| (one.dev(), one.ino()) == (file.device, file.inode);
+            if !is_one(&before) || !is_one(&after) {
                 continue;
             }
-            let data = file.settled_links(data);
-            if data.nlink() == 0 {
+            let most = [before, data, after].into_iter().max_by_key(MetadataExt::nlink);
+            let data = most.expect("there are three");
+            // Where a new file cannot be moved without replacing another, it has two names for an
+            // instant.
+            if data.nlink() > 1 && link_looks < LINK_LOOKS {
+                link_looks += 1;
+                std::thread::sleep(LINK_PAUSE);
                 continue;
             }
             directory.admit(file.fd(), &data, rights)?;
@@ -116,19 +128,6 @@ impl CacheFile {
             reason: "somebody replaces it all the time".into(),
             remedy: "find out who, or choose another path".into(),
         })
-    }
-
-    /// Waits a moment for a second name to go: where a new file cannot be moved without replacing
-    /// another, it has two for an instant.
-    fn settled_links(&self, mut data: Metadata) -> Metadata {
-        for _ in 0..LINK_LOOKS {
-            if data.nlink() < 2 {
-                break;
-            }
-            std::thread::sleep(LINK_PAUSE);
-            data = self.file().metadata().unwrap_or(data);
-        }
-        data
     }
 
     /// Opens the file without a name that another process of this user shows under its
@@ -183,9 +182,16 @@ impl CacheFile {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         let fd = os::open_at(directory.fd(), &temporary, flags, 0o600)
             .map_err(|error| io_error("create", directory.path(), error))?;
-        let (mut file, _) = CacheFile::new(fd, directory.path())?;
-        file.temporary = Some(temporary);
-        Ok(file)
+        match CacheFile::new(fd, directory.path()) {
+            Ok((mut file, _)) => {
+                file.temporary = Some(temporary);
+                Ok(file)
+            }
+            Err(error) => {
+                let _ = os::remove_at(directory.fd(), &temporary);
+                Err(error)
+            }
+        }
     }
 
     /// Gives a new file its mode, whatever the process's mask says, and its group.
@@ -221,6 +227,7 @@ impl CacheFile {
                 self.discard(directory);
                 match error.raw_os_error() {
                     Some(libc::EEXIST) => Ok(false),
+                    _ if crate::mutants::is_on("ignored-error") => Ok(true),
                     _ => Err(io_error("create", directory.path(), error)),
                 }
             }
@@ -264,7 +271,17 @@ impl CacheFile {
     /// [`Error::Lost`] if the descriptor was closed behind our back and given to another file.
     pub fn len_bytes(&self) -> Result<u64> {
         let lost = || Error::Lost { path: self.path.clone() };
-        let data = self.file().metadata().map_err(|_| lost())?;
+        let mut data = self.file().metadata();
+        for _ in 1..os::ATTEMPTS {
+            // Being closed lasts. Anything else may not, and a shard that could not learn how long
+            // the file is would evict.
+            match &data {
+                Err(error) if error.raw_os_error() != Some(libc::EBADF) => {}
+                _ => break,
+            }
+            data = self.file().metadata();
+        }
+        let data = data.map_err(|_| lost())?;
         if (data.dev(), data.ino()) != (self.device, self.inode) {
             return Err(lost());
         }

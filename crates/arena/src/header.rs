@@ -2,7 +2,7 @@
 //! Nothing is written to a file before all of it has been checked.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,12 +30,25 @@ impl Identity {
     }
 }
 
-/// Where the system gives no random numbers: the standard library's own keyed hash.
+/// Where the system call for random numbers fails: what the device gives, or, without that, what
+/// nobody outside of this process knows well: the time to the nanosecond, and where its memory is.
 fn fallback_random() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u64(crate::os::boot_time_us());
-    hasher.finish()
+    use std::io::Read;
+    let mut bytes = [0; 8];
+    let device = std::fs::File::open("/dev/urandom");
+    if device.and_then(|mut device| device.read_exact(&mut bytes)).is_ok() {
+        return u64::from_ne_bytes(bytes);
+    }
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since_1970 = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let parts = [
+        since_1970.as_nanos() as u64,
+        crate::os::boot_time_us(),
+        std::ptr::from_ref(&bytes).addr() as u64,
+        std::ptr::from_ref(&COUNT).addr() as u64,
+        u64::from(std::process::id()) << 32 | COUNT.fetch_add(1, Ordering::Relaxed),
+    ];
+    xxh3_64(&parts.map(u64::to_ne_bytes).concat())
 }
 
 fn checksum(region: &Region) -> u64 {
@@ -159,4 +172,70 @@ pub fn read(
         hash_key: [word(header::HASH_KEY), word(header::HASH_KEY + 8)],
     };
     Ok((geometry, identity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::HEADER_BYTES;
+
+    const ABOVE: u64 = 7;
+
+    /// What is answered to a header in which one word was changed by somebody who knows how its
+    /// checksum is made.
+    fn answer(at: u64, value: u64) -> String {
+        let plan = Plan {
+            size_bytes: 1 << 20,
+            max_entries: 0,
+            segment_bytes: 4096,
+            shard_count: 2,
+            shard_bytes: 4096,
+            table_bytes: 4096,
+            first_segments: 2,
+        };
+        let geometry = Geometry::new(plan).unwrap();
+        let page = Region::heap(HEADER_BYTES);
+        let identity = Identity { cache_id: [1, 2], hash_key: [3, 4] };
+        write(&page, &geometry, &identity, ABOVE);
+        page.set(at, value);
+        page.set(header::CHECKSUM, checksum(&page));
+        match read(&page, Path::new("/a.tuck"), 1 << 20, ABOVE) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn another_build_and_another_future_are_told_exactly() {
+        let sound = layout::signature(ABOVE);
+        assert_eq!(answer(header::FEATURES_OPTIONAL, 1 << 40), "");
+        assert_eq!(
+            answer(header::FEATURES_REQUIRED, 0x20),
+            "/a.tuck was written in format 1 with features 0x20, and this version of Tuckbox reads \
+             format 1 without them; it was left as it is: use another path, or remove the file to \
+             start anew"
+        );
+        // A build with words of another width, or another layout, has another signature.
+        assert_eq!(
+            answer(header::LAYOUT_SIGNATURE, 0x32),
+            format!(
+                "/a.tuck was written in format 1 with layout 0000000000000032, and this version of \
+                 Tuckbox reads format 1 with layout {sound:016x}; it was left as it is: use another \
+                 path, or remove the file to start anew"
+            )
+        );
+        for (at, value) in [
+            (header::SEGMENT_BYTES, 4097),
+            (header::SHARD_COUNT, 0),
+            (header::SEGMENT_COUNT, 1 << 50),
+            (header::SIZE_BYTES, u64::MAX),
+            (header::PROCESS_COUNT, 1 << 20),
+        ] {
+            assert_eq!(
+                answer(at, value),
+                "/a.tuck is damaged (its header holds impossible sizes); it was left as it is: \
+                 remove the file to start with an empty cache"
+            );
+        }
+    }
 }

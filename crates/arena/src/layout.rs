@@ -72,7 +72,7 @@ pub mod header {
     pub const CLOCK_ROWS: u64 = CLOCK_NEXT + 8;
     /// Number of clock rows.
     pub const CLOCK_ROW_COUNT: u64 = 8;
-    /// A clock row: boot (hash of the boot id, 0 for none), time namespace, anchor, spare.
+    /// A clock row: boot (hash of the boot id, 0 for none), time namespace, anchor, check of these.
     pub const CLOCK_ROW_BYTES: u64 = 32;
     /// Where a tag sequence below this is invalid whatever the tag table says. Kept for tags.
     pub const TAG_FLOOR: u64 = CLOCK_ROWS + CLOCK_ROW_COUNT * CLOCK_ROW_BYTES;

@@ -11,6 +11,7 @@ pub mod error;
 pub mod hooks;
 pub mod layout;
 pub mod lock;
+pub mod mutants;
 pub mod region;
 pub mod segments;
 

@@ -6,6 +6,10 @@
 //! the owner still lives. A dead owner's lock is taken over by one compare-and-swap of the very
 //! word that named it, so only one waiter succeeds; a stopped owner keeps its lock.
 //!
+//! The word's high half is a check, keyed with the file's random numbers, of the owner and of the
+//! lock's place. A word that something else wrote there names nobody: it is taken over at once, and
+//! cannot keep a lock from everybody for as long as the process lives that it would name.
+//!
 //! Killed between storing zero and waking: the sleepers notice at the end of their slice.
 
 use std::sync::atomic::Ordering;
@@ -16,9 +20,9 @@ use crate::error::{Error, Result};
 use crate::os;
 use crate::process::{Counter, OwnerId};
 
-const WAITERS: u32 = 1 << 31;
+const WAITERS: u64 = 1 << 31;
 /// Names nobody, and is not the zero of a lock that was let go in order.
-const ABANDONED: u32 = 1 << 30;
+const ABANDONED: u64 = 1 << 30;
 /// Tries before the first sleep. A shard's lock is held for about a microsecond.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 const FIRST_SLICE: Duration = Duration::from_millis(2);
@@ -44,7 +48,8 @@ impl Arena {
     pub fn lock(&self, offset: u64, limit: Duration) -> Result<Acquired> {
         let me = self.enter()?;
         let word = self.region().lock_word(offset);
-        if word.compare_exchange(0, me.bits(), Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        let mine = self.lock_bits(offset, me);
+        if word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Ok(Acquired::Clean);
         }
         self.wait_for(offset, me, limit).inspect_err(|_| self.leave())
@@ -57,8 +62,8 @@ impl Arena {
     pub fn try_lock(&self, offset: u64) -> Result<bool> {
         let me = self.enter()?;
         let word = self.region().lock_word(offset);
-        let taken =
-            word.compare_exchange(0, me.bits(), Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let mine = self.lock_bits(offset, me);
+        let taken = word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if !taken {
             self.leave();
         }
@@ -69,7 +74,7 @@ impl Arena {
     #[inline]
     pub fn unlock(&self, offset: u64) {
         let word = self.region().lock_word(offset);
-        let order = if cfg!(feature = "mutant-relaxed-unlock") {
+        let order = if crate::mutants::is_on("relaxed-unlock") {
             Ordering::Relaxed
         } else {
             Ordering::Release
@@ -89,17 +94,33 @@ impl Arena {
         self.leave();
     }
 
+    /// The word of a lock that `owner` holds.
+    #[inline]
+    fn lock_bits(&self, offset: u64, owner: OwnerId) -> u64 {
+        let bits = u64::from(owner.bits());
+        let [first, second] = self.identity().hash_key;
+        let check = (bits ^ offset.rotate_left(32) ^ first).wrapping_mul(second | 1);
+        check & !0xffff_ffff | bits
+    }
+
+    /// Who holds a lock whose word this is; none if nobody does, or the word does not prove itself.
+    fn holder(&self, offset: u64, word: u64) -> Option<OwnerId> {
+        OwnerId::from_bits(word as u32)
+            .filter(|owner| self.lock_bits(offset, *owner) == word & !WAITERS)
+    }
+
     fn counts_as_dead(&self, owner: OwnerId) -> bool {
-        cfg!(feature = "mutant-steal")
-            || (self.is_dead(owner) && !cfg!(feature = "mutant-no-takeover"))
+        crate::mutants::is_on("steal")
+            || (self.is_dead(owner) && !crate::mutants::is_on("no-takeover"))
     }
 
     #[cold]
     fn wait_for(&self, offset: u64, me: OwnerId, limit: Duration) -> Result<Acquired> {
         let word = self.region().lock_word(offset);
+        let mine = self.lock_bits(offset, me);
         for _ in 0..SPINS {
             if word.load(Ordering::Relaxed) == 0
-                && word.compare_exchange(0, me.bits(), Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
                 return Ok(Acquired::Clean);
             }
@@ -109,10 +130,10 @@ impl Arena {
         let mut slice = FIRST_SLICE;
         loop {
             let seen = word.load(Ordering::Relaxed);
-            let Some(owner) = OwnerId::from_bits(seen) else {
+            let Some(owner) = self.holder(offset, seen) else {
                 // Free, or a word that names nobody. We may have left others asleep: keep the bit.
-                let bit = if cfg!(feature = "mutant-one-sleeper") { 0 } else { WAITERS };
-                let mine = me.bits() | bit;
+                let bit = if crate::mutants::is_on("one-sleeper") { 0 } else { WAITERS };
+                let mine = mine | bit;
                 if word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                     return Ok(if seen & !WAITERS == 0 {
                         Acquired::Clean
@@ -136,7 +157,7 @@ impl Arena {
             }
             let nap = slice.min(limit - waited);
             let within = self.within();
-            let slept = self.waiter().run(&mut || os::futex_wait(word, asleep_on, nap));
+            let slept = self.waiter().run(&mut || os::futex_wait(word, asleep_on as u32, nap));
             drop(within);
             slept.map_err(|_| Error::Interrupted)?;
             if !self.is_still(me) {
@@ -145,11 +166,11 @@ impl Arena {
             self.look_for_cut()?;
             slice = SLICE;
             // Our own slot names another thread of this process: alive as we are.
-            let unchanged = word.load(Ordering::Relaxed) & !WAITERS == owner.bits();
+            let unchanged = word.load(Ordering::Relaxed) & !WAITERS == seen & !WAITERS;
             if unchanged && owner != me && self.counts_as_dead(owner) {
                 let theirs = word.load(Ordering::Relaxed);
-                let mine = me.bits() | WAITERS;
-                if theirs & !WAITERS == owner.bits()
+                let mine = mine | WAITERS;
+                if theirs & !WAITERS == seen & !WAITERS
                     && word
                         .compare_exchange(theirs, mine, Ordering::Acquire, Ordering::Relaxed)
                         .is_ok()

@@ -164,32 +164,31 @@ impl Word {
     }
 }
 
-/// A lock word, lent. It is 32 bits wide and has the word to itself.
+/// A lock word, lent. The kernel looks at its low half.
 #[derive(Debug, Clone, Copy)]
 pub struct LockWord<'a>(pub(crate) &'a Word);
 
 impl LockWord<'_> {
-    pub(crate) fn load(self, order: Ordering) -> u32 {
-        self.0.load(order) as u32
+    pub(crate) fn load(self, order: Ordering) -> u64 {
+        self.0.load(order)
     }
 
-    pub(crate) fn store(self, value: u32, order: Ordering) {
-        self.0.store(value.into(), order);
+    pub(crate) fn store(self, value: u64, order: Ordering) {
+        self.0.store(value, order);
     }
 
-    pub(crate) fn swap(self, value: u32, order: Ordering) -> u32 {
-        self.0.swap(value.into(), order) as u32
+    pub(crate) fn swap(self, value: u64, order: Ordering) -> u64 {
+        self.0.swap(value, order)
     }
 
     pub(crate) fn compare_exchange(
         self,
-        current: u32,
-        new: u32,
+        current: u64,
+        new: u64,
         success: Ordering,
         failure: Ordering,
-    ) -> Result<u32, u32> {
-        let result = self.0.compare_exchange(current.into(), new.into(), success, failure);
-        result.map(|was| was as u32).map_err(|was| was as u32)
+    ) -> Result<u64, u64> {
+        self.0.compare_exchange(current, new, success, failure)
     }
 
     /// As the kernel does it: whoever looks and finds `value` is asleep before anybody else wakes.
@@ -198,7 +197,7 @@ impl LockWord<'_> {
         let Some(at) = timeless else { return loom::thread::yield_now() };
         let kernel = at.kernel.lock().expect("nobody panics with it");
         // The kernel's look is not one that may miss the newest store.
-        if at.word.fetch_add(0, Ordering::AcqRel) == u64::from(value) {
+        if at.word.fetch_add(0, Ordering::AcqRel) as u32 == value {
             drop(at.sleepers.wait(kernel));
         }
     }

@@ -11,6 +11,11 @@ use std::time::Duration;
 
 use crate::region::LockWord;
 
+/// Interruptions by signals after which a call is given up.
+const INTERRUPTIONS_MOST: u32 = 1000;
+/// How often a call is made that has failed for no reason that could last.
+pub const ATTEMPTS: u32 = 3;
+
 fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes())
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL byte"))
@@ -154,11 +159,19 @@ fn file_size_limit() -> u64 {
 fn status(fd: RawFd) -> Option<libc::stat> {
     // SAFETY: all-zero bytes are a valid `stat`, which is a plain C structure.
     let mut data: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure outlives the call, which fills it in.
-    (unsafe { libc::fstat(fd, &mut data) } == 0).then_some(data)
+    for _ in 0..ATTEMPTS {
+        // SAFETY: the structure outlives the call, which fills it in.
+        if unsafe { libc::fstat(fd, &mut data) } == 0 {
+            return Some(data);
+        }
+        if io::Error::last_os_error().raw_os_error() == Some(libc::EBADF) {
+            break;
+        }
+    }
+    None
 }
 
-/// Device and inode of an open descriptor; none if it is not open. Takes no memory, so that the
+/// Device and inode of an open descriptor; none if it is not open, or nobody can tell. Takes no memory, so that the
 /// child's side of a fork may call it.
 pub fn device_and_inode(fd: RawFd) -> Option<(u64, u64)> {
     status(fd).map(|data| (data.st_dev, data.st_ino))
@@ -175,20 +188,25 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
         // Asking for more would not only fail: it would send the signal SIGXFSZ, which kills.
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
-    if cfg!(feature = "mutant-sparse") {
+    if crate::mutants::is_on("sparse") {
         // SAFETY: no memory is passed.
         let done = unsafe { libc::ftruncate(fd, (offset + len_bytes) as libc::off_t) };
         return checked(done).map(|_| ());
     }
-    loop {
+    let mut code = 0;
+    // Not for ever: signals may come faster than the file system allocates, and what it had
+    // allocated is given back at each.
+    for _ in 0..INTERRUPTIONS_MOST {
         // SAFETY: no memory is passed.
-        let code =
+        code =
             unsafe { libc::posix_fallocate(fd, offset as libc::off_t, len_bytes as libc::off_t) };
-        match code {
-            0 => return Ok(()),
-            libc::EINTR => {}
-            code => return Err(io::Error::from_raw_os_error(code)),
+        if code != libc::EINTR {
+            break;
         }
+    }
+    match code {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
     }
 }
 
@@ -304,6 +322,12 @@ extern "C" fn on_bus_error(
     }
 }
 
+/// The half of a word that the kernel looks at: a futex has 32 bits.
+#[cfg(not(loom))]
+fn low_half(word: LockWord<'_>) -> *mut u32 {
+    word.as_ptr().cast::<u32>().wrapping_add(usize::from(cfg!(target_endian = "big")))
+}
+
 /// Sleeps while `word` holds `value`, `limit` at most. Wakes early for no reason at times.
 #[cfg(not(loom))]
 pub fn futex_wait(word: LockWord<'_>, value: u32, limit: Duration) {
@@ -312,14 +336,14 @@ pub fn futex_wait(word: LockWord<'_>, value: u32, limit: Duration) {
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
     };
     // SAFETY: the word and the time outlive the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &limit) };
+    unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAIT, value, &limit) };
 }
 
 /// Wakes one sleeper.
 #[cfg(not(loom))]
 pub fn futex_wake_one(word: LockWord<'_>) {
     // SAFETY: the word outlives the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+    unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAKE, 1) };
 }
 
 /// As the kernel's, in a model.

@@ -12,6 +12,7 @@
 //! moved on to another incarnation.
 
 use std::cell::RefCell;
+use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -124,7 +125,7 @@ extern "C" fn forget_tokens() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     for (place, token) in TOKENS.iter().enumerate() {
         let fd = token.swap(-1, Ordering::Relaxed);
-        if fd >= 0 && !cfg!(feature = "mutant-token-inherited") {
+        if fd >= 0 && !crate::mutants::is_on("token-inherited") {
             close_token(place, fd);
         }
     }
@@ -154,17 +155,22 @@ pub struct Token {
 
 impl Token {
     /// Opens the file once more, for an open file description of its own.
-    fn open(file: RawFd) -> std::io::Result<Option<Token>> {
+    fn open(file: RawFd) -> io::Result<Option<Token>> {
         use std::os::fd::IntoRawFd;
         let again = std::path::PathBuf::from(format!("/proc/self/fd/{file}"));
         let fd = os::open(&again, libc::O_RDWR, 0)?.into_raw_fd();
+        // What a token is told by when it is closed.
+        let Some((device, inode)) = os::device_and_inode(fd) else {
+            let error = io::Error::last_os_error();
+            os::close_raw(fd);
+            return Err(error);
+        };
         let forks = FORKS.load(Ordering::Relaxed);
         let free = |token: &AtomicI32| {
             token.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         match TOKENS.iter().position(free) {
             Some(place) => {
-                let (device, inode) = os::device_and_inode(fd).unwrap_or_default();
                 TOKEN_FILES[place][0].store(device, Ordering::Relaxed);
                 TOKEN_FILES[place][1].store(inode, Ordering::Relaxed);
                 Ok(Some(Token { fd, place, forks }))
@@ -208,31 +214,86 @@ struct Myself {
     stack_start: u64,
 }
 
-fn namespace_inode(name: &str) -> u64 {
-    std::fs::metadata(format!("/proc/self/ns/{name}")).map_or(0, |data| data.ino())
+/// None if there is no such thing.
+pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH) => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
-/// Inode of this process's time namespace; 0 where the kernel has none.
-pub fn time_namespace() -> u64 {
-    namespace_inode("time")
+/// 0 where the kernel or `/proc` has none.
+fn namespace_inode(name: &str) -> io::Result<u64> {
+    let data = if_there(std::fs::metadata(format!("/proc/self/ns/{name}")))?;
+    Ok(data.map_or(0, |data| data.ino()))
+}
+
+/// What the boot clock that this process sees is to be compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeFrame {
+    /// 0: the machine's own boot clock. Otherwise the time namespace whose clock it is.
+    pub namespace: u64,
+    /// How far this process's boot clock is ahead of that one, in microseconds, modulo 2^64.
+    pub ahead_us: u64,
+}
+
+/// The frame of this process: the machine's, wherever the system says by how much the clock of our
+/// time namespace differs from it.
+///
+/// # Errors
+/// What the system answers, if it cannot tell.
+pub fn time_frame() -> io::Result<TimeFrame> {
+    let namespace = namespace_inode("time")?;
+    if namespace == 0 {
+        // A kernel without time namespaces, or a `/proc` in which we do not occur.
+        let is_shown = if_there(std::fs::metadata("/proc/self/ns"))?.is_some();
+        return Ok(TimeFrame { namespace: if is_shown { 0 } else { u64::MAX }, ahead_us: 0 });
+    }
+    // The offsets are those of our children's namespace, which need not be ours.
+    let ours = namespace_inode("time_for_children")? == namespace;
+    let text = match ours {
+        true => if_there(std::fs::read_to_string("/proc/self/timens_offsets"))?,
+        false => None,
+    };
+    Ok(match text.as_deref().and_then(boot_offset_us) {
+        Some(offset_us) => TimeFrame { namespace: 0, ahead_us: offset_us as u64 },
+        None => TimeFrame { namespace, ahead_us: 0 },
+    })
+}
+
+/// The offset of the boot clock, in microseconds, from lines of a clock, seconds and nanoseconds.
+fn boot_offset_us(text: &str) -> Option<i64> {
+    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let fields = lines.find(|fields| fields.first() == Some(&"boottime"))?;
+    let [_, seconds, nanoseconds] = fields[..] else { return None };
+    let (seconds, nanoseconds): (i64, i64) = (seconds.parse().ok()?, nanoseconds.parse().ok()?);
+    seconds.checked_mul(1_000_000)?.checked_add(nanoseconds / 1_000)
 }
 
 /// Inode of this process's PID namespace; 0 if `/proc` shows the processes of another, as it does
 /// in a new namespace where it was not mounted again: then process ids cannot be looked up.
-fn pid_namespace() -> u64 {
-    let shown = std::fs::read_link("/proc/self").ok();
+fn pid_namespace() -> io::Result<u64> {
+    let shown = if_there(std::fs::read_link("/proc/self"))?;
     let is_ours = shown.is_some_and(|name| name.as_os_str() == &*std::process::id().to_string());
     if is_ours {
         namespace_inode("pid")
     } else {
-        0
+        Ok(0)
     }
 }
 
 /// When process `pid` began, in clock ticks since boot, and where its stack begins (0 if that is
-/// not shown to us); none if it is gone or a zombie.
-fn birth(pid: u64) -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+/// not shown to us); none if it is gone or a zombie. An error says that nobody could tell: a process
+/// whose descriptors are used up must not take the others for dead.
+fn birth(pid: u64) -> io::Result<Option<(u64, u64)>> {
+    let text = if_there(std::fs::read_to_string(format!("/proc/{pid}/stat")))?;
+    Ok(text.and_then(|text| parse_birth(&text)))
+}
+
+fn parse_birth(text: &str) -> Option<(u64, u64)> {
     // The name in parentheses may itself hold spaces and parentheses.
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
     if matches!(*fields.first()?, "Z" | "X" | "x") {
@@ -243,25 +304,25 @@ fn birth(pid: u64) -> Option<(u64, u64)> {
 }
 
 impl Myself {
-    fn new() -> Myself {
+    fn new() -> io::Result<Myself> {
         let pid = u64::from(std::process::id());
-        let (start_ticks, stack_start) = birth(pid).unwrap_or((0, 0));
-        Myself { pid, start_ticks, pid_namespace: pid_namespace(), stack_start }
+        let (start_ticks, stack_start) = birth(pid)?.unwrap_or((0, 0));
+        Ok(Myself { pid, start_ticks, pid_namespace: pid_namespace()?, stack_start })
     }
 }
 
 /// Whether the process that a slot records still lives, as far as this namespace can tell.
-fn recorded_process_lives(region: &Region, at: u64) -> bool {
+fn recorded_process_lives(region: &Region, at: u64) -> io::Result<bool> {
     let recorded = region.get(at + slot_layout::PID_NAMESPACE);
-    if recorded == 0 || recorded != pid_namespace() {
-        return false;
+    if recorded == 0 || recorded != pid_namespace()? {
+        return Ok(false);
     }
-    let Some((start_ticks, stack_start)) = birth(region.get(at + slot_layout::PID)) else {
-        return false;
+    let Some((start_ticks, stack_start)) = birth(region.get(at + slot_layout::PID))? else {
+        return Ok(false);
     };
     let stack_then = region.get(at + slot_layout::STACK_START);
     let is_same_program = stack_start == stack_then || stack_start == 0 || stack_then == 0;
-    start_ticks == region.get(at + slot_layout::START_TICKS) && is_same_program
+    Ok(start_ticks == region.get(at + slot_layout::START_TICKS) && is_same_program)
 }
 
 impl Seat {
@@ -278,7 +339,7 @@ impl Seat {
         let io = |source| Error::Io { action: "take a process slot of", path: path.into(), source };
         let token =
             Token::open(file).map_err(io)?.ok_or(Error::TooManyHandles { limit: TOKENS_MAX })?;
-        let myself = Myself::new();
+        let myself = Myself::new().map_err(io)?;
         for slot in 0..geometry.process_count as u32 {
             let at = geometry.process_at(slot);
             if !os::try_lock_byte(token.fd, at).map_err(io)? {
@@ -289,8 +350,8 @@ impl Seat {
             let is_taken = state & TAKEN != 0;
             // Our own process lives, but a slot of it whose token is free was left by a handle
             // that this process lost in a fork or closed half way.
-            let is_lost = is_taken && recorded_process_lives(region, at);
-            if is_lost || (is_taken && cfg!(feature = "mutant-slots-kept")) {
+            let is_lost = is_taken && recorded_process_lives(region, at).unwrap_or(true);
+            if is_lost || (is_taken && crate::mutants::is_on("slots-kept")) {
                 os::unlock_byte(token.fd, at).map_err(io)?;
                 continue;
             }
@@ -314,6 +375,10 @@ impl Seat {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = region.get(at);
             region.store(at, state & !TAKEN, Ordering::Release);
+            // Closing alone would not do while a child that was just forked has the descriptor too.
+            if is_token(self.token.place, self.token.fd) {
+                let _ = os::unlock_byte(self.token.fd, geometry.process_at(self.owner.slot()));
+            }
         }
     }
 
@@ -342,8 +407,8 @@ impl Seat {
             OwnerId::new(owner.slot(), state as u32).incarnation(),
             owner.incarnation()
         );
-        if cfg!(feature = "mutant-pid-alone") {
-            return birth(region.get(at + slot_layout::PID)).is_none();
+        if crate::mutants::is_on("pid-alone") {
+            return matches!(birth(region.get(at + slot_layout::PID)), Ok(None));
         }
         // Without its token this process cannot ask; it waits, and says so at its time limit.
         if !is_token(self.token.place, self.token.fd) {
@@ -351,7 +416,9 @@ impl Seat {
         }
         match os::byte_is_locked(self.token.fd, at) {
             Ok(true) | Err(_) => false,
-            Ok(false) => !recorded_process_lives(region, at),
+            // If nobody can tell, it lives.
+            Ok(false) => !recorded_process_lives(region, at)
+                .unwrap_or(!crate::mutants::is_on("doubt-is-death")),
         }
     }
 }
@@ -371,9 +438,18 @@ mod tests {
     }
 
     #[test]
+    fn offsets_of_the_boot_clock() {
+        let text = "monotonic          -7         0\nboottime           -3   1500000\n";
+        assert_eq!(boot_offset_us(text), Some(-2_998_500));
+        assert_eq!(boot_offset_us("monotonic 1 2\n"), None);
+        assert_eq!(boot_offset_us("boottime x 2\n"), None);
+        assert_eq!(boot_offset_us("boottime 9223372036854775807 0\n"), None);
+    }
+
+    #[test]
     fn this_process_lives_and_an_impossible_one_does_not() {
-        let (start_ticks, stack_start) = birth(u64::from(std::process::id())).unwrap();
+        let (start_ticks, stack_start) = birth(u64::from(std::process::id())).unwrap().unwrap();
         assert!(start_ticks > 0 && stack_start > 0);
-        assert_eq!(birth(u64::MAX), None);
+        assert_eq!(birth(u64::MAX).unwrap(), None);
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! There is no list of free segments and no lock over them. A segment has an owner word, taken by
 //! compare-and-swap from [`Owner::Free`], and a 64-bit generation that moves when it is freed.
-//! The order of freeing carries the readers' proof: nothing refers to the segment any more, then
-//! the generation moves, then a release fence, then the owner word says free, and only a later
-//! owner writes its first byte, after a release fence of its own.
+//! The order carries the readers' proof: nothing refers to the segment any more, then the generation
+//! moves, then the owner word says free; and only a later owner writes its first byte, after a
+//! release fence.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -112,12 +112,12 @@ impl Arena {
         self.region().store(at, owner.word(), Ordering::Release);
     }
 
-    /// Precedes the first byte of a segment's new use by whoever did not itself end the last one: a
-    /// fence holds for what its own thread writes afterwards, so that of [`Arena::end_use`] does not
-    /// tell readers of another writer's bytes that the generation has moved.
+    /// Precedes the first byte of a segment's new use: whoever reads one of them and makes a fence
+    /// (acquire) sees the moved generation. It is the new user's to make, who may be another than he
+    /// who ended the last use: a fence holds only for what its own thread writes afterwards.
     #[inline]
     pub fn begin_use(&self) {
-        if !cfg!(feature = "mutant-no-taker-fence") {
+        if !crate::mutants::is_on("no-taker-fence") {
             fence(Ordering::Release);
         }
     }
@@ -126,17 +126,14 @@ impl Arena {
     pub fn end_use(&self, segment: u32) {
         let at = self.geometry().segment_word_at(segment::GENERATION, segment);
         let generation = self.region().get(at);
-        let moved = u64::from(!cfg!(feature = "mutant-no-generation"));
+        let moved = u64::from(!crate::mutants::is_on("no-generation"));
         self.region().store(at, generation.wrapping_add(moved), Ordering::Release);
-        if !cfg!(feature = "mutant-no-release-fence") {
-            fence(Ordering::Release);
-        }
         hooks::reach(Point::GenerationBumped);
     }
 
     /// Frees a segment. Nothing may refer to it any more.
     pub fn free_segment(&self, segment: u32) {
-        if cfg!(feature = "mutant-late-generation") {
+        if crate::mutants::is_on("late-generation") {
             self.give_segment(segment, Owner::Free);
             return self.end_use(segment);
         }
@@ -152,7 +149,8 @@ impl Arena {
         }
     }
 
-    /// Frees the segments that dead builders left. Returns how many.
+    /// Frees the segments that dead builders left, and those whose owner words name nobody. Returns
+    /// how many.
     pub fn free_abandoned_segments(&self) -> u32 {
         let mut count = 0;
         for segment in self.all_segments() {
@@ -160,14 +158,16 @@ impl Arena {
             let seen = self.region().get(at);
             let abandoned = match Owner::from_word(seen) {
                 Owner::Builder(owner) => self.is_dead(owner),
+                // Of a shard that there is not, or of nobody at all: the word is damaged.
+                Owner::Shard(shard) => u64::from(shard) >= self.geometry().plan.shard_count,
                 Owner::Unknown(_) => true,
-                Owner::Free | Owner::Shard(_) => false,
+                Owner::Free => false,
             };
             if abandoned {
                 // Two rescuers may come here at once: whoever makes the word its own frees it.
                 let Ok(stay) = self.stay() else { return count };
                 if self.region().replace(at, seen, Owner::Builder(stay.owner()).word())
-                    || cfg!(feature = "mutant-rescue-by-store")
+                    || crate::mutants::is_on("rescue-by-store")
                 {
                     self.free_segment(segment);
                     count += 1;

@@ -6,11 +6,10 @@
 //! in a file is for `header` to judge.
 
 use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -90,11 +89,14 @@ impl Directory {
         let (path, mode) = (&self.path, data.mode());
         let command = quoted(path);
         if data.nlink() > 1 {
+            let (count, folder) = (data.nlink(), quoted(parent_of(path)));
             return Err(unsafe_file(
                 path,
-                format!("it has {} names (hard links), and may be somebody's other file", data.nlink()),
-                format!("remove the name that should not be, found by: find {} -xdev -samefile {command}",
-                    quoted(parent_of(path))),
+                format!("it has {count} names (hard links), and may be somebody's other file"),
+                format!(
+                    "remove the name that should not be, found by: \
+                     find {folder} -xdev -samefile {command}"
+                ),
             ));
         }
         let is_ours = data.uid() == os::effective_user();
@@ -136,7 +138,11 @@ impl Directory {
                     data.uid(),
                     os::effective_user()
                 ),
-                "open it as that user, or read-only, or choose another path".into(),
+                if rights.read_only {
+                    "it can be read from a directory of that user; or choose another path".into()
+                } else {
+                    "open it as that user, or read-only, or choose another path".into()
+                },
             ));
         }
         self.admit_itself(data.uid(), rights)
@@ -236,12 +242,13 @@ fn walk(path: &Path, folder: &Path) -> Result<OwnedFd> {
             continue;
         }
         let owner = data.uid();
-        if !(owner == os::effective_user() || is_root(owner)) && !cfg!(feature = "mutant-follow") {
+        let is_trusted = owner == os::effective_user() || is_root(owner);
+        if !(is_trusted || crate::mutants::is_on("follow")) {
             return Err(unsafe_file(
                 path,
                 format!(
                     "the symbolic link {} on the way to it belongs to user {owner}",
-                    step.display()
+                    Path::new(&step).display()
                 ),
                 "give the path without it".into(),
             ));
@@ -380,7 +387,7 @@ fn network_program(mounts: &[u8], device: u64) -> Option<String> {
         let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
         let program = kind.strip_prefix(b"fuse.")?;
         let is_network = NETWORK_PROGRAMS.iter().any(|name| name.as_bytes() == program);
-        is_network.then(|| OsStr::from_bytes(kind).display().to_string())
+        is_network.then(|| String::from_utf8_lossy(kind).into_owned())
     })
 }
 

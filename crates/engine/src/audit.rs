@@ -6,20 +6,22 @@
 //! nothing reaches, and sets the counts. It may itself be killed: whoever comes next begins anew,
 //! and comes to the same result.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
 
 use crate::hash::KeyHash;
+use crate::index::choices_of;
 use crate::layout::{log, note, shard, Position, Slot};
-use crate::log::LogKind;
+use crate::log::{with_scratch, LogKind};
 use crate::record::{flag, Head, Sequence};
 use crate::shard::Shard;
-use crate::value::{Buffer, CheckReport};
+use crate::value::{Buffer, CheckReport, Loss};
 
-const FINDINGS_MOST: usize = 100;
+/// How many sentences a report holds.
+pub const FINDINGS_MOST: usize = 100;
 
 /// How much of the records an audit reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,18 +32,32 @@ pub enum Depth {
     Content,
 }
 
-/// What the logs reach: for each segment its log and the bytes in which records may begin.
+/// What the logs reach: for each segment its log and the bytes in which records may begin. No hash
+/// tables: the standard library's panic when the system has no random numbers for their keys.
 struct Reach {
-    segments: HashMap<u32, (LogKind, u64, u64)>,
-    others: HashSet<u32>,
+    segments: BTreeMap<u32, (LogKind, u64, u64)>,
+    others: BTreeSet<u32>,
+    /// Of the others, how many are index and how many spare; the rest are bodies.
+    index: u64,
+    spares: u64,
     /// Where proved entries begin, segment and byte, and how long their records are. Filled when
     /// the contents are read.
     entries: BTreeMap<(u32, u64), u64>,
+    /// How many bytes at the beginning of a segment are the rest of a proved entry that began in
+    /// the one before. Filled likewise.
+    rests: BTreeMap<u32, u64>,
 }
 
 impl Reach {
     fn nothing() -> Reach {
-        Reach { segments: HashMap::new(), others: HashSet::new(), entries: BTreeMap::new() }
+        Reach {
+            segments: BTreeMap::new(),
+            others: BTreeSet::new(),
+            index: 0,
+            spares: 0,
+            entries: BTreeMap::new(),
+            rests: BTreeMap::new(),
+        }
     }
 }
 
@@ -53,6 +69,15 @@ struct Count {
     body_bytes: u64,
 }
 
+/// Why a shard is proved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Its last writer died: the counts may be behind or before what it did.
+    Death,
+    /// It should be sound: what was counted and is not there has been lost.
+    Doubt,
+}
+
 fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
     if report.findings.len() < FINDINGS_MOST {
         report.findings.push(finding());
@@ -62,12 +87,22 @@ fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
 impl Shard<'_> {
     /// Mends what a dead writer left half done.
     pub fn repair(&self) {
-        self.audit(Depth::Structure);
+        self.audit_for(Cause::Death, Depth::Structure);
     }
 
-    /// Proves the shard and mends it.
+    /// Mends what damage did to the lists and counts of a shard that should be sound.
+    pub fn prove(&self) {
+        self.audit_for(Cause::Doubt, Depth::Structure);
+    }
+
+    /// Proves all of the shard and mends it.
     pub fn audit(&self, depth: Depth) -> CheckReport {
+        self.audit_for(Cause::Doubt, depth)
+    }
+
+    fn audit_for(&self, cause: Cause, depth: Depth) -> CheckReport {
         let mut report = CheckReport::default();
+        let counted = self.entries();
         self.resolve_intent(&mut report);
         hooks::reach(Point::RepairStep);
         let mut reach = self.walk_logs(&mut report);
@@ -76,9 +111,9 @@ impl Shard<'_> {
             note_finding(&mut report, || {
                 format!("shard {}: the index directory is damaged; it was emptied", self.index)
             });
-            report.damaged_entries += self.entries();
-            self.add_word(shard::LOST, self.entries());
-            self.start_anew();
+            // No death leaves it so.
+            self.lose(self.plausible(counted), "the index directory is damaged", &mut report);
+            self.start_anew(&mut report);
             return report;
         }
         hooks::reach(Point::RepairStep);
@@ -91,8 +126,38 @@ impl Shard<'_> {
         hooks::reach(Point::RepairStep);
         self.free_unreached(&reach, &mut report);
         hooks::reach(Point::RepairStep);
+        // What a walk dropped is named by now; what no slot leads to any more is only counted.
+        let found = counts.iter().map(|count| count.entries).sum::<u64>() + report.damaged_entries;
+        if cause == Cause::Doubt {
+            let missing = self.plausible(counted).saturating_sub(found);
+            self.lose(missing, "no slot of the index leads to it any more", &mut report);
+        }
         self.settle_counts(counts, &mut report);
+        report.segments_log = reach.segments.len() as u64;
+        report.segments_index = reach.index;
+        report.segments_spare = reach.spares;
+        report.segments_body = reach.others.len() as u64 - reach.index - reach.spares;
         report
+    }
+
+    /// A count of entries that the shard's logs could hold; a higher one is itself damaged, and
+    /// tells nothing.
+    fn plausible(&self, entries: u64) -> u64 {
+        let room_bytes = self.arena().geometry().plan.size_bytes;
+        Some(entries).filter(|count| count * Head::BYTES_LEAST <= room_bytes).unwrap_or(0)
+    }
+
+    /// States that entries are gone, and why.
+    fn lose(&self, entries: u64, why: &'static str, report: &mut CheckReport) {
+        if entries == 0 || tuckbox_arena::mutants::is_on("no-loss") {
+            return;
+        }
+        self.add_word(shard::LOST, entries);
+        report.lost_entries += entries;
+        match report.losses.iter_mut().find(|loss| loss.reason == why) {
+            Some(loss) => loss.entries += entries,
+            None => report.losses.push(Loss { shard: self.index, entries, reason: why }),
+        }
     }
 
     /// Finishes or drops the record that was being rewritten in place.
@@ -101,28 +166,53 @@ impl Shard<'_> {
         if intent == 0 {
             return;
         }
+        if tuckbox_arena::mutants::is_on("early-intent-clear") {
+            self.set_word(shard::INTENT, 0);
+        }
         let slot_at = intent & !shard::INTENT_NUMBER;
         let inside = slot_at % 8 == 0
             && self.arena().geometry().segment_of(slot_at).is_some_and(|s| self.cache.is_usable(s));
         let slot = if inside { Slot(self.region().get(slot_at)) } else { Slot::EMPTY };
         if let Some(head) = self.load_head(slot.offset()).filter(|_| !slot.is_empty()) {
-            if head.sequence.is_busy() {
-                if head.has(flag::NUMBER) && intent & shard::INTENT_NUMBER != 0 {
-                    // The number is one word: the old one or the new one, and either is whole. Had
-                    // its expiry been written too, the one might be old and the other new.
-                    let (version, flags) = (head.sequence.version(), head.sequence.flags());
-                    let sequence = Sequence::new(version, flags);
-                    self.region().store(slot.offset(), sequence.0, Ordering::Release);
-                } else {
-                    self.store_slot(slot_at, Slot::EMPTY);
-                    self.add_word(shard::LOST, 1);
-                    note_finding(report, || {
-                        format!("shard {}: an entry was half written and is dropped", self.index)
-                    });
-                }
+            let is_number = intent & shard::INTENT_NUMBER != 0;
+            if head.sequence.is_busy() && !(is_number && self.finish_number(slot.offset(), &head)) {
+                self.store_slot(slot_at, Slot::EMPTY);
+                report.damaged_entries += 1;
+                self.lose(1, "it was half written", report);
+                note_finding(report, || {
+                    format!("shard {}: an entry was half written and is dropped", self.index)
+                });
             }
         }
         self.set_word(shard::INTENT, 0);
+    }
+
+    /// Finishes an `incr`, or takes it back: as the record's checksum says, which was made for the
+    /// one number or the other. False if it was made for neither.
+    fn finish_number(&self, offset: u64, head: &Head) -> bool {
+        if !head.has(flag::NUMBER) {
+            return false;
+        }
+        with_scratch(|words| {
+            let Some(head) = self.load_record(offset, words).filter(|copied| copied == head) else {
+                return false;
+            };
+            let hash = self.cache.hasher.key(head.key(words));
+            let before = head.sequence.settled();
+            if self.is_proved(offset, &head.with_sequence(before), words, hash) {
+                self.region().store(offset, before.0, Ordering::Release);
+                return true;
+            }
+            let after = Sequence::new(self.word(shard::SEQUENCE), head.sequence.flags());
+            let (sum, number_at) = (self.word(shard::INTENT_SUM), head.number_at());
+            words[number_at as usize / 8] = sum;
+            let is_after = self.is_proved(offset, &head.with_sequence(after), words, hash);
+            if is_after {
+                self.region().store(offset + number_at, sum, Ordering::Release);
+                self.region().store(offset, after.0, Ordering::Release);
+            }
+            is_after
+        })
     }
 
     fn walk_logs(&self, report: &mut CheckReport) -> Reach {
@@ -157,7 +247,8 @@ impl Shard<'_> {
         loop {
             if !self.cache.is_usable(segment)
                 || self.arena().segment_owner(segment) != owner
-                || reach.segments.contains_key(&segment)
+                || (reach.segments.contains_key(&segment)
+                    && !tuckbox_arena::mutants::is_on("no-hops"))
             {
                 return None;
             }
@@ -209,12 +300,13 @@ impl Shard<'_> {
                 None => self.set_word(at, 0),
             }
         }
+        reach.index = count;
         self.set_word(shard::INDEX_SEGMENTS, count);
         true
     }
 
     /// Empties the shard and gives it a new index. For damage beyond mending.
-    fn start_anew(&self) {
+    fn start_anew(&self, report: &mut CheckReport) {
         self.add_word(shard::EPOCH, 1);
         for kind in LogKind::BOTH {
             for word in [log::HEAD, log::TAIL, log::ENTRIES, log::BYTES, log::BODY_BYTES] {
@@ -230,13 +322,15 @@ impl Shard<'_> {
         }
         self.set_word(shard::BODY_SEGMENTS, 0);
         let nothing = Reach::nothing();
+        // They are not leaked: the shard lets go of them with what they held.
         self.free_unreached(&nothing, &mut CheckReport::default());
         // Its own segments are free by now, so there is one.
-        self.lay_out_index();
+        report.segments_index = u64::from(self.lay_out_index());
+        report.wrong_counts += 1;
     }
 
     fn walk_index(&self, depth: Depth, reach: &mut Reach, report: &mut CheckReport) -> [Count; 2] {
-        let buckets = self.index_state().buckets();
+        let buckets = self.bucket_count();
         // Counted here and set at the end: a count that is too low for a moment would hide entries
         // from readers, who take no lock.
         let mut overflows = vec![0u64; buckets as usize];
@@ -252,12 +346,9 @@ impl Shard<'_> {
                         count.bytes += head.log_bytes;
                         count.body_bytes += head.body_count * self.cache.shape.segment_bytes;
                         version = version.max(head.sequence.version());
-                        let first = self.choices(hash).0;
-                        // The number of buckets is read again for it: whoever else writes there,
-                        // in a damaged file, may have changed it.
-                        match overflows.get_mut(first as usize) {
-                            Some(overflow) if first != bucket => *overflow += 1,
-                            _ => {}
+                        let first = choices_of(hash, buckets).0;
+                        if first != bucket {
+                            overflows[first as usize] += 1;
                         }
                         for body in head.bodies(&buffer.record) {
                             reach.others.insert(body.segment as u32);
@@ -265,6 +356,7 @@ impl Shard<'_> {
                         if let Some(at) = self.cache.position_of(slot.offset()) {
                             if depth == Depth::Content {
                                 reach.entries.insert((at.segment, at.byte), head.log_bytes);
+                                self.note_rests(at, head.log_bytes, reach);
                             }
                         }
                     }
@@ -277,8 +369,8 @@ impl Shard<'_> {
                     }
                     Proof::Damaged(why) => {
                         self.store_slot(at, Slot::EMPTY);
-                        self.add_word(shard::LOST, 1);
                         report.damaged_entries += 1;
+                        self.lose(1, why, report);
                         note_finding(report, || {
                             format!("shard {}: the entry at {}: {why}", self.index, slot.offset())
                         });
@@ -312,6 +404,10 @@ impl Shard<'_> {
         };
         if position.byte < *from || position.byte >= *to {
             return Proof::Damaged("its slot leads outside of what its log holds");
+        }
+        // Its own would have been met in its own bucket: this one is a copy that no writer made.
+        if reach.entries.contains_key(&(position.segment, position.byte)) {
+            return Proof::Twin;
         }
         let Some(head) = self.load_record(offset, &mut buffer.record) else {
             return Proof::Damaged("its lengths are damaged");
@@ -380,12 +476,32 @@ impl Shard<'_> {
         true
     }
 
+    /// Notes where a record goes on that crosses the end of its segment. It was found to be within
+    /// its log.
+    fn note_rests(&self, at: Position, log_bytes: u64, reach: &mut Reach) {
+        let room_bytes = self.cache.shape.log_bytes;
+        let mut rest_bytes = log_bytes.saturating_sub(room_bytes - at.byte);
+        let mut segment = at.segment;
+        while rest_bytes > 0 {
+            let Some((next, _)) = self.cache.trailer(segment) else { return };
+            reach.rests.insert(next, rest_bytes.min(room_bytes));
+            rest_bytes = rest_bytes.saturating_sub(room_bytes);
+            segment = next;
+        }
+    }
+
     /// Walks every log segment from record to record, as eviction will. A dead record whose lengths
     /// are damaged would lead it past entries that live, and their segment would be freed under
     /// them: such a one gets lengths that lead to the next entry.
     fn mend_dead_records(&self, reach: &Reach) {
         for (&segment, &(_, first, end)) in &reach.segments {
-            let mut byte = first;
+            // Where the first record begins may be what is damaged: not in the rest of another.
+            let rest_bytes = reach.rests.get(&segment).copied().unwrap_or(0);
+            let mut byte = first.max(rest_bytes);
+            if byte != first {
+                let extent = self.arena().note(segment, note::EXTENT) & 0xffff_ffff;
+                self.arena().set_note(segment, note::EXTENT, byte << 32 | extent);
+            }
             while byte < end {
                 let position = Position { segment, byte };
                 let mut from_here = reach.entries.range((segment, byte)..(segment + 1, 0));
@@ -441,7 +557,9 @@ impl Shard<'_> {
                     && !reach.segments.contains_key(&segment)
                     && reach.others.insert(segment)
             });
-            if !is_ours {
+            if is_ours {
+                reach.spares += 1;
+            } else {
                 self.set_word(at, 0);
             }
         }
@@ -454,7 +572,7 @@ impl Shard<'_> {
             let is_known = segment < self.arena().segments_present();
             if reach.segments.contains_key(&segment)
                 || reach.others.contains(&segment)
-                || (cfg!(feature = "mutant-old-length") && !is_known)
+                || (tuckbox_arena::mutants::is_on("old-length") && !is_known)
             {
                 continue;
             }

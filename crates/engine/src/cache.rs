@@ -7,13 +7,12 @@ use std::time::Duration;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::{Arena, Counter, Place};
 
-use crate::audit::Depth;
+use crate::audit::{Depth, FINDINGS_MOST};
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, SLICE};
 use crate::hash::Hasher;
 use crate::layout::{self, log, shard, Shape, SIZE_BYTES_LEAST};
 use crate::log::LogKind;
-use crate::record::flag;
 use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Config, Entry, Stats, Ttl, Value};
 use crate::write::Condition;
@@ -244,7 +243,7 @@ impl Cache {
     pub fn pop<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
         let (shard, hash, live) = self.lock_key(key)?;
         let Some(live) = live else { return Ok(None) };
-        if !shard.copy_entry(&live, hash, buffer) {
+        if !shard.copy_entry(&live, hash, buffer)? {
             return Ok(None);
         }
         shard.remove(hash, &live.found, &live.head);
@@ -287,14 +286,12 @@ impl Cache {
         ttl: Ttl,
     ) -> Result<Option<i64>> {
         loop {
-            let (shard, _, live) = self.lock_key(key)?;
+            let (shard, hash, live) = self.lock_key(key)?;
             if let Some(live) = live {
-                if !live.head.has(flag::NUMBER) {
-                    return Err(Error::NotAnInteger);
+                if let Some(sum) = shard.add_to_number(&live, hash, delta)? {
+                    self.arena.vouch()?;
+                    return Ok(Some(sum));
                 }
-                let sum = shard.add_to_number(&live, delta)?;
-                self.arena.vouch()?;
-                return Ok(Some(sum));
             }
             drop(shard);
             let Some(initial) = initial else { return Ok(None) };
@@ -413,12 +410,26 @@ impl Cache {
             let found = self.lock_shard(index)?.audit(Depth::Content);
             report.entries += found.entries;
             report.entry_bytes += found.entry_bytes;
+            report.lost_entries += found.lost_entries;
+            report.losses.extend(found.losses);
             report.damaged_entries += found.damaged_entries;
             report.leaked_segments += found.leaked_segments;
             report.wrong_counts += found.wrong_counts;
-            report.findings.extend(found.findings);
+            report.segments_log += found.segments_log;
+            report.segments_index += found.segments_index;
+            report.segments_body += found.segments_body;
+            report.segments_spare += found.segments_spare;
+            let room = FINDINGS_MOST.saturating_sub(report.findings.len());
+            report.findings.extend(found.findings.into_iter().take(room));
         }
         self.arena.free_abandoned_segments();
+        for segment in 0..self.arena.segments_present() {
+            match self.arena.segment_owner(segment) {
+                Owner::Free => report.segments_free += 1,
+                Owner::Builder(_) => report.segments_building += 1,
+                Owner::Shard(_) | Owner::Unknown(_) => {}
+            }
+        }
         self.arena.vouch()?;
         Ok(report)
     }

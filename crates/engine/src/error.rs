@@ -3,6 +3,20 @@
 /// The result of an operation on the cache.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Makes a vector at least so long, if there is memory for it.
+///
+/// # Errors
+/// [`Error::OutOfMemory`]; the vector is as it was.
+#[cold]
+pub(crate) fn lengthen(words: &mut Vec<u64>, len: usize) -> Result<()> {
+    let more = len.saturating_sub(words.len());
+    if !tuckbox_arena::mutants::is_on("aborting-buffers") {
+        words.try_reserve(more).map_err(|_| Error::OutOfMemory { wanted_bytes: len * 8 })?;
+    }
+    words.resize(words.len() + more, 0);
+    Ok(())
+}
+
 /// Why an operation was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -42,6 +56,12 @@ pub enum Error {
     Full {
         /// How many bytes were wanted.
         wanted_bytes: u64,
+    },
+    /// This process has no memory for what it was to copy or to make. Nothing was changed.
+    #[error("this process could not get {wanted_bytes} bytes of memory; nothing was changed: free some memory, or raise its limit")]
+    OutOfMemory {
+        /// How many bytes were wanted.
+        wanted_bytes: usize,
     },
     /// The limit of entries is out of range.
     #[error("max_entries is {given}; it must lie between 1 and {most}")]

@@ -3,6 +3,7 @@
 
 use crate::index::Found;
 use crate::layout::shard;
+use crate::record::flag;
 use crate::shard::Shard;
 
 impl Shard<'_> {
@@ -13,15 +14,20 @@ impl Shard<'_> {
         for bucket in from..end {
             for (at, slot) in self.taken_slots(bucket) {
                 let Some(head) = self.load_head(slot.offset()) else { continue };
-                let expiry_us = head.expiry_us(&self.cache.head_words(slot.offset()));
-                if !self.cache.is_expired(expiry_us) {
+                if !head.has(flag::EXPIRY) {
                     continue;
                 }
                 let Some(hash) = self.hash_of(slot) else { continue };
-                let overflowed = self.choices(hash).0 != bucket;
-                self.remove(hash, &Found { at, slot, overflowed }, &head);
-                self.add_word(shard::EXPIRATIONS, 1);
-                expired += 1;
+                let found = Found { at, slot, overflowed: self.choices(hash).0 != bucket };
+                match self.expiry_us_at(slot.offset(), &head, hash) {
+                    None => self.drop_damaged(hash, &found, &head),
+                    Some(expiry_us) if self.cache.is_expired(expiry_us) => {
+                        self.remove(hash, &found, &head);
+                        self.add_word(shard::EXPIRATIONS, 1);
+                        expired += 1;
+                    }
+                    Some(_) => {}
+                }
             }
         }
         (expired, end < self.bucket_count())

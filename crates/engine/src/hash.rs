@@ -55,7 +55,8 @@ impl KeyHash {
     /// The tag in the slot: 16 bits that neither choice of a bucket depends on alone.
     #[inline(always)]
     pub fn tag(self) -> u64 {
-        self.0 >> 32 & 0xffff
+        let moved = u64::from(tuckbox_arena::mutants::is_on("other-tag"));
+        self.0 >> (32 + moved) & 0xffff
     }
 
     /// The fingerprint of a ghost: 12 bits, never 0.
@@ -89,8 +90,8 @@ impl Hasher {
         xxh3_64_with_secret(bytes, &self.secret)
     }
 
-    /// The checksum of a record: of its key, its content, its form, and the place and time where
-    /// it belongs, so that a record of another place or an earlier use of the segment is not taken
+    /// The checksum of a record: of its key, its content, its form, its word 0, and the place and
+    /// time where it belongs, so that a record of another place or an earlier use of the segment is not taken
     /// for this one.
     #[inline(always)]
     pub fn checksum(
@@ -98,10 +99,12 @@ impl Hasher {
         key: KeyHash,
         content: u64,
         form: u64,
+        sequence: u64,
         offset: u64,
         generation: u64,
     ) -> u32 {
-        let first = fold(key.0 ^ self.mixers[0], generation ^ self.mixers[1]);
+        let state = sequence ^ generation.rotate_left(48);
+        let first = fold(key.0 ^ self.mixers[0], state ^ self.mixers[1]);
         let second = content ^ form.rotate_left(40) ^ offset;
         fold(first ^ second, self.mixers[2] | 1) as u32
     }
@@ -121,13 +124,14 @@ mod tests {
     #[test]
     fn a_checksum_depends_on_every_part() {
         let hasher = Hasher::new([5, 6]);
-        let base = hasher.checksum(KeyHash(1), 2, 3, 4096, 7);
+        let base = hasher.checksum(KeyHash(1), 2, 3, 5, 4096, 7);
         for other in [
-            hasher.checksum(KeyHash(9), 2, 3, 4096, 7),
-            hasher.checksum(KeyHash(1), 9, 3, 4096, 7),
-            hasher.checksum(KeyHash(1), 2, 9, 4096, 7),
-            hasher.checksum(KeyHash(1), 2, 3, 4104, 7),
-            hasher.checksum(KeyHash(1), 2, 3, 4096, 8),
+            hasher.checksum(KeyHash(9), 2, 3, 5, 4096, 7),
+            hasher.checksum(KeyHash(1), 9, 3, 5, 4096, 7),
+            hasher.checksum(KeyHash(1), 2, 9, 5, 4096, 7),
+            hasher.checksum(KeyHash(1), 2, 3, 9, 4096, 7),
+            hasher.checksum(KeyHash(1), 2, 3, 5, 4104, 7),
+            hasher.checksum(KeyHash(1), 2, 3, 5, 4096, 8),
         ] {
             assert_ne!(base, other);
         }

@@ -20,6 +20,7 @@
 
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
 
@@ -32,6 +33,11 @@ use crate::shard::Shard;
 
 /// Split when more than this share of all slots is in use, in 64ths.
 const FILL_MOST_64THS: u64 = 52;
+/// An index that has more slots than this for each entry is not split for keys that have the same
+/// two buckets: they were chosen so, and there would be no end of it. With fewer entries than
+/// [`ENTRIES_LEAST`] it counts as if it had as many.
+const SLOTS_PER_ENTRY_MOST: u64 = 4;
+const ENTRIES_LEAST: u64 = 64;
 /// Splits that one insert may do beyond the one that the growing number of entries asks for.
 const SPLITS_PER_INSERT: u32 = 64;
 
@@ -45,6 +51,9 @@ pub struct Found {
     /// Whether it is in the second choice.
     pub overflowed: bool,
 }
+
+/// Slots of one bucket, with their places in the file: no more than it has, so they take no memory.
+pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
 
 /// The word [`shard::STATE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +74,11 @@ impl IndexState {
     pub fn with_move(self) -> IndexState {
         IndexState(self.0.wrapping_add(1 << 32))
     }
+}
+
+/// The two buckets that an entry may be in, in an index of `count` buckets.
+pub fn choices_of(hash: KeyHash, count: u32) -> (u32, u32) {
+    (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
 }
 
 impl Cache {
@@ -123,8 +137,7 @@ impl Shard<'_> {
 
     /// The two buckets that an entry may be in, as numbers.
     pub fn choices(&self, hash: KeyHash) -> (u32, u32) {
-        let count = self.index_state().buckets();
-        (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
+        choices_of(hash, self.index_state().buckets())
     }
 
     /// Where a bucket is. Wiped first if it is of an older epoch.
@@ -177,10 +190,10 @@ impl Shard<'_> {
     }
 
     /// Slots of a bucket that lead somewhere.
-    pub fn taken_slots(&self, bucket: u32) -> Vec<(u64, Slot)> {
+    pub fn taken_slots(&self, bucket: u32) -> Slots {
         match self.bucket(bucket) {
             Some(at) => self.slots(at).filter(|(_, slot)| !slot.is_empty()).collect(),
-            None => Vec::new(),
+            None => Slots::new(),
         }
     }
 
@@ -207,7 +220,7 @@ impl Shard<'_> {
 
     /// Publishes: one store makes the entry, or its new record, visible.
     pub fn store_slot(&self, at: u64, slot: Slot) {
-        let order = if cfg!(feature = "mutant-relaxed-slot") {
+        let order = if tuckbox_arena::mutants::is_on("relaxed-slot") {
             Ordering::Relaxed
         } else {
             Ordering::Release
@@ -227,10 +240,11 @@ impl Shard<'_> {
     /// slot there next. None if no room can be made: the index cannot grow, or many keys have the
     /// same two buckets.
     pub fn make_slot(&self, hash: KeyHash, entries: u64) -> Option<u64> {
-        let slots = u64::from(self.index_state().buckets()) * SLOTS_PER_BUCKET;
-        if entries * 64 > slots * FILL_MOST_64THS {
+        let slots = || u64::from(self.index_state().buckets()) * SLOTS_PER_BUCKET;
+        if entries * 64 > slots() * FILL_MOST_64THS {
             self.split();
         }
+        let slots_most = entries.max(ENTRIES_LEAST) * SLOTS_PER_ENTRY_MOST;
         for _ in 0..SPLITS_PER_INSERT {
             let (first, second) = self.choices(hash);
             let first_at = self.bucket(first)?;
@@ -254,7 +268,7 @@ impl Shard<'_> {
                     return Some(at);
                 }
             }
-            if !self.split() {
+            if slots() > slots_most || !self.split() {
                 return None;
             }
         }
@@ -277,7 +291,9 @@ impl Shard<'_> {
             let free = match self.free_slot(other_at) {
                 Some(free) => free,
                 None if depth > 1 => {
-                    match self.move_one_away(&[path, &[other]].concat(), depth - 1) {
+                    let mut longer: SmallVec<[u32; 4]> = SmallVec::from_slice(path);
+                    longer.push(other);
+                    match self.move_one_away(&longer, depth - 1) {
                         Some(free) => free,
                         None => continue,
                     }
@@ -323,11 +339,8 @@ impl Shard<'_> {
         // Entries of the first choice that went on are not told apart by it: both buckets keep the
         // count, which may be too high from now on.
         self.set_overflow(new_at, self.overflow(old_at));
-        let mut moved = Vec::new();
-        for (at, slot) in self.slots(old_at).collect::<Vec<_>>() {
-            if slot.is_empty() {
-                continue;
-            }
+        let mut moved: SmallVec<[u64; SLOTS_PER_BUCKET as usize]> = SmallVec::new();
+        for (at, slot) in self.taken_slots(old) {
             let Some(hash) = self.hash_of(slot) else { continue };
             let first = bucket_of(hash.first(), count + 1);
             let second = bucket_of(hash.second(), count + 1);
@@ -345,7 +358,7 @@ impl Shard<'_> {
                 self.region().set(to + word * 8, self.region().get(from + word * 8));
             }
         }
-        if cfg!(feature = "mutant-early-split-clear") {
+        if tuckbox_arena::mutants::is_on("early-split-clear") {
             moved.iter().for_each(|at| self.store_slot(*at, Slot::EMPTY));
         }
         hooks::reach(Point::SplitCopied);

@@ -5,6 +5,8 @@
 use tuckbox_arena::layout::HEADER_BYTES;
 use tuckbox_arena::{Geometry, Plan};
 
+use crate::record::Head;
+
 pub use crate::record::flag;
 
 /// Offsets in a shard. Readers touch the second cache line only.
@@ -37,6 +39,8 @@ pub mod shard {
     pub const SPARES: u64 = INTENT + 8;
     /// Number of words at [`SPARES`].
     pub const SPARE_COUNT: u64 = 4;
+    /// The number that [`INTENT_NUMBER`] is about.
+    pub const INTENT_SUM: u64 = SPARES + SPARE_COUNT * 8;
     /// The small log; see [`super::log`].
     pub const SMALL: u64 = 256;
     /// The main log.
@@ -308,6 +312,8 @@ pub struct Shape {
     pub shard_count: u64,
     /// The longest value.
     pub value_bytes_max: u64,
+    /// Words that the longest record takes in its log.
+    pub record_words_most: usize,
     /// Limit of entries, 0 for none.
     pub max_entries: u64,
     /// Slices of eviction that are more than enough for any one write, other writers aside: twice
@@ -379,6 +385,7 @@ pub fn signature() -> u64 {
         shard::SWITCHES,
         tournament::SHADOWS,
         shadow::ENTRIES,
+        shard::INTENT_SUM,
         log::SEGMENTS,
         note::OPENED,
         BUCKET_BYTES,
@@ -398,8 +405,15 @@ impl Shape {
         let buckets_per_segment = segment_bytes / (BUCKET_BYTES + GHOST_ROW_BYTES);
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
         let before_directory = shard::DIRECTORY + tournament_bytes(shadow_len);
+        let value_bytes_max = geometry.segment_count / 4 * segment_bytes;
+        let record_bytes_most = Head::longest_bytes(
+            crate::KEY_BYTES_MAX as u64,
+            segment_bytes,
+            geometry.segment_count / 4,
+        );
         Shape {
             segment_bytes,
+            record_words_most: (record_bytes_most / 8) as usize,
             segment_shift: segment_bytes.trailing_zeros(),
             log_bytes: segment_bytes - TRAILER_BYTES,
             crossing_bytes: segment_bytes / 16,
@@ -408,7 +422,7 @@ impl Shape {
             directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
             shadow_len,
             shard_count: plan.shard_count,
-            value_bytes_max: geometry.segment_count / 4 * segment_bytes,
+            value_bytes_max,
             max_entries: plan.max_entries,
             slices_most: 1_000
                 + 2 * geometry.segment_count
@@ -466,6 +480,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn division_by_multiplication_is_exact() {
         for size_bytes in [64 << 10, 1 << 20, 64 << 20, 1 << 30] {
             let shape = Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
@@ -480,6 +495,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn a_split_divides_one_bucket_and_leaves_the_others() {
         for count in 32..300u32 {
             let split = count - (1 << count.ilog2());
@@ -491,6 +507,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn plans_leave_room_for_the_policy() {
         for size_bytes in [SIZE_BYTES_LEAST, 1 << 20, 15 << 20, 64 << 20, 300_000_000, 1 << 34] {
             let plan = plan(size_bytes, 0);

@@ -18,6 +18,8 @@
 
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod hash;
 pub mod layout;
 
 mod audit;
@@ -25,7 +27,6 @@ mod cache;
 mod error;
 mod eviction;
 mod expire;
-mod hash;
 mod index;
 mod log;
 #[cfg(all(test, loom))]
@@ -43,9 +44,11 @@ pub use error::{Error, Result};
 pub use scan::{Scan, ScanState};
 pub use tuckbox_arena::clock::Clock;
 pub use tuckbox_arena::{Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter};
-pub use value::{Buffer, CheckReport, Config, Entry, Item, Stats, Ttl, Value};
+pub use value::{Buffer, CheckReport, Config, Entry, Item, Loss, Stats, Ttl, Value};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// The latest moment at which an entry can expire, in microseconds since 1970: in the year 2540.
+pub const EXPIRY_US_MAX: u64 = record::expiry::NEVER_US - 1;
 /// Tags of byte values are below this.
 pub const VALUE_TAG_COUNT: u8 = 64;

@@ -8,12 +8,14 @@
 
 use std::cell::Cell;
 
+use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::region::bytes_of;
 
 use crate::cache::Cache;
+use crate::error::{Error, Result};
 use crate::hash::KeyHash;
-use crate::layout::{log, note, shard, Position, Slot, RECORD_ROOM_LEAST};
+use crate::layout::{log, note, shard, Position, Shape, Slot, RECORD_ROOM_LEAST};
 use crate::record::Head;
 use crate::shard::Shard;
 use crate::space::Need;
@@ -48,15 +50,49 @@ pub struct Room {
     pub position: Position,
     log_bytes: u64,
     /// Taken for it, not yet linked. The first is `position.segment` if `opens_segment`.
-    segments: Vec<u32>,
+    segments: SmallVec<[u32; RECORD_SEGMENTS]>,
     opens_segment: bool,
 }
 
+/// Segments that a record can be in without asking for memory: a key is at most sixteen of the
+/// shortest long, and what is beside it at most one.
+const RECORD_SEGMENTS: usize = 20;
+
 thread_local! {
     static SCRATCH: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+    /// How many words [`SCRATCH`] can hold.
+    static SCRATCH_WORDS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Lends a vector that keeps its memory from call to call.
+/// Makes sure that this thread can copy any record of a cache without asking for memory: for whoever
+/// is about to take a lock, under which there is no way back. What is not used is not touched, and
+/// takes none.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+#[inline]
+pub fn reserve_scratch(shape: &Shape) -> Result<()> {
+    // One word more: an expiry may be put into it.
+    let words = shape.record_words_most + 1;
+    if SCRATCH_WORDS.get() >= words {
+        return Ok(());
+    }
+    reserve_more(words)
+}
+
+#[cold]
+fn reserve_more(words: usize) -> Result<()> {
+    let mut scratch = SCRATCH.take();
+    scratch.clear();
+    let reserved = scratch.try_reserve_exact(words);
+    SCRATCH.set(scratch);
+    reserved.map_err(|_| Error::OutOfMemory { wanted_bytes: words * 8 })?;
+    SCRATCH_WORDS.set(words);
+    Ok(())
+}
+
+/// Lends a vector that keeps its memory from call to call: see [`reserve_scratch`]. Not twice at
+/// once.
 pub fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>) -> R) -> R {
     let mut scratch = SCRATCH.take();
     let result = work(&mut scratch);
@@ -71,7 +107,8 @@ impl Cache {
         let segment = self.arena.geometry().segment_of(offset)?;
         let byte = offset - self.arena.geometry().segment_at(segment);
         let fits = offset % 8 == 0
-            && byte + RECORD_ROOM_LEAST <= self.shape.log_bytes
+            && (byte + RECORD_ROOM_LEAST <= self.shape.log_bytes
+                || tuckbox_arena::mutants::is_on("no-bounds"))
             && self.is_usable(segment);
         fits.then_some(Position { segment, byte })
     }
@@ -198,7 +235,15 @@ impl Shard<'_> {
     /// Copies a whole record into `words`.
     pub fn load_record(&self, offset: u64, words: &mut Vec<u64>) -> Option<Head> {
         let head = self.load_head(offset)?;
-        self.load_part(offset, head.log_bytes, words).then_some(head)
+        if !self.load_part(offset, head.log_bytes, words) {
+            return None;
+        }
+        // The head of the very copy: what lies in the file may have changed since it was read, if
+        // somebody writes there who has no business to.
+        let mut start = [0; 5];
+        let count = words.len().min(start.len());
+        start[..count].copy_from_slice(&words[..count]);
+        Head::parse(&start, &self.cache.shape).filter(|copied| *copied == head)
     }
 
     /// Hashes the key of a record.
@@ -237,9 +282,15 @@ impl Shard<'_> {
         let generation = self.arena().generation(position.segment);
         let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
         !head.sequence.is_busy()
-            && (cfg!(feature = "mutant-no-checksum")
+            && head.expiry_us(words, hash).is_some()
+            && (tuckbox_arena::mutants::is_on("no-checksum")
                 || head.checksum()
                     == head.checksum_expected(words, hasher, shape, hash, offset, generation))
+    }
+
+    /// When the entry at a place expires; none if its expiry is damaged.
+    pub fn expiry_us_at(&self, offset: u64, head: &Head, hash: KeyHash) -> Option<u64> {
+        head.expiry_us(&self.cache.head_words(offset), hash)
     }
 
     /// Where the place after a record is.
@@ -273,7 +324,10 @@ impl Shard<'_> {
         let rest_bytes =
             if opens_segment { log_bytes } else { log_bytes.saturating_sub(room_bytes) };
         let count = rest_bytes.div_ceil(shape.log_bytes);
-        let mut segments = Vec::new();
+        if need == Need::NewRecord && fits && self.would_stop_moves(kind, log_bytes, room_bytes) {
+            return None;
+        }
+        let mut segments = SmallVec::new();
         for _ in 0..count {
             match self.take_for_log(need) {
                 Some(segment) => segments.push(segment),
@@ -382,35 +436,46 @@ impl Shard<'_> {
         self.cache.is_usable(next).then_some(next)
     }
 
-    /// The segments of a log from one on, up to another that is not among them. None if the log
-    /// does not lead from the one to the other, because a link in it is damaged.
-    fn segments_between(&self, from: u32, to: u32) -> Option<Vec<u32>> {
-        let mut between = Vec::new();
+    /// How many segments of a log there are from one on, up to another that is not among them. None
+    /// if the log does not lead from the one to the other, because a link in it is damaged.
+    fn count_between(&self, from: u32, to: u32) -> Option<u64> {
+        let mut count = 0;
         let mut segment = from;
         while segment != to {
-            between.push(segment);
             segment = self.next_in_log(segment)?;
-            if between.len() as u64 > self.arena().geometry().segment_count {
+            count += 1;
+            if count > self.arena().geometry().segment_count {
                 return None;
             }
         }
-        Some(between)
+        Some(count)
+    }
+
+    /// Gives back so many segments of a log, from one on. The log was found to have them.
+    fn put_back_from(&self, first: u32, count: u64) {
+        let mut segment = Some(first);
+        for _ in 0..count {
+            let Some(this) = segment else { return };
+            // Looked at first: whoever gets the segment writes a link of his own there.
+            segment = self.next_in_log(this);
+            self.end_and_put_back(this);
+        }
     }
 
     /// Moves the tail on, and frees the segments it leaves. No slot may refer to them.
     pub fn advance_tail(&self, kind: LogKind, to: Position) {
         let Some(from) = self.tail_cursor(kind) else { return };
         let first = self.arena().note(to.segment, note::EXTENT) >> 32;
-        let between = self.segments_between(from.segment, to.segment);
-        let Some(left) = between.filter(|left| left.is_empty() || to.byte == first) else {
+        let count = self.count_between(from.segment, to.segment);
+        let Some(count) = count.filter(|count| *count == 0 || to.byte == first) else {
             // A record and its log do not agree where the next one begins.
             return self.skip_damaged(kind, from);
         };
         self.set_log_word(kind, log::TAIL, to.word());
-        if !left.is_empty() {
+        if count > 0 {
             hooks::reach(Point::SegmentUnlinked);
-            self.subtract_word(kind.at() + log::SEGMENTS, left.len() as u64);
-            left.into_iter().for_each(|segment| self.end_and_put_back(segment));
+            self.subtract_word(kind.at() + log::SEGMENTS, count);
+            self.put_back_from(from.segment, count);
         }
     }
 
@@ -439,22 +504,20 @@ impl Shard<'_> {
     pub fn reset_logs(&self) {
         for kind in LogKind::BOTH {
             let left = match (self.tail_cursor(kind), self.head_cursor(kind)) {
-                (Some(tail), Some(head)) => {
-                    let mut left = self.segments_between(tail.segment, head.segment);
-                    if let Some(left) = &mut left {
-                        left.push(head.segment);
-                    }
-                    // What a damaged log does not lead to is the shard's, and found by `check`.
-                    left.unwrap_or_default()
-                }
-                _ => Vec::new(),
+                // What a damaged log does not lead to is the shard's, and found by `check`.
+                (Some(tail), Some(head)) => self
+                    .count_between(tail.segment, head.segment)
+                    .map(|count| (tail.segment, count + 1)),
+                _ => None,
             };
             self.set_log_word(kind, log::HEAD, 0);
             self.set_log_word(kind, log::TAIL, 0);
             for word in [log::ENTRIES, log::BYTES, log::BODY_BYTES, log::SEGMENTS] {
                 self.set_log_word(kind, word, 0);
             }
-            left.into_iter().for_each(|segment| self.end_and_put_back(segment));
+            if let Some((first, count)) = left {
+                self.put_back_from(first, count);
+            }
         }
     }
 

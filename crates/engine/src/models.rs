@@ -309,14 +309,14 @@ fn a_spare_segment_is_used_by_another_process_beside_a_reader() {
                 let shard = cache.lock_shard(0).unwrap();
                 shard.store_slot(before.slot_at, Slot::EMPTY);
                 shard.end_and_put_back(before.segment);
-                assert_eq!(shard.spares(), [before.segment]);
+                assert_eq!(shard.spares()[..], [before.segment]);
             })
         };
         let user = {
             let (cache, before) = (Arc::clone(&twins[1]), Arc::clone(&before));
             thread::spawn(move || {
                 let shard = cache.lock_shard(0).unwrap();
-                if shard.spares() == [before.segment] {
+                if shard.spares()[..] == [before.segment] {
                     assert_eq!(shard.take_for_log(Need::Move), Some(before.segment));
                     let other = vec![0x0101_0101_0101_0101; before.record.len()];
                     shard.region().copy_in(before.slot.offset(), &other);

@@ -20,11 +20,11 @@ use tuckbox_arena::region::fence;
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
-use crate::error::{Error, Result};
+use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
 use crate::index::IndexState;
 use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_BYTES};
-use crate::record::{flag, Head};
+use crate::record::{expiry, flag, Head};
 use crate::value::{Buffer, Entry, Value};
 
 /// How often a read starts again before it goes on under the lock.
@@ -43,6 +43,8 @@ pub(crate) enum Attempt {
     Missing,
     /// Something moved meanwhile: try again.
     Changed,
+    /// There is no memory to copy so many bytes to.
+    NoMemory(usize),
 }
 
 /// What copying one record came to.
@@ -53,6 +55,8 @@ pub(crate) enum Copied {
     Changed,
     /// Nothing moved, and yet it is no record.
     Damaged,
+    /// There is no memory to copy so many bytes to.
+    NoMemory(usize),
 }
 
 impl Cache {
@@ -72,6 +76,7 @@ impl Cache {
                 Attempt::Found => return Ok(true),
                 Attempt::Missing => return Ok(false),
                 Attempt::Changed => std::hint::spin_loop(),
+                Attempt::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
             }
         }
         self.read_under_lock(index, key, hash, buffer)
@@ -97,7 +102,10 @@ impl Cache {
             }
             Err(error) => return Err(error),
         };
-        Ok(shard.find_key(key, hash).is_some_and(|live| shard.copy_entry(&live, hash, buffer)))
+        match shard.find_key(key, hash) {
+            Some(live) => shard.copy_entry(&live, hash, buffer),
+            None => Ok(false),
+        }
     }
 
     #[inline]
@@ -139,20 +147,25 @@ impl Cache {
                 let slot_at = bucket_at + place as u64 * 8;
                 match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
                     Copied::Changed => return Attempt::Changed,
+                    Copied::NoMemory(wanted_bytes) => return Attempt::NoMemory(wanted_bytes),
                     Copied::Damaged => self.arena.count(Counter::ChecksumMismatches, 1),
                     Copied::Whole(generation) => {
-                        let head = &buffer.head;
-                        if head.key(&buffer.record) != key {
+                        if buffer.head.key(&buffer.record) != key {
+                            self.count_if_damaged(buffer, slot.offset(), generation);
                             continue;
                         }
-                        let offset = slot.offset();
-                        if !self.proves_itself(head, &buffer.record, hash, offset, generation) {
+                        if !self.proves_itself(buffer, hash, slot.offset(), generation) {
                             self.arena.count(Counter::ChecksumMismatches, 1);
                             continue;
                         }
-                        let value = &mut buffer.value;
-                        if head.has(flag::BODY) && !self.load_bodies(head, &buffer.record, value) {
-                            return self.changed_or_missing(slot_at, slot);
+                        let (head, value) = (&buffer.head, &mut buffer.value);
+                        if head.has(flag::BODY) {
+                            if self.make_room_for_bodies(head, value).is_err() {
+                                return Attempt::NoMemory(head.value_bytes as usize);
+                            }
+                            if !self.load_bodies(head, &buffer.record, value) {
+                                return self.changed_or_missing(slot_at, slot);
+                            }
                         }
                         if notes_hit {
                             if let Some(hit) = slot.with_hit() {
@@ -175,10 +188,20 @@ impl Cache {
         fence(Ordering::Acquire);
         let unchanged = region.get(shard_at + shard::STATE) == state
             && region.get(shard_at + shard::EPOCH) == epoch;
-        if unchanged || cfg!(feature = "mutant-no-state-check") {
+        if unchanged || tuckbox_arena::mutants::is_on("no-state-check") {
             Attempt::Missing
         } else {
             Attempt::Changed
+        }
+    }
+
+    /// A record of another key under this key's tag: the tags agree by chance, which is rare, or
+    /// one of the two is damaged.
+    #[cold]
+    fn count_if_damaged(&self, buffer: &mut Buffer, offset: u64, generation: u64) {
+        let hash = self.hasher.key(buffer.head.key(&buffer.record));
+        if !self.proves_itself(buffer, hash, offset, generation) {
+            self.arena.count(Counter::ChecksumMismatches, 1);
         }
     }
 
@@ -209,9 +232,9 @@ impl Cache {
         let Some(position) = self.position_of(slot.offset()) else { return Copied::Damaged };
         let generation = self.arena.generation(position.segment);
         let again = Slot(region.load(slot_at, Ordering::Acquire));
-        let is_same = again.is_same_place(slot) || cfg!(feature = "mutant-one-slot-load");
+        let is_same = again.is_same_place(slot) || tuckbox_arena::mutants::is_on("one-slot-load");
         let is_epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire) == epoch
-            || cfg!(feature = "mutant-no-epoch-check");
+            || tuckbox_arena::mutants::is_on("no-epoch-check");
         if !is_same || !is_epoch {
             return Copied::Changed;
         }
@@ -242,8 +265,8 @@ impl Cache {
         let mut is_whole = is_record && !is_busy;
         if is_whole {
             let count = (buffer.head.log_bytes / 8) as usize;
-            if buffer.record.len() < count {
-                buffer.record.resize(count, 0);
+            if buffer.record.len() < count && lengthen(&mut buffer.record, count).is_err() {
+                return Copied::NoMemory(count * 8);
             }
             let words = &mut buffer.record[..count];
             if position.byte + buffer.head.log_bytes <= self.shape.log_bytes {
@@ -253,7 +276,7 @@ impl Cache {
             }
         }
         hooks::reach(Point::RecordCopied);
-        if !cfg!(feature = "mutant-no-acquire-fence") {
+        if !tuckbox_arena::mutants::is_on("no-acquire-fence") {
             fence(Ordering::Acquire);
         }
         let is_still =
@@ -295,25 +318,23 @@ impl Cache {
         }
     }
 
+    /// Whether the record in a buffer is what was written at this place under a key of this hash.
+    /// Its expiry is in the buffer then.
     #[inline]
     pub(crate) fn proves_itself(
         &self,
-        head: &Head,
-        words: &[u64],
+        buffer: &mut Buffer,
         hash: KeyHash,
         offset: u64,
         generation: u64,
     ) -> bool {
-        cfg!(feature = "mutant-no-checksum")
+        let (head, words) = (&buffer.head, &buffer.record);
+        let Some(expiry_us) = head.expiry_us(words, hash) else { return false };
+        buffer.expiry_us = expiry_us;
+        let (hasher, shape) = (&self.hasher, &self.shape);
+        tuckbox_arena::mutants::is_on("no-checksum")
             || head.checksum()
-                == head.checksum_expected(
-                    words,
-                    &self.hasher,
-                    &self.shape,
-                    hash,
-                    offset,
-                    generation,
-                )
+                == head.checksum_expected(words, hasher, shape, hash, offset, generation)
     }
 
     /// The entry in a buffer that was filled.
@@ -328,22 +349,19 @@ impl Cache {
         } else {
             Value::Bytes { tag: head.tag(), bytes: head.tail(&buffer.record, &self.shape) }
         };
-        let expiry_us = head.expiry_us(&buffer.record).filter(|expiry_us| *expiry_us != u64::MAX);
+        let expiry_us = (buffer.expiry_us != expiry::NEVER_US).then_some(buffer.expiry_us);
         Entry { value, expiry_us, version: head.sequence.version() }
     }
 
     /// Whether the entry in a buffer that was filled has expired.
     #[inline(always)]
     pub(crate) fn has_expired(&self, buffer: &Buffer) -> bool {
-        self.is_expired(buffer.head.expiry_us(&buffer.record))
+        self.is_expired(buffer.expiry_us)
     }
 
     /// Whether an expiry has passed. Reads the clock only if there is one.
     #[inline]
-    pub(crate) fn is_expired(&self, expiry_us: Option<u64>) -> bool {
-        match expiry_us {
-            None | Some(u64::MAX) => false,
-            Some(expiry_us) => expiry_us <= self.arena.now_us(),
-        }
+    pub(crate) fn is_expired(&self, expiry_us: u64) -> bool {
+        expiry_us != expiry::NEVER_US && expiry_us <= self.arena.now_us()
     }
 }

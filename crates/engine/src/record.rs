@@ -4,7 +4,7 @@
 //! word 0   version << 9 | busy << 8 | flags
 //! word 1   checksum << 32 | tag << 26 | value length << 10 | key length
 //! then, where the flags say so, a word each:
-//!          expiry    microseconds since 1970, by the file's clock
+//!          expiry    a moment by the file's clock, with a check of its own; see [`expiry`]
 //!          number    a 64-bit integer, the whole value
 //!          lengths   value length << 20 | key length, when they do not fit into word 1
 //! then     body list: three words for each whole segment of the value: the segment, its
@@ -13,17 +13,18 @@
 //! ```
 //!
 //! Word 0 is also the record's sequence word: busy while the record is rewritten in place, and
-//! with a version never used before afterwards. Expiry and number change in place; the checksum
-//! covers neither, nor the version.
+//! with a version never used before afterwards. The checksum covers all of the record but its
+//! expiry, which changes in place as one word and so has to prove itself.
 
 use tuckbox_arena::region::{bytes_of, bytes_of_mut};
 
+use crate::error::{lengthen, Result};
 use crate::hash::{Hasher, KeyHash};
 use crate::layout::Shape;
 use crate::value::Value;
 
 /// Changes when the form of a record changes.
-pub const SIGNATURE: u64 = 1;
+pub const SIGNATURE: u64 = 2;
 
 /// Flags of word 0. Those not listed are kept for namespaces, tags and insertion order; a record
 /// that has one is damaged to this version.
@@ -38,6 +39,37 @@ pub mod flag {
     pub const BODY: u64 = 8;
     /// All that this version knows.
     pub const KNOWN: u64 = EXPIRY | NUMBER | LONG | BODY;
+}
+
+/// The expiry word: a moment in microseconds since 1970, by the file's clock, times a prime, plus a
+/// number below the prime that follows from the key.
+///
+/// The prime does not divide any difference that changing one byte makes, so damage to a single
+/// byte is always seen; of other damage all but one in a thousand is.
+pub mod expiry {
+    use crate::hash::KeyHash;
+
+    const FACTOR: u64 = 1021;
+    /// The moment that never comes: in the year 2540, where the file's clock ends.
+    pub const NEVER_US: u64 = 1 << 54;
+
+    #[inline(always)]
+    fn residue(key: KeyHash) -> u64 {
+        ((key.0 & 0xffff_ffff) * FACTOR) >> 32
+    }
+
+    /// The word for a moment; one after the end of the file's clock is never.
+    pub fn word(moment_us: u64, key: KeyHash) -> u64 {
+        moment_us.min(NEVER_US) * FACTOR + residue(key)
+    }
+
+    /// The moment of a word, [`NEVER_US`] if it never comes; none if the word is damaged.
+    #[inline]
+    pub fn moment_us(word: u64, key: KeyHash) -> Option<u64> {
+        let product = word.wrapping_sub(residue(key));
+        let moment_us = product / FACTOR;
+        (moment_us * FACTOR == product && moment_us <= NEVER_US).then_some(moment_us)
+    }
 }
 
 const BUSY: u64 = 1 << 8;
@@ -55,6 +87,11 @@ impl Sequence {
     /// A complete record of this version.
     pub fn new(version: u64, flags: u64) -> Sequence {
         Sequence(version << VERSION_SHIFT | flags)
+    }
+
+    /// No longer being rewritten.
+    pub fn settled(self) -> Sequence {
+        Sequence(self.0 & !BUSY)
     }
 
     /// Being rewritten.
@@ -113,6 +150,9 @@ pub struct Head {
 }
 
 impl Head {
+    /// The shortest record.
+    pub const BYTES_LEAST: u64 = 16;
+
     /// Reads the lengths. `words` are the record's first five, or as many as could be read.
     /// None if no writer of this version makes such a record.
     #[inline]
@@ -150,6 +190,13 @@ impl Head {
             16 => Some((0, 0, None)),
             _ => Some((flag::LONG, 0, Some((log_bytes - 24) << LONG_KEY_BITS))),
         }
+    }
+
+    /// Bytes that the longest record takes in its log: the longest key, nearly a segment of its value,
+    /// and where so many others are.
+    pub fn longest_bytes(key_bytes: u64, segment_bytes: u64, body_count: u64) -> u64 {
+        let payload_bytes = (key_bytes + segment_bytes).next_multiple_of(8);
+        (Head::fixed_words(flag::KNOWN) + BODY_WORDS * body_count) * 8 + payload_bytes
     }
 
     fn fixed_words(flags: u64) -> u64 {
@@ -198,10 +245,15 @@ impl Head {
         self.log_bytes + self.body_count * shape.segment_bytes
     }
 
-    /// When the entry expires, from a copy of the record; none if it does not.
-    #[inline]
-    pub fn expiry_us(&self, words: &[u64]) -> Option<u64> {
-        self.has(flag::EXPIRY).then(|| words[2])
+    /// When the entry expires, from a copy of its record (three words are enough):
+    /// [`expiry::NEVER_US`] if it does not. None if the word is damaged.
+    #[inline(always)]
+    pub fn expiry_us(&self, words: &[u64], key: KeyHash) -> Option<u64> {
+        if self.has(flag::EXPIRY) {
+            expiry::moment_us(words[2], key)
+        } else {
+            Some(expiry::NEVER_US)
+        }
     }
 
     /// The number, from a copy of the record that has one.
@@ -232,11 +284,11 @@ impl Head {
             .map(|part| Body { segment: part[0], generation: part[1], hash: part[2] })
     }
 
-    /// What the checksum covers besides key and content: flags and lengths.
+    /// What the checksum covers besides word 0, key and content: tag and lengths.
     #[inline]
     fn form_covered(&self) -> u64 {
         let lengths = self.key_bytes << 44 ^ self.value_bytes;
-        (self.form & 0xffff_ffff) << 8 ^ self.sequence.flags() ^ lengths.rotate_left(20)
+        (self.form & 0xffff_ffff) << 8 ^ lengths.rotate_left(20)
     }
 
     /// The checksum that the record should have at this place, from a copy of it.
@@ -265,15 +317,35 @@ impl Head {
         generation: u64,
     ) -> u32 {
         let mut content = tail;
+        if self.sequence.flags() & (flag::BODY | flag::NUMBER) != 0 {
+            content ^= self.content_of_words(words, hasher);
+        }
+        let (form, sequence) = (self.form_covered(), self.sequence.0);
+        hasher.checksum(key, content, form, sequence, offset, generation)
+    }
+
+    /// The content that is in words of its own: the number, or a hash of the body list.
+    #[inline(never)]
+    fn content_of_words(&self, words: &[u64], hasher: &Hasher) -> u64 {
+        let mut content = 0;
+        if self.has(flag::NUMBER) {
+            content ^= self.number(words) as u64;
+        }
         if self.body_count != 0 {
             let at = self.bodies_at() as usize / 8;
             let list = &words[at..at + (BODY_WORDS * self.body_count) as usize];
             content ^= hasher.bytes(bytes_of(list)).rotate_left(32);
         }
-        hasher.checksum(key, content, self.form_covered(), offset, generation)
+        content
     }
 
-    /// Gives a copied record the checksum of a new place.
+    /// The head of the same record with another word 0, of the same flags.
+    pub fn with_sequence(&self, sequence: Sequence) -> Head {
+        debug_assert_eq!(sequence.flags(), self.sequence.flags());
+        Head { sequence, ..*self }
+    }
+
+    /// Gives a copied record the checksum of a new place or content.
     pub fn seal(
         &self,
         words: &mut [u64],
@@ -304,7 +376,10 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Lays the record out. `spare` gives its memory and is given back by [`Draft::into_spare`].
+    /// Lays the record out. `spare` gives its memory, which [`Draft::into_spare`] gives back.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
     pub fn new(
         key: &[u8],
         hash: KeyHash,
@@ -312,8 +387,8 @@ impl<'a> Draft<'a> {
         expiry_us: Option<u64>,
         hasher: &Hasher,
         shape: &Shape,
-        mut spare: Vec<u64>,
-    ) -> Draft<'a> {
+        spare: &mut Vec<u64>,
+    ) -> Result<Draft<'a>> {
         let (tag, bytes): (u8, &[u8]) = match value {
             Value::Bytes { tag, bytes } => (tag, bytes),
             Value::Int(_) => (0, &[]),
@@ -342,7 +417,7 @@ impl<'a> Draft<'a> {
             fixed[long_index(flags)] = value_bytes << LONG_KEY_BITS | key_bytes;
         }
         if let Some(expiry_us) = expiry_us {
-            fixed[2] = expiry_us;
+            fixed[2] = expiry::word(expiry_us, hash);
         }
         let head = Head::parse(&fixed, shape).expect("lengths are checked before");
         if let Value::Int(number) = value {
@@ -351,8 +426,9 @@ impl<'a> Draft<'a> {
         let word_count = (head.log_bytes / 8) as usize;
         // What an earlier draft left is overwritten, but for what is behind the last byte.
         if spare.len() < word_count {
-            spare.resize(word_count, 0);
+            lengthen(spare, word_count)?;
         }
+        let mut spare = std::mem::take(spare);
         spare[word_count - 1] = 0;
         let fixed_count = Head::fixed_words(flags) as usize;
         spare[..fixed_count].copy_from_slice(&fixed[..fixed_count]);
@@ -360,7 +436,7 @@ impl<'a> Draft<'a> {
         let payload = &mut bytes_of_mut(&mut spare[..word_count])[head.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
-        Draft { hash, value, tail_hash: hasher.bytes(tail), words: spare, head }
+        Ok(Draft { hash, value, tail_hash: hasher.bytes(tail), words: spare, head })
     }
 
     /// The sizes.
@@ -390,16 +466,36 @@ impl<'a> Draft<'a> {
         generation: u64,
         hasher: &Hasher,
     ) -> &[u64] {
-        let (head, tail) = (&self.head, self.tail_hash);
-        let checksum = head.checksum_with(&self.words, hasher, tail, self.hash, offset, generation);
         let sequence = Sequence::new(version, self.head.sequence.flags());
+        let (head, tail) = (self.head.with_sequence(sequence), self.tail_hash);
+        let checksum = head.checksum_with(&self.words, hasher, tail, self.hash, offset, generation);
         self.words[0] = sequence.0;
-        self.words[1] = self.head.form & 0xffff_ffff | u64::from(checksum) << 32;
-        &self.words[..(self.head.log_bytes / 8) as usize]
+        self.words[1] = head.form & 0xffff_ffff | u64::from(checksum) << 32;
+        &self.words[..(head.log_bytes / 8) as usize]
     }
 
     /// Gives the memory back.
     pub fn into_spare(self) -> Vec<u64> {
         self.words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expiry_keeps_its_moment_and_no_changed_byte_passes() {
+        for (moment_us, key) in [(0, 1), (1_700_000_000_000_000, u64::MAX), (u64::MAX, 0x1234_5678)]
+        {
+            let key = KeyHash(key);
+            let word = expiry::word(moment_us, key);
+            assert_eq!(expiry::moment_us(word, key), Some(moment_us.min(expiry::NEVER_US)));
+            for byte in 0..8 {
+                for mask in 1..=255u64 {
+                    assert_eq!(expiry::moment_us(word ^ mask << (8 * byte), key), None);
+                }
+            }
+        }
     }
 }

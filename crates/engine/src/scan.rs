@@ -8,10 +8,11 @@
 //! instead, so often that it may leave out only what moves each time that it comes by.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::Ordering;
 
 use crate::cache::Cache;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::IndexState;
 use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
 use crate::read::Copied;
@@ -45,6 +46,10 @@ impl Scan<'_> {
     }
 }
 
+/// Hashes of keys. They are keyed themselves, so the set needs no random key of its own, for which
+/// the system might have to be asked.
+type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
+
 /// How far a walk has come.
 #[derive(Debug, Default)]
 pub struct ScanState {
@@ -55,7 +60,7 @@ pub struct ScanState {
     /// The count of moves when this walk of the shard began.
     moves: Option<u64>,
     /// Hashes of the keys that were met in this shard.
-    seen: HashSet<u64>,
+    seen: Hashes,
     /// Keys of this shard that were not, once they have been listed.
     listed: Option<Vec<Vec<u8>>>,
 }
@@ -124,7 +129,7 @@ impl Cache {
                 walk.slot = 0;
                 walk.bucket += 1;
             }
-            let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer) else { continue };
+            let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer)? else { continue };
             if !self.has_expired(buffer) && walk.seen.insert(hash) {
                 return Ok(true);
             }
@@ -139,46 +144,50 @@ impl Cache {
         bucket: u32,
         place: u64,
         buffer: &mut Buffer,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>> {
         let region = self.arena.region();
         for _ in 0..ATTEMPTS {
             let epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire);
-            let bucket_at = self.bucket_at(shard_at, bucket)?;
+            let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Ok(None) };
             let word = region.load(bucket_at + BUCKET_WORD, Ordering::Acquire);
             if word >> 32 != epoch & 0xffff_ffff {
-                return None;
+                return Ok(None);
             }
             let slot_at = bucket_at + place * 8;
             let slot = Slot(region.load(slot_at, Ordering::Acquire));
             if slot.is_empty() {
-                return None;
+                return Ok(None);
             }
             match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
                 Copied::Changed => std::hint::spin_loop(),
-                Copied::Damaged => return None,
+                Copied::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
+                Copied::Damaged => return Ok(None),
                 Copied::Whole(generation) => {
+                    let hash = self.hasher.key(buffer.head.key(&buffer.record));
+                    if !self.proves_itself(buffer, hash, slot.offset(), generation) {
+                        return Ok(None);
+                    }
                     let (head, record) = (&buffer.head, &buffer.record);
-                    let hash = self.hasher.key(head.key(record));
-                    if !self.proves_itself(head, record, hash, slot.offset(), generation) {
-                        return None;
+                    if head.has(flag::BODY) {
+                        self.make_room_for_bodies(head, &mut buffer.value)?;
+                        if !self.load_bodies(head, record, &mut buffer.value) {
+                            continue;
+                        }
                     }
-                    if head.has(flag::BODY) && !self.load_bodies(head, record, &mut buffer.value) {
-                        continue;
-                    }
-                    return Some(hash.0);
+                    return Ok(Some(hash.0));
                 }
             }
         }
-        None
+        Ok(None)
     }
 }
 
 impl Shard<'_> {
     /// The keys of all entries but those whose keys' hashes are given.
-    fn list_unseen(&self, seen: &HashSet<u64>) -> Vec<Vec<u8>> {
+    fn list_unseen(&self, seen: &Hashes) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         let mut record = Vec::new();
-        for bucket in 0..self.index_state().buckets() {
+        for bucket in 0..self.bucket_count() {
             for (_, slot) in self.taken_slots(bucket) {
                 let offset = slot.offset();
                 let Some(head) = self.load_head(offset) else { continue };

@@ -10,6 +10,7 @@ use tuckbox_arena::{Acquired, Arena, Region, Standing};
 use crate::cache::Cache;
 use crate::error::Result;
 use crate::layout::shard;
+use crate::log::reserve_scratch;
 
 /// How long the locks of a removed file are waited for.
 const LAST_LOCK_LIMIT: Duration = Duration::from_millis(5);
@@ -58,10 +59,11 @@ impl Cache {
     }
 
     fn take_shard(&self, index: u64, limit: Duration) -> Result<Shard<'_>> {
+        reserve_scratch(&self.shape)?;
         let at = self.arena.geometry().shard_at(index);
         let acquired = self.arena.lock(at + shard::LOCK, limit)?;
         let shard = Shard { cache: self, index, at };
-        if acquired == Acquired::TakenOver && !cfg!(feature = "mutant-no-repair") {
+        if acquired == Acquired::TakenOver && !tuckbox_arena::mutants::is_on("no-repair") {
             shard.repair();
             self.arena.free_abandoned_segments();
         }
@@ -84,7 +86,7 @@ impl Cache {
     pub(crate) fn try_lock_shard(&self, index: u64) -> Result<Option<Shard<'_>>> {
         let at = self.arena.geometry().shard_at(index);
         let taken = self.arena.try_lock(at + shard::LOCK)?;
-        if cfg!(feature = "mutant-eager-unlock") {
+        if tuckbox_arena::mutants::is_on("eager-unlock") {
             return Ok(Some(Shard { cache: self, index, at }).filter(|_| taken));
         }
         // Made only if it was taken: dropping a `Shard` lets go of the lock, whoever holds it.

@@ -5,28 +5,35 @@
 
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::region::{bytes_of, fence};
 use tuckbox_arena::segments::Owner;
 
 use crate::cache::Cache;
-use crate::error::{Error, Result};
+use crate::error::{lengthen, Error, Result};
 use crate::eviction::{IfStuck, SLICE};
 use crate::layout::shard;
+use crate::log::LogKind;
 use crate::record::{Body, Head};
 use crate::shard::Shard;
 
 /// What a segment is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// A new record: the spare segments are not for it.
+    /// A new record: the spare segments are not for it, nor what moving needs of the head.
     NewRecord,
+    /// A new record for which no room could be made: it takes what the head has.
+    NewRecordAnyway,
     /// A record that moves to the head of a log, so that its old segment becomes free.
     Move,
 }
 
 /// The pool counts as scarce when a shard could take less than this from it on average.
 const SCARCE_PER_SHARD: u64 = 4;
+/// Below this much, whoever builds bodies sees to the spare segments first. More than the above:
+/// several may build at the same time.
+const BUILDERS_LEAVE_PER_SHARD: u64 = 12;
 
 impl Shard<'_> {
     fn spare_words(&self) -> impl Iterator<Item = u64> {
@@ -46,7 +53,7 @@ impl Shard<'_> {
     }
 
     /// The spare segments.
-    pub fn spares(&self) -> Vec<u32> {
+    pub fn spares(&self) -> SmallVec<[u32; shard::SPARE_COUNT as usize]> {
         self.spare_words()
             .filter_map(|at| u32::try_from(self.word(at).checked_sub(1)?).ok())
             .collect()
@@ -93,9 +100,15 @@ impl Shard<'_> {
 
     /// Whether nearly all segments that the file may have are in use.
     pub fn pool_is_scarce(&self) -> bool {
-        let geometry = self.arena().geometry();
-        let ungrown = geometry.segment_count - u64::from(self.arena().segments_present());
-        ungrown < SCARCE_PER_SHARD * self.cache.shape.shard_count
+        self.cache.may_grow_by_less_than(SCARCE_PER_SHARD)
+    }
+
+    /// Sets the spare segments aside, as far as the pool has them.
+    fn keep_spares(&self) -> Option<()> {
+        while (self.spares().len() as u64) < self.spares_kept() {
+            self.keep_spare(self.take_from_pool()?)?;
+        }
+        Some(())
     }
 
     /// A segment for a log.
@@ -104,9 +117,7 @@ impl Shard<'_> {
             return self.pop_spare().or_else(|| self.take_from_pool());
         }
         if self.pool_is_scarce() {
-            while (self.spares().len() as u64) < self.spares_kept() {
-                self.keep_spare(self.take_from_pool()?)?;
-            }
+            self.keep_spares()?;
             if self.spares().len() as u64 > self.spares_kept() {
                 return self.pop_spare();
             }
@@ -140,6 +151,28 @@ impl Shard<'_> {
             }
         }
         true
+    }
+
+    /// Whether a record of this length at the head of a log, in whose segment there are so many
+    /// bytes of room, would leave too little to move what may live in the log's oldest segment. Then
+    /// dead space could not be had without dropping entries.
+    pub fn would_stop_moves(&self, kind: LogKind, log_bytes: u64, room_bytes: u64) -> bool {
+        if !self.pool_is_scarce() {
+            return false;
+        }
+        let spares = self.spare_words().filter(|at| self.word(*at) != 0).count() as u64;
+        if spares >= self.spares_kept() || self.keep_spares().is_some() {
+            return false;
+        }
+        let (Some(tail), Some(head)) = (self.tail(kind), self.head_cursor(kind)) else {
+            return false;
+        };
+        let segment_bytes = self.cache.shape.log_bytes;
+        // The last record of the segment may cross its end.
+        let most =
+            segment_bytes.saturating_sub(tail.byte) + (self.spares_kept() - 1) * segment_bytes;
+        let left = room_bytes.saturating_sub(log_bytes) + spares * segment_bytes;
+        tail.segment != head.segment && left < most
     }
 
     /// Gives back a segment that was taken and never used.
@@ -185,6 +218,13 @@ impl Shard<'_> {
 }
 
 impl Cache {
+    /// Whether the file may grow by fewer segments than so many for each shard.
+    fn may_grow_by_less_than(&self, segments_per_shard: u64) -> bool {
+        let present = u64::from(self.arena.segments_present());
+        let ungrown = self.arena.geometry().segment_count.saturating_sub(present);
+        ungrown < segments_per_shard * self.shape.shard_count
+    }
+
     /// A segment that is free, or that the file grows by. None if it may not grow any more.
     fn take_or_grow(&self, owner: Owner) -> Option<u32> {
         loop {
@@ -205,9 +245,11 @@ impl Cache {
     /// lock. Whoever gets them publishes them in a record or calls [`Cache::drop_bodies`], and stays
     /// ([`tuckbox_arena::Arena::stay`]) until then.
     pub(crate) fn build_bodies(&self, home: u64, value: &[u8]) -> Result<Vec<Body>> {
-        let mut bodies = Vec::new();
+        let mut bodies: Vec<Body> = Vec::new();
         let parts = value.chunks_exact(self.shape.segment_bytes as usize);
         let count = parts.len() as u64;
+        let wanted_bytes = parts.len() * std::mem::size_of::<Body>();
+        bodies.try_reserve_exact(parts.len()).map_err(|_| Error::OutOfMemory { wanted_bytes })?;
         for part in parts {
             let segment = match self.take_for_building(home, count) {
                 Ok(segment) => segment,
@@ -243,6 +285,11 @@ impl Cache {
     /// A segment to be filled by this process, one of `count` that a value needs.
     fn take_for_building(&self, home: u64, count: u64) -> Result<u32> {
         let owner = Owner::Builder(self.arena.owner()?);
+        // If the last of the pool became bodies, the shard could move nothing, and its dead space
+        // would cost entries.
+        if self.may_grow_by_less_than(BUILDERS_LEAVE_PER_SHARD) {
+            self.lock_shard(home)?.keep_spares();
+        }
         let take = || self.take_or_grow(owner);
         if let Some(segment) = take() {
             return Ok(segment);
@@ -282,9 +329,32 @@ impl Cache {
         Err(Error::Full { wanted_bytes: self.shape.segment_bytes })
     }
 
+    /// Makes sure that a buffer can take a large value; does nothing for others.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(crate) fn make_room_for_bodies(&self, head: &Head, value: &mut Vec<u64>) -> Result<()> {
+        match head.body_count {
+            0 => Ok(()),
+            // Its last segment may be a part of one.
+            _ => lengthen(value, (head.value_bytes as usize).div_ceil(8) + 1),
+        }
+    }
+
     /// Copies a large value together, from its bodies and the tail in its record. None if a body
     /// is no longer what the record says.
     pub(crate) fn load_bodies(&self, head: &Head, record: &[u64], value: &mut Vec<u64>) -> bool {
+        let is_there = |body: Body| {
+            u32::try_from(body.segment).is_ok_and(|segment| {
+                self.is_usable(segment) && self.arena.generation(segment) == body.generation
+            })
+        };
+        // Before any memory is taken for them: a list cannot name more than the file has.
+        if !head.bodies(record).all(is_there)
+            || head.body_count > u64::from(self.arena.segments_present())
+        {
+            return false;
+        }
         let segment_words = (self.shape.segment_bytes / 8) as usize;
         let bodies_words = segment_words * head.body_count as usize;
         let tail = head.tail(record, &self.shape);
@@ -292,14 +362,7 @@ impl Cache {
         let mut is_whole = true;
         let mut copy = || {
             for (body, target) in head.bodies(record).zip(value.chunks_exact_mut(segment_words)) {
-                let Ok(segment) = u32::try_from(body.segment) else {
-                    is_whole = false;
-                    return;
-                };
-                if !self.is_usable(segment) || self.arena.generation(segment) != body.generation {
-                    is_whole = false;
-                    return;
-                }
+                let segment = body.segment as u32;
                 self.arena.region().copy_out(self.arena.geometry().segment_at(segment), target);
                 fence(Ordering::Acquire);
                 if self.arena.generation(segment) != body.generation

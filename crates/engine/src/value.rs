@@ -79,6 +79,8 @@ pub struct Item<'a> {
 #[derive(Debug, Default)]
 pub struct Buffer {
     pub(crate) head: Head,
+    /// When the entry expires, [`crate::record::expiry::NEVER_US`] if it does not.
+    pub(crate) expiry_us: u64,
     pub(crate) record: Vec<u64>,
     pub(crate) value: Vec<u64>,
 }
@@ -148,7 +150,7 @@ pub struct Stats {
     pub evictions: u64,
     /// Expired entries that were collected.
     pub expirations: u64,
-    /// Entries dropped because they were damaged.
+    /// Entries lost to damage: found damaged and dropped, or counted and not found.
     pub lost_entries: u64,
     /// Locks taken over from dead processes.
     pub takeovers: u64,
@@ -170,7 +172,23 @@ pub struct Stats {
     pub segments_index: u64,
 }
 
-/// What `check` found. A cache is sound if all counts but the first two are zero.
+/// Entries that a shard has lost, all for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loss {
+    /// The shard.
+    pub shard: u64,
+    /// How many of its entries.
+    pub entries: u64,
+    /// Why, as a sentence about one entry.
+    pub reason: &'static str,
+}
+
+/// What `check` found: what is sound, what was lost and mended, and what each segment is for.
+///
+/// Every segment of the file was met exactly once: it is free, in one log, in one index directory,
+/// a body of one value, a spare, or being filled. (They are counted shard by shard: while others
+/// write, the counts may not be of the same moment.)
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
@@ -178,12 +196,29 @@ pub struct CheckReport {
     pub entries: u64,
     /// Bytes of their records.
     pub entry_bytes: u64,
-    /// Entries that were damaged and have been dropped.
+    /// Entries that are gone: damaged and dropped now, or counted and not found. Of a shard that
+    /// had to be emptied, as many as it counted.
+    pub lost_entries: u64,
+    /// Of which shard they were, and why they are gone.
+    pub losses: Vec<Loss>,
+    /// Of these, entries that were damaged and have been dropped.
     pub damaged_entries: u64,
     /// Segments that a shard owned and could not reach, freed now.
     pub leaked_segments: u64,
     /// Counters that did not match the recount, corrected now.
     pub wrong_counts: u64,
+    /// Segments that nobody has.
+    pub segments_free: u64,
+    /// Segments of the logs.
+    pub segments_log: u64,
+    /// Segments of the indexes.
+    pub segments_index: u64,
+    /// Segments that are filled by large values.
+    pub segments_body: u64,
+    /// Segments that shards keep for moving entries.
+    pub segments_spare: u64,
+    /// Segments that some process is filling now.
+    pub segments_building: u64,
     /// What was found, one sentence each; at most a hundred.
     pub findings: Vec<String>,
 }
@@ -191,6 +226,6 @@ pub struct CheckReport {
 impl CheckReport {
     /// Whether nothing was found wrong.
     pub fn is_sound(&self) -> bool {
-        self.damaged_entries == 0 && self.leaked_segments == 0 && self.wrong_counts == 0
+        self.lost_entries == 0 && self.leaked_segments == 0 && self.wrong_counts == 0
     }
 }

@@ -13,13 +13,13 @@ use tuckbox_arena::region::fence;
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
-use crate::error::{Error, Result};
+use crate::error::{lengthen, Error, Result};
 use crate::eviction::{IfStuck, SLICE};
 use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{shard, PolicyBits, Slot};
 use crate::log::{with_scratch, LogKind};
-use crate::record::{flag, Draft, Head, Sequence};
+use crate::record::{expiry, flag, Draft, Head, Sequence};
 use crate::shard::Shard;
 use crate::space::Need;
 use crate::value::{Buffer, Ttl, Value};
@@ -95,8 +95,10 @@ impl Cache {
     pub(crate) fn expiry_of(&self, ttl: Ttl) -> Option<u64> {
         match ttl {
             Ttl::Never => None,
-            // The highest number means never; a moment that far away is as good.
-            Ttl::Us(ttl_us) => Some(self.arena.now_us().saturating_add(ttl_us).min(u64::MAX - 1)),
+            // A moment at the end of the file's clock is as good as one after it.
+            Ttl::Us(ttl_us) => {
+                Some(self.arena.now_us().saturating_add(ttl_us).min(crate::EXPIRY_US_MAX))
+            }
         }
     }
 
@@ -112,8 +114,9 @@ impl Cache {
         let hash = self.hasher.key(key);
         let index = hash.shard(self.shape.shard_count);
         let expiry_us = self.expiry_of(ttl);
-        let spare = DRAFT_WORDS.take();
-        let mut draft = Draft::new(key, hash, value, expiry_us, &self.hasher, &self.shape, spare);
+        let mut spare = DRAFT_WORDS.take();
+        let (hasher, shape) = (&self.hasher, &self.shape);
+        let mut draft = Draft::new(key, hash, value, expiry_us, hasher, shape, &mut spare)?;
         let result = self.store_draft(key, index, &mut draft, condition);
         DRAFT_WORDS.set(draft.into_spare());
         self.arena.vouch()?;
@@ -134,7 +137,7 @@ impl Cache {
             // No room, and nothing that could make some: the file is damaged, or really full.
             // Proving the shard once tells, and mends it.
             Err(Error::Full { .. }) => {
-                self.lock_shard(index)?.repair();
+                self.lock_shard(index)?.prove();
                 self.try_store_draft(key, index, draft, condition)
             }
             result => result,
@@ -170,7 +173,11 @@ impl Cache {
                     return Err(error);
                 }
             };
-            let live = shard.find_key(key, draft.hash);
+            let live = match condition {
+                // It goes, whatever it holds.
+                Condition::Always => shard.find_key(key, draft.hash),
+                _ => shard.find_proved(key, draft.hash),
+            };
             let holds = match (condition, &live) {
                 (Condition::Always, _)
                 | (Condition::Absent, None)
@@ -193,7 +200,8 @@ impl Cache {
                 }
                 continue;
             }
-            match shard.put(draft, live.as_ref(), &bodies) {
+            let need = if stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
+            match shard.put(draft, live.as_ref(), &bodies, need) {
                 Ok(Put::Rewritten) => return Ok(true),
                 Ok(Put::Appended) => {
                     shard.tidy();
@@ -264,15 +272,38 @@ impl Shard<'_> {
         })?;
         let head = head.get()?;
         let live = Live { found, head };
-        if head.has(flag::EXPIRY)
-            && self.cache.is_expired(Some(self.region().get(live.offset() + 16)))
-        {
-            self.remove(hash, &live.found, &live.head);
-            self.let_go(hash, &live.found, &live.head);
-            self.add_word(shard::EXPIRATIONS, 1);
-            return None;
+        match self.expiry_us_at(live.offset(), &head, hash) {
+            None => self.drop_damaged(hash, &live.found, &live.head),
+            Some(expiry_us) if self.cache.is_expired(expiry_us) => {
+                self.remove(hash, &live.found, &live.head);
+                self.let_go(hash, &live.found, &live.head);
+                self.add_word(shard::EXPIRATIONS, 1);
+            }
+            Some(_) => return Some(live),
         }
-        Some(live)
+        None
+    }
+
+    /// As [`Shard::find_key`], for who asks what the entry holds, or whether it can be read: one
+    /// that does not prove itself is removed and not found.
+    fn find_proved(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
+        let live = self.find_key(key, hash)?;
+        let is_proved = with_scratch(|words| {
+            self.load_record(live.offset(), words)
+                .is_some_and(|head| self.is_proved(live.offset(), &head, words, hash))
+        });
+        if !is_proved {
+            self.drop_damaged(hash, &live.found, &live.head);
+        }
+        is_proved.then_some(live)
+    }
+
+    /// Takes a damaged entry out, and counts it.
+    #[cold]
+    pub fn drop_damaged(&self, hash: KeyHash, found: &Found, head: &Head) {
+        self.arena().count(Counter::ChecksumMismatches, 1);
+        self.remove(hash, found, head);
+        self.add_word(shard::LOST, 1);
     }
 
     /// Takes an entry out of index and counts, and frees its bodies. Its record is dead space.
@@ -282,13 +313,30 @@ impl Shard<'_> {
         if let Some(position) = self.cache.position_of(offset) {
             self.count_out(self.log_of(position.segment), head);
         }
-        if head.body_count > 0 {
-            with_scratch(|words| {
-                if self.load_part(offset, head.key_at, words) {
-                    self.free_bodies(head, words);
-                }
-            });
+        self.free_bodies_at(offset, head, hash);
+        self.retire(offset);
+    }
+
+    /// Marks a record to which no slot leads any more: should a damaged slot lead there, an old
+    /// value is not taken for the present one. A reader who still has the old slot tries again.
+    pub fn retire(&self, offset: u64) {
+        let sequence = Sequence(self.region().get(offset));
+        self.region().store(offset, sequence.busy().0, Ordering::Release);
+    }
+
+    /// Frees the bodies of a record to which no slot leads any more. Those of a damaged one may be
+    /// another entry's: they stay, for `check` to find.
+    fn free_bodies_at(&self, offset: u64, head: &Head, hash: KeyHash) {
+        if head.body_count == 0 {
+            return;
         }
+        with_scratch(|words| {
+            if let Some(head) = self.load_record(offset, words) {
+                if self.is_proved(offset, &head, words, hash) {
+                    self.free_bodies(&head, words);
+                }
+            }
+        });
     }
 
     /// Stores a draft, over the entry that the key has now if it has one.
@@ -297,6 +345,7 @@ impl Shard<'_> {
         draft: &mut Draft<'_>,
         live: Option<&Live>,
         bodies: &[crate::record::Body],
+        need: Need,
     ) -> std::result::Result<Put, NoRoom> {
         if let Some(live) = live {
             self.sample_overwrite(draft.hash, draft.head());
@@ -309,7 +358,7 @@ impl Shard<'_> {
             .and_then(|live| self.cache.position_of(live.offset()))
             .map_or(LogKind::Small, |position| self.log_of(position.segment));
         let head = *draft.head();
-        let Some(room) = self.find_room(kind, head.log_bytes, Need::NewRecord) else {
+        let Some(room) = self.find_room(kind, head.log_bytes, need) else {
             return Err(NoRoom);
         };
         let slot_at = match live {
@@ -329,7 +378,7 @@ impl Shard<'_> {
         let offset = self.cache.offset_of(room.position);
         let generation = self.arena().generation(room.position.segment);
         let version = self.next_version();
-        if cfg!(feature = "mutant-early-publication") {
+        if tuckbox_arena::mutants::is_on("early-publication") {
             self.store_slot(slot_at, Slot::new(offset, draft.hash.tag(), bits));
         }
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
@@ -354,13 +403,8 @@ impl Shard<'_> {
         if let Some(position) = self.cache.position_of(old.offset()) {
             self.count_out(self.log_of(position.segment), &old.head);
         }
-        if old.head.body_count > 0 {
-            with_scratch(|words| {
-                if self.load_part(old.offset(), old.head.key_at, words) {
-                    self.free_bodies(&old.head, words);
-                }
-            });
-        }
+        self.free_bodies_at(old.offset(), &old.head, hash);
+        self.retire(old.offset());
     }
 
     /// Whether a draft fits into the record that is there: same form and size, in one piece.
@@ -394,7 +438,7 @@ impl Shard<'_> {
     fn begin_rewrite(&self, intent: u64, offset: u64, sequence: u64) {
         self.set_word(shard::INTENT, intent);
         fence(Ordering::Release);
-        if !cfg!(feature = "mutant-no-busy") {
+        if !tuckbox_arena::mutants::is_on("no-busy") {
             self.region().store(offset, Sequence(sequence).busy().0, Ordering::Release);
         }
         fence(Ordering::Release);
@@ -407,48 +451,74 @@ impl Shard<'_> {
     }
 
     /// Copies an entry into a buffer, with its bodies. False if it is damaged; it is removed then.
-    pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> bool {
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
         let offset = live.offset();
+        let record_words = (live.head.log_bytes / 8) as usize;
+        lengthen(&mut buffer.record, record_words)?;
+        self.cache.make_room_for_bodies(&live.head, &mut buffer.value)?;
         let whole = self.load_record(offset, &mut buffer.record).filter(|head| {
             self.is_proved(offset, head, &buffer.record, hash)
                 && (head.body_count == 0
                     || self.cache.load_bodies(head, &buffer.record, &mut buffer.value))
         });
-        match whole {
-            Some(head) => buffer.head = head,
-            None => {
-                self.arena().count(Counter::ChecksumMismatches, 1);
-                self.remove(hash, &live.found, &live.head);
-                self.add_word(shard::LOST, 1);
-            }
+        let expiry_us = whole.and_then(|head| head.expiry_us(&buffer.record, hash));
+        match whole.zip(expiry_us) {
+            Some((head, expiry_us)) => (buffer.head, buffer.expiry_us) = (head, expiry_us),
+            None => self.drop_damaged(hash, &live.found, &live.head),
         }
-        whole.is_some()
+        Ok(whole.is_some())
     }
 
-    /// Adds to the number of an entry, in place. The caller found it to be one.
-    pub fn add_to_number(&self, live: &Live, delta: i64) -> Result<i64> {
+    /// Adds to the number of an entry, in place. None if the entry is damaged; it is removed then.
+    ///
+    /// The sum goes into the shard first, and word 0 keeps the old version while it is busy: so
+    /// whoever comes after a death can tell by the checksum which of the two numbers it was made
+    /// for, and has both.
+    ///
+    /// # Errors
+    /// [`Error::NotAnInteger`], [`Error::Overflow`].
+    pub fn add_to_number(&self, live: &Live, hash: KeyHash, delta: i64) -> Result<Option<i64>> {
         let offset = live.offset();
-        let number_at = offset + live.head.number_at();
-        let current = self.region().get(number_at) as i64;
-        let sum = current.checked_add(delta).ok_or(Error::Overflow { current, delta })?;
-        let sequence = Sequence::new(self.next_version(), live.head.sequence.flags());
-        self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, sequence.0);
-        self.region().store(number_at, sum as u64, Ordering::Release);
-        hooks::reach(Point::RewriteHalf);
-        self.end_rewrite(offset, sequence.0);
-        Ok(sum)
+        with_scratch(|words| {
+            let proved = self
+                .load_record(offset, words)
+                .filter(|head| self.is_proved(offset, head, words, hash));
+            let (Some(head), Some(position)) = (proved, self.cache.position_of(offset)) else {
+                self.drop_damaged(hash, &live.found, &live.head);
+                return Ok(None);
+            };
+            if !head.has(flag::NUMBER) {
+                return Err(Error::NotAnInteger);
+            }
+            let current = head.number(words);
+            let sum = current.checked_add(delta).ok_or(Error::Overflow { current, delta })?;
+            let number_at = head.number_at();
+            words[number_at as usize / 8] = sum as u64;
+            let after = Sequence::new(self.next_version(), head.sequence.flags());
+            let generation = self.arena().generation(position.segment);
+            let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
+            head.with_sequence(after).seal(words, hasher, shape, hash, offset, generation);
+            self.set_word(shard::INTENT_SUM, sum as u64);
+            self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, head.sequence.0);
+            self.region().store(offset + 8, words[1], Ordering::Release);
+            hooks::reach(Point::RewriteHalf);
+            self.region().store(offset + number_at, sum as u64, Ordering::Release);
+            self.end_rewrite(offset, after.0);
+            Ok(Some(sum))
+        })
     }
 
-    /// Gives an entry another expiry. None if there was no room for a longer record.
+    /// Gives an entry another expiry. None if there was no room for a longer record, or the entry
+    /// was damaged and is gone.
     pub fn set_expiry(&self, live: &Live, hash: KeyHash, expiry_us: Option<u64>) -> Option<()> {
         if live.head.has(flag::EXPIRY) {
             // One word: a reader sees the old one or the new one, and so does whoever comes after
             // a death.
-            self.region().store(
-                live.offset() + 16,
-                expiry_us.unwrap_or(u64::MAX),
-                Ordering::Release,
-            );
+            let word = expiry::word(expiry_us.unwrap_or(expiry::NEVER_US), hash);
+            self.region().store(live.offset() + 16, word, Ordering::Release);
             return Some(());
         }
         let expiry_us = match expiry_us {
@@ -459,14 +529,16 @@ impl Shard<'_> {
             let offset = live.offset();
             let old = self.load_record(offset, words)?;
             if !self.is_proved(offset, &old, words, hash) {
-                self.remove(hash, &live.found, &live.head);
-                self.add_word(shard::LOST, 1);
-                return Some(());
+                // The caller looks again, and finds nothing.
+                self.drop_damaged(hash, &live.found, &live.head);
+                return None;
             }
-            words.insert(2, expiry_us);
+            // There is room for it: see `reserve_scratch`.
+            words.insert(2, expiry::word(expiry_us, hash));
             words[0] |= flag::EXPIRY;
             let mut start = [0; 5];
-            start.copy_from_slice(&words.iter().copied().chain([0; 5]).take(5).collect::<Vec<_>>());
+            let first = words.len().min(start.len());
+            start[..first].copy_from_slice(&words[..first]);
             let head = Head::parse(&start, &self.cache.shape)?;
             words.truncate((head.log_bytes / 8) as usize);
             let kind = self
@@ -481,6 +553,7 @@ impl Shard<'_> {
             let bits = self.keep(Slot(self.region().get(live.found.at)));
             self.append(room, words);
             self.store_slot(live.found.at, Slot::new(new_offset, hash.tag(), bits));
+            self.retire(offset);
             // Its bodies stay where they are.
             self.count_out(kind, &live.head);
             self.count_in(kind, &head);

@@ -25,9 +25,9 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     constants!(map, process: STATE PID START_TICKS PID_NAMESPACE STACK_START COUNTERS);
     constants!(map, segment: GENERATION OWNER NOTES);
     constants!(map, note: NEXT EXTENT OPENED);
-    constants!(map, shard: LOCK STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST INDEX_SEGMENTS
-        BODY_SEGMENTS INTENT SPARES SMALL MAIN CLOCK INCREMENTS HALVINGS WINS SETTING
-        SWITCHES INVALIDATIONS DIRECTORY);
+    constants!(map, shard: LOCK STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
+        INDEX_SEGMENTS BODY_SEGMENTS INTENT SPARES INTENT_SUM SMALL MAIN CLOCK INCREMENTS HALVINGS
+        WINS SETTING SWITCHES INVALIDATIONS DIRECTORY);
     constants!(map, log: HEAD TAIL ENTRIES BYTES BODY_BYTES SEGMENTS);
     constants!(map, tournament: NOTED_COUNT REPLAYED_COUNT SHADOW_ROOM MEAN_BYTES REGRETS
         SURPLUS SHORTENED NOTED SHADOWS);
@@ -76,6 +76,7 @@ fn what_lies_together_does_not_overlap() {
         (shard::BODY_SEGMENTS, 8),
         (shard::INTENT, 8),
         (shard::SPARES, shard::SPARE_COUNT * 8),
+        (shard::INTENT_SUM, 8),
         (shard::SMALL, log::SEGMENTS + 8),
         (shard::MAIN, log::SEGMENTS + 8),
         (shard::CLOCK, 8),

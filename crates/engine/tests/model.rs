@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tuckbox_engine::{Buffer, Cache, Clock, Config, Error, Place, Ttl, Value, KEY_BYTES_MAX};
+use tuckbox_engine::{
+    Buffer, Cache, Clock, Config, Error, Place, Ttl, Value, EXPIRY_US_MAX, KEY_BYTES_MAX,
+};
 use tuckbox_testkit::stamp::Stream;
 
 const KEYS: u8 = 40;
@@ -195,7 +197,7 @@ impl Machine {
     fn expiry_of(&self, life: Life) -> Option<u64> {
         match life {
             Life::Never => None,
-            Life::Us(ttl_us) => Some(self.now().saturating_add(ttl_us).min(u64::MAX - 1)),
+            Life::Us(ttl_us) => Some(self.now().saturating_add(ttl_us).min(EXPIRY_US_MAX)),
         }
     }
 

@@ -244,3 +244,27 @@ fn a_file_is_there_again_after_it_was_closed() {
     drop(cache);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// Where many small entries lie at the end of a log and long ones are overwritten, what long ones
+/// need of the last free segments must not cost the small ones their place.
+#[test]
+fn overwriting_costs_nobody_an_entry() {
+    for (small, keys, length) in
+        [(3000u64, 20u64, 60_000usize), (500, 15, 90_000), (9000, 9, 140_000)]
+    {
+        let cache = cache(8 << 20);
+        for number in 0..small {
+            cache.set(&number.to_be_bytes(), Value::bytes(&body(number, 60)), Ttl::Never).unwrap();
+        }
+        for turn in 0..4000u64 {
+            let long = vec![turn as u8; length - (turn * 7919 % 20_000) as usize];
+            let key = [b"long".as_slice(), &(turn % keys).to_be_bytes()].concat();
+            cache.set(&key, Value::bytes(&long), Ttl::Never).unwrap();
+        }
+        assert_eq!(cache.stats().evictions, 0, "{small} small entries, {keys} long ones");
+        for number in 0..small {
+            assert_eq!(get(&cache, &number.to_be_bytes()), Some(body(number, 60)));
+        }
+        assert_sound(&cache);
+    }
+}

@@ -584,7 +584,7 @@ impl Core {
 
     /// The random bytes that tell this cache from every other one.
     #[getter]
-    fn _id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+    fn id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.opened()?.cache.id()))
     }
 

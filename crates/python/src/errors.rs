@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use tuckbox_engine::{ArenaError, Error, Rights};
 
@@ -146,6 +147,7 @@ fn convert(py: Python<'_>, error: Error, path: &Path, by_system: BySystem) -> Py
         Error::ValueTooLarge { .. } => ValueTooLarge::new_err(message),
         Error::NotAnInteger => NotAnInteger::new_err(message),
         Error::Overflow { .. } => IntegerOverflow::new_err(message),
+        Error::OutOfMemory { .. } => PyMemoryError::new_err(message),
         Error::Full { .. } => CacheFull::new_err((ENOSPC, message, text(path))),
         Error::MaxEntriesOutOfRange { .. } => InvalidMaxEntries::new_err(message),
         // The engine may learn to refuse more: its enum is open.

@@ -42,9 +42,19 @@ pub fn check<'py>(py: Python<'py>, report: &CheckReport) -> PyResult<Bound<'py, 
     let dict = PyDict::new(py);
     dict.set_item("entries", report.entries)?;
     dict.set_item("entry_bytes", report.entry_bytes)?;
+    dict.set_item("lost_entries", report.lost_entries)?;
+    let losses: Vec<_> =
+        report.losses.iter().map(|loss| (loss.shard, loss.entries, loss.reason)).collect();
+    dict.set_item("losses", losses)?;
     dict.set_item("damaged_entries", report.damaged_entries)?;
     dict.set_item("leaked_segments", report.leaked_segments)?;
     dict.set_item("wrong_counts", report.wrong_counts)?;
+    dict.set_item("segments_free", report.segments_free)?;
+    dict.set_item("segments_log", report.segments_log)?;
+    dict.set_item("segments_index", report.segments_index)?;
+    dict.set_item("segments_body", report.segments_body)?;
+    dict.set_item("segments_spare", report.segments_spare)?;
+    dict.set_item("segments_building", report.segments_building)?;
     dict.set_item("findings", &report.findings)?;
     Ok(dict)
 }

@@ -1,7 +1,8 @@
-//! What the tests share. Owns nothing of the product, and knows neither arena nor engine.
+//! What the tests share. Owns nothing of the product; only `specimen` knows arena and engine.
 
 pub mod oracle;
 pub mod process;
 pub mod shared;
+pub mod specimen;
 pub mod stamp;
 pub mod watchdog;

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tuckbox_arena::layout::{process, segment};
 use tuckbox_arena::Geometry;
@@ -23,13 +23,14 @@ const NOW_US: u64 = FILLED_US + 60_000_000;
 const SHORT: Ttl = Ttl::Us(30_000_000);
 /// The key that an operation is about.
 const OWN: &[u8] = b"own";
-/// How often a lock is asked for again whose dead owner was not noticed in the short time limit.
-const PATIENCE: u32 = 200;
+/// How long a lock is asked for again whose dead owner was not noticed in the short time limit: on a
+/// busy machine a child of ours may not have let go yet of what it was forked with.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is done to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Operation {
-    /// Reads.
+    /// Reads an entry, and one that is not there.
     Get,
     /// Stores a value under a new key.
     SetNew,
@@ -128,7 +129,10 @@ impl Operation {
         let value = Value::bytes(value);
         let mut buffer = Buffer::new();
         match self {
-            Operation::Get => cache.get(OWN, &mut buffer).map(|_| ()),
+            Operation::Get => {
+                cache.get(OWN, &mut buffer)?;
+                cache.get(b"nobody's", &mut buffer).map(|_| ())
+            }
             Operation::SetNew
             | Operation::SetSame
             | Operation::SetOther
@@ -165,6 +169,11 @@ impl Operation {
                 | Operation::Clear
                 | Operation::Expire
         )
+    }
+
+    /// Whether it does little, and copies no long value.
+    pub fn is_short(self) -> bool {
+        matches!(self, Operation::SetNew | Operation::SetSame | Operation::Incr | Operation::Delete)
     }
 
     /// Whether a death may cost the old value and the new: only what is rewritten in place.
@@ -206,13 +215,13 @@ pub fn open(path: &Path, size_bytes: u64) -> Result<Cache, Error> {
 
 /// Does something again as long as a lock's owner was not found dead in the short time limit.
 pub fn patiently<R>(mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
-    for _ in 0..PATIENCE {
+    let began = Instant::now();
+    loop {
         match work() {
-            Err(Error::Arena(ArenaError::LockTimeout { .. })) => {}
+            Err(Error::Arena(ArenaError::LockTimeout { .. })) if began.elapsed() < PATIENCE => {}
             result => return result,
         }
     }
-    work()
 }
 
 fn look(cache: &Cache, key: &[u8]) -> Result<Option<Stored>, Error> {
@@ -375,6 +384,61 @@ impl Case {
         Ok(found)
     }
 
+    /// Entries that an image's shards have evicted so far.
+    pub fn evictions(&self, image: &[u8]) -> u64 {
+        (0..self.geometry.plan.shard_count)
+            .map(|shard| {
+                let at = (self.geometry.shard_at(shard) + layout::shard::EVICTIONS) as usize;
+                let mut word = [0; 8];
+                word.copy_from_slice(&image[at..at + 8]);
+                u64::from_ne_bytes(word)
+            })
+            .sum()
+    }
+
+    /// Judges an image as [`Case::judge`] does, but lets up to `evicted` other entries than foreseen
+    /// give way: who reads in the midst of an operation changes what it evicts.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn judge_evicting(&self, image: &[u8], copy: &Copy, evicted: u64) -> Result<(), String> {
+        let found = self.mend(image, copy, false)?;
+        let mut missing = 0;
+        for key in &self.keys {
+            let (before, after) = (self.before.get(key), self.after.get(key));
+            let now = found.get(key);
+            missing += u64::from(now.is_none() && after.is_some() && key != OWN);
+            let is_known = now.is_none() || now == before || now == after;
+            if !is_known || (key == OWN && now != after) {
+                let key = String::from_utf8_lossy(key);
+                return Err(format!("{key:?} is {}, not {}", in_short(now), in_short(after)));
+            }
+        }
+        if missing > evicted {
+            return Err(format!("{missing} entries are gone, and {evicted} were evicted"));
+        }
+        Ok(())
+    }
+
+    /// Reads everything while the operation is under way and stopped: what was, what is to be, or
+    /// nothing where something is changed.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn read_meanwhile(&self, cache: &Cache) -> Result<(), String> {
+        let found = contents(cache, &self.keys).map_err(in_words)?;
+        for key in &self.keys {
+            let (before, after) = (self.before.get(key), self.after.get(key));
+            let now = found.get(key);
+            let is_changed = before != after;
+            if now != before && now != after && !(is_changed && now.is_none()) {
+                let key = String::from_utf8_lossy(key);
+                return Err(format!("meanwhile {key:?} is {}", in_short(now)));
+            }
+        }
+        Ok(())
+    }
+
     /// Mends an image, proves the cache, and writes to it. What it held before that.
     ///
     /// # Errors
@@ -392,8 +456,23 @@ impl Case {
                 Err(format!("not sound {when}: {:?}", report.findings))
             }
         };
+        // Readers take no lock, so they come before whoever repairs.
+        let early = match frees_first {
+            true => Some(contents(&cache, &self.keys).map_err(in_words)?),
+            false => None,
+        };
         prove("after the death")?;
         let found = contents(&cache, &self.keys).map_err(in_words)?;
+        if let Some(early) = early.filter(|early| *early != found) {
+            let differs = self.keys.iter().find(|key| early.get(*key) != found.get(*key));
+            let key = differs.expect("they differ");
+            return Err(format!(
+                "{:?} was {} to who read before the repair, and is {}",
+                String::from_utf8_lossy(key),
+                in_short(early.get(key)),
+                in_short(found.get(key))
+            ));
+        }
         let report = prove("when proved again")?;
         let after = copy.bytes().map_err(|error| error.to_string())?;
         let builders = self.builders(&after);

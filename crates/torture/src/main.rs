@@ -10,20 +10,29 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod actor;
+mod allocations;
 mod board;
 mod cut;
+mod damage;
+mod flood;
 mod fork;
+mod full;
 mod images;
 mod kill;
+mod matrix;
+mod memory;
 mod namespaces;
+mod pages;
 mod place;
 mod points;
 mod reopen;
 mod report;
 mod roles;
 mod scene;
+mod scribble;
 mod step;
 mod stop;
+mod syscalls;
 mod tracer;
 mod worker;
 
@@ -48,10 +57,32 @@ enum Task {
     Reopen(reopen::Arguments),
     /// Kills workers that are all process 1 of their PID namespaces.
     Namespaces(namespaces::Arguments),
+    /// Ends every operation at every named point, by a kill, a stop and an error.
+    Matrix(matrix::Arguments),
+    /// A child that is ended at a named point.
+    #[command(hide = true)]
+    Hit(matrix::Child),
+    /// Damages a closed cache's file, byte by byte or at random, and uses it.
+    Damage(damage::Arguments),
+    /// Loses pages of a file as a power cut does.
+    Pages(pages::Arguments),
+    /// Lets something else write into the mapping while processes use it.
+    Scribble(scribble::Arguments),
+    /// Keeps a cache full with values of all sizes.
+    Full(full::Arguments),
+    /// Stores keys that collide.
+    Flood(flood::Arguments),
     /// Judges what a death after each instruction of an operation leaves.
     Step(step::Arguments),
     /// Kills the repair that a death makes necessary, after each of its stores.
     Repair(step::Arguments),
+    /// Fails system calls, one after the other.
+    Calls(syscalls::Arguments),
+    /// A child whose system calls fail.
+    #[command(hide = true)]
+    Refused(syscalls::Child),
+    /// Fails the n-th allocation of every operation, for every n.
+    Allocations(allocations::Arguments),
     /// A child that is looked at instruction by instruction.
     #[command(hide = true)]
     Stepped(step::Child),
@@ -71,8 +102,18 @@ fn main() -> ExitCode {
         Task::Fork(arguments) => fork::run(&arguments),
         Task::Reopen(arguments) => reopen::run(&arguments),
         Task::Namespaces(arguments) => namespaces::run(&arguments),
+        Task::Matrix(arguments) => matrix::run(&arguments),
+        Task::Hit(child) => matrix::be_hit(&child),
+        Task::Damage(arguments) => damage::run(&arguments),
+        Task::Pages(arguments) => pages::run(&arguments),
+        Task::Scribble(arguments) => scribble::run(&arguments),
+        Task::Full(arguments) => full::run(&arguments),
+        Task::Flood(arguments) => flood::run(&arguments),
         Task::Step(arguments) => step::run(&arguments),
         Task::Repair(arguments) => step::repair(&arguments),
+        Task::Calls(arguments) => syscalls::run(&arguments),
+        Task::Refused(child) => syscalls::be_refused(&child),
+        Task::Allocations(arguments) => allocations::run(&arguments),
         Task::Stepped(child) => step::be_stepped(&child),
         Task::Role(role) => roles::play(&role),
         Task::Worker(orders) => worker::run(&orders),

@@ -33,11 +33,12 @@ pub struct Arguments {
     /// Only these states.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub states: Vec<State>,
-    /// Images to repair (`torture repair`): how many of all are drawn.
-    #[arg(long, default_value_t = 1000)]
+    /// Images to repair (`torture repair`): how many of all are drawn, as many from each operation
+    /// in each state. Some have fewer.
+    #[arg(long, default_value_t = 1400)]
     pub images: usize,
     /// One in so many images of a killed repair has its own repair killed, too.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 32)]
     pub nested_one_in: usize,
     /// While one instruction copies a long string, there is an image after so many bytes.
     #[arg(long, default_value_t = 64)]
@@ -360,13 +361,16 @@ fn repaired(
     path: &std::path::Path,
     share: usize,
 ) -> std::io::Result<()> {
+    let beginning = std::fs::read(path)?;
     let mut child = child_of(case, path).start()?;
     let mut view = View::new(path, case.file_bytes_max as usize)?;
     // Drawn from all images in which the lock is held: each is as likely as any other.
     let mut drawn: Vec<Vec<u8>> = Vec::new();
     let mut seen = 0;
+    let mut all = 0;
     let random = &mut job.random;
     child.by_stores(path, &mut view, &mut |image| {
+        all += 1;
         if !case.is_locked(image) {
             return;
         }
@@ -382,6 +386,9 @@ fn repaired(
     })?;
     drop(child);
     job.tally.count("images", seen as u64);
+    if case.state == State::Empty && case.operation.is_short() {
+        agree(job, case, &beginning, all)?;
+    }
     let copy = job.copy("image");
     let [first, second] = ["repair", "again"].map(|name| job.copy(name));
     for image in &drawn {
@@ -397,14 +404,14 @@ fn repaired(
                 continue;
             }
         };
-        let once = stores_of_repair(case, image, &first)?;
+        let once = stores_of_repair(case, image, &first, true)?;
         for image in &once {
             job.tally.count("repairs_killed", 1);
             compare(&mut job.tally, case, image, &copy, &reference, "once");
             if job.random.usize(..job.arguments.nested_one_in.max(1)) > 0 {
                 continue;
             }
-            for image in &stores_of_repair(case, image, &second)? {
+            for image in &stores_of_repair(case, image, &second, false)? {
                 job.tally.count("repairs_killed_twice", 1);
                 compare(&mut job.tally, case, image, &copy, &reference, "twice");
             }
@@ -413,10 +420,32 @@ fn repaired(
     Ok(())
 }
 
+/// Demands that going from store to store, which is fast, shows as many images as going from
+/// instruction to instruction.
+fn agree(job: &mut Job<'_>, case: &Case, beginning: &[u8], stores: u64) -> std::io::Result<()> {
+    let copy = job.copy("agree");
+    copy.fill(beginning)?;
+    let mut child = child_of(case, copy.path()).start()?;
+    let mut view = View::new(copy.path(), case.file_bytes_max as usize)?;
+    let mut steps = 0;
+    child.by_instructions(&mut view, 1, &mut |_| steps += 1)?;
+    job.tally.count("cases_stepped_both_ways", 1);
+    if steps != stores {
+        let name = case.name();
+        job.tally.fail(format!("{name}: {stores} images by stores, {steps} by steps"), None);
+    }
+    Ok(())
+}
+
 /// What a repairer leaves that is killed after each of its stores.
-fn stores_of_repair(case: &Case, image: &[u8], copy: &Copy) -> std::io::Result<Vec<Vec<u8>>> {
+fn stores_of_repair(
+    case: &Case,
+    image: &[u8],
+    copy: &Copy,
+    frees_first: bool,
+) -> std::io::Result<Vec<Vec<u8>>> {
     let mut image = image.to_vec();
-    case.bury(&mut image, true);
+    case.bury(&mut image, frees_first);
     copy.fill(&image)?;
     let mut child = Child {
         path: copy.path().into(),

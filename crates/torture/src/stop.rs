@@ -24,6 +24,9 @@ pub struct Arguments {
     /// Goes through all points so often.
     #[arg(long, default_value_t = 1)]
     pub rounds: u64,
+    /// How long a worker is stopped at least, in milliseconds; others read meanwhile.
+    #[arg(long, default_value_t = 0)]
+    pub stopped_ms: u64,
     /// Seeds the workers.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -73,6 +76,35 @@ const POINTS: [(&str, Held, bool); 18] = [
     ("SegmentUnlinked", Held::Shard, true),
 ];
 
+/// Figures of what went on while a worker was stopped.
+#[derive(Debug, Default)]
+struct Figures {
+    /// Reads before, and meanwhile, in nanoseconds.
+    reads_ns: [Vec<u64>; 2],
+    /// How much later than its time limit a write to the held shard ended, in microseconds.
+    late_us: Vec<u64>,
+    stopped_ms: Vec<u64>,
+    stopped_least: Duration,
+}
+
+/// The p-th percentile.
+fn percentile(values: &mut [u64], p: usize) -> u64 {
+    values.sort_unstable();
+    values.get((values.len() * p / 100).min(values.len().saturating_sub(1))).copied().unwrap_or(0)
+}
+
+impl Figures {
+    fn report(mut self, report: &mut Report) {
+        let [before, meanwhile] = &mut self.reads_ns;
+        report.figure("get_ns_p99_before", percentile(before, 99));
+        report.figure("get_ns_p99_while_stopped", percentile(meanwhile, 99));
+        report.figure("lock_timeouts", self.late_us.len());
+        report.figure("lock_timeout_late_us_p50", percentile(&mut self.late_us, 50));
+        report.figure("lock_timeout_late_us_max", percentile(&mut self.late_us, 100));
+        report.figure("stopped_ms_p50", percentile(&mut self.stopped_ms, 50));
+    }
+}
+
 const PROBES: usize = 40;
 /// How long the supervisor waits for a lock.
 const LIMIT: Duration = Duration::from_millis(30);
@@ -85,6 +117,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut report = Report::new("stop");
     let mut trials = 0;
+    let mut figures = Figures::default();
     for round in 0..arguments.rounds {
         for (point, held, when_full) in POINTS {
             if !point.contains(&arguments.point) {
@@ -96,13 +129,18 @@ pub fn run(arguments: &Arguments) -> ExitCode {
                     trials += 1;
                     let trial = format!("{deed:?} at {point}");
                     let seed = seed.wrapping_add(round * 1000 + trials);
-                    try_point(&mut report, &trial, deed, point, held, when_full, seed);
+                    let place = (point, held, when_full);
+                    figures.stopped_least = Duration::from_millis(arguments.stopped_ms);
+                    try_point(&mut report, &mut figures, &trial, deed, place, seed);
                 }
             }
         }
     }
     report.figure("seed", seed);
     report.figure("points", POINTS.len() as u64);
+    if arguments.deed != Deed::Kill {
+        figures.report(&mut report);
+    }
     report.trials(trials, "trials");
     report.finish()
 }
@@ -116,11 +154,10 @@ fn key(index: usize) -> Vec<u8> {
 
 fn try_point(
     report: &mut Report,
+    figures: &mut Figures,
     trial: &str,
     deed: Deed,
-    point: &str,
-    held: Held,
-    when_full: bool,
+    (point, held, when_full): (&str, Held, bool),
     seed: u64,
 ) {
     let size_bytes = if when_full { 33 << 20 } else { 64 << 20 };
@@ -131,6 +168,9 @@ fn try_point(
     for index in 0..if when_full { 10_000 } else { 0 } {
         let (stored, _) = probe(&scene.cache, format!("filler/{index}").as_bytes(), 4000);
         report.expect(stored == Probe::Done, || format!("{trial}: the cache could not be filled"));
+    }
+    if deed == Deed::Stop {
+        read_all(report, &mut figures.reads_ns[0], trial, &scene);
     }
     let before = scene.cache.stats();
     let mut orders = scene.orders(0, 1, seed);
@@ -159,9 +199,15 @@ fn try_point(
         }
     }
     if deed == Deed::Stop {
+        let began = Instant::now();
         let impatient = scene.impatient(LIMIT);
-        done = probe_all(report, trial, held, &impatient);
-        read_all(report, trial, &scene);
+        done = probe_all(report, &mut figures.late_us, trial, held, &impatient);
+        read_all(report, &mut figures.reads_ns[1], trial, &scene);
+        while began.elapsed() < figures.stopped_least {
+            read_all(report, &mut figures.reads_ns[1], trial, &scene);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        figures.stopped_ms.push(began.elapsed().as_millis() as u64);
         let stolen = scene.cache.stats().takeovers - before.takeovers;
         report.expect(stolen == 0, || {
             format!("{trial}: {stolen} locks of a live process were taken")
@@ -194,13 +240,25 @@ fn try_point(
 }
 
 /// Writes to all shards while a worker is stopped. How many writes were done.
-fn probe_all(report: &mut Report, trial: &str, held: Held, cache: &tuckbox_engine::Cache) -> usize {
+fn probe_all(
+    report: &mut Report,
+    late_us: &mut Vec<u64>,
+    trial: &str,
+    held: Held,
+    cache: &tuckbox_engine::Cache,
+) -> usize {
     let (mut done, mut timed_out) = (0, 0);
     for index in 0..PROBES {
         let (stored, took) = probe(cache, &key(index), PROBE_BYTES);
         match stored {
             Probe::Done => done += 1,
-            Probe::TimedOut => timed_out += 1,
+            Probe::TimedOut => {
+                timed_out += 1;
+                report.expect(took >= LIMIT, || {
+                    format!("{trial}: probe {index} gave up after {took:?} of {LIMIT:?}")
+                });
+                late_us.push(took.saturating_sub(LIMIT).as_micros() as u64);
+            }
             Probe::Failed => report.fail(format!("{trial}: probe {index} failed")),
         }
         let most = LIMIT + SLACK;
@@ -215,14 +273,22 @@ fn probe_all(report: &mut Report, trial: &str, held: Held, cache: &tuckbox_engin
 }
 
 /// Reads while a worker is stopped: at once, and what is right.
-fn read_all(report: &mut Report, trial: &str, scene: &Scene) {
+fn read_all(report: &mut Report, took_ns: &mut Vec<u64>, trial: &str, scene: &Scene) {
     let mut longest = Duration::ZERO;
+    let mut found_count = 0;
     for index in 0..CANARIES {
         let began = Instant::now();
         let found = look(&scene.cache, &actor::canary_key(index));
-        longest = longest.max(began.elapsed());
+        let took = began.elapsed();
+        took_ns.push(took.as_nanos() as u64);
+        longest = longest.max(took);
+        found_count += usize::from(found.is_some());
         report.expect(found != Some(false), || format!("{trial}: canary {index} is wrong"));
     }
+    // A read that meets the record of the stopped one, or its bucket, may answer a miss.
+    report.expect(scene.cache.stats().evictions > 0 || found_count * 100 >= CANARIES * 99, || {
+        format!("{trial}: {found_count} of {CANARIES} entries that nobody touches are found")
+    });
     report.expect(longest < Duration::from_millis(50) + SLACK, || {
         format!("{trial}: a read took {longest:?}")
     });

@@ -116,11 +116,6 @@ impl Traced {
         Ok(child)
     }
 
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.id as u32
-    }
-
     fn wait(&mut self) -> io::Result<Stop> {
         let mut status = 0;
         loop {
@@ -177,7 +172,7 @@ impl Traced {
     ///
     /// # Errors
     /// What the system answers.
-    pub fn to_system_call(&mut self, signal: libc::c_int) -> io::Result<Stop> {
+    pub fn go_to_system_call(&mut self, signal: libc::c_int) -> io::Result<Stop> {
         self.resume(libc::PTRACE_SYSCALL, signal)
     }
 

@@ -52,3 +52,18 @@ fn a_cut_cache_that_always_misses_is_caught() {
     let arguments = ["cut", "--cases", "8", "--always-miss"];
     assert_caught(&arguments, "the victims found almost nothing");
 }
+
+#[test]
+fn a_cache_that_misses_is_caught_by_what_damages_fills_and_floods_it() {
+    let few = ["--cases", "500", "--large", "50", "--lie-miss"];
+    assert_caught(&[&["damage"], &few[..]].concat(), "entries are gone");
+    assert_caught(&["pages", "--images", "30", "--lie-miss"], "untouched entries");
+    assert_caught(&["scribble", "--seconds", "2", "--lie-miss"], "reads found anything");
+    assert_caught(&["full", "--sets", "10000", "--lie-miss"], "by an exact LRU");
+    assert_caught(&["flood", "--lie-miss"], "are found");
+}
+
+#[test]
+fn keys_that_collide_under_the_file_s_own_key_are_caught() {
+    assert_caught(&["flood", "--lie-one-key"], "keys that collide twice in another file");
+}

@@ -474,11 +474,11 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
                     advice = "others need pickle in OPTIONS of this cache to be 'signed'"
                     raise ValueTypeError(f"{refusal}; {advice}") from None
         self._demand_thread(cache)
-        return store(made, carriers(pickles=self._pickles).wrap(cache._id, made, value), ttl)
+        return store(made, carriers(pickles=self._pickles).wrap(cache.id, made, value), ttl)
 
     def _unwrapped(self, made: Key, carrier: bytearray, default: Any) -> Any:
         try:
-            return carriers(pickles=self._pickles).unwrap(self._cache._id, made, carrier)
+            return carriers(pickles=self._pickles).unwrap(self._cache.id, made, carrier)
         except CarrierRefused as refusal:
             return self._remove_unreadable(made, refusal, default)
 

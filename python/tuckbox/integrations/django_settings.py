@@ -80,8 +80,8 @@ def read_settings(location: object, params: Mapping[str, Any]) -> Configuration:
     path, folder = _place(location)
     if folder is not None and options.get("group") is not None:
         raise ImproperlyConfigured(
-            "group in OPTIONS of a Tuckbox cache needs an absolute path as LOCATION: what has a name "
-            "lies in a folder that one user alone can enter"
+            "group in OPTIONS of a Tuckbox cache needs an absolute path as LOCATION: what has a "
+            "name lies in a folder that one user alone can enter"
         )
     way = Way(path, **{name: options[name] for name in _WAY_OPTIONS if name in options})
     return Configuration(way, folder, *_culling(options), pickles=pickle == "signed")

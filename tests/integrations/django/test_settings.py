@@ -42,6 +42,8 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"OPTIONS": {"size": 17}}, "too small"),
         ({"OPTIONS": {"max_entries": 0}}, "max_entries"),
         ({"OPTIONS": {"lock_timeout": "1"}}, "lock_timeout"),
+        ({"OPTIONS": {"group": "no-such-group"}}, "there is no group"),
+        ({"LOCATION": "pages", "OPTIONS": {"group": 0}}, "group .* needs an absolute path"),
         ({"OPTIONS": {"size": ["1 GB"]}}, "size .* cannot be \\['1 GB'\\]"),
         ({"OPTIONS": {"pickle": True}}, "'signed', 'never', not True"),
         ({"OPTIONS": {"MAX_ENTRIES": 0}}, "MAX_ENTRIES .* positive"),
@@ -64,9 +66,11 @@ def test_what_makes_no_sense_is_refused_before_a_file_is_made(
 
 
 def test_options_are_those_of_cache(opened: Opened) -> None:
-    options = {"size": "8 MiB", "max_entries": 500, "lock_timeout": 3}
+    group = os.getegid()
+    options = {"size": "8 MiB", "max_entries": 500, "lock_timeout": 3, "group": group}
     cache = opened(OPTIONS=options)._cache
     assert (cache.size, cache.max_entries, cache.lock_timeout) == (8 << 20, 500, 3.0)
+    assert cache.group == group
 
 
 def test_djangos_settings_may_be_strings_as_in_django(opened: Opened) -> None:

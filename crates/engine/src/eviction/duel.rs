@@ -55,12 +55,16 @@ impl Shard<'_> {
             self.count_increments(bits.hits());
         }
         // Where bytes are short, an entry of many times the mean has left that room: it is for
-        // those who have been seen a few times, not for whoever comes next.
-        let may_fill = budget.unit == Unit::Entries || candidate.frequency >= PROVED;
+        // those who have been seen a few times, not for whoever comes next. Before anything was
+        // evicted the main log was never filled, and takes all.
+        let is_new = self.word(shard::CLOCK) == 0;
+        let is_proved = budget.unit == Unit::Entries || candidate.frequency >= PROVED;
+        let may_fill = is_new || is_proved && budget.free_moves > 0;
         let has_room = may_fill
-            && budget.free_moves > 0
             && capacity.main_used + self.cost(&candidate.head, capacity.unit) <= capacity.main;
-        budget.free_moves -= u32::from(has_room);
+        if has_room {
+            budget.free_moves = budget.free_moves.saturating_sub(1);
+        }
         let wins =
             capacity.main != 0 && (has_room || self.wins_duel(&candidate, is_admitted, budget));
         if !wins {

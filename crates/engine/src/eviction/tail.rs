@@ -24,9 +24,10 @@ pub(super) struct Candidate {
     pub(super) frequency: u64,
 }
 
-/// What is at a place of a log.
+/// What is at a place of a log. Looked at in one piece, and not kept: no memory is taken for it.
+#[allow(clippy::large_enum_variant)]
 pub(super) enum Place {
-    Live(Box<Candidate>),
+    Live(Candidate),
     Dead(Position),
     Unreadable,
 }
@@ -47,12 +48,13 @@ impl Shard<'_> {
             let position = self.tail(kind)?;
             match self.judge_place(kind, position) {
                 Place::Live(candidate) => {
-                    let expiry_us =
-                        candidate.head.expiry_us(&self.cache.head_words(candidate.offset));
-                    if !self.cache.is_expired(expiry_us) {
-                        return Some(*candidate);
-                    }
-                    self.drop_entry(&candidate, Reason::Expired);
+                    let (offset, head) = (candidate.offset, &candidate.head);
+                    let reason = match self.expiry_us_at(offset, head, candidate.hash) {
+                        None => Reason::Damaged,
+                        Some(expiry_us) if self.cache.is_expired(expiry_us) => Reason::Expired,
+                        Some(_) => return Some(candidate),
+                    };
+                    self.drop_entry(&candidate, reason);
                     self.pass(&candidate);
                 }
                 Place::Dead(end) => self.advance_tail(kind, end),
@@ -73,15 +75,7 @@ impl Shard<'_> {
             None => Place::Dead(end),
             Some(found) => {
                 let frequency = self.halved(found.slot, position);
-                Place::Live(Box::new(Candidate {
-                    kind,
-                    position,
-                    offset,
-                    head,
-                    hash,
-                    found,
-                    frequency,
-                }))
+                Place::Live(Candidate { kind, position, offset, head, hash, found, frequency })
             }
         }
     }
@@ -180,7 +174,6 @@ impl Shard<'_> {
         let moved = with_scratch(|words| {
             let head = self.load_record(candidate.offset, words)?;
             if !self.is_proved(candidate.offset, &head, words, candidate.hash) {
-                self.drop_entry(candidate, Reason::Damaged);
                 return Some(false);
             }
             let room = self.find_room(to, head.log_bytes, Need::Move)?;
@@ -190,6 +183,7 @@ impl Shard<'_> {
             head.seal(words, hasher, shape, candidate.hash, offset, generation);
             self.append(room, words);
             self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
+            self.retire(candidate.offset);
             self.count_out(candidate.kind, &head);
             self.count_in(to, &head);
             Some(true)
@@ -197,7 +191,10 @@ impl Shard<'_> {
         match moved {
             Some(true) => self.pass(candidate),
             // Its lengths may be what is damaged: they do not tell where the next one begins.
-            Some(false) => self.skip_damaged(candidate.kind, candidate.position),
+            Some(false) => {
+                self.drop_entry(candidate, Reason::Damaged);
+                self.skip_damaged(candidate.kind, candidate.position);
+            }
             None => {}
         }
         moved

@@ -1,0 +1,78 @@
+//! Unsafe code stays where it is meant to be: in two modules of the product, and in the tests where
+//! they make system calls. That each block gives its reason is a lint
+//! (`clippy::undocumented_unsafe_blocks`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Files of the product that may have unsafe code, and the most lines of it that each may have: a
+/// new one is to be noticed, and counted here.
+const PRODUCT: [(&str, usize); 2] = [("arena/src/os.rs", 40), ("arena/src/region.rs", 18)];
+/// Crates that no program of a user runs.
+const TESTS: [&str; 2] = ["testkit/", "torture/"];
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Whether a line of code, not of a comment or a text, has the word.
+fn is_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let code = code.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+    code.split(|sign: char| !sign.is_alphanumeric() && sign != '_').any(|word| word == "unsafe")
+}
+
+/// Lines with unsafe code in each file of a folder.
+fn unsafe_lines(crates: &Path) -> BTreeMap<String, usize> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let sources = entry.unwrap().path().join("src");
+        if sources.is_dir() {
+            rust_files(&sources, &mut files);
+        }
+    }
+    assert!(files.len() > 30, "the sources are elsewhere");
+    let count = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().filter(|line| is_unsafe(line)).count()
+    };
+    let name = |path: &PathBuf| path.strip_prefix(crates).unwrap().to_str().unwrap().to_owned();
+    files.iter().map(|path| (name(path), count(path))).filter(|(_, lines)| *lines > 0).collect()
+}
+
+#[test]
+fn unsafe_code_is_in_two_modules_of_the_product() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let found = unsafe_lines(crates);
+    let in_product = found
+        .iter()
+        .filter(|(name, _)| !TESTS.iter().any(|tests| name.starts_with(tests)))
+        .map(|(name, lines)| (name.as_str(), *lines))
+        .collect::<Vec<_>>();
+    println!("lines with unsafe code: {found:?}");
+    assert_eq!(
+        in_product.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+        PRODUCT.map(|(name, _)| name),
+        "unsafe code elsewhere, or none where it was"
+    );
+    for ((name, lines), (_, most)) in in_product.iter().zip(PRODUCT) {
+        assert!(*lines <= most, "{name} has {lines} lines with unsafe code, not {most} at most");
+    }
+}
+
+#[test]
+fn unsafe_code_is_told_from_talk_of_it() {
+    for line in ["unsafe {", "    unsafe fn f() {", "let x = unsafe { y }; // a reason"] {
+        assert!(is_unsafe(line), "{line}");
+    }
+    for line in ["// unsafe {", "let x = \"unsafe\";", "#![forbid(unsafe_code)]", "is_unsafe(x)"] {
+        assert!(!is_unsafe(line), "{line}");
+    }
+}

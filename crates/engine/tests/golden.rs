@@ -1,0 +1,117 @@
+//! Files that builds before this one made, and what this build makes of them: it reads every entry
+//! exactly, and goes on; or it refuses the file, says which format it found, and leaves it as it is.
+//!
+//! A release adds its files here and changes none. Until the first release they are made anew when
+//! the format changes: delete them, and run this test with `--ignored`.
+#![cfg(all(target_endian = "little", target_pointer_width = "64"))]
+
+use std::path::PathBuf;
+
+use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
+use tuckbox_testkit::specimen::{config, name, stamped, works_after_check, Scratch};
+
+const FILE_BYTES_MOST: u64 = 256 << 10;
+
+fn path(file: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file)
+}
+
+/// A kind of file: how it is opened, and how many keys it has of each kind.
+struct Kind {
+    file: &'static str,
+    config: Config,
+    keys: u64,
+    large: u64,
+}
+
+fn kinds() -> [Kind; 3] {
+    let limited = Config { max_entries: Some(100), ..config(64 << 10) };
+    [
+        Kind { file: "format-1-64k.tuck", config: config(64 << 10), keys: 120, large: 1 },
+        Kind { file: "format-1-limited.tuck", config: limited, keys: 60, large: 0 },
+        Kind { file: "format-1-large-values.tuck", config: config(256 << 10), keys: 20, large: 4 },
+    ]
+}
+
+/// Key, value, and how long it lives. The seventh key of all is a number.
+fn entries(kind: &Kind) -> impl Iterator<Item = (Vec<u8>, Option<Vec<u8>>, Ttl)> + '_ {
+    (0..kind.keys + kind.large).map(|key| {
+        let ttl = if key % 5 == 2 { Ttl::Us(1 << 40) } else { Ttl::Never };
+        let len = if key < kind.keys { 40 + key as usize * 2 } else { 11_000 };
+        let mut name = name(key);
+        if key == 11 {
+            name.resize(2_000, b'k');
+        }
+        let value = if name.len() < 100 { stamped(key, key, len) } else { vec![7; 3_000] };
+        (name, (key % 7 != 0).then_some(value), ttl)
+    })
+}
+
+fn as_value<'a>(value: &'a Option<Vec<u8>>, name: &[u8]) -> Value<'a> {
+    match value {
+        Some(bytes) => Value::Bytes { tag: (bytes.len() % 64) as u8, bytes: &bytes[..] },
+        None => Value::Int(-(name.len() as i64)),
+    }
+}
+
+#[test]
+#[ignore = "makes the files that are not there"]
+fn make_the_files() {
+    for kind in kinds() {
+        if path(kind.file).exists() {
+            continue;
+        }
+        let cache = Cache::open(&Place::Path(path(kind.file)), &kind.config).unwrap();
+        for (name, value, ttl) in entries(&kind) {
+            cache.set(&name, Value::bytes(b"what is overwritten"), Ttl::Never).unwrap();
+            cache.set(&name, as_value(&value, &name), ttl).unwrap();
+        }
+        assert_eq!(cache.stats().evictions, 0, "all of it fits");
+    }
+}
+
+#[test]
+fn what_this_format_s_builds_made_is_read_exactly() {
+    for kind in kinds() {
+        let bytes = std::fs::read(path(kind.file)).expect("a golden file");
+        assert!(bytes.len() as u64 <= FILE_BYTES_MOST, "{}", kind.file);
+        let scratch = Scratch::new();
+        scratch.fill(&bytes);
+        // What the program that opens it would have wished for does not matter.
+        let cache = Cache::open(&scratch.place(), &config(1 << 20)).unwrap();
+        let stats = cache.stats();
+        assert_eq!(stats.size_bytes, kind.config.size_bytes, "{}", kind.file);
+        assert_eq!(stats.max_entries, kind.config.max_entries.unwrap_or(0), "{}", kind.file);
+        let mut buffer = Buffer::new();
+        let mut count = 0;
+        for (name, value, ttl) in entries(&kind) {
+            let entry = cache.get(&name, &mut buffer).unwrap().expect("it was stored");
+            assert_eq!(entry.value, as_value(&value, &name), "{} of {}", count, kind.file);
+            assert_eq!(entry.expiry_us.is_some(), ttl != Ttl::Never);
+            count += 1;
+        }
+        let report = cache.check().unwrap();
+        assert!(report.is_sound() && report.entries == count, "{}: {report:?}", kind.file);
+        works_after_check(&cache, kind.config.size_bytes.min(stats.max_entries.max(1) << 20))
+            .unwrap();
+    }
+}
+
+#[test]
+fn what_another_layout_s_builds_made_is_refused_and_left_alone() {
+    let bytes = std::fs::read(path("layout-before-1-64k.tuck")).expect("a golden file");
+    let mut newer = std::fs::read(path("format-1-64k.tuck")).expect("a golden file");
+    newer[8] = 2;
+    for bytes in [bytes, newer] {
+        let scratch = Scratch::new();
+        scratch.fill(&bytes);
+        match Cache::open(&scratch.place(), &config(64 << 10)) {
+            Err(Error::Arena(ArenaError::VersionMismatch { found, known, .. })) => {
+                assert_ne!(found, known);
+            }
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("it was opened"),
+        }
+        assert!(scratch.bytes() == bytes, "what is refused stays as it is");
+    }
+}

@@ -1,0 +1,649 @@
+//! `torture calls`: the n-th system call of each kind fails, once, from then on, or is interrupted
+//! again and again, while a cache is made, opened, lengthened and used. Whatever was refused is an
+//! error or is done in another way; nothing panics, hangs or leaks, the file opens afterwards and is
+//! sound, and what was stored before is there.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tuckbox_arena::layout::{header, process};
+use tuckbox_arena::Geometry;
+use tuckbox_engine::{layout, ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
+use tuckbox_testkit::process::signal_myself;
+use tuckbox_testkit::watchdog::Watchdog;
+
+use crate::place::Folder;
+use crate::report::Report;
+use crate::tracer::{Stop, Traced};
+use crate::worker::myself;
+
+/// The arguments of `torture calls`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Arguments {
+    /// Only these scenarios.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub scenarios: Vec<Scenario>,
+    /// One in so many cases.
+    #[arg(long, default_value_t = 1)]
+    pub one_in: usize,
+    /// Threads that do it.
+    #[arg(long, default_value_t = 2)]
+    pub jobs: usize,
+    /// Seeds which ones are drawn.
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// What the child does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scenario {
+    /// Makes a cache and uses it.
+    Create,
+    /// The same where the file system has no files without a name.
+    CreateNamed,
+    /// Opens a cache and uses it, so that it gets longer.
+    Open,
+    /// Makes a cache without a name.
+    Private,
+    /// Opens a cache whose lock a dead process holds.
+    Heir,
+    /// Opens a cache whose lock a live process holds that has lost all its descriptors.
+    Waiter,
+}
+
+/// What the child is told.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Child {
+    /// The cache file.
+    #[arg(long)]
+    pub path: PathBuf,
+    /// Where it writes what came of it.
+    #[arg(long)]
+    pub result: PathBuf,
+    /// What it does.
+    #[arg(long, value_enum)]
+    pub scenario: Scenario,
+}
+
+const SIZE_BYTES: u64 = 1 << 20;
+/// Entries that are there before, and stay.
+const EARLIER: usize = 40;
+/// Long values that make the file longer.
+const GROWTH: usize = 30;
+/// Results that the calls get.
+const ERRORS: [(libc::c_int, &str); 6] = [
+    (libc::EIO, "EIO"),
+    (libc::ENOSPC, "ENOSPC"),
+    (libc::ENOMEM, "ENOMEM"),
+    (libc::EMFILE, "EMFILE"),
+    (libc::EINTR, "EINTR"),
+    (libc::EACCES, "EACCES"),
+];
+/// So often in a row is a call interrupted.
+const STORM: u64 = 100;
+/// A child that makes more calls than this has no end.
+const CALLS_MOST: u64 = 20_000;
+/// How long a child may take.
+const SECONDS_MOST: libc::c_uint = 20;
+
+fn config() -> Config {
+    Config { size_bytes: SIZE_BYTES, lock_limit: Duration::from_millis(20), ..Config::default() }
+}
+
+fn value_of(key: &str, version: usize) -> Vec<u8> {
+    let mut value = Vec::new();
+    let stamp = tuckbox_testkit::stamp::Stamp { writer: 1, sequence: version as u64 };
+    let len = if key.starts_with("growth") { 8000 } else { 100 + 40 * version };
+    tuckbox_testkit::stamp::make(key.as_bytes(), stamp, len, &mut value);
+    value
+}
+
+fn earlier(number: usize) -> String {
+    format!("earlier/{number}")
+}
+
+/// The keys that operations change and that are there before.
+const CHANGED: [&str; 6] = ["other", "replaced", "compared", "deleted", "popped", "touched"];
+
+fn fill(cache: &Cache) -> Result<(), Error> {
+    for key in (0..EARLIER).map(earlier).chain(CHANGED.map(String::from)) {
+        cache.set(key.as_bytes(), Value::bytes(&value_of(&key, 0)), Ttl::Never)?;
+    }
+    Ok(())
+}
+
+/// Operations that may time out before the rest is left out: a lock that is not to be had would
+/// make each of them wait.
+const TIMEOUTS_MOST: usize = 3;
+
+/// Does every operation once. Which keys it was refused for.
+fn use_cache(cache: &Cache) -> Vec<(String, Error)> {
+    let new = |key: &str| value_of(key, 1);
+    let set = |key: &str, value: &[u8]| cache.set(key.as_bytes(), Value::bytes(value), Ttl::Never);
+    let buffer = std::cell::RefCell::new(Buffer::new());
+    let compare = || {
+        let mut buffer = buffer.borrow_mut();
+        let version = cache.get(b"compared", &mut buffer)?.map_or(0, |entry| entry.version);
+        let value = new("compared");
+        cache.compare_and_set(b"compared", Value::bytes(&value), Ttl::Never, version).map(|_| ())
+    };
+    let add = || cache.add(b"added", Value::bytes(&new("added")), Ttl::Never).map(|_| ());
+    let replace = || {
+        let value = new("replaced");
+        cache.replace(b"replaced", Value::bytes(&value), Ttl::Never).map(|_| ())
+    };
+    let large = vec![9; cache.stats().segment_bytes as usize * 3];
+    let pop = || cache.pop(b"popped", &mut buffer.borrow_mut()).map(|_| ());
+    let count = || cache.incr(b"counted", 2, Some(5), Ttl::Never).map(|_| ());
+    type Step<'a> = (String, Box<dyn Fn() -> Result<(), Error> + 'a>);
+    let mut steps: Vec<Step<'_>> = vec![
+        ("new".into(), Box::new(|| set("new", &new("new")))),
+        ("other".into(), Box::new(|| set("other", &new("other")))),
+        ("added".into(), Box::new(add)),
+        ("replaced".into(), Box::new(replace)),
+        ("compared".into(), Box::new(compare)),
+        ("deleted".into(), Box::new(|| cache.delete(b"deleted").map(|_| ()))),
+        ("popped".into(), Box::new(pop)),
+        ("touched".into(), Box::new(|| cache.touch(b"touched", Ttl::Us(1 << 50)).map(|_| ()))),
+        ("counted".into(), Box::new(count)),
+        ("counted".into(), Box::new(count)),
+        ("large".into(), Box::new(|| set("large", &large))),
+    ];
+    for number in 0..GROWTH {
+        let key = format!("growth/{number}");
+        steps.push((key.clone(), Box::new(move || set(&key, &new(&key)))));
+    }
+    steps.push((String::new(), Box::new(|| cache.expire().map(|_| ()))));
+    steps.push((String::new(), Box::new(|| cache.check().map(|_| ()))));
+    let mut refused = Vec::new();
+    let mut timeouts = 0;
+    for (key, step) in steps {
+        let result = match timeouts < TIMEOUTS_MOST {
+            true => step(),
+            false => Err(Error::Full { wanted_bytes: 0 }),
+        };
+        if let Err(error) = result {
+            timeouts += usize::from(matches!(error, Error::Arena(ArenaError::LockTimeout { .. })));
+            refused.push((key, error));
+        }
+    }
+    cache.stats();
+    refused
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// The child. What it writes down: whether it could open the cache, how many descriptors were open
+/// before and after, and what was refused, a line each.
+pub fn be_refused(child: &Child) -> ExitCode {
+    // SAFETY: no memory is passed. The signal ends a child that hangs.
+    unsafe { libc::alarm(SECONDS_MOST) };
+    let before = descriptors();
+    let place = match child.scenario {
+        Scenario::Private => Place::Private,
+        _ => Place::Path(child.path.clone()),
+    };
+    signal_myself(libc::SIGSTOP);
+    let (is_open, refused) = match Cache::open(&place, &config()) {
+        Ok(cache) => (true, use_cache(&cache)),
+        Err(error) => (false, vec![(String::new(), error)]),
+    };
+    signal_myself(libc::SIGSTOP);
+    let mut text = format!("{} {before} {}\n", u8::from(is_open), descriptors());
+    for (key, error) in refused {
+        text += &format!("{key}\t{}\n", error.to_string().replace('\n', " "));
+    }
+    match std::fs::write(&child.result, text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// A kind of system call: its number, and whether it concerns a file at all.
+type Kind = u64;
+
+fn name_of(kind: Kind) -> String {
+    let known = [
+        (libc::SYS_openat, "openat"),
+        (libc::SYS_fallocate, "fallocate"),
+        (libc::SYS_mmap, "mmap"),
+        (libc::SYS_fcntl, "fcntl"),
+        (libc::SYS_futex, "futex"),
+        (libc::SYS_renameat2, "renameat2"),
+        (libc::SYS_linkat, "linkat"),
+        (libc::SYS_link, "link"),
+        (libc::SYS_unlink, "unlink"),
+        (libc::SYS_fstat, "fstat"),
+        (libc::SYS_newfstatat, "newfstatat"),
+        (libc::SYS_statx, "statx"),
+        (libc::SYS_fchmod, "fchmod"),
+        (libc::SYS_memfd_create, "memfd_create"),
+        (libc::SYS_getrandom, "getrandom"),
+        (libc::SYS_read, "read"),
+        (libc::SYS_lseek, "lseek"),
+        (libc::SYS_readlink, "readlink"),
+        (libc::SYS_close, "close"),
+        (libc::SYS_prlimit64, "prlimit64"),
+        (libc::SYS_clock_nanosleep, "clock_nanosleep"),
+        (libc::SYS_munmap, "munmap"),
+    ];
+    let found = known.iter().find(|(number, _)| *number as u64 == kind);
+    found.map_or_else(|| format!("call {kind}"), |(_, name)| (*name).into())
+}
+
+/// Calls that are left alone: what the program's own memory and signals need (whether an allocation
+/// may fail is another question), and what takes a name away or unmaps, which has no other way.
+fn is_left_alone(kind: Kind, registers: &crate::tracer::Registers) -> bool {
+    const ALONE: [libc::c_long; 14] = [
+        libc::SYS_brk,
+        libc::SYS_munmap,
+        libc::SYS_mprotect,
+        libc::SYS_madvise,
+        libc::SYS_mremap,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_rt_sigaction,
+        libc::SYS_sigaltstack,
+        libc::SYS_gettid,
+        libc::SYS_getpid,
+        libc::SYS_tgkill,
+        libc::SYS_sched_yield,
+        libc::SYS_restart_syscall,
+        libc::SYS_exit_group,
+    ];
+    let is_memory = kind == libc::SYS_mmap as u64 && (registers.r8 as i32) < 0;
+    is_memory || ALONE.contains(&(kind as libc::c_long))
+}
+
+/// What is done to the child's calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fault {
+    kind: Kind,
+    /// Which call of the kind, from 0.
+    from: u64,
+    /// How many from there on.
+    count: u64,
+    error: usize,
+}
+
+impl Fault {
+    /// Whether the file may not get longer because of it, so that entries give way to others.
+    fn is_about_length(&self) -> bool {
+        let is_look = self.kind == libc::SYS_statx as u64 && self.count > 1;
+        is_look || self.kind == libc::SYS_fallocate as u64
+    }
+
+    fn name(&self, scenario: Scenario) -> String {
+        let how = if self.count == 1 { String::new() } else { format!(" x {}", self.count) };
+        let (kind, error) = (name_of(self.kind), ERRORS[self.error].1);
+        format!("{scenario:?}: {kind} {}{how}: {error}", self.from)
+    }
+}
+
+/// What came of a child.
+struct Outcome {
+    /// How often each kind was called.
+    calls: BTreeMap<Kind, u64>,
+    met: u64,
+    is_open: bool,
+    refused: BTreeMap<String, String>,
+}
+
+fn run_child(child: &Child, fault: Option<Fault>) -> Result<Outcome, String> {
+    let in_words = |error: io::Error| error.to_string();
+    let mut command = myself();
+    add_arguments(&mut command, child);
+    let mut traced = Traced::start(&mut command).map_err(in_words)?;
+    let mut calls = BTreeMap::new();
+    let (mut met, mut total) = (0, 0);
+    loop {
+        match traced.go_to_system_call(0).map_err(in_words)? {
+            Stop::SystemCall => {}
+            Stop::Signal(libc::SIGSTOP) => break,
+            Stop::Signal(libc::SIGALRM) => return Err("it hangs".into()),
+            other => return Err(format!("it ended by {other:?}")),
+        }
+        total += 1;
+        if total > CALLS_MOST {
+            return Err("it makes calls without end".into());
+        }
+        let mut registers = traced.registers().map_err(in_words)?;
+        let kind = registers.orig_rax;
+        let mut error = None;
+        if child.scenario == Scenario::CreateNamed && is_nameless(&registers) {
+            error = Some(libc::EOPNOTSUPP);
+        } else if !is_left_alone(kind, &registers) {
+            let number = calls.entry(kind).or_insert(0);
+            if let Some(fault) = fault.filter(|fault| fault.kind == kind) {
+                if (fault.from..fault.from + fault.count).contains(number) {
+                    error = Some(ERRORS[fault.error].0);
+                    met += 1;
+                }
+            }
+            *number += 1;
+        }
+        // A close that fails has closed all the same.
+        if error.is_some() && kind != libc::SYS_close as u64 {
+            registers.orig_rax = u64::MAX;
+            traced.set_registers(&registers).map_err(in_words)?;
+        }
+        match traced.go_to_system_call(0).map_err(in_words)? {
+            Stop::SystemCall => {}
+            Stop::Signal(libc::SIGSTOP) => break,
+            Stop::Signal(libc::SIGALRM) => return Err("it hangs".into()),
+            other => return Err(format!("it ended by {other:?}")),
+        }
+        if let Some(error) = error {
+            let mut registers = traced.registers().map_err(in_words)?;
+            registers.rax = -i64::from(error) as u64;
+            traced.set_registers(&registers).map_err(in_words)?;
+        }
+    }
+    match traced.go_on(0).map_err(in_words)? {
+        Stop::Exited(0) => {}
+        other => return Err(format!("it ended by {other:?}")),
+    }
+    let text = std::fs::read_to_string(&child.result).map_err(in_words)?;
+    let mut lines = text.lines();
+    let numbers: Vec<u64> = lines
+        .next()
+        .unwrap_or_default()
+        .split(' ')
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let &[is_open, before, after] = &numbers[..] else { return Err("it wrote no result".into()) };
+    // Whoever cannot learn to which file a number leads does not close it: it may be another's.
+    let cannot_tell = fault.is_some_and(|fault| {
+        let kinds = [libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx];
+        fault.count > 1 && kinds.iter().any(|kind| *kind as u64 == fault.kind)
+    });
+    if before != after && !cannot_tell {
+        return Err(format!("{before} descriptors were open, and now there are {after}"));
+    }
+    let refused = lines
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(key, error)| (key.to_string(), error.to_string()))
+        .collect();
+    Ok(Outcome { calls, met, is_open: is_open == 1, refused })
+}
+
+fn is_nameless(registers: &crate::tracer::Registers) -> bool {
+    registers.orig_rax == libc::SYS_openat as u64
+        && registers.rdx as i32 & libc::O_TMPFILE == libc::O_TMPFILE
+}
+
+fn add_arguments(command: &mut Command, child: &Child) {
+    let value = child.scenario.to_possible_value().expect("no scenario is hidden");
+    command.arg("refused").arg("--path").arg(&child.path).arg("--result").arg(&child.result);
+    command.args(["--scenario", value.get_name()]);
+}
+
+/// The files that the scenarios begin with.
+struct Beginning {
+    /// A closed cache with entries.
+    closed: Vec<u8>,
+    /// The same with a lock that a dead process holds,
+    left: Vec<u8>,
+    /// or a live one without a token.
+    held: Vec<u8>,
+    lock_at: usize,
+    /// Keeps the first slot of `held` this process's.
+    _other: Cache,
+}
+
+/// A held lock as `docs/format.md` has it: whose it is, and the check of owner and place.
+fn lock_word(file: &[u8], at: usize, owner: u64) -> u64 {
+    let key = |index: usize| {
+        let at = header::HASH_KEY as usize + index * 8;
+        u64::from_ne_bytes(file[at..at + 8].try_into().expect("eight bytes"))
+    };
+    let check = (owner ^ (at as u64).rotate_left(32) ^ key(0)).wrapping_mul(key(1) | 1);
+    check & !0xffff_ffff | owner
+}
+
+impl Beginning {
+    fn new(folder: &Folder) -> Result<Beginning, String> {
+        let path = folder.file("beginning");
+        let other =
+            Cache::open(&Place::Path(path.clone()), &config()).map_err(|e| e.to_string())?;
+        fill(&other).map_err(|error| error.to_string())?;
+        let mut held = std::fs::read(&path).map_err(|error| error.to_string())?;
+        let geometry =
+            Geometry::new(layout::plan(SIZE_BYTES, 0)).map_err(|error| error.to_string())?;
+        let slot_at = geometry.process_at(0) as usize;
+        let lock_at = (geometry.shard_at(0) + layout::shard::LOCK) as usize;
+        let mut closed = held.clone();
+        closed[slot_at + process::STATE as usize + 4] &= !1;
+        let mut incarnation = [0; 4];
+        incarnation.copy_from_slice(&held[slot_at..slot_at + 4]);
+        let owner = u64::from(u32::from_ne_bytes(incarnation) << 12 | 1);
+        let held_word = lock_word(&held, lock_at, owner);
+        held[lock_at..lock_at + 8].copy_from_slice(&held_word.to_ne_bytes());
+        let mut left = held.clone();
+        left[slot_at + process::START_TICKS as usize + 7] = 0x40;
+        Ok(Beginning { closed, left, held, lock_at, _other: other })
+    }
+
+    fn of(&self, scenario: Scenario) -> Option<&[u8]> {
+        match scenario {
+            Scenario::Create | Scenario::CreateNamed | Scenario::Private => None,
+            Scenario::Open => Some(&self.closed),
+            Scenario::Heir => Some(&self.left),
+            Scenario::Waiter => Some(&self.held),
+        }
+    }
+}
+
+/// One child with one fault, and the judgement on what it left.
+fn try_fault(
+    beginning: &Beginning,
+    folder: &Path,
+    scenario: Scenario,
+    fault: Option<Fault>,
+) -> Result<Outcome, String> {
+    let in_words = |error: io::Error| error.to_string();
+    std::fs::create_dir_all(folder).map_err(in_words)?;
+    let path = folder.join("cache");
+    if let Some(bytes) = beginning.of(scenario) {
+        std::fs::write(&path, bytes).map_err(in_words)?;
+    }
+    let child = Child { path: path.clone(), result: folder.join("result"), scenario };
+    let outcome = run_child(&child, fault)?;
+    let left: Vec<_> = std::fs::read_dir(folder)
+        .map_err(in_words)?
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name != "cache" && name != "result")
+        .collect();
+    let keeps_names = fault.is_some_and(|fault| fault.kind == libc::SYS_unlink as u64);
+    if !left.is_empty() && !keeps_names {
+        return Err(format!("{left:?} is left"));
+    }
+    let may_evict = fault.is_some_and(|fault| fault.is_about_length());
+    judge(beginning, &path, scenario, &outcome, may_evict)?;
+    std::fs::remove_dir_all(folder).map_err(in_words)?;
+    Ok(outcome)
+}
+
+fn judge(
+    beginning: &Beginning,
+    path: &Path,
+    scenario: Scenario,
+    outcome: &Outcome,
+    may_evict: bool,
+) -> Result<(), String> {
+    if scenario == Scenario::Private {
+        return Ok(());
+    }
+    if !path.exists() {
+        let may_be = beginning.of(scenario).is_none() && !outcome.is_open;
+        return if may_be { Ok(()) } else { Err("the file is gone".into()) };
+    }
+    if scenario == Scenario::Waiter {
+        let mut bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+        let at = beginning.lock_at;
+        // Somebody may have slept on it.
+        bytes[at + 3] &= 0x7f;
+        if bytes[at..at + 8] != beginning.held[at..at + 8] {
+            return Err("the lock of a live process was taken from it".into());
+        }
+        // From here on its owner is dead, and the rest is judged as for any other.
+        let began = beginning.left.iter().zip(&beginning.held).position(|(a, b)| a != b);
+        if let Some(began) = began {
+            bytes[began] = beginning.left[began];
+        }
+        std::fs::write(path, &bytes).map_err(|error| error.to_string())?;
+    }
+    // A second row would be of another boot, or another time namespace.
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let rows = &bytes[header::CLOCK_NEXT as usize..][..8];
+    if rows != [1, 0, 0, 0, 0, 0, 0, 0] && outcome.is_open {
+        return Err(format!("the number of clock rows is {rows:?}"));
+    }
+    let patient = Config { lock_limit: Duration::from_secs(2), ..config() };
+    let cache = Cache::open(&Place::Path(path.into()), &patient)
+        .map_err(|error| format!("it does not open afterwards: {error}"))?;
+    let report = cache.check().map_err(|error| format!("check is refused: {error}"))?;
+    if !report.is_sound() {
+        return Err(format!("not sound: {:?}", report.findings));
+    }
+    let mut buffer = Buffer::new();
+    let evictions = if may_evict { cache.stats().evictions } else { 0 };
+    let mut missing = 0;
+    let mut lacks = |key: &str, version: usize| {
+        let value = value_of(key, version);
+        let entry = cache.get(key.as_bytes(), &mut buffer).ok().flatten();
+        missing += u64::from(entry.is_none());
+        entry.map_or(missing > evictions, |entry| entry.value != Value::bytes(&value))
+    };
+    if beginning.of(scenario).is_some() {
+        for key in (0..EARLIER).map(earlier) {
+            if lacks(&key, 0) {
+                return Err(format!("{key} is not there any more, and {evictions} were evicted"));
+            }
+        }
+    }
+    if !outcome.is_open {
+        return Ok(());
+    }
+    // What was not refused was done.
+    let is_done = |key: &str| !outcome.refused.contains_key(key);
+    let stored = ["new", "other", "added", "replaced", "compared"];
+    let was_there = beginning.of(scenario).is_some();
+    let growth = (0..GROWTH).map(|number| format!("growth/{number}"));
+    for key in stored.iter().map(|key| key.to_string()).chain(growth) {
+        let needs_one = key == "replaced" || key == "compared";
+        if is_done(&key) && (was_there || !needs_one) && lacks(&key, 1) {
+            return Err(format!("{key} was stored and is not there, and {evictions} were evicted"));
+        }
+    }
+    for key in ["deleted", "popped"] {
+        if is_done(key) && cache.contains(key.as_bytes()).unwrap_or(true) {
+            return Err(format!("{key} was removed and is there"));
+        }
+    }
+    let counted = cache.get(b"counted", &mut buffer).ok().flatten().map(|entry| entry.value);
+    let may_be = counted == Some(Value::Int(9)) || (counted.is_none() && evictions > 0);
+    if is_done("counted") && !may_be {
+        return Err("what was counted is not there".into());
+    }
+    Ok(())
+}
+
+/// Runs `torture calls`.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let folder = Folder::new(None);
+    let _watchdog = Watchdog::new("torture calls", Duration::from_secs(1800));
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
+    let mut report = Report::new("calls");
+    report.figure("seed", seed);
+    let beginning = match Beginning::new(&folder) {
+        Ok(beginning) => beginning,
+        Err(error) => {
+            report.fail(format!("there is nothing to begin with: {error}"));
+            return report.finish();
+        }
+    };
+    let scenarios = match &arguments.scenarios[..] {
+        [] => Scenario::value_variants(),
+        some => some,
+    };
+    let mut cases: Vec<(Scenario, Fault)> = Vec::new();
+    let mut kinds = std::collections::BTreeSet::new();
+    for scenario in scenarios {
+        match try_fault(&beginning, &folder.file("sound"), *scenario, None) {
+            Ok(outcome) => {
+                let expected = *scenario == Scenario::Waiter;
+                report.expect(outcome.is_open && outcome.refused.is_empty() != expected, || {
+                    format!("{scenario:?} without a fault: {:?}", outcome.refused)
+                });
+                for (kind, count) in outcome.calls {
+                    kinds.insert(name_of(kind));
+                    cases.extend(faults(kind, count).map(|fault| (*scenario, fault)));
+                }
+            }
+            Err(error) => report.fail(format!("{scenario:?} without a fault: {error}")),
+        }
+    }
+    report.figure("faults_possible", cases.len());
+    let mut random = fastrand::Rng::with_seed(seed);
+    cases.retain(|_| random.usize(..arguments.one_in.max(1)) == 0);
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new((Vec::new(), 0u64, 0u64));
+    std::thread::scope(|scope| {
+        for job in 0..arguments.jobs.max(1) {
+            let (folder, beginning, cases) = (&folder, &beginning, &cases);
+            let (next, results) = (&next, &results);
+            scope.spawn(move || {
+                while let Some((scenario, fault)) = cases.get(next.fetch_add(1, SeqCst)) {
+                    let here = folder.file(&format!("job-{job}"));
+                    let _ = std::fs::remove_dir_all(&here);
+                    let result = try_fault(beginning, &here, *scenario, Some(*fault));
+                    let mut results = results.lock().unwrap_or_else(|broken| broken.into_inner());
+                    match result {
+                        Ok(outcome) => {
+                            results.1 += outcome.met;
+                            results.2 += u64::from(!outcome.refused.is_empty());
+                        }
+                        Err(error) => {
+                            results.0.push(format!("{}: {error}", fault.name(*scenario)));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (failures, met, refusals) =
+        results.into_inner().unwrap_or_else(|broken| broken.into_inner());
+    failures.iter().for_each(|failure| report.fail(failure));
+    report.figure("calls_failed", met);
+    report.figure("cases_with_errors", refusals);
+    report.figure("kinds", kinds.into_iter().collect::<Vec<_>>().join(" "));
+    report.expect(met >= cases.len() as u64 * 9 / 10, || {
+        format!("{} faults, and only {met} calls met one", cases.len())
+    });
+    report.trials(cases.len() as u64, "faults");
+    report.finish()
+}
+
+/// Every call of a kind fails once in each way; from the first on, all do; every one is interrupted
+/// many times.
+fn faults(kind: Kind, count: u64) -> impl Iterator<Item = Fault> {
+    let single = (0..count).flat_map(move |from| {
+        (0..ERRORS.len()).map(move |error| Fault { kind, from, count: 1, error })
+    });
+    let lasting = (0..count).flat_map(move |from| {
+        (0..ERRORS.len()).map(move |error| {
+            let is_storm = ERRORS[error].0 == libc::EINTR;
+            Fault { kind, from, count: if is_storm { STORM } else { CALLS_MOST }, error }
+        })
+    });
+    single.chain(lasting)
+}

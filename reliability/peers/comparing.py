@@ -1,0 +1,132 @@
+"""The comparison: every peer through every family, one after the other, and its record.
+
+Owns the order, the folders and the record. Must not try anything itself: each trial is a process of
+its own under the runner's watchdog, which may die without the comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from reliability.catalogue import Command
+from reliability.command import Commands
+from reliability.machine import Machine, Sources, machine, sources
+from reliability.peers.adapters import PEERS
+from reliability.peers.found import Found
+from reliability.record import KEPT, RecordError
+
+PATH = KEPT / "peers.json"
+
+# What a trial may take at most: those that are held up by a lock wait a minute for it.
+_SECONDS_MAX = 600
+_MOUNTS = "T-D1"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What a family came to on a peer."""
+
+    peer: str
+    family: str
+    seconds: float
+    found: Found
+
+
+class PeersRecord(msgspec.Struct, frozen=True):
+    """A whole comparison. `versions` and `settings` are those of each peer."""
+
+    sources: Sources
+    date: str
+    machine: Machine
+    files: str
+    seed: int
+    versions: dict[str, str]
+    settings: dict[str, str]
+    rows: list[Row]
+
+
+class TrialError(Exception):
+    """A trial ended without a result; the message has its last words."""
+
+
+def compare(
+    peers: Sequence[str],
+    families: Sequence[str],
+    seed: int | None,
+    begins: Callable[[str, str], None],
+) -> PeersRecord:
+    """Run the families on the peers. Raises TrialError, ImportError for a peer that is missing."""
+    seed = secrets.randbits(32) if seed is None else seed
+    for peer in peers:
+        PEERS[peer].load()
+    where = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+    sheet = machine()
+    rows = []
+    for family in families:
+        for peer in peers:
+            begins(family, peer)
+            rows.append(_row(peer, family, seed, where))
+    return PeersRecord(
+        sources=sources(),
+        date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
+        machine=sheet,
+        files=sheet.files["shared memory" if where.name == "shm" else "temporary files"],
+        seed=seed,
+        versions={PEERS[one].name: PEERS[one].version for one in peers},
+        settings={PEERS[one].name: PEERS[one].settings for one in peers},
+        rows=rows,
+    )
+
+
+def _row(peer: str, family: str, seed: int, where: Path) -> Row:
+    name = PEERS[peer].name
+    prefix = ""
+    if family == _MOUNTS:
+        prefix = "unshare --mount --propagation private "
+        if os.geteuid() != 0:
+            prefix = "unshare --user --map-root-user --mount --propagation private "
+        if Commands(None).run(_command(f"{prefix}true"), family, Path(os.devnull)).failures:
+            why = "this machine permits no mount namespaces"
+            return Row(name, family, 0.0, Found(0, "full disks", not_run=why))
+    folder = Path(tempfile.mkdtemp(prefix="tuckbox-peers-", dir=where))
+    try:
+        words = f"{sys.executable} -m reliability.peers.trial {peer} {family}"
+        command = _command(f"{prefix}{words} --folder {folder}/trial --seed {seed}")
+        done = Commands(None).run(command, family, folder / "log")
+        said = (folder / "log").read_text("utf-8")
+        for line in said.splitlines():
+            with suppress(msgspec.DecodeError, msgspec.ValidationError):
+                found = msgspec.json.decode(line, type=Found)
+                return Row(name, family, done.seconds, found)
+        raise TrialError(f"{family} on {name}: {done.ended}\n{said[-2000:]}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _command(words: str) -> Command:
+    return Command(words, trials=1, seconds_max=_SECONDS_MAX, reports="exit status")
+
+
+def write(record: PeersRecord, path: Path) -> None:
+    """Write the record."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def read(path: Path) -> PeersRecord | None:
+    """Return the record, None if there is none. Raises RecordError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=PeersRecord)
+    except FileNotFoundError:
+        return None
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise RecordError(f"{path.name} is no record: {error}; remove it") from error

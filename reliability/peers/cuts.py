@@ -1,0 +1,133 @@
+"""T-T1, lite: the files are cut, emptied, replaced and removed under live workers.
+
+Owns the deeds. A system without one main file has the deed done to each of its data files.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from reliability.peers import crew, stamps
+from reliability.peers.adapters import Peer
+from reliability.peers.board import SEATS, Board, Count
+from reliability.peers.found import Found
+from reliability.peers.stamps import Stamp
+
+_SECONDS_BEFORE = 0.15
+_SECONDS_AFTER = 0.5
+_PAGE = 4096
+
+
+def _truncate(part: float) -> Callable[[Path, random.Random], None]:
+    def deed(path: Path, _dice: random.Random) -> None:
+        with path.open("r+b") as file:
+            file.truncate(int(path.stat().st_size * part))
+
+    return deed
+
+
+def _truncate_anywhere(path: Path, dice: random.Random) -> None:
+    with path.open("r+b") as file:
+        file.truncate(dice.randrange(path.stat().st_size // _PAGE + 1) * _PAGE)
+
+
+def _zero(path: Path, dice: random.Random) -> None:
+    """Write zeros over a part, as a hole reads."""
+    size = path.stat().st_size
+    begin = dice.randrange(size // _PAGE + 1) * _PAGE
+    with path.open("r+b") as file:
+        file.seek(begin)
+        file.write(bytes(min(16 * _PAGE, max(size - begin, 0))))
+
+
+def _unlink(path: Path, _dice: random.Random) -> None:
+    path.unlink()
+
+
+def _replace_by_copy(path: Path, _dice: random.Random) -> None:
+    copy = path.with_name("replacement")
+    shutil.copyfile(path, copy)
+    copy.replace(path)
+
+
+def _replace_by_nothing(path: Path, _dice: random.Random) -> None:
+    copy = path.with_name("replacement")
+    copy.touch()
+    copy.replace(path)
+
+
+DEEDS: dict[str, Callable[[Path, random.Random], None]] = {
+    "cut to nothing": _truncate(0),
+    "cut to a half": _truncate(0.5),
+    "cut anywhere": _truncate_anywhere,
+    "zeroed in part": _zero,
+    "removed": _unlink,
+    "replaced by a copy": _replace_by_copy,
+    "replaced by an empty file": _replace_by_nothing,
+}
+
+
+def run(peer: Peer, folder: Path, errors: Path, seed: int, rounds: int) -> Found:
+    """Do each deed so often, each on a new cache with four workers on it."""
+    dice = random.Random(seed)
+    found = Found(rounds * len(DEEDS), "cuts")
+    for number in range(rounds):
+        for name, deed in DEEDS.items():
+            place = folder / f"{number}-{name.replace(' ', '-')}"
+            place.mkdir()
+            _one(peer, place, errors, dice, deed, found)
+            shutil.rmtree(place, ignore_errors=True)
+    found.errors = crew.told(errors)
+    return found
+
+
+def _one(
+    peer: Peer,
+    folder: Path,
+    errors: Path,
+    dice: random.Random,
+    deed: Callable[[Path, random.Random], None],
+    found: Found,
+) -> None:
+    crew.make(peer, folder, errors)
+    board = Board()
+    workers = crew.Crew(peer, folder, board, errors, dice.getrandbits(64))
+    time.sleep(_SECONDS_BEFORE)
+    for path in peer.files(folder):
+        try:
+            deed(path, dice)
+        except FileNotFoundError:
+            continue  # A worker has just removed it.
+    time.sleep(_SECONDS_AFTER)
+    workers.look_after(replace=False)
+    stuck = [seat for seat in range(SEATS) if board.at(seat, Count.ERRORS_IN_A_ROW) > 0]
+    workers.end()
+    # What was replaced or zeroed may be gone or older, but it must be what it says it is.
+    found.wrong += board.sum(Count.WRONG)
+    found.add_deaths(workers.deaths)
+    found.hung += workers.hung
+    if stuck:
+        name = "workers that went on raising errors, though they opened it again"
+        found.figures[name] = found.figures.get(name, 0) + len(stuck)
+    used, came_to = crew.answer(lambda: use(peer, folder), errors, 20.0)
+    if came_to == "hung":
+        found.hung += 1
+    elif came_to is not None and came_to != "raised":
+        found.add_deaths([came_to])
+    found.unusable += not used
+
+
+def use(peer: Peer, folder: Path) -> bool:
+    """Say whether a new process can store and read again. For a child."""
+    store = peer.open(folder)
+    for index in range(50):
+        key = f"new:{index}"
+        value = stamps.make(key, Stamp(9, index), 200)
+        store.set(key, value)
+        if store.get(key) != value:
+            return False
+    return True

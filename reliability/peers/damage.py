@@ -1,0 +1,105 @@
+"""T-C1, lite: bytes and pages of the files are changed, and a pickle is planted.
+
+Owns the damage. Each case is a copy of one cache, damaged and read by a process of its own.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import shutil
+from pathlib import Path
+
+from reliability.peers import crew
+from reliability.peers.adapters import Peer
+from reliability.peers.board import CANARIES
+from reliability.peers.cuts import use
+from reliability.peers.found import Found
+
+_PAGE = 4096
+_PAGES_ONE_IN = 3
+_SECONDS_MAX = 20.0
+
+
+class _Payload:
+    """A pickle that makes a file when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self._path), "w")
+
+
+def run(peer: Peer, folder: Path, errors: Path, seed: int, cases: int) -> Found:
+    """Damage so many copies of a cache, each in one byte or one page, and read them."""
+    dice = random.Random(seed)
+    found = Found(cases, "damaged files", there_at_best=CANARIES)
+    whole = folder / "whole"
+    whole.mkdir()
+    crew.make(peer, whole, errors)
+    fewest = {False: CANARIES, True: CANARIES}
+    refused = 0
+    for number in range(cases):
+        copy = folder / "copy"
+        shutil.copytree(whole, copy)
+        page = number % _PAGES_ONE_IN == 0
+        _damage(peer.files(copy), dice, page=page)
+        read, came_to = crew.answer(lambda: crew.audit(peer, copy), errors, _SECONDS_MAX)  # noqa: B023
+        if came_to is None:
+            found.wrong += read["wrong"]
+            fewest[page] = min(fewest[page], read["there"])
+        elif came_to == "hung":
+            found.hung += 1
+        elif came_to == "raised":
+            refused += 1
+        else:
+            found.add_deaths([came_to])
+        used, came_to = crew.answer(lambda: use(peer, copy), errors, _SECONDS_MAX)  # noqa: B023
+        if came_to is not None and came_to not in ("raised", "hung"):
+            found.add_deaths([came_to])
+        found.hung += came_to == "hung"
+        found.unusable += not used
+        shutil.rmtree(copy)
+    found.figures["entries there at least after a byte, where it opened"] = fewest[False]
+    found.figures["after a page"] = fewest[True]
+    found.figures["files that could not be opened or read"] = refused
+    found.code_ran = _planted(peer, folder, errors)
+    found.errors = crew.told(errors)
+    return found
+
+
+def _damage(files: list[Path], dice: random.Random, *, page: bool) -> None:
+    path = dice.choices(files, weights=[file.stat().st_size for file in files])[0]
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        if page:
+            file.seek(dice.randrange((size + _PAGE - 1) // _PAGE) * _PAGE)
+            file.write(dice.choice((bytes(_PAGE), dice.randbytes(_PAGE))))
+            file.truncate(size)
+        else:
+            place = dice.randrange(size)
+            file.seek(place)
+            old = file.read(1)[0]
+            file.seek(place)
+            file.write(bytes([old ^ dice.randrange(1, 256)]))
+
+
+def _planted(peer: Peer, folder: Path, errors: Path) -> bool:
+    """Say whether reading a value that somebody planted in the files runs what it says."""
+    place = folder / "planted"
+    place.mkdir()
+    sign = folder / "the-code-ran"
+    payload = pickle.dumps(_Payload(sign))
+
+    def read() -> None:
+        store = peer.open(place)
+        for key in ("planted", "planted:raw"):
+            try:
+                store.get(key)
+            except Exception as error:
+                crew.tell(errors, error)
+
+    crew.end_of(crew.fork(lambda: peer.plant(place, "planted", payload), errors), _SECONDS_MAX)
+    crew.end_of(crew.fork(read, errors), _SECONDS_MAX)
+    return sign.exists()

@@ -1,0 +1,62 @@
+"""T-R1, lite: workers are killed while they work.
+
+Owns the killing. After the kills a new process reads everything: what nobody touched must be there.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from reliability.peers import crew
+from reliability.peers.adapters import Peer
+from reliability.peers.board import CANARIES, SEATS, Board, Count
+from reliability.peers.found import Found
+
+_SECONDS_BETWEEN_KILLS_MAX = 0.025
+_KILLS_BETWEEN_AUDITS = 50
+_AUDIT_SECONDS_MAX = 20.0
+
+
+def run(peer: Peer, folder: Path, errors: Path, seed: int, kills: int) -> Found:
+    """Kill workers of `peer` so often, one after the other."""
+    dice = random.Random(seed)
+    board = Board()
+    found = Found(kills, "kills", there_at_best=CANARIES)
+    crew.make(peer, folder, errors)
+    workers = crew.Crew(peer, folder, board, errors, seed)
+    for number in range(kills):
+        time.sleep(dice.random() * _SECONDS_BETWEEN_KILLS_MAX)
+        workers.look_after(replace=True)
+        workers.kill(dice.randrange(SEATS))
+        if number % _KILLS_BETWEEN_AUDITS == _KILLS_BETWEEN_AUDITS - 1:
+            # While the others work, only what nobody touches can be judged.
+            _audit(peer, folder, errors, None, found)
+    workers.end()
+    _audit(peer, folder, errors, board, found)
+    found.add_deaths(workers.deaths)
+    found.hung += workers.hung
+    found.wrong += board.sum(Count.WRONG) + board.sum(Count.STALE)
+    found.lost += board.sum(Count.LOST)
+    found.errors = crew.told(errors)
+    found.figures["operations"] = board.sum(Count.OPERATIONS)
+    found.figures["hits"] = board.sum(Count.HITS)
+    found.figures["processes that could not open it"] = workers.refused
+    return found
+
+
+def _audit(peer: Peer, folder: Path, errors: Path, board: Board | None, found: Found) -> None:
+    read, came_to = crew.answer(lambda: crew.audit(peer, folder, board), errors, _AUDIT_SECONDS_MAX)
+    if came_to == "hung":
+        found.hung += 1
+    elif came_to == "raised":
+        found.unusable += 1
+    elif came_to is not None:
+        found.add_deaths([came_to])
+    else:
+        found.wrong += read["wrong"]
+        found.lost += read["lost"] + (read["own_lost"] if board else 0)
+        found.figures["reads that raised"] = (
+            found.figures.get("reads that raised", 0) + read["errors"]
+        )
