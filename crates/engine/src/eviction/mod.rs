@@ -1,7 +1,8 @@
 //! Which entries stay. The whole policy is in this module. The rest of the engine asks it with which
 //! bits an entry enters or stays ([`Shard::admit`], [`Shard::keep`]), to make way for one entry
 //! ([`Shard::make_way`]), room in the logs ([`Shard::make_room`]) or in a bucket
-//! ([`Shard::displace`]), and to do a little of that after each write ([`Shard::tidy`]).
+//! ([`Shard::displace`]), to do a little of that after each write ([`Shard::tidy`]), and tells it
+//! what is removed ([`Shard::let_go`]).
 //!
 //! Two first-in-first-out logs: a *small* one, where newcomers wait, and a *main* one. A read only
 //! adds a hit to its slot (two bits, so a hot entry stops being written to). An entry is judged
@@ -20,8 +21,14 @@
 //! * **Second chance** (CLOCK): the main log's oldest entry, if it was hit, goes to the log's head
 //!   with one hit less instead of duelling.
 //!
+//! * **Tournament**: the small log's share and which of these rules hold is a setting, and each
+//!   shard chooses between five of them by what they would hit on a sample of its keys.
+//!
 //! Sizes: when the limit of entries binds, every entry counts one; when bytes are short, its bytes,
 //! and the newcomer has to beat the frequency per byte of those that it displaces.
+//!
+//! The method as a whole, its sources and figures are in `docs/eviction.md`. Everything that is read
+//! from the file bounds nothing by itself: each loop has a budget.
 //!
 //! While a log's segments hold much dead space (overwritten, deleted, expired), what lives is
 //! moved to the head and nothing is dropped: dead space shall not cost an entry.
