@@ -276,7 +276,7 @@ mod tests {
         assert!(hits(&cache, pairs) > 18_000);
         assert!(SETTINGS[setting()].small_percent >= 80, "{}", setting());
         // A loop of 1.5 times the cache: recency keeps none of it.
-        let looped = hits(&cache, (0..60_000u64).map(|n| 1 << 32 | n % 300));
+        let looped = hits(&cache, (0..60_000u64).map(|n| (1 << 32) + n % 300));
         assert!(looped > 30_000, "{looped}");
         assert!(SETTINGS[setting()].small_percent <= 5, "{}", setting());
     }
