@@ -9,7 +9,7 @@ venv := .venv
 python := $(venv)/bin/python
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help setup build demo lab test check test-rust test-torture test-fuzz \
+.PHONY: help setup build demo lab test check test-rust test-torture test-fuzz hit-ratio \
 	test-python test-lab lab-smoke test-reliability bench torture torture-peers \
 	format clean
 
@@ -90,6 +90,10 @@ lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked ope
 bench: $(venv)/built ## What an operation costs, beside a dictionary's.
 	$(python) benches/dict_ratio.py
 	cargo bench --quiet -p tuckbox-engine --bench operations
+
+hit-ratio: $(venv)/made ## What the engine keeps, beside known policies, on recorded traces; TRACES=DIR.
+	cargo build --quiet --profile dist -p tuckbox-engine --example replay
+	$(python) benches/hit_ratio.py --program target/dist/examples/replay $(if $(TRACES),--traces $(TRACES)) $(ARGS)
 
 torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.
 	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)

@@ -230,6 +230,7 @@ impl Cache {
         let (shard, hash, live) = self.lock_key(key)?;
         let Some(live) = live else { return Ok(false) };
         shard.remove(hash, &live.found, &live.head);
+        shard.let_go(hash, &live.found, &live.head);
         drop(shard);
         self.arena.count(Counter::Deletes, 1);
         Ok(true)
@@ -246,6 +247,7 @@ impl Cache {
             return Ok(None);
         }
         shard.remove(hash, &live.found, &live.head);
+        shard.let_go(hash, &live.found, &live.head);
         drop(shard);
         self.arena.count(Counter::Deletes, 1);
         Ok(Some(self.entry_in(buffer)))
@@ -264,7 +266,7 @@ impl Cache {
                 self.arena.vouch()?;
                 return Ok(true);
             }
-            shard.make_room(SLICE, IfStuck::after(attempt));
+            shard.make_room(SLICE, IfStuck::after(attempt), 0);
         }
         self.arena.vouch()?;
         Err(Error::Full { wanted_bytes: key.len() as u64 })
