@@ -6,26 +6,22 @@ written out below, which see the same deletes and expiries. The numbers come fro
 
 from __future__ import annotations
 
-import argparse
 import bisect
 import io
 import itertools
 import json
 import random
 import subprocess
-import sys
 from collections import OrderedDict, deque
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
-
-from rich.console import Console
-from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 REQUESTS = 200_000
 REPEATS = 3
+ENTRIES = (200, 1_000)
 Op = Literal["get", "set", "delete"]
 
 
@@ -265,35 +261,18 @@ def engine_ratios(program: Path, requests: list[Request], arguments: list[str]) 
     return [100 * run["hits"] / run["gets"] for run in found]
 
 
-def main() -> None:
-    """Print a table, and a Markdown one with `--markdown`."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--program", type=Path, required=True)
-    parser.add_argument("--entries", type=int, nargs="+", default=[200, 1_000])
-    parser.add_argument("--markdown", action="store_true")
-    given = parser.parse_args()
-    heading = ["stream", "entries", "LRU", "S3-FIFO", "Tuckbox", "Tuckbox, 4 shards"]
+def measure(program: Path) -> tuple[list[str], list[list[str]]]:
+    """Return heading and rows of a table of all streams, at two sizes."""
+    heading = ["stream", "entries", "LRU", "S3-FIFO", "Tuckbox", "Tuckbox, 4 sh."]
     rows = []
-    for entries in given.entries:
+    for entries in ENTRIES:
         for stream in STREAMS:
             source = random.Random(7)  # noqa: S311 - no secret
             requests = list(itertools.islice(stream(source), REQUESTS))
             one, four = f"entries:{entries}:1", f"entries:{entries}:4"
-            found = engine_ratios(given.program, requests, [one] * REPEATS + [four] * REPEATS)
+            found = engine_ratios(program, requests, [one] * REPEATS + [four] * REPEATS)
             row = [stream.__name__, f"{entries:,}"]
             row += [f"{hit_ratio(kind(entries), requests):.2f}" for kind in (Lru, S3Fifo)]
             row += [f"{sum(part) / REPEATS:.2f}" for part in (found[:REPEATS], found[REPEATS:])]
             rows.append(row)
-    if given.markdown:
-        lines = ["| " + " | ".join(row) + " |" for row in [heading, *rows]]
-        lines.insert(1, "|:--" + "|--:" * (len(heading) - 1) + "|")
-        sys.stdout.write("\n".join(lines) + "\n")
-        return
-    table = Table(*heading)
-    for row in rows:
-        table.add_row(*row)
-    Console(width=100).print(table)
-
-
-if __name__ == "__main__":
-    main()
+    return heading, rows

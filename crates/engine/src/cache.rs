@@ -52,7 +52,7 @@ impl Shard<'_> {
 
 impl Cache {
     /// Opens the cache at `place`, or makes it as `config` says. A file that is there keeps its own
-    /// size and limit of entries: compare [`Cache::stats`] with what was asked for.
+    /// size, limit of entries and favour: compare [`Cache::stats`] with what was asked for.
     ///
     /// With `config.rights.read_only` the file must be there, and no byte of it is changed: reads
     /// count nothing and keep no entry from being evicted, and every operation that changes
@@ -379,6 +379,7 @@ impl Cache {
             file_bytes: self.arena.region().usable_bytes(),
             size_bytes: self.arena.geometry().plan.size_bytes,
             max_entries: self.shape.max_entries,
+            favour: self.shape.favour,
             hits: counter(Counter::Hits),
             misses: counter(Counter::Misses),
             sets: counter(Counter::Sets),
@@ -462,7 +463,8 @@ fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
             return Err(Error::MaxEntriesOutOfRange { given, most: MAX_ENTRIES_MOST });
         }
     }
-    Ok(layout::plan(size_bytes, config.max_entries.unwrap_or(0)))
+    let plan = layout::plan(size_bytes, config.max_entries.unwrap_or(0));
+    Ok(tuckbox_arena::Plan { features_optional: config.favour.word(), ..plan })
 }
 
 /// Fills the engine's part of a new file.

@@ -6,6 +6,7 @@ use tuckbox_arena::layout::HEADER_BYTES;
 use tuckbox_arena::{Geometry, Plan};
 
 use crate::record::Head;
+use crate::value::Favour;
 
 pub use crate::record::flag;
 
@@ -316,6 +317,8 @@ pub struct Shape {
     pub record_words_most: usize,
     /// Limit of entries, 0 for none.
     pub max_entries: u64,
+    /// What eviction favours.
+    pub favour: Favour,
     /// Slices of eviction that are more than enough for any one write, other writers aside: twice
     /// as many as it takes to look at every entry of a shard and to free every segment. In a
     /// damaged file there may be no end of what can be looked at.
@@ -365,6 +368,7 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
     Plan {
         size_bytes,
         max_entries,
+        features_optional: 0,
         segment_bytes,
         shard_count,
         shard_bytes: shard::DIRECTORY
@@ -424,6 +428,7 @@ impl Shape {
             shard_count: plan.shard_count,
             value_bytes_max,
             max_entries: plan.max_entries,
+            favour: Favour::from_word(plan.features_optional),
             slices_most: 1_000
                 + 2 * geometry.segment_count
                 + plan.size_bytes / plan.shard_count / 512,

@@ -4,6 +4,7 @@ use crate::layout::log;
 use crate::log::LogKind;
 use crate::record::Head;
 use crate::shard::Shard;
+use crate::value::Favour;
 
 /// What the policy reckons in: that of which there is not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,11 @@ pub(super) struct Capacity {
 }
 
 impl Shard<'_> {
+    /// Whether a large entry needs to be asked for more often than a small one.
+    pub(super) fn weighs_sizes(&self, unit: Unit) -> bool {
+        unit == Unit::Bytes && self.cache.shape.favour != Favour::Bytes
+    }
+
     pub(super) fn cost(&self, head: &Head, unit: Unit) -> u64 {
         match unit {
             Unit::Entries => 1,

@@ -8,11 +8,10 @@ use crate::layout::{shard, Slot};
 use crate::log::LogKind;
 use crate::record::Head;
 use crate::shard::Shard;
+use crate::value::Favour;
 
 /// What being admitted is worth, in frequency, to an entry that is too large to enter by it.
 const BONUS: u64 = 2;
-/// Larger than so many of the mean is too large for that.
-const LARGE_MEANS: u64 = 4;
 /// The frequency of who may enter the main log without a duel if that has room.
 const PROVED: u64 = 3;
 /// Entries of the main log's tail that a large newcomer is compared with.
@@ -104,7 +103,7 @@ impl Shard<'_> {
             return true;
         }
         // In hundredths: the frequency of the bytes that the candidate displaces.
-        let unit = budget.unit;
+        let unit = if self.weighs_sizes(budget.unit) { Unit::Bytes } else { Unit::Entries };
         let (cost, victim_cost) = (self.cost(&candidate.head, unit), self.cost(&victim.head, unit));
         let margin = MARGIN * 100 * cost.min(victim_cost) / victim_cost.max(1);
         let needed = self.frequency_of_victims(&victim, cost, unit) + margin;
@@ -112,6 +111,9 @@ impl Shard<'_> {
         if (candidate.frequency + bonus) * 100 > needed {
             self.set_word(shard::WINS, 0);
             return true;
+        }
+        if cost > victim_cost && self.let_small_victims_pass(&victim, cost, budget) {
+            return false;
         }
         self.add_word(shard::WINS, 1);
         if self.word(shard::WINS) >= WINS_MOST {
@@ -122,12 +124,54 @@ impl Shard<'_> {
         false
     }
 
+    /// Moves victims to the head that have withstood one of many times their size: small entries,
+    /// each worth more than as many bytes of what was refused, shall not shield large ones behind
+    /// them. Whether any was moved.
+    fn let_small_victims_pass(&self, first: &Candidate, cost: u64, budget: &mut Budget) -> bool {
+        let mut left = cost / self.passing_part();
+        let mut next = None;
+        for passed in 0..VICTIMS_MOST {
+            let Some(victim) = next.as_ref().or(Some(first).filter(|_| passed == 0)) else {
+                return passed > 0;
+            };
+            let victim_cost = self.cost(&victim.head, Unit::Bytes);
+            if victim_cost > left {
+                return passed > 0;
+            }
+            left -= victim_cost;
+            self.set_word(shard::WINS, 0);
+            self.move_entry(victim, LogKind::Main, self.bits(0, victim.frequency, false));
+            if !budget.spend() {
+                return true;
+            }
+            next = self.victim(budget);
+        }
+        true
+    }
+
+    /// Of a refused newcomer's bytes, as small a part of small entries may be moved for it.
+    fn passing_part(&self) -> u64 {
+        match self.cache.shape.favour {
+            Favour::Hits => 4,
+            Favour::Balanced | Favour::Bytes => 16,
+        }
+    }
+
+    /// Larger than so many of the mean is too large to enter by the reuse distance alone.
+    fn large_means(&self) -> u64 {
+        match self.cache.shape.favour {
+            Favour::Hits => 1,
+            Favour::Balanced | Favour::Bytes => 4,
+        }
+    }
+
     /// Whether an entry is many times the mean of the main log, where bytes are short.
     fn is_large(&self, head: &Head, unit: Unit) -> bool {
         let used = self.used(LogKind::Main, unit);
         let entries = self.used(LogKind::Main, Unit::Entries);
-        unit == Unit::Bytes
-            && self.cost(head, unit).saturating_mul(entries) > used.saturating_mul(LARGE_MEANS)
+        self.weighs_sizes(unit)
+            && self.cost(head, unit).saturating_mul(entries)
+                > used.saturating_mul(self.large_means())
     }
 
     /// Frequency, in hundredths, of what `cost` would displace from `first` on.

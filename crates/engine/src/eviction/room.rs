@@ -78,7 +78,7 @@ impl Shard<'_> {
     fn is_worth_its_bytes(&self, victim: &Candidate, budget: &Budget) -> bool {
         let mean_bytes =
             self.used(LogKind::Main, Unit::Bytes) / self.used(LogKind::Main, Unit::Entries).max(1);
-        budget.unit == Unit::Bytes
+        self.weighs_sizes(budget.unit)
             && victim.frequency > 1
             && self.cost(&victim.head, Unit::Bytes) < mean_bytes * victim.frequency / 2
     }

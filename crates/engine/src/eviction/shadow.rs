@@ -15,6 +15,7 @@ use super::setting::Setting;
 use super::{HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MOST};
 use crate::layout::{shadow, shadow_rows, FREQUENCY_MOST, GHOST_ROW_BYTES};
 use crate::log::LogKind;
+use crate::value::Favour;
 
 /// What an entry of mean size costs.
 pub(super) const COST_OF_MEAN: u64 = 64;
@@ -116,6 +117,7 @@ pub(super) struct Shadow<'a> {
     at: u64,
     len: usize,
     setting: &'static Setting,
+    favour: Favour,
     head: [u64; HEAD_WORDS],
     entries: [Entry; LEN_MOST],
     /// Those that differ from the file's, a bit each.
@@ -140,6 +142,7 @@ impl<'a> Shadow<'a> {
         at: u64,
         shadow_len: u64,
         setting: &'static Setting,
+        favour: Favour,
     ) -> Shadow<'a> {
         let len = (shadow_len as usize).min(LEN_MOST);
         let mut words = [0u64; HEAD_WORDS + LEN_MOST];
@@ -155,7 +158,7 @@ impl<'a> Shadow<'a> {
             members[entry.kind() as usize] |= taken << place;
             used[entry.kind() as usize] += taken * entry.cost();
         }
-        Shadow { region, at, len, setting, head, entries, changed: 0, members, used }
+        Shadow { region, at, len, setting, favour, head, entries, changed: 0, members, used }
     }
 
     /// Writes back what changed.
@@ -366,7 +369,10 @@ impl<'a> Shadow<'a> {
     fn wins_duel(&mut self, entry: Entry, is_admitted: bool) -> bool {
         let Some(place) = self.victim() else { return true };
         let victim = self.entries[place];
-        let (cost, victim_cost) = (entry.cost(), victim.cost().max(1));
+        let (cost, victim_cost) = match self.favour {
+            Favour::Bytes => (1, 1),
+            _ => (entry.cost(), victim.cost().max(1)),
+        };
         // In hundredths, and as if those behind the victim were of its kind.
         let needed = victim.frequency() * 100 * cost / victim_cost
             + MARGIN * 100 * cost.min(victim_cost) / victim_cost;
@@ -424,7 +430,7 @@ mod tests {
     fn hits(setting: usize, keys: impl Iterator<Item = u64>) -> u64 {
         let region = Region::heap(shadow_bytes(LEN));
         keys.filter(|key| {
-            let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[setting]);
+            let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[setting], Favour::Balanced);
             let hit = shadow.happen(Event::Read, hash(*key), COST_OF_MEAN, ROOM);
             assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= ROOM);
             shadow.store();
@@ -447,7 +453,7 @@ mod tests {
     #[test]
     fn what_is_removed_is_gone_and_an_overwrite_is_no_hit() {
         let region = Region::heap(shadow_bytes(LEN));
-        let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0]);
+        let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
         assert!(!shadow.happen(Event::Overwritten, 5, COST_OF_MEAN, ROOM));
         assert!(shadow.happen(Event::Overwritten, 5, COST_OF_MEAN, ROOM));
         assert_eq!(shadow.entries.iter().filter(|entry| entry.hits() > 0).count(), 0);
@@ -459,7 +465,7 @@ mod tests {
     #[test]
     fn sizes_count_and_what_never_fits_is_left_out() {
         let region = Region::heap(shadow_bytes(LEN));
-        let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0]);
+        let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
         for key in 0..100 {
             shadow.happen(Event::Read, hash(key), 5 * COST_OF_MEAN, ROOM);
             assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= ROOM);
@@ -478,7 +484,7 @@ mod tests {
                 region.set(word * 8, state ^ state >> 31);
             }
             for setting in &SETTINGS {
-                let mut shadow = Shadow::load(&region, 0, LEN, setting);
+                let mut shadow = Shadow::load(&region, 0, LEN, setting, Favour::Balanced);
                 for key in 0..8 {
                     shadow.happen(Event::Read, hash(key ^ state), 1 + state % 255, ROOM);
                 }

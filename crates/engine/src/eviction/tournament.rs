@@ -28,7 +28,13 @@ use crate::layout::{shadow_bytes, shard, tournament, Shape};
 use crate::log::LogKind;
 use crate::record::Head;
 use crate::shard::Shard;
+use crate::value::Favour;
 
+/// What a hit counts in the sums: as much as an entry of mean size costs, so that where bytes are
+/// favoured a hit can count what its entry costs,
+const WORTH_OF_HIT: u64 = COST_OF_MEAN;
+/// though not more than so much: no single one decides.
+const WORTH_MOST: u64 = 4 * COST_OF_MEAN;
 /// Hits that a change of setting costs in any case.
 const SWITCH_HITS: u64 = 4;
 /// Of the cache's places, in per cent, how many change their role in any case.
@@ -137,6 +143,10 @@ impl Shard<'_> {
         self.set_word(shard::SAMPLED_BELOW, below);
     }
 
+    fn weighs_bytes(&self) -> bool {
+        self.cache.shape.favour == Favour::Bytes
+    }
+
     /// Replays what readers noted, and then this event, on all shadows; changes the setting if
     /// another has earned it.
     #[cold]
@@ -170,7 +180,8 @@ impl Shard<'_> {
         for (index, setting) in SETTINGS.iter().enumerate() {
             let shadow_at =
                 at + tournament::SHADOWS + index as u64 * shadow_bytes(shape.shadow_len);
-            let mut shadow = Shadow::load(region, shadow_at, shape.shadow_len, setting);
+            let mut shadow =
+                Shadow::load(region, shadow_at, shape.shadow_len, setting, shape.favour);
             for ((event, request), won) in events.iter().zip(&mut won) {
                 let hash = (request >> 32) as u32;
                 let was_there = shadow.happen(*event, hash, cost_of(*request), room);
@@ -186,10 +197,15 @@ impl Shard<'_> {
             .filter(|(_, ((event, _), _))| *event == Event::Read)
             .map(|(index, (_, won))| (won[in_force], is_hit(index)));
         self.compare_with_cache(at, shortened, entries, shadow_hits);
-        for won in &won[..events.len()] {
+        for ((_, request), won) in events.iter().zip(&won) {
+            let worth = match self.weighs_bytes() {
+                true => cost_of(*request).min(WORTH_MOST),
+                false => WORTH_OF_HIT,
+            };
             for (regret, hit) in regrets.iter_mut().zip(won) {
-                let gain = u64::from(*hit);
-                *regret = regret.saturating_add(gain).saturating_sub(u64::from(won[in_force]));
+                let gain = worth * u64::from(*hit);
+                let given_up = worth * u64::from(won[in_force]);
+                *regret = regret.saturating_add(gain).saturating_sub(given_up);
             }
             if let Some(better) = better_setting(&regrets, in_force, entries) {
                 regrets = [0; SETTINGS.len()];
@@ -239,7 +255,7 @@ fn better_setting(regrets: &[u64], in_force: usize, entries: u64) -> Option<usiz
     let excess = |index: usize| {
         let rebuilt = SETTINGS[index].small_percent.abs_diff(SETTINGS[in_force].small_percent);
         let price = 100 * SWITCH_HITS + entries * (rebuilt + SWITCH_PERCENT);
-        regrets[index].saturating_mul(100).checked_sub(price + 1)
+        regrets[index].saturating_mul(100).checked_sub(WORTH_OF_HIT * price + 1)
     };
     (0..regrets.len())
         .filter(|index| *index != in_force)
@@ -311,12 +327,12 @@ mod tests {
     fn a_setting_takes_over_when_it_has_paid_for_what_is_rebuilt() {
         // From 5 to 30 per cent of 64 entries: 4 + 64 * 0.5 = 36 hits.
         let mut regrets = [0u64; SETTINGS.len()];
-        regrets[2] = 36;
+        regrets[2] = 36 * WORTH_OF_HIT;
         assert_eq!(better_setting(&regrets, 0, 64), None);
-        regrets[2] = 37;
+        regrets[2] = 37 * WORTH_OF_HIT;
         assert_eq!(better_setting(&regrets, 0, 64), Some(2));
         // From 5 to 1 per cent it is less, 4 + 64 * 0.29 = 22.6: farther above its price, it wins.
-        regrets[1] = 37;
+        regrets[1] = 37 * WORTH_OF_HIT;
         assert_eq!(better_setting(&regrets, 0, 64), Some(1));
         // Damaged sums are sums.
         assert!(better_setting(&[u64::MAX; SETTINGS.len()], 4, 64).is_some());
