@@ -20,12 +20,13 @@
 //!   counts say. A ghost from the main log has no such distance: it would start at its eviction.
 //! * **Second chance** (CLOCK): the main log's oldest entry, if it was hit, goes to the log's head
 //!   with one hit less instead of duelling.
-//!
 //! * **Tournament**: the small log's share and which of these rules hold is a setting, and each
 //!   shard chooses between five of them by what they would hit on a sample of its keys.
 //!
 //! Sizes: when the limit of entries binds, every entry counts one; when bytes are short, its bytes,
-//! and the newcomer has to beat the frequency per byte of those that it displaces.
+//! and the newcomer has to beat the frequency per byte of those that it displaces, unless the cache
+//! was made to favour bytes. Small entries that withstand a large one pass to the head, so that they
+//! do not shield what lies behind them.
 //!
 //! The method as a whole, its sources and figures are in `docs/eviction.md`. Everything that is read
 //! from the file bounds nothing by itself: each loop has a budget.
