@@ -11,7 +11,7 @@ bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap 
 	django_tuckbox django_locmem django_diskcache
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help setup build demo lab test check test-rust test-torture test-fuzz \
+.PHONY: help setup build demo lab test check test-rust test-torture test-fuzz hit-ratio \
 	test-python test-lab lab-smoke test-reliability test-bench bench instructions torture \
 	torture-peers valgrind format clean
 
@@ -119,6 +119,10 @@ bench: $(venv)/built $(venv)/drawing ## Every goal of speed and memory beside it
 
 instructions: $(venv)/built valgrind ## What the hot paths execute, by callgrind, beside the counts that are kept; ARGS=--keep keeps them.
 	$(python) -m benches.instructions $(ARGS)
+
+hit-ratio: $(venv)/made ## What the engine keeps, beside known policies, on recorded traces; TRACES=DIR.
+	cargo build --quiet --profile dist -p tuckbox-engine --example replay
+	$(python) benches/hit_ratio.py --program target/dist/examples/replay $(if $(TRACES),--traces $(TRACES)) $(ARGS)
 
 torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.
 	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)

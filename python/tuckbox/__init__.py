@@ -16,6 +16,7 @@ from tuckbox.errors import (
     FileMissing,
     IntegerOverflow,
     InvalidArgument,
+    InvalidFavour,
     InvalidGroup,
     InvalidLockTimeout,
     InvalidMaxEntries,
@@ -38,6 +39,7 @@ from tuckbox.errors import (
     ValueTypeError,
     VersionMismatch,
 )
+from tuckbox.favour import Favour
 from tuckbox.keys import Key
 from tuckbox.results import CheckReport, Entry, Loss, Stats
 
@@ -55,9 +57,11 @@ __all__ = [
     "DirectoryMissing",
     "Entry",
     "EntryCorrupt",
+    "Favour",
     "FileMissing",
     "IntegerOverflow",
     "InvalidArgument",
+    "InvalidFavour",
     "InvalidGroup",
     "InvalidLockTimeout",
     "InvalidMaxEntries",

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar, final, overload
 from _typeshed import SupportsItems
 from typing_extensions import Self, disjoint_base
 
+from tuckbox.favour import Favour
 from tuckbox.keys import Key
 from tuckbox.results import Entry
 
@@ -37,6 +38,7 @@ class Core:
         shown: str | PathLike[str] | None = None,
         size_bytes: int | None = None,
         max_entries: int | None = None,
+        favour: Favour | None = None,
         lock_timeout_s: float = 1.0,
         read_only: bool = False,
         group: int | None = None,
@@ -98,6 +100,8 @@ class Core:
     def size(self) -> int: ...
     @property
     def max_entries(self) -> int | None: ...
+    @property
+    def favour(self) -> Favour: ...
     @property
     def lock_timeout(self) -> float: ...
     @property

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from tuckbox.favour import Favour
+
 __all__ = ["Cache"]
 
 _MAX_ENTRIES_MAX = 2**63 - 1
@@ -79,6 +81,7 @@ class Cache(_engine.Core):
         *,
         size: int | str | None = None,
         max_entries: int | None = None,
+        favour: Favour | None = None,
         lock_timeout: float = 1.0,
         read_only: bool = False,
         group: str | int | None = None,
@@ -95,6 +98,10 @@ class Cache(_engine.Core):
                 (2^20); 64 MiB by default. The limit counts all bytes, not only those of values.
                 Used when the file is made: an existing file keeps its own.
             max_entries: Limit of entries, none by default. Used as ``size`` is.
+            favour: What stays where values are of many sizes: ``"balanced"`` (the default);
+                ``"hits"``, so that as many reads as can be find their entry, which are small
+                ones; or ``"bytes"``, so that as many bytes as can be need not be made again,
+                which takes no account of sizes. Used as ``size`` is.
             lock_timeout: Seconds that an operation waits for a lock that another process holds.
             read_only: Only read: for other users, and for programs that look on. The file must be
                 there; not a byte of it is changed, so reads count as neither hits nor misses and
@@ -108,17 +115,18 @@ class Cache(_engine.Core):
             CacheOpenError: The file cannot be opened or made; its subclasses say why.
             CacheFull: The file system has no room for the file.
             CacheLost: A private cache was unpickled after its process had ended.
-            InvalidArgument: A size, limit or group is not one, or a private cache was to be opened
-                with ``read_only`` or ``group``.
+            InvalidArgument: A size, limit, favour or group is not one, or a private cache was to be
+                opened with ``read_only`` or ``group``.
 
         Warns:
-            SizeMismatchWarning: The file has another size or limit than the one given.
+            SizeMismatchWarning: The file has another size, limit or favour than the one given.
         """
         size_bytes = None if size is None else parse_size(size)
         super().__init__(
             None if path is None else os.path.abspath(os.fsdecode(path)),
             size_bytes=size_bytes,
             max_entries=_checked_max_entries(max_entries),
+            favour=favour,
             lock_timeout_s=_checked_lock_timeout(lock_timeout),
             read_only=_checked_read_only(path, read_only),
             group=_checked_group(path, group),
@@ -128,6 +136,8 @@ class Cache(_engine.Core):
         if max_entries is not None and max_entries != self.max_entries:
             own = "none" if self.max_entries is None else f"{self.max_entries:,}"
             self._warn("max_entries", f"{max_entries:,}", own)
+        if favour is not None and favour != self.favour:
+            self._warn("favour", favour, self.favour)
 
     def _warn(self, name: str, given: str, own: str) -> None:
         message = (
@@ -193,7 +203,7 @@ class Cache(_engine.Core):
         if self.closed:
             raise CacheClosed(f"{self!r} cannot be pickled or copied; open it again first")
         limits = (self.size, self.max_entries, self.lock_timeout)
-        way = (self.path, self._shown, *limits, self.read_only, self.group)
+        way = (self.path, self._shown, *limits, self.read_only, self.group, self.favour)
         return _reopen, (type(self), *way), self.__dict__ or None
 
 
@@ -206,6 +216,7 @@ def _reopen(  # noqa: PLR0917 - What is pickled is a tuple.
     lock_timeout_s: float,
     read_only: bool = False,
     group: int | None = None,
+    favour: Favour | None = None,
 ) -> Cache:
     cache = kind.__new__(kind)
     _engine.Core.__init__(
@@ -214,6 +225,7 @@ def _reopen(  # noqa: PLR0917 - What is pickled is a tuple.
         shown=shown,
         size_bytes=size_bytes,
         max_entries=max_entries,
+        favour=favour,
         lock_timeout_s=lock_timeout_s,
         read_only=read_only,
         group=group,

@@ -32,6 +32,7 @@
         ├── InvalidTTL
         ├── InvalidSize
         ├── InvalidMaxEntries
+        ├── InvalidFavour
         ├── InvalidLockTimeout
         ├── InvalidGroup
         └── InvalidVersion
@@ -177,6 +178,10 @@ class InvalidMaxEntries(InvalidArgument):
     """``max_entries`` is not a positive int, or is too large."""
 
 
+class InvalidFavour(InvalidArgument):
+    """``favour`` is not the name of something to favour."""
+
+
 class InvalidLockTimeout(InvalidArgument):
     """``lock_timeout`` is not a number of seconds."""
 
@@ -190,7 +195,7 @@ class InvalidVersion(InvalidArgument):
 
 
 class SizeMismatchWarning(UserWarning):
-    """A file was opened with a size or limit other than the one it was made with.
+    """A file was opened with a size, limit or favour other than the one it was made with.
 
     The file keeps its own.
     """

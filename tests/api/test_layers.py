@@ -9,12 +9,14 @@ import tuckbox
 
 ARROWS: dict[str, set[str]] = {
     "tuckbox.errors": set(),
+    "tuckbox.favour": set(),
     "tuckbox.keys": set(),
     "tuckbox.results": set(),
     "tuckbox.sizes": {"tuckbox.errors"},
     "tuckbox.cache": {
         "tuckbox._engine",
         "tuckbox.errors",
+        "tuckbox.favour",
         "tuckbox.results",
         "tuckbox.sizes",
     },
@@ -22,12 +24,13 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox._engine",
         "tuckbox.cache",
         "tuckbox.errors",
+        "tuckbox.favour",
         "tuckbox.keys",
         "tuckbox.results",
     },
     "tuckbox.integrations": set(),
     "tuckbox.integrations.carriers": {"tuckbox.errors", "tuckbox.keys"},
-    "tuckbox.integrations.handles": {"tuckbox.cache"},
+    "tuckbox.integrations.handles": {"tuckbox.cache", "tuckbox.favour"},
     "tuckbox.integrations.django_settings": {
         "tuckbox.errors",
         "tuckbox.integrations.carriers",

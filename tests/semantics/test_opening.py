@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 import resource
 import socket
 import stat
@@ -20,6 +21,7 @@ from tuckbox import (
     CacheCorrupt,
     CacheOpenError,
     DirectoryMissing,
+    InvalidFavour,
     InvalidLockTimeout,
     InvalidMaxEntries,
     InvalidSize,
@@ -348,6 +350,32 @@ class TestMaxEntries:
         opened(path)
         with pytest.warns(SizeMismatchWarning, match="made with max_entries none, and keeps it; 5"):
             assert opened(path, max_entries=5).max_entries is None
+
+
+class TestFavour:
+    @pytest.mark.parametrize("favour", ["balanced", "hits", "bytes"])
+    def test_is_kept_by_the_file(self, opened: Any, path: str, favour: Any) -> None:
+        assert opened(path, favour=favour).favour == favour
+        assert opened(path).favour == favour
+
+    def test_default_is_balanced(self, cache: Cache) -> None:
+        assert cache.favour == "balanced"
+
+    @pytest.mark.parametrize("favour", ["", "HITS", "size", 1, b"hits", ["hits"]], ids=repr)
+    def test_of_no_such_name(self, path: str, favour: Any) -> None:
+        with pytest.raises(InvalidFavour, match="favour must be one of 'balanced', 'hits', 'byt"):
+            Cache(path, favour=favour)
+        assert not Path(path).exists()
+
+    def test_the_files_own_wins_with_a_warning(self, opened: Any, path: str) -> None:
+        opened(path, favour="hits")
+        with pytest.warns(SizeMismatchWarning, match="made with favour hits, and keeps it; bytes"):
+            assert opened(path, favour="bytes").favour == "hits"
+
+    def test_survives_pickling(self, opened: Any, path: str) -> None:
+        copy = pickle.loads(pickle.dumps(opened(path, favour="bytes")))
+        assert copy.favour == "bytes"
+        copy.close()
 
 
 class TestLockTimeout:

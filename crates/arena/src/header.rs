@@ -70,7 +70,7 @@ pub fn write(region: &Region, geometry: &Geometry, identity: &Identity, above: u
         (header::HASH_KEY, identity.hash_key[0]),
         (header::HASH_KEY + 8, identity.hash_key[1]),
         (header::FEATURES_REQUIRED, 0),
-        (header::FEATURES_OPTIONAL, 0),
+        (header::FEATURES_OPTIONAL, plan.features_optional),
         (header::SIZE_BYTES, plan.size_bytes),
         (header::MAX_ENTRIES, plan.max_entries),
         (header::SEGMENT_BYTES, plan.segment_bytes),
@@ -140,6 +140,7 @@ pub fn read(
     let plan = Plan {
         size_bytes: word(header::SIZE_BYTES),
         max_entries: word(header::MAX_ENTRIES),
+        features_optional: word(header::FEATURES_OPTIONAL),
         segment_bytes: word(header::SEGMENT_BYTES),
         shard_count: word(header::SHARD_COUNT),
         shard_bytes: word(header::SHARD_BYTES),
@@ -187,6 +188,7 @@ mod tests {
         let plan = Plan {
             size_bytes: 1 << 20,
             max_entries: 0,
+            features_optional: 0,
             segment_bytes: 4096,
             shard_count: 2,
             shard_bytes: 4096,

@@ -119,6 +119,8 @@ pub struct Plan {
     pub size_bytes: u64,
     /// Stored and handed back; 0 for none.
     pub max_entries: u64,
+    /// Features of the layer above that a reader may ignore. Stored and handed back.
+    pub features_optional: u64,
     /// Bytes in a segment, a power of two, 4096 at least.
     pub segment_bytes: u64,
     /// Number of shards, 1 at least.
@@ -269,6 +271,7 @@ mod tests {
         Plan {
             size_bytes,
             max_entries: 0,
+            features_optional: 0,
             segment_bytes,
             shard_count: 1,
             shard_bytes: 2048,

@@ -207,6 +207,7 @@ mod tests {
         let plan = Plan {
             size_bytes: 1 << 20,
             max_entries: 0,
+            features_optional: 0,
             segment_bytes: 4096,
             shard_count: 1,
             shard_bytes: 2048,

@@ -1,60 +1,197 @@
-//! Replays a trace of requests on the engine itself and prints the hit ratio: look up, insert on
-//! a miss. The trace comes on standard input as lines `key,size` after a heading; sizes are those
-//! of the trace when the limit is in bytes, and nothing when it is in entries.
+//! Replays a trace of requests on the engine itself, once for each cell, and prints a line of JSON
+//! for each: `make hit-ratio` reads them.
+//!
+//! A cell is one of
+//!
+//! - `entries:LIMIT:SHARDS`: empty values; bytes are no limit;
+//! - `bytes:LIMIT:FAVOUR`: values as long as the trace says, in a file of that many bytes,
+//!   everything included; `FAVOUR` is `balanced`, `hits` or `bytes`;
+//! - `payload:ENTRIES:PERCENT`: keys of 36 bytes and values of 160, in a file of so many per cent of
+//!   what so many keys and values take.
+//!
+//! The trace comes on
+//! standard input: a heading, then lines `key,size[,op[,ttl_ms]]`. `get` looks a key up and stores
+//! it on a miss, `set` stores it, `delete` removes it; without a third column every line is a
+//! `get`. A millisecond passes with each request.
 //!
 //! ```text
-//! zstd -dc trace.csv.zst | cargo run --release --example replay -- entries 1024
+//! zstd -dc trace.csv.zst | cargo run --release --example replay -- entries:1024:1 bytes:1048576:hits
 //! ```
 
+use std::collections::HashMap;
 use std::io::BufRead;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Instant;
 
-use tuckbox_engine::{Buffer, Cache, Config, Place, Ttl, Value};
+use tuckbox_engine::{Buffer, Cache, Clock, Config, Favour, Place, Ttl, Value};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let (unit, limit): (&str, u64) = match arguments.as_slice() {
-        [_, unit, limit] if unit == "entries" || unit == "bytes" => (unit.as_str(), limit.parse()?),
-        _ => return Err("usage: replay entries|bytes LIMIT < trace.csv".into()),
+type Anything<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// The plan gives a shard to every so many bytes of a cache of one, four or sixteen shards.
+const SHARD_BYTES: u64 = 16 << 20;
+const MS: u64 = 1_000;
+const SHORT_KEY_BYTES: usize = 4;
+/// Of the cells that count real memory.
+const KEY_BYTES: usize = 36;
+const VALUE_BYTES: usize = 160;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Get,
+    Set,
+    Delete,
+}
+
+struct Request {
+    key: u32,
+    size: u32,
+    ttl_ms: u32,
+    op: Op,
+}
+
+struct Cell {
+    name: String,
+    config: Config,
+    values: Values,
+    key_bytes: usize,
+}
+
+/// How long values are.
+#[derive(Clone, Copy)]
+enum Values {
+    AsTheTraceSays,
+    Fixed(usize),
+}
+
+fn parse_request(line: &str) -> Anything<Request> {
+    let mut fields = line.split(',');
+    let mut next = || fields.next().filter(|field| !field.is_empty());
+    let key = next().ok_or("a line without a key")?.parse()?;
+    let size = next().ok_or("a line without a size")?.parse()?;
+    let op = match next().unwrap_or("get") {
+        "get" => Op::Get,
+        "set" => Op::Set,
+        "delete" => Op::Delete,
+        other => return Err(format!("no operation: {other}").into()),
     };
-    let config = if unit == "entries" {
-        // Room for the records is no limit here: at most 200 bytes each, and dead space.
-        let size_bytes = (limit * 400).max(1 << 20);
-        Config { max_entries: Some(limit), size_bytes, ..Config::default() }
-    } else {
-        Config { size_bytes: limit, ..Config::default() }
-    };
-    let cache = Cache::open(&Place::Private, &config)?;
-    let mut buffer = Buffer::new();
-    let filler = vec![7u8; 8 << 20];
-    let (mut requests, mut hits, mut refused) = (0u64, 0u64, 0u64);
-    for line in std::io::stdin().lock().lines().skip(1) {
-        let line = line?;
-        let mut fields = line.split(',');
-        let key: u64 = fields.next().ok_or("a line without a key")?.parse()?;
-        let size: usize = fields.next().ok_or("a line without a size")?.parse()?;
-        requests += 1;
-        if cache.get(&key.to_le_bytes(), &mut buffer)?.is_some() {
-            hits += 1;
-            continue;
+    let ttl_ms = next().map_or(Ok(0), str::parse)?;
+    Ok(Request { key, size, ttl_ms, op })
+}
+
+fn parse_cell(argument: &str) -> Anything<Cell> {
+    let fields: Vec<&str> = argument.split(':').collect();
+    let name = argument.to_owned();
+    match fields.as_slice() {
+        ["entries", limit, shards] => {
+            let (limit, shards): (u64, u64) = (limit.parse()?, shards.parse()?);
+            // So much that bytes are no limit to the greatest cell either.
+            let size_bytes = (SHARD_BYTES * shards).max(limit.saturating_mul(128));
+            let config = Config { max_entries: Some(limit), size_bytes, ..Config::default() };
+            Ok(Cell { name, config, values: Values::Fixed(0), key_bytes: SHORT_KEY_BYTES })
         }
-        let len = if unit == "bytes" { size.min(filler.len()) } else { 0 };
-        if cache.set(&key.to_le_bytes(), Value::bytes(&filler[..len]), Ttl::Never).is_err() {
-            refused += 1;
+        ["bytes", limit, favour] => {
+            let favour = match *favour {
+                "balanced" => Favour::Balanced,
+                "hits" => Favour::Hits,
+                "bytes" => Favour::Bytes,
+                other => return Err(format!("nothing to favour: {other}").into()),
+            };
+            let config = Config { size_bytes: limit.parse()?, favour, ..Config::default() };
+            Ok(Cell { name, config, values: Values::AsTheTraceSays, key_bytes: SHORT_KEY_BYTES })
+        }
+        ["payload", entries, percent] => {
+            let (entries, percent): (u64, u64) = (entries.parse()?, percent.parse()?);
+            let entry_bytes = (KEY_BYTES + VALUE_BYTES) as u64;
+            let size_bytes = entries.saturating_mul(entry_bytes).saturating_mul(percent) / 100;
+            let config = Config { size_bytes, ..Config::default() };
+            Ok(Cell { name, config, values: Values::Fixed(VALUE_BYTES), key_bytes: KEY_BYTES })
+        }
+        _ => Err(format!("{argument}: not a cell; see the head of replay.rs").into()),
+    }
+}
+
+/// A key of so many bytes; the number comes first.
+fn key_of(number: u32, len: usize, key: &mut [u8; KEY_BYTES]) -> &[u8] {
+    key[..SHORT_KEY_BYTES].copy_from_slice(&number.to_le_bytes());
+    &key[..len]
+}
+
+/// Bytes of the values that are there, as the trace counts them.
+fn value_bytes_of(cache: &Cache, cell_key_bytes: usize, requests: &[Request]) -> Anything<u64> {
+    let mut sizes = HashMap::new();
+    sizes.extend(requests.iter().map(|request| (request.key, request.size)));
+    let mut sum = 0;
+    let mut key = [b'k'; KEY_BYTES];
+    for (number, size) in sizes {
+        if cache.contains(key_of(number, cell_key_bytes, &mut key))? {
+            sum += u64::from(size);
         }
     }
-    let ratio = 100.0 * hits as f64 / requests as f64;
+    Ok(sum)
+}
+
+fn replay(cell: Cell, requests: &[Request], filler: &[u8]) -> Anything<()> {
+    let (values, key_bytes) = (cell.values, cell.key_bytes);
+    let mut key_room = [b'k'; KEY_BYTES];
+    let now = Arc::new(AtomicU64::new(1));
+    let cache =
+        Cache::open(&Place::Private, &Config { clock: Clock::Manual(now.clone()), ..cell.config })?;
+    let mut buffer = Buffer::new();
+    let (mut gets, mut hits, mut refused) = (0u64, 0u64, 0u64);
+    let (mut bytes, mut hit_bytes) = (0u64, 0u64);
+    let began = Instant::now();
+    for request in requests {
+        now.fetch_add(MS, Ordering::Relaxed);
+        let key = key_of(request.key, key_bytes, &mut key_room);
+        match request.op {
+            Op::Get => {
+                gets += 1;
+                bytes += u64::from(request.size);
+                if cache.get(key, &mut buffer)?.is_some() {
+                    hits += 1;
+                    hit_bytes += u64::from(request.size);
+                    continue;
+                }
+            }
+            Op::Set => {}
+            Op::Delete => {
+                cache.delete(key)?;
+                continue;
+            }
+        }
+        let len = match values {
+            Values::AsTheTraceSays => request.size as usize,
+            Values::Fixed(len) => len,
+        };
+        let ttl = match request.ttl_ms {
+            0 => Ttl::Never,
+            ttl_ms => Ttl::Us(u64::from(ttl_ms) * MS),
+        };
+        // Refused: longer than this cache takes.
+        refused += u64::from(cache.set(key, Value::bytes(&filler[..len]), ttl).is_err());
+    }
+    let request_ns = began.elapsed().as_nanos() as f64 / requests.len().max(1) as f64;
     let stats = cache.stats();
-    println!(
-        "{ratio:.2} % of {requests} requests; {} entries in {} bytes of {}; {refused} refused; \
-         {} segments of {} bytes, {} for the index, {} free; {} shards",
-        stats.entries,
-        stats.entry_bytes,
-        stats.file_bytes,
-        stats.segments,
-        stats.segment_bytes,
-        stats.segments_index,
-        stats.segments_free,
-        stats.shards,
-    );
+    let mut line = format!(r#"{{"cell": "{}", "shards": {}, "#, cell.name, stats.shards);
+    line += &format!(r#""gets": {gets}, "hits": {hits}, "bytes": {bytes}, "#);
+    line += &format!(r#""hit_bytes": {hit_bytes}, "refused": {refused}, "#);
+    line += &format!(r#""entries": {}, "file_bytes": {}, "#, stats.entries, stats.file_bytes);
+    line += &format!(r#""entry_bytes": {}, "#, stats.entry_bytes);
+    let value_bytes = value_bytes_of(&cache, key_bytes, requests)?;
+    line += &format!(r#""value_bytes": {value_bytes}, "#);
+    line += &format!(r#""index_bytes": {}, "#, stats.segments_index * stats.segment_bytes);
+    println!(r#"{line}"request_ns": {request_ns:.0}}}"#);
     Ok(())
+}
+
+fn main() -> Anything<()> {
+    let cells: Vec<Cell> =
+        std::env::args().skip(1).map(|arg| parse_cell(&arg)).collect::<Result<_, _>>()?;
+    let lines = std::io::stdin().lock().lines().skip(1);
+    let requests: Vec<Request> =
+        lines.map(|line| parse_request(&line?)).collect::<Result<_, _>>()?;
+    let longest = requests.iter().map(|request| request.size).max().unwrap_or(0);
+    let filler = vec![7u8; (longest as usize).max(VALUE_BYTES)];
+    cells.into_iter().try_for_each(|cell| replay(cell, &requests, &filler))
 }

@@ -52,7 +52,7 @@ impl Shard<'_> {
 
 impl Cache {
     /// Opens the cache at `place`, or makes it as `config` says. A file that is there keeps its own
-    /// size and limit of entries: compare [`Cache::stats`] with what was asked for.
+    /// size, limit of entries and favour: compare [`Cache::stats`] with what was asked for.
     ///
     /// With `config.rights.read_only` the file must be there, and no byte of it is changed: reads
     /// count nothing and keep no entry from being evicted, and every operation that changes
@@ -248,6 +248,7 @@ impl Cache {
         let (shard, hash, live) = self.lock_key(key)?;
         let Some(live) = live else { return Ok(false) };
         shard.remove(hash, &live.found, &live.head);
+        shard.let_go(hash, &live.found, &live.head);
         drop(shard);
         self.arena.count(Counter::Deletes, 1);
         Ok(true)
@@ -264,6 +265,7 @@ impl Cache {
             return Ok(None);
         }
         shard.remove(hash, &live.found, &live.head);
+        shard.let_go(hash, &live.found, &live.head);
         drop(shard);
         self.arena.count(Counter::Deletes, 1);
         Ok(Some(self.entry_in(buffer)))
@@ -282,7 +284,7 @@ impl Cache {
                 self.arena.vouch()?;
                 return Ok(true);
             }
-            shard.make_room(SLICE, IfStuck::after(attempt));
+            shard.make_room(SLICE, IfStuck::after(attempt), 0);
         }
         self.arena.vouch()?;
         Err(Error::Full { wanted_bytes: key.len() as u64 })
@@ -395,6 +397,7 @@ impl Cache {
             file_bytes: self.arena.region().usable_bytes(),
             size_bytes: self.arena.geometry().plan.size_bytes,
             max_entries: self.shape.max_entries,
+            favour: self.shape.favour,
             hits: counter(Counter::Hits),
             misses: counter(Counter::Misses),
             sets: counter(Counter::Sets),
@@ -478,7 +481,8 @@ fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
             return Err(Error::MaxEntriesOutOfRange { given, most: MAX_ENTRIES_MOST });
         }
     }
-    Ok(layout::plan(size_bytes, config.max_entries.unwrap_or(0)))
+    let plan = layout::plan(size_bytes, config.max_entries.unwrap_or(0));
+    Ok(tuckbox_arena::Plan { features_optional: config.favour.word(), ..plan })
 }
 
 /// Fills the engine's part of a new file.

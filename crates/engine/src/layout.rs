@@ -6,6 +6,7 @@ use tuckbox_arena::layout::HEADER_BYTES;
 use tuckbox_arena::{Geometry, Plan};
 
 use crate::record::Head;
+use crate::value::Favour;
 
 pub use crate::record::flag;
 
@@ -17,6 +18,8 @@ pub mod shard {
     pub const STATE: u64 = 64;
     /// Counts clears. A bucket of an older epoch is empty.
     pub const EPOCH: u64 = STATE + 8;
+    /// Keys whose hash is below this, in its low 32 bits, are shown to the tournament.
+    pub const SAMPLED_BELOW: u64 = EPOCH + 8;
     /// The last version given to a record.
     pub const SEQUENCE: u64 = 128;
     /// Entries that gave way to others.
@@ -53,12 +56,58 @@ pub mod shard {
     pub const WINS: u64 = HALVINGS + 8;
     /// Which setting of the policy is in force.
     pub const SETTING: u64 = WINS + 8;
+    /// How often that changed.
+    pub const SWITCHES: u64 = SETTING + 8;
     /// Counters of invalidations by key hash. Kept for leases.
     pub const INVALIDATIONS: u64 = 512;
     /// Number of words at [`INVALIDATIONS`].
     pub const INVALIDATION_COUNT: u64 = 64;
     /// The index directory: for each index segment, in order, segment + 1.
     pub const DIRECTORY: u64 = INVALIDATIONS + INVALIDATION_COUNT * 8;
+}
+
+/// Offsets in the shard's tournament, which follows its index directory.
+pub mod tournament {
+    /// Requests that readers noted, a count; the low bits are the next place in [`NOTED`].
+    pub const NOTED_COUNT: u64 = 0;
+    /// Of these, how many have been replayed.
+    pub const REPLAYED_COUNT: u64 = 64;
+    /// Bits 0..32 what a shadow may hold, in entries, bits 32..64 whether entries have a cost.
+    pub const SHADOW_ROOM: u64 = REPLAYED_COUNT + 8;
+    /// Mean bytes of an entry.
+    pub const MEAN_BYTES: u64 = SHADOW_ROOM + 8;
+    /// For each setting, by how many hits it did better than the one in force.
+    pub const REGRETS: u64 = MEAN_BYTES + 8;
+    /// Sampled requests that the shadow in force hit and the cache did not, less those the other way
+    /// round; biased by half of all numbers.
+    pub const SURPLUS: u64 = 128;
+    /// By how many entries the shadows' room is shortened for that.
+    pub const SHORTENED: u64 = SURPLUS + 8;
+    /// Noted requests: bits 0..32 size in units of eight bytes, bits 32..64 of the key's hash.
+    pub const NOTED: u64 = 192;
+    /// Number of words at [`NOTED`].
+    pub const NOTED_LEN: u64 = 32;
+    /// The shadows, one for each setting.
+    pub const SHADOWS: u64 = NOTED + NOTED_LEN * 8;
+    /// Number of settings.
+    pub const SETTING_COUNT: u64 = 5;
+}
+
+/// Offsets in a shadow: a model of the cache under one setting, of a few keys and no values.
+pub mod shadow {
+    /// Counts appends; the low bits order the entries of a log.
+    pub const APPENDS: u64 = 0;
+    /// Entries evicted so far.
+    pub const CLOCK: u64 = 8;
+    /// As in the shard.
+    pub const INCREMENTS: u64 = 16;
+    /// As in the shard.
+    pub const HALVINGS: u64 = 24;
+    /// As in the shard.
+    pub const WINS: u64 = 32;
+    /// A word for each entry, in no order: bits 0..2 hits, 2..5 frequency, 5 admitted, 6 in the main
+    /// log, 7 taken, 8..20 cost, 20..36 when appended, 36..48 the clock then, 48..64 of the hash.
+    pub const ENTRIES: u64 = 64;
 }
 
 /// Offsets in a log's part of the shard.
@@ -116,11 +165,16 @@ const SHARDS_MOST: u64 = 64;
 const SHARD_ENTRIES_LEAST: u64 = 64;
 const SEGMENTS_PER_SHARD: u64 = 64;
 const TABLE_ROW_BYTES: u64 = 16;
+const SHADOW_ENTRY_FOR_EACH_BYTES: u64 = 16 << 10;
+const SHADOW_LEN_LEAST: u64 = 16;
+const SHADOW_LEN_MOST: u64 = 64;
+const SHADOW_ENTRIES_PER_ROW: u64 = 4;
 
 /// A word of the index: where a record is, and what the policy knows of it.
 ///
-/// Bits 0..2 hits since it was last looked at (saturating), 2..5 frequency, 5 admitted, 8..48 the
-/// record's offset in words, 48..64 a tag of the key's hash. Zero is an empty slot.
+/// Bits 0..2 hits since it was last looked at (saturating), 2..5 frequency, 5 admitted, 6..8 the
+/// halvings (low bits) up to which the frequency counts, 8..48 the record's offset in words, 48..64
+/// a tag of the key's hash. Zero is an empty slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(pub u64);
 
@@ -128,7 +182,7 @@ impl Slot {
     /// No entry.
     pub const EMPTY: Slot = Slot(0);
     const HITS: u64 = 0b11;
-    const POLICY: u64 = 0b11_1111;
+    const POLICY: u64 = 0xff;
 
     /// A slot for the record at `offset`.
     pub fn new(offset: u64, tag: u64, policy: PolicyBits) -> Slot {
@@ -217,17 +271,21 @@ impl Bucket {
     }
 }
 
-/// The policy's six bits of a slot.
+/// The policy's eight bits of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PolicyBits(u64);
 
+/// Of the halvings a slot keeps the rest of a division by this.
+pub const HALVINGS_KEPT: u64 = 4;
 /// The highest frequency.
 pub const FREQUENCY_MOST: u64 = 7;
 
 impl PolicyBits {
     /// From its parts; the frequency saturates.
-    pub fn new(hits: u64, frequency: u64, is_admitted: bool) -> PolicyBits {
-        PolicyBits(hits.min(3) | frequency.min(FREQUENCY_MOST) << 2 | u64::from(is_admitted) << 5)
+    pub fn new(hits: u64, frequency: u64, is_admitted: bool, halvings: u64) -> PolicyBits {
+        let frequency = frequency.min(FREQUENCY_MOST);
+        let kept = halvings % HALVINGS_KEPT;
+        PolicyBits(hits.min(3) | frequency << 2 | u64::from(is_admitted) << 5 | kept << 6)
     }
 
     /// Hits since the entry was last looked at, 0 to 3.
@@ -235,9 +293,14 @@ impl PolicyBits {
         self.0 & 3
     }
 
-    /// Frequency as of the halvings of its segment, 0 to 7.
+    /// Frequency as of when it was written, 0 to 7.
     pub fn frequency(self) -> u64 {
         self.0 >> 2 & 7
+    }
+
+    /// Halvings when it was written, the rest of a division by [`HALVINGS_KEPT`].
+    pub fn halvings(self) -> u64 {
+        self.0 >> 6 & 3
     }
 
     /// Whether it enters the main log without a duel.
@@ -285,6 +348,8 @@ pub struct Shape {
     reciprocal: u64,
     /// Index segments that a shard can have.
     pub directory_len: u64,
+    /// Entries that a shadow of the tournament can hold.
+    pub shadow_len: u64,
     /// Number of shards.
     pub shard_count: u64,
     /// The longest value.
@@ -293,6 +358,8 @@ pub struct Shape {
     pub record_words_most: usize,
     /// Limit of entries, 0 for none.
     pub max_entries: u64,
+    /// What eviction favours.
+    pub favour: Favour,
     /// Slices of eviction that are more than enough for any one write, other writers aside: twice
     /// as many as it takes to look at every entry of a shard and to free every segment. In a
     /// damaged file there may be no end of what can be looked at.
@@ -301,6 +368,30 @@ pub struct Shape {
 
 fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
     (size_bytes / segment_bytes / shard_count / 2 + 8).next_multiple_of(8)
+}
+
+/// Entries of a shadow: few enough that the tournament takes two parts in a hundred of the
+/// smallest caches, and soon much less.
+fn shadow_len(size_bytes: u64, shard_count: u64) -> u64 {
+    (size_bytes / shard_count.max(1) / SHADOW_ENTRY_FOR_EACH_BYTES)
+        .clamp(SHADOW_LEN_LEAST, SHADOW_LEN_MOST)
+        / SHADOW_ENTRIES_PER_ROW
+        * SHADOW_ENTRIES_PER_ROW
+}
+
+/// Ghost rows of a shadow of so many entries.
+pub fn shadow_rows(shadow_len: u64) -> u64 {
+    shadow_len / SHADOW_ENTRIES_PER_ROW
+}
+
+/// Bytes of a shadow of so many entries.
+pub fn shadow_bytes(shadow_len: u64) -> u64 {
+    shadow::ENTRIES + shadow_len * 8 + shadow_rows(shadow_len) * GHOST_ROW_BYTES
+}
+
+fn tournament_bytes(shadow_len: u64) -> u64 {
+    let shadows = tournament::SETTING_COUNT * shadow_bytes(shadow_len);
+    (tournament::SHADOWS + shadows).next_multiple_of(64)
 }
 
 /// The file that a cache of this size should have.
@@ -318,9 +409,12 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
     Plan {
         size_bytes,
         max_entries,
+        features_optional: 0,
         segment_bytes,
         shard_count,
-        shard_bytes: shard::DIRECTORY + directory_bytes,
+        shard_bytes: shard::DIRECTORY
+            + directory_bytes
+            + tournament_bytes(shadow_len(size_bytes, shard_count)),
         // A file whose tables end between two cache lines is refused when it is opened again.
         table_bytes: ((tag_rows + namespace_rows) * TABLE_ROW_BYTES).next_multiple_of(64),
         // For each shard its index and one of a log, so that a file system which is full from then on
@@ -333,7 +427,9 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
 pub fn signature() -> u64 {
     [
         shard::DIRECTORY,
-        shard::SETTING,
+        shard::SWITCHES,
+        tournament::SHADOWS,
+        shadow::ENTRIES,
         shard::INTENT_SUM,
         log::SEGMENTS,
         note::OPENED,
@@ -352,6 +448,8 @@ impl Shape {
         let plan = &geometry.plan;
         let segment_bytes = plan.segment_bytes;
         let buckets_per_segment = segment_bytes / (BUCKET_BYTES + GHOST_ROW_BYTES);
+        let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
+        let before_directory = shard::DIRECTORY + tournament_bytes(shadow_len);
         let value_bytes_max = geometry.segment_count / 4 * segment_bytes;
         let record_bytes_most = Head::longest_bytes(
             crate::KEY_BYTES_MAX as u64,
@@ -366,14 +464,22 @@ impl Shape {
             crossing_bytes: segment_bytes / 16,
             buckets_per_segment: buckets_per_segment as u32,
             reciprocal: u64::MAX / buckets_per_segment + 1,
-            directory_len: (plan.shard_bytes - shard::DIRECTORY) / 8,
+            directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
+            shadow_len,
             shard_count: plan.shard_count,
             value_bytes_max,
             max_entries: plan.max_entries,
+            favour: Favour::from_word(plan.features_optional),
             slices_most: 1_000
                 + 2 * geometry.segment_count
                 + plan.size_bytes / plan.shard_count / 512,
         }
+    }
+
+    /// Where a shard's tournament is.
+    #[inline]
+    pub fn tournament_at(&self, shard_at: u64) -> u64 {
+        shard_at + shard::DIRECTORY + self.directory_len * 8
     }
 
     /// The most buckets that the index of a shard can have.
@@ -409,10 +515,11 @@ mod tests {
 
     #[test]
     fn a_slot_keeps_its_parts() {
-        let slot = Slot::new(0x12_3456_7890, 0xabcd, PolicyBits::new(2, 5, true));
+        let slot = Slot::new(0x12_3456_7890, 0xabcd, PolicyBits::new(2, 5, true, 7));
         assert_eq!((slot.offset(), slot.tag()), (0x12_3456_7890, 0xabcd));
         assert_eq!((slot.policy().hits(), slot.policy().frequency()), (2, 5));
         assert!(slot.policy().is_admitted());
+        assert_eq!(slot.policy().halvings(), 3);
         let hit = slot.with_hit().unwrap();
         assert!(hit.is_same_place(slot) && hit.with_hit().is_none());
         assert_eq!(hit.with_policy(PolicyBits::default()).offset(), slot.offset());

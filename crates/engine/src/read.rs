@@ -203,6 +203,7 @@ impl Cache {
                             // Lost to any other change of the slot: a hit is a hint.
                             region.replace(slot_at, slot.0, hit.0);
                         }
+                        self.sample_hit(shard_at, hash, &buffer.head);
                     }
                     return Probed::Ended(Attempt::Found);
                 }

@@ -99,7 +99,8 @@ impl Shard<'_> {
         self.cache.take_or_grow(Owner::Shard(self.index as u32))
     }
 
-    fn pool_is_scarce(&self) -> bool {
+    /// Whether nearly all segments that the file may have are in use.
+    pub fn pool_is_scarce(&self) -> bool {
         self.cache.may_grow_by_less_than(SCARCE_PER_SHARD)
     }
 
@@ -315,7 +316,8 @@ impl Cache {
                     _ => self.try_lock_shard(index)?,
                 };
                 if let Some(shard) = shard {
-                    shard.make_room(SLICE, IfStuck::after(round));
+                    let wanted_bytes = count * self.shape.segment_bytes;
+                    shard.make_room(SLICE, IfStuck::after(round), wanted_bytes);
                 }
                 if let Some(segment) = take() {
                     return Ok(segment);

@@ -92,6 +92,39 @@ impl Buffer {
     }
 }
 
+/// What eviction favours where bytes are short and values are of many sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Favour {
+    /// Many reads that hit, and many bytes that need not be made again.
+    #[default]
+    Balanced,
+    /// As many reads that hit as can be: many small entries rather than few large ones.
+    Hits,
+    /// As many bytes that need not be made again as can be: an entry's size does not matter.
+    Bytes,
+}
+
+impl Favour {
+    /// For a word of the file.
+    pub(crate) fn word(self) -> u64 {
+        match self {
+            Favour::Balanced => 0,
+            Favour::Hits => 1,
+            Favour::Bytes => 2,
+        }
+    }
+
+    /// From a word of the file. Any that is not known is as good as the first: it decides nothing
+    /// but what goes first.
+    pub(crate) fn from_word(word: u64) -> Favour {
+        match word & 3 {
+            1 => Favour::Hits,
+            2 => Favour::Bytes,
+            _ => Favour::Balanced,
+        }
+    }
+}
+
 /// How to open a cache.
 #[derive(Clone)]
 pub struct Config {
@@ -99,6 +132,8 @@ pub struct Config {
     pub size_bytes: u64,
     /// Limit of entries, if any. Used when the file is made; an existing file keeps its own.
     pub max_entries: Option<u64>,
+    /// What eviction favours. Used when the file is made; an existing file keeps its own.
+    pub favour: Favour,
     /// Whether the file is only read, and the group that shares it, if any. For a path alone: a
     /// private cache is its owner's.
     pub rights: Rights,
@@ -116,6 +151,7 @@ impl Default for Config {
         Config {
             size_bytes: 64 << 20,
             max_entries: None,
+            favour: Favour::default(),
             rights: Rights::default(),
             lock_limit: Duration::from_secs(1),
             clock: Clock::System,
@@ -138,6 +174,8 @@ pub struct Stats {
     pub size_bytes: u64,
     /// Limit of entries, 0 for none.
     pub max_entries: u64,
+    /// What eviction favours.
+    pub favour: Favour,
     /// Reads that found their entry.
     pub hits: u64,
     /// Reads that did not.

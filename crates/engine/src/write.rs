@@ -243,7 +243,8 @@ impl Cache {
                 Err(NoRoom) => {}
             }
             let if_stuck = IfStuck::after(stuck);
-            let more = shard.make_room(SLICE, if_stuck);
+            let wanted_bytes = draft.head().total_bytes(&self.shape);
+            let more = shard.make_room(SLICE, if_stuck, wanted_bytes);
             drop(shard);
             if !more {
                 self.make_room_elsewhere(index, if_stuck)?;
@@ -278,7 +279,7 @@ impl Cache {
         for step in 1..self.shape.shard_count {
             let index = (home + step) % self.shape.shard_count;
             if let Some(shard) = self.try_lock_shard(index)? {
-                shard.make_room(SLICE, if_stuck);
+                shard.make_room(SLICE, if_stuck, 0);
             }
         }
         Ok(())
@@ -308,6 +309,7 @@ impl Shard<'_> {
             None => self.drop_damaged(hash, &live.found, &live.head),
             Some(expiry_us) if self.cache.is_expired(expiry_us) => {
                 self.remove(hash, &live.found, &live.head);
+                self.let_go(hash, &live.found, &live.head);
                 self.add_word(shard::EXPIRATIONS, 1);
             }
             Some(_) => return Some(live),
@@ -379,6 +381,7 @@ impl Shard<'_> {
         need: Need,
     ) -> std::result::Result<Put, NoRoom> {
         if let Some(live) = live {
+            self.sample_overwrite(draft.hash, draft.head());
             if self.can_rewrite(live, draft) {
                 self.rewrite(live, draft);
                 return Ok(Put::Rewritten);
@@ -401,7 +404,7 @@ impl Shard<'_> {
         };
         let bits = match live {
             Some(live) => self.keep(Slot(self.region().get(live.found.at))),
-            None => self.admit(draft.hash),
+            None => self.admit(draft.hash, &head),
         };
         let offset = self.cache.offset_of(room.position);
         let generation = self.arena().generation(room.position.segment);

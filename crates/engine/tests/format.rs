@@ -4,7 +4,11 @@
 use std::collections::BTreeMap;
 
 use tuckbox_arena::layout::{header, process, segment};
-use tuckbox_engine::layout::{flag, log, note, shard};
+use tuckbox_engine::layout::{flag, log, note, shadow, shard, tournament};
+
+/// Modules of constants, by the headings of their tables.
+const ROOMS: [&str; 9] =
+    ["header", "process", "segment", "note", "shard", "tournament", "shadow", "log", "flag"];
 
 macro_rules! constants {
     ($map:ident, $module:ident: $($name:ident)*) => {
@@ -21,10 +25,13 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     constants!(map, process: STATE PID START_TICKS PID_NAMESPACE STACK_START COUNTERS);
     constants!(map, segment: GENERATION OWNER NOTES);
     constants!(map, note: NEXT EXTENT OPENED);
-    constants!(map, shard: LOCK STATE EPOCH SEQUENCE EVICTIONS EXPIRATIONS LOST INDEX_SEGMENTS
-        BODY_SEGMENTS INTENT SPARES INTENT_SUM SMALL MAIN CLOCK INCREMENTS HALVINGS WINS SETTING
-        INVALIDATIONS DIRECTORY);
+    constants!(map, shard: LOCK STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
+        INDEX_SEGMENTS BODY_SEGMENTS INTENT SPARES INTENT_SUM SMALL MAIN CLOCK INCREMENTS HALVINGS
+        WINS SETTING SWITCHES INVALIDATIONS DIRECTORY);
     constants!(map, log: HEAD TAIL ENTRIES BYTES BODY_BYTES SEGMENTS);
+    constants!(map, tournament: NOTED_COUNT REPLAYED_COUNT SHADOW_ROOM MEAN_BYTES REGRETS
+        SURPLUS SHORTENED NOTED SHADOWS);
+    constants!(map, shadow: APPENDS CLOCK INCREMENTS HALVINGS WINS ENTRIES);
     constants!(map, flag: EXPIRY NUMBER LONG BODY);
     map
 }
@@ -40,10 +47,7 @@ fn the_document_and_the_code_agree() {
         if cells[0].starts_with(':') {
             continue;
         }
-        if let Some(name) = ["header", "process", "segment", "note", "shard", "log", "flag"]
-            .into_iter()
-            .find(|name| *name == cells[0])
-        {
+        if let Some(name) = ROOMS.into_iter().find(|name| *name == cells[0]) {
             room = name;
             continue;
         }
@@ -63,6 +67,7 @@ fn what_lies_together_does_not_overlap() {
         (shard::LOCK, 64),
         (shard::STATE, 8),
         (shard::EPOCH, 8),
+        (shard::SAMPLED_BELOW, 8),
         (shard::SEQUENCE, 8),
         (shard::EVICTIONS, 8),
         (shard::EXPIRATIONS, 8),
@@ -79,10 +84,32 @@ fn what_lies_together_does_not_overlap() {
         (shard::HALVINGS, 8),
         (shard::WINS, 8),
         (shard::SETTING, 8),
+        (shard::SWITCHES, 8),
         (shard::INVALIDATIONS, shard::INVALIDATION_COUNT * 8),
         (shard::DIRECTORY, 8),
     ];
-    for pair in shard_words.windows(2) {
-        assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
+    let tournament_words = [
+        (tournament::NOTED_COUNT, 64),
+        (tournament::REPLAYED_COUNT, 8),
+        (tournament::SHADOW_ROOM, 8),
+        (tournament::MEAN_BYTES, 8),
+        (tournament::REGRETS, tournament::SETTING_COUNT * 8),
+        (tournament::SURPLUS, 8),
+        (tournament::SHORTENED, 8),
+        (tournament::NOTED, tournament::NOTED_LEN * 8),
+        (tournament::SHADOWS, 8),
+    ];
+    let shadow_words = [
+        (shadow::APPENDS, 8),
+        (shadow::CLOCK, 8),
+        (shadow::INCREMENTS, 8),
+        (shadow::HALVINGS, 8),
+        (shadow::WINS, 8),
+        (shadow::ENTRIES, 8),
+    ];
+    for words in [&shard_words[..], &tournament_words, &shadow_words] {
+        for pair in words.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use tuckbox_engine::{Buffer, Cache, Clock, Config, Error, Place, Ttl, Value};
+use tuckbox_engine::{Buffer, Cache, Clock, Config, Error, Favour, Place, Ttl, Value};
 
 fn cache(size_bytes: u64) -> Cache {
     let config = Config { size_bytes, ..Config::default() };
@@ -267,4 +267,59 @@ fn overwriting_costs_nobody_an_entry() {
         }
         assert_sound(&cache);
     }
+}
+
+/// Hits of small entries and of large ones: as many of each are asked for equally often, and the
+/// large ones alone are more than fits.
+fn hits_by_size(favour: Favour) -> (u64, u64) {
+    let config = Config { size_bytes: 4 << 20, favour, ..Config::default() };
+    let cache = Cache::open(&Place::Private, &config).unwrap();
+    assert_eq!(cache.stats().favour, favour);
+    let mut buffer = Buffer::new();
+    let (mut small, mut large, mut state) = (0, 0, 1u64);
+    for _ in 0..60_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let key = (state >> 33) % 2_000;
+        let is_small = key % 2 == 0;
+        let (count, len) = if is_small { (&mut small, 100) } else { (&mut large, 8_000) };
+        match cache.get(&key.to_le_bytes(), &mut buffer).unwrap() {
+            Some(_) => *count += 1,
+            None => cache.set(&key.to_le_bytes(), Value::bytes(&vec![1; len]), Ttl::Never).unwrap(),
+        }
+    }
+    (small, large)
+}
+
+#[test]
+fn what_is_favoured_stays() {
+    let (small_of_hits, large_of_hits) = hits_by_size(Favour::Hits);
+    let (small_of_bytes, large_of_bytes) = hits_by_size(Favour::Bytes);
+    assert!(small_of_hits > 25_000, "{small_of_hits}");
+    assert!(small_of_hits + large_of_hits > small_of_bytes + large_of_bytes);
+    assert!(large_of_bytes >= large_of_hits, "{large_of_bytes} {large_of_hits}");
+}
+
+#[test]
+fn small_entries_do_not_shield_large_ones_that_nobody_asks_for() {
+    let config = Config { size_bytes: 4 << 20, ..Config::default() };
+    let cache = Cache::open(&Place::Private, &config).unwrap();
+    let mut buffer = Buffer::new();
+    let mut ask = |key: u64, len: usize| {
+        let is_there = cache.get(&key.to_le_bytes(), &mut buffer).unwrap().is_some();
+        if !is_there {
+            cache.set(&key.to_le_bytes(), Value::bytes(&vec![1; len]), Ttl::Never).unwrap();
+        }
+        u64::from(is_there)
+    };
+    // Small ones and large ones, all of them asked for often; then others in place of the large ones.
+    for round in 0..20 {
+        (0..4_000).for_each(|key| _ = ask(key, 50));
+        (0..250).for_each(|key| _ = ask((1 << 20) + (key + round) % 250, 12_000));
+    }
+    let mut hits = 0;
+    for round in 0..20 {
+        let found: u64 = (0..400).map(|key| ask((2 << 20) + key, 6_000)).sum();
+        hits += if round < 10 { 0 } else { found };
+    }
+    assert!(hits > 2_500, "{hits} of 4,000");
 }

@@ -13,7 +13,9 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
-use tuckbox_engine::{ArenaError, Cache, Clock, Config, Entry, Error, Place, Rights, Value};
+use tuckbox_engine::{
+    ArenaError, Cache, Clock, Config, Entry, Error, Favour, Place, Rights, Value,
+};
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
@@ -26,6 +28,22 @@ use crate::{codec, many, names, numbers, reports, ttl};
 
 /// A value longer than this is copied into the cache without the GIL.
 const DETACHED_BYTES: usize = 128 << 10;
+
+/// What can be favoured, by name.
+const FAVOURS: [(&str, Favour); 3] =
+    [("balanced", Favour::Balanced), ("hits", Favour::Hits), ("bytes", Favour::Bytes)];
+
+fn favour_of(given: &Bound<'_, PyAny>) -> PyResult<Favour> {
+    let name = given.extract::<std::borrow::Cow<'_, str>>().ok();
+    let known = FAVOURS.iter().find(|(known, _)| name.as_deref() == Some(known));
+    known.map(|(_, favour)| *favour).ok_or_else(|| {
+        let names = FAVOURS.map(|(name, _)| format!("'{name}'")).join(", ");
+        classes::InvalidFavour::new_err(format!(
+            "favour must be one of {names}, not {}",
+            names::of_object(given)
+        ))
+    })
+}
 
 /// The operations of a cache. Use `tuckbox.Cache`, which opens it.
 #[pyclass(frozen, subclass, module = "tuckbox._engine")]
@@ -44,6 +62,7 @@ pub struct Opened {
     rights: Rights,
     size_bytes: u64,
     max_entries: u64,
+    favour: Favour,
     lock_timeout_s: f64,
 }
 
@@ -279,7 +298,7 @@ impl Core {
 
     /// Opens the file at `path`, or makes it; without a path a private cache, or the private cache
     /// of another process that is `shown` there.
-    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, lock_timeout_s=1.0, read_only=false, group=None, clock=None))]
+    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, lock_timeout_s=1.0, read_only=false, group=None, clock=None))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
         &self,
@@ -288,6 +307,7 @@ impl Core {
         shown: Option<PathBuf>,
         size_bytes: Option<u64>,
         max_entries: Option<u64>,
+        favour: Option<&Bound<'_, PyAny>>,
         lock_timeout_s: f64,
         read_only: bool,
         group: Option<u32>,
@@ -298,6 +318,7 @@ impl Core {
         let config = Config {
             size_bytes: size_bytes.unwrap_or(defaults.size_bytes),
             max_entries,
+            favour: favour.map_or(Ok(Favour::default()), favour_of)?,
             rights,
             lock_limit: Duration::try_from_secs_f64(lock_timeout_s).map_err(|_| {
                 classes::InvalidLockTimeout::new_err(format!(
@@ -325,6 +346,7 @@ impl Core {
             value_bytes_max: cache.value_bytes_max(),
             size_bytes: stats.size_bytes,
             max_entries: stats.max_entries,
+            favour: stats.favour,
             cache,
             place,
             rights,
@@ -613,6 +635,14 @@ impl Core {
     #[getter]
     fn max_entries(&self) -> PyResult<Option<u64>> {
         Ok(Some(self.opened()?.max_entries).filter(|limit| *limit > 0))
+    }
+
+    /// What eviction favours.
+    #[getter]
+    fn favour(&self) -> PyResult<&'static str> {
+        let own = self.opened()?.favour;
+        let known = FAVOURS.iter().find(|(_, favour)| *favour == own);
+        Ok(known.map_or(FAVOURS[0].0, |(name, _)| name))
     }
 
     /// How many seconds an operation waits for a lock at most.

@@ -45,6 +45,7 @@ pub mod classes {
     import_exception!(tuckbox.errors, InvalidTTL);
     import_exception!(tuckbox.errors, InvalidSize);
     import_exception!(tuckbox.errors, InvalidMaxEntries);
+    import_exception!(tuckbox.errors, InvalidFavour);
     import_exception!(tuckbox.errors, InvalidLockTimeout);
     import_exception!(tuckbox.errors, InvalidVersion);
 }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Configuration", "carriers", "make_private", "read_settings"]
 
 _PARAMS = ("TIMEOUT", "OPTIONS", "KEY_PREFIX", "VERSION", "KEY_FUNCTION")
-_WAY_OPTIONS = ("size", "max_entries", "lock_timeout", "group")
+_WAY_OPTIONS = ("size", "max_entries", "favour", "lock_timeout", "group")
 _OPTIONS = (*_WAY_OPTIONS, "pickle", "MAX_ENTRIES", "CULL_FREQUENCY")
 _PICKLE = ("signed", "never")
 _CULL_FREQUENCY = 3

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tuckbox.cache import Cache
+
+if TYPE_CHECKING:
+    from tuckbox.favour import Favour
 
 __all__ = ["Way", "renewed", "shared"]
 
@@ -24,6 +27,7 @@ class Way(NamedTuple):
     lock_timeout: float = 1.0
     read_only: bool = False
     group: str | int | None = None
+    favour: Favour | None = None
 
 
 _handles: dict[Way, Cache] = {}

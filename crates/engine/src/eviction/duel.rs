@@ -1,16 +1,19 @@
 //! The duel: who leaves the small log against who is oldest in the main log.
 
+use super::budget::Budget;
+use super::capacity::{Capacity, Unit};
 use super::tail::{Candidate, Place, Reason};
-use super::{Budget, Capacity, Unit};
-use crate::layout::{shard, PolicyBits, Slot};
+use super::{MARGIN, WINS_MOST};
+use crate::layout::{shard, Slot};
 use crate::log::LogKind;
+use crate::record::Head;
 use crate::shard::Shard;
+use crate::value::Favour;
 
-/// By how much a frequency must be beaten.
-const MARGIN: u64 = 1;
-/// Duels that a victim may win in a row before it is moved to the head. Without this a dead key
-/// whose frequency came from another's ghost would block the main log for ever.
-const WINS_MOST: u64 = 64;
+/// What being admitted is worth, in frequency, to an entry that is too large to enter by it.
+const BONUS: u64 = 2;
+/// The frequency of who may enter the main log without a duel if that has room.
+const PROVED: u64 = 3;
 /// Entries of the main log's tail that a large newcomer is compared with.
 const VICTIMS_MOST: usize = 8;
 
@@ -24,7 +27,7 @@ impl Shard<'_> {
             if bits.hits() == 0 || budget.steps == 0 {
                 return Some(candidate);
             }
-            let bits = PolicyBits::new(bits.hits() - 1, candidate.frequency + 1, false);
+            let bits = self.bits(bits.hits() - 1, candidate.frequency + 1, false);
             self.count_increments(1);
             self.set_word(shard::WINS, 0);
             self.move_entry(&candidate, LogKind::Main, bits);
@@ -41,26 +44,41 @@ impl Shard<'_> {
     ) {
         let bits = Slot(self.region().get(candidate.found.at)).policy();
         let mut is_admitted = bits.is_admitted();
+        if bits.hits() > 0 && self.setting().is_clock {
+            self.count_increments(1);
+            let bits = self.bits(bits.hits() - 1, candidate.frequency + 1, is_admitted);
+            self.move_entry(&candidate, LogKind::Small, bits);
+            return;
+        }
         if bits.hits() > 0 {
             is_admitted |= bits.hits() >= self.setting().promote_at_hits;
             candidate.frequency += bits.hits();
             self.count_increments(bits.hits());
         }
-        let has_room =
-            capacity.main_used + self.cost(&candidate.head, capacity.unit) <= capacity.main;
+        // Where bytes are short, an entry of many times the mean has left that room: it is for
+        // those who have been seen a few times, not for whoever comes next. Before anything was
+        // evicted the main log was never filled, and takes all.
+        let is_new = self.word(shard::CLOCK) == 0;
+        let is_proved = budget.unit == Unit::Entries || candidate.frequency >= PROVED;
+        let may_fill = is_new || is_proved && budget.free_moves > 0;
+        let has_room = may_fill
+            && capacity.main_used + self.cost(&candidate.head, capacity.unit) <= capacity.main;
+        if has_room {
+            budget.free_moves = budget.free_moves.saturating_sub(1);
+        }
         let wins =
             capacity.main != 0 && (has_room || self.wins_duel(&candidate, is_admitted, budget));
         if !wins {
             // Its hits are in the frequency by now.
             let slot = Slot(self.region().get(candidate.found.at));
-            let bits = PolicyBits::new(0, candidate.frequency, is_admitted);
+            let bits = self.bits(0, candidate.frequency, is_admitted);
             self.store_slot(candidate.found.at, slot.with_policy(bits));
             self.drop_entry(&candidate, Reason::Evicted);
             self.pass(&candidate);
             return;
         }
         let frequency = candidate.frequency;
-        self.move_entry(&candidate, LogKind::Main, PolicyBits::new(0, frequency, false));
+        self.move_entry(&candidate, LogKind::Main, self.bits(0, frequency, false));
         // At least one victim gives way even if the budget is spent, so that the main log cannot
         // outgrow its share slice by slice.
         while self.used(LogKind::Main, capacity.unit) > capacity.main {
@@ -80,26 +98,80 @@ impl Shard<'_> {
         budget: &mut Budget,
     ) -> bool {
         let Some(victim) = self.victim(budget) else { return true };
-        if is_admitted {
+        if is_admitted && !self.is_large(&candidate.head, budget.unit) {
             self.set_word(shard::WINS, 0);
             return true;
         }
         // In hundredths: the frequency of the bytes that the candidate displaces.
-        let unit = budget.unit;
+        let unit = if self.weighs_sizes(budget.unit) { Unit::Bytes } else { Unit::Entries };
         let (cost, victim_cost) = (self.cost(&candidate.head, unit), self.cost(&victim.head, unit));
         let margin = MARGIN * 100 * cost.min(victim_cost) / victim_cost.max(1);
         let needed = self.frequency_of_victims(&victim, cost, unit) + margin;
-        if candidate.frequency * 100 > needed {
+        let bonus = if is_admitted { BONUS } else { 0 };
+        if (candidate.frequency + bonus) * 100 > needed {
             self.set_word(shard::WINS, 0);
             return true;
+        }
+        if cost > victim_cost && self.let_small_victims_pass(&victim, cost, budget) {
+            return false;
         }
         self.add_word(shard::WINS, 1);
         if self.word(shard::WINS) >= WINS_MOST {
             self.set_word(shard::WINS, 0);
-            let bits = PolicyBits::new(0, victim.frequency, false);
+            let bits = self.bits(0, victim.frequency, false);
             self.move_entry(&victim, LogKind::Main, bits);
         }
         false
+    }
+
+    /// Moves victims to the head that have withstood one of many times their size: small entries,
+    /// each worth more than as many bytes of what was refused, shall not shield large ones behind
+    /// them. Whether any was moved.
+    fn let_small_victims_pass(&self, first: &Candidate, cost: u64, budget: &mut Budget) -> bool {
+        let mut left = cost / self.passing_part();
+        let mut next = None;
+        for passed in 0..VICTIMS_MOST {
+            let Some(victim) = next.as_ref().or(Some(first).filter(|_| passed == 0)) else {
+                return passed > 0;
+            };
+            let victim_cost = self.cost(&victim.head, Unit::Bytes);
+            if victim_cost > left {
+                return passed > 0;
+            }
+            left -= victim_cost;
+            self.set_word(shard::WINS, 0);
+            self.move_entry(victim, LogKind::Main, self.bits(0, victim.frequency, false));
+            if !budget.spend() {
+                return true;
+            }
+            next = self.victim(budget);
+        }
+        true
+    }
+
+    /// Of a refused newcomer's bytes, as small a part of small entries may be moved for it.
+    fn passing_part(&self) -> u64 {
+        match self.cache.shape.favour {
+            Favour::Hits => 4,
+            Favour::Balanced | Favour::Bytes => 16,
+        }
+    }
+
+    /// Larger than so many of the mean is too large to enter by the reuse distance alone.
+    fn large_means(&self) -> u64 {
+        match self.cache.shape.favour {
+            Favour::Hits => 1,
+            Favour::Balanced | Favour::Bytes => 4,
+        }
+    }
+
+    /// Whether an entry is many times the mean of the main log, where bytes are short.
+    fn is_large(&self, head: &Head, unit: Unit) -> bool {
+        let used = self.used(LogKind::Main, unit);
+        let entries = self.used(LogKind::Main, Unit::Entries);
+        self.weighs_sizes(unit)
+            && self.cost(head, unit).saturating_mul(entries)
+                > used.saturating_mul(self.large_means())
     }
 
     /// Frequency, in hundredths, of what `cost` would displace from `first` on.
@@ -128,6 +200,8 @@ impl Shard<'_> {
                 Place::Unreadable => break,
             }
         }
-        needed
+        // Those behind are taken to be like these: else the largest would win against the many small
+        // ones that they push out.
+        needed.saturating_mul(cost) / covered.min(cost).max(1)
     }
 }

@@ -4,6 +4,8 @@
 //! fingerprint of the key, the frequency it left with, and from which log it was dropped. A
 //! ghost's age needs no stamp: in row position `j` it left about `(j + 1/2) x rows` evictions ago.
 
+use tuckbox_arena::region::Region;
+
 use crate::hash::KeyHash;
 use crate::layout::{bucket_of, shard};
 use crate::shard::Shard;
@@ -24,25 +26,24 @@ pub struct Ghost {
     pub age: u64,
 }
 
-struct Row {
+/// A row of ghosts, out of the file.
+pub(super) struct Row {
     at: u64,
     ghosts: [u16; ROW_LEN],
     halvings: u16,
 }
 
-impl Shard<'_> {
-    fn ghost_row(&self, hash: KeyHash) -> Option<Row> {
-        let bucket = bucket_of(hash.first(), self.index_state().buckets());
-        let at = self.cache.ghosts_at(self.at, bucket)?;
-        let mut words = [0u64; 4];
-        self.region().copy_out(at, &mut words);
+impl Row {
+    /// Reads the row at an offset; its frequencies are halved up to now.
+    pub(super) fn load(region: &Region, at: u64, halvings: u64) -> Row {
+        let words: [u64; 4] = region.words(at);
         let mut parts = [0u16; ROW_LEN + 1];
         for (index, part) in parts.iter_mut().enumerate() {
             *part = (words[index / 4] >> (index % 4 * 16)) as u16;
         }
         let mut ghosts = [0u16; ROW_LEN];
         ghosts.copy_from_slice(&parts[..ROW_LEN]);
-        let halvings = self.word(shard::HALVINGS) as u16;
+        let halvings = halvings as u16;
         let passed = halvings.wrapping_sub(parts[ROW_LEN]).min(7);
         if passed > 0 {
             for ghost in &mut ghosts {
@@ -50,26 +51,24 @@ impl Shard<'_> {
                 *ghost = *ghost & !FREQUENCY_MASK | frequency;
             }
         }
-        Some(Row { at, ghosts, halvings })
+        Row { at, ghosts, halvings }
     }
 
-    fn store_row(&self, row: &Row) {
+    /// Writes it back.
+    pub(super) fn store(&self, region: &Region) {
         let mut words = [0u64; 4];
-        for (index, part) in row.ghosts.iter().chain([&row.halvings]).enumerate() {
+        for (index, part) in self.ghosts.iter().chain([&self.halvings]).enumerate() {
             words[index / 4] |= u64::from(*part) << (index % 4 * 16);
         }
-        self.region().copy_in(row.at, &words);
+        region.copy_in(self.at, &words);
     }
 
-    /// Takes the ghost of a key out, if there is one.
-    pub fn take_ghost(&self, hash: KeyHash) -> Option<Ghost> {
-        let mut row = self.ghost_row(hash)?;
-        let place = row.ghosts.iter().position(|ghost| ghost >> 4 == hash.fingerprint())?;
-        let ghost = row.ghosts[place];
-        row.ghosts.copy_within(place + 1.., place);
-        row.ghosts[ROW_LEN - 1] = 0;
-        self.store_row(&row);
-        let rows = u64::from(self.index_state().buckets());
+    /// Takes a ghost out, if it is in this row, which is one of `rows`.
+    pub(super) fn take(&mut self, fingerprint: u16, rows: u64) -> Option<Ghost> {
+        let place = self.ghosts.iter().position(|ghost| ghost >> 4 == fingerprint)?;
+        let ghost = self.ghosts[place];
+        self.ghosts.copy_within(place + 1.., place);
+        self.ghosts[ROW_LEN - 1] = 0;
         Some(Ghost {
             frequency: u64::from(ghost & FREQUENCY_MASK),
             from_main: ghost & MAIN_MARK != 0,
@@ -77,21 +76,86 @@ impl Shard<'_> {
         })
     }
 
-    /// Remembers a key that is dropped. In a full row it replaces the ghost of the lowest
-    /// frequency, the oldest among equals.
-    pub fn put_ghost(&self, hash: KeyHash, frequency: u64, from_main: bool) {
-        let Some(mut row) = self.ghost_row(hash) else { return };
+    /// Adds a ghost. In a full row it replaces the one of the lowest frequency, the oldest among
+    /// equals.
+    pub(super) fn put(&mut self, fingerprint: u16, frequency: u64, from_main: bool) {
         let frequency_of = |ghost: u16| if ghost == 0 { 0 } else { 1 + (ghost & FREQUENCY_MASK) };
-        let (out, _) = row
+        let (out, _) = self
             .ghosts
             .iter()
             .enumerate()
             .rev()
             .min_by_key(|(_, ghost)| frequency_of(**ghost))
             .expect("a row is not empty");
-        row.ghosts.copy_within(0..out, 1);
+        self.ghosts.copy_within(0..out, 1);
         let mark = if from_main { MAIN_MARK } else { 0 };
-        row.ghosts[0] = hash.fingerprint() << 4 | mark | frequency.min(7) as u16;
-        self.store_row(&row);
+        self.ghosts[0] = fingerprint << 4 | mark | frequency.min(7) as u16;
+    }
+}
+
+impl Shard<'_> {
+    fn ghost_row(&self, hash: KeyHash) -> Option<Row> {
+        let bucket = bucket_of(hash.first(), self.index_state().buckets());
+        let at = self.cache.ghosts_at(self.at, bucket)?;
+        Some(Row::load(self.region(), at, self.word(shard::HALVINGS)))
+    }
+
+    /// Takes the ghost of a key out, if there is one.
+    pub fn take_ghost(&self, hash: KeyHash) -> Option<Ghost> {
+        let mut row = self.ghost_row(hash)?;
+        let rows = u64::from(self.index_state().buckets());
+        let ghost = row.take(hash.fingerprint(), rows)?;
+        row.store(self.region());
+        Some(ghost)
+    }
+
+    /// Remembers a key that is dropped.
+    pub fn put_ghost(&self, hash: KeyHash, frequency: u64, from_main: bool) {
+        let Some(mut row) = self.ghost_row(hash) else { return };
+        row.put(hash.fingerprint(), frequency, from_main);
+        row.store(self.region());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        Row { at: 0, ghosts: [0; ROW_LEN], halvings: 0 }
+    }
+
+    #[test]
+    fn a_ghost_comes_back_with_its_frequency_and_age() {
+        let mut row = row();
+        row.put(7, 5, true);
+        row.put(8, 1, false);
+        let ghost = row.take(7, 10).unwrap();
+        assert_eq!((ghost.frequency, ghost.from_main, ghost.age), (5, true, 15));
+        assert_eq!(row.take(7, 10), None);
+        assert_eq!(row.take(8, 10).unwrap().age, 5);
+    }
+
+    #[test]
+    fn a_full_row_forgets_the_oldest_of_the_lowest_frequency() {
+        let mut row = row();
+        row.put(100, 3, false);
+        for fingerprint in 1..ROW_LEN as u16 {
+            row.put(fingerprint, 1, false);
+        }
+        row.put(50, 1, false);
+        assert_eq!(row.take(1, 1), None);
+        assert_eq!(row.take(100, 1).unwrap().frequency, 3);
+        assert!(row.take(2, 1).is_some());
+    }
+
+    #[test]
+    fn frequencies_are_halved_as_often_as_all_others() {
+        let region = Region::heap(4096);
+        let mut row = Row { at: 64, ..row() };
+        row.put(9, 6, false);
+        row.store(&region);
+        assert_eq!(Row::load(&region, 64, 1).take(9, 1).unwrap().frequency, 3);
+        assert_eq!(Row::load(&region, 64, 60_000).take(9, 1).unwrap().frequency, 0);
     }
 }

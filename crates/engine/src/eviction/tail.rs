@@ -3,7 +3,7 @@
 
 use tuckbox_arena::hooks::{self, Point};
 
-use super::Budget;
+use super::budget::Budget;
 use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{log, note, shard, PolicyBits, Position, Slot};
@@ -74,7 +74,7 @@ impl Shard<'_> {
         match self.find_slot(hash, |slot| slot.offset() == offset) {
             None => Place::Dead(end),
             Some(found) => {
-                let frequency = self.halved(found.slot, position.segment);
+                let frequency = self.halved(found.slot, position);
                 Place::Live(Candidate { kind, position, offset, head, hash, found, frequency })
             }
         }
@@ -139,7 +139,14 @@ impl Shard<'_> {
                 self.add_word(shard::CLOCK, 1);
                 self.add_word(shard::EVICTIONS, 1);
             }
-            Reason::Expired => self.add_word(shard::EXPIRATIONS, 1),
+            Reason::Expired => {
+                self.put_ghost(
+                    candidate.hash,
+                    candidate.frequency,
+                    candidate.kind == LogKind::Main,
+                );
+                self.add_word(shard::EXPIRATIONS, 1);
+            }
             Reason::Damaged => self.add_word(shard::LOST, 1),
         }
         self.remove(candidate.hash, &candidate.found, &candidate.head);

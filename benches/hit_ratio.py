@@ -1,0 +1,461 @@
+"""What the engine keeps, beside what known eviction policies keep: `make hit-ratio`.
+
+Drives the engine itself, not a model of it, with recorded traces at the cache sizes of their
+`targets.csv`, and compares its hit ratio with the reference values that come with the traces.
+
+The traces are no part of this repository. They are looked for in `--traces DIR`, in
+`TUCKBOX_TRACES`, and in `shared/traces` beside the repository.
+
+A *gap* is how many points of hit ratio the best online policy of a cell is ahead, 0 where it is
+not. Cells of unit size bind by the number of entries, with empty values; those of 1,000 entries at
+least are replayed in files of a number of bytes as well. Sized cells bind by the bytes of the whole
+file, metadata included, while the reference policies are charged for nothing but the values; so
+they are replayed once more in files that are longer by what is no value. Streams that are made
+here (`made_streams.py`) have what the traces do not: overwrites, deletes and expiries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import textwrap
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+import made_streams
+import zstandard
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs" / "hit-ratio.md"
+RECORD = ROOT / "docs" / "hit-ratio.json"
+SHARDS = (1, 4, 16)
+FAVOURS = ("balanced", "hits", "bytes")
+#: Per cent of keys and values: all the memory there is for them; what Tokyo Cabinet takes, the
+#: leanest peer; and memcached, an LRU.
+PAYLOAD_PERCENTS = (100, 119, 155)
+PAYLOAD_ENTRIES_LEAST = 1_000
+SUMMARY = "mean / worst gap"
+#: Column and name in `reference.csv`. LIRS and the others have one row for each cell.
+POLICIES = {
+    "LRU": "LRU",
+    "S3-FIFO": "S3-FIFO",
+    "W-TinyLFU": "W-TinyLFU 1%",
+    "Caffeine": "Caffeine HEAD",
+    "LIRS": "LIRS",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One trace at one size, with the reference values of its `targets.csv`."""
+
+    trace: str
+    limit: int
+    sized: bool
+    best: float
+    best_policy: str
+    best_bytes: float
+    optimum: float
+    known: dict[str, float] = field(default_factory=dict)
+
+    def arguments(self) -> list[str]:
+        """Return the cells that the replay is asked for."""
+        if self.sized:
+            return [f"bytes:{self.limit}:{favour}" for favour in FAVOURS]
+        found = [f"entries:{self.limit}:{shards}" for shards in SHARDS]
+        if self.limit >= PAYLOAD_ENTRIES_LEAST:
+            found += [f"payload:{self.limit}:{percent}" for percent in PAYLOAD_PERCENTS]
+        return found
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one replay of one cell came to. Ratios are percentages."""
+
+    hit_ratio: float
+    byte_hit_ratio: float
+    shards: int
+    refused: int
+    value_bytes: int
+    request_ns: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """A cell and its replays, by what the replay was asked for; see `Cell.arguments`."""
+
+    cell: Cell
+    runs: dict[str, Run]
+    #: The replay of a sized cell in a file that is longer by what is no value.
+    beside_metadata: Run | None = None
+
+    def gap(self, run: Run) -> float:
+        """Return the gap in hits, in points."""
+        return max(0.0, self.cell.best - run.hit_ratio)
+
+    def byte_gap(self, run: Run) -> float:
+        """Return the gap in bytes of a sized cell, in points."""
+        return max(0.0, self.cell.best_bytes - run.byte_hit_ratio)
+
+    def with_shards(self, shards: int) -> Run:
+        """Return the replay of a unit-size cell with so many shards asked for."""
+        return self.runs[f"entries:{self.cell.limit}:{shards}"]
+
+    def with_payload(self, percent: int) -> Run:
+        """Return the replay of a unit-size cell in so many per cent of its keys and values."""
+        return self.runs[f"payload:{self.cell.limit}:{percent}"]
+
+    def favouring(self, favour: str) -> Run:
+        """Return the replay of a sized cell that favours this."""
+        return self.runs[f"bytes:{self.cell.limit}:{favour}"]
+
+
+def find_traces(given: Path | None) -> Path:
+    """Return the directory with the traces, or end with what to do.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    if given is None and "TUCKBOX_TRACES" in os.environ:
+        given = Path(os.environ["TUCKBOX_TRACES"])
+    traces = given or ROOT.parent / "shared" / "traces"
+    if not (traces / "targets.csv").is_file():
+        raise SystemExit(
+            f"{traces} has no targets.csv: name the directory of the traces with --traces or "
+            "TUCKBOX_TRACES"
+        )
+    return traces
+
+
+def read_cells(traces: Path) -> list[Cell]:
+    """Return the cells of `targets.csv`, with the known policies of `reference.csv`."""
+    known: dict[tuple[str, str], dict[str, float]] = {}
+    with (traces / "reference.csv").open(newline="") as rows:
+        for row in csv.DictReader(rows):
+            ratio = 100 * float(row["hit_ratio"])
+            known.setdefault((row["trace"], row["size_abs"]), {})[row["policy"]] = ratio
+    cells = []
+    with (traces / "targets.csv").open(newline="") as rows:
+        for row in csv.DictReader(rows):
+            references = known.get((row["trace"], row["size_abs"]), {})
+            cells.append(
+                Cell(
+                    trace=row["trace"],
+                    limit=int(row["size_abs"]),
+                    # Where all entries count one, hits and hit bytes are the same.
+                    sized=row["best_byte_hit_ratio"] != row["best_hit_ratio"],
+                    best=100 * float(row["best_hit_ratio"]),
+                    best_policy=row["best_online_policy"],
+                    best_bytes=100 * float(row["best_byte_hit_ratio"]),
+                    optimum=100 * float(row["opt_hit_ratio"]),
+                    known={
+                        column: references[name]
+                        for column, name in POLICIES.items()
+                        if name in references
+                    },
+                )
+            )
+    return cells
+
+
+def replay(program: Path, trace: Path, arguments: list[str]) -> Iterator[Run]:
+    """Drive the engine with a trace once for each argument, and yield what came out.
+
+    Raises:
+        SystemExit: the replay failed; it has said why.
+    """
+    with (
+        trace.open("rb") as packed,
+        zstandard.ZstdDecompressor().stream_reader(packed) as requests,
+        subprocess.Popen(  # noqa: S603 - the program that the caller built
+            [program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process,
+    ):
+        into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+        shutil.copyfileobj(requests, into)
+        into.close()
+        for line in out:
+            found = json.loads(line)
+            yield Run(
+                hit_ratio=100 * found["hits"] / found["gets"],
+                byte_hit_ratio=100 * found["hit_bytes"] / found["bytes"],
+                shards=found["shards"],
+                refused=found["refused"],
+                value_bytes=found["value_bytes"],
+                request_ns=found["request_ns"],
+            )
+    if process.returncode != 0:
+        raise SystemExit(f"{trace.name}: the replay ended with {process.returncode}")
+
+
+def measure(program: Path, traces: Path, cells: list[Cell], console: Console) -> list[Result]:
+    """Replay all cells, trace by trace."""
+    results = []
+    names = list(dict.fromkeys(cell.trace for cell in cells))
+    with Progress(console=console, transient=True) as progress:
+        total = sum(len(cell.arguments()) + cell.sized for cell in cells)
+        task = progress.add_task("", total=total)
+
+        def run(name: str, arguments: list[str]) -> Iterator[Run]:
+            for found in replay(program, traces / f"{name}.csv.zst", arguments):
+                progress.advance(task)
+                yield found
+
+        for name in names:
+            progress.update(task, description=name)
+            chosen = [cell for cell in cells if cell.trace == name]
+            arguments = [argument for cell in chosen for argument in cell.arguments()]
+            runs = dict(zip(arguments, run(name, arguments)))
+            found = [Result(cell, {a: runs[a] for a in cell.arguments()}) for cell in chosen]
+            longer = [longer_file(result) for result in found if result.cell.sized]
+            if longer:
+                beside = run(name, longer)
+                found = [replace(result, beside_metadata=next(beside)) for result in found]
+                for _ in beside:
+                    raise SystemExit(f"{name}: more cells than were asked for")
+            results += found
+    return results
+
+
+def longer_file(result: Result) -> str:
+    """Return the cell of a file in which values have about as many bytes as the limit says."""
+    limit = result.cell.limit
+    return f"bytes:{limit * limit // max(1, result.favouring('balanced').value_bytes)}:balanced"
+
+
+def mean_and_worst(gaps: Iterable[float]) -> str:
+    """Return the mean and the greatest of some gaps."""
+    values = list(gaps)
+    return f"{statistics.fmean(values):.2f} / {max(values):.1f}" if values else "-"
+
+
+def known_gaps(results: list[Result], column: str) -> str:
+    """Return the mean and the greatest gap of a known policy, over the cells it has a value for."""
+    return mean_and_worst(
+        max(0.0, result.cell.best - result.cell.known[column])
+        for result in results
+        if column in result.cell.known
+    )
+
+
+Rows = list[list[str]]
+
+
+def known_columns(cell: Cell) -> list[str]:
+    """Return what the known policies hit in a cell."""
+    return [f"{cell.known[name]:.2f}" if name in cell.known else "-" for name in POLICIES]
+
+
+def unit_rows(results: list[Result]) -> tuple[list[str], Rows]:
+    """Return heading and rows of the unit-size cells."""
+    heading = ["trace", "entries", *POLICIES, "best", "OPT"]
+    heading += [f"Tuckbox, {shards} sh." for shards in SHARDS] + ["gap"]
+    rows = []
+    for result in results:
+        cell = result.cell
+        row = [cell.trace, f"{cell.limit:,}", *known_columns(cell)]
+        row += [f"{cell.best:.2f} {cell.best_policy}", f"{cell.optimum:.2f}"]
+        row += [f"{result.with_shards(shards).hit_ratio:.2f}" for shards in SHARDS]
+        rows.append([*row, f"{result.gap(result.with_shards(1)):.2f}"])
+    row = [SUMMARY, ""] + [known_gaps(results, name) for name in POLICIES] + ["", ""]
+    row += [mean_and_worst(r.gap(r.with_shards(shards)) for r in results) for shards in SHARDS]
+    return heading, [*rows, [*row, ""]]
+
+
+def payload_rows(results: list[Result]) -> tuple[list[str], Rows]:
+    """Return heading and rows of the unit-size cells in files of a number of bytes."""
+    heading = ["trace", "entries", *POLICIES, "best"]
+    heading += [f"Tuckbox, {percent} %" for percent in PAYLOAD_PERCENTS]
+    results = [result for result in results if result.cell.limit >= PAYLOAD_ENTRIES_LEAST]
+    rows = []
+    for result in results:
+        cell = result.cell
+        row = [cell.trace, f"{cell.limit:,}", *known_columns(cell)]
+        row += [f"{cell.best:.2f} {cell.best_policy}"]
+        rows.append(
+            row + [f"{result.with_payload(percent).hit_ratio:.2f}" for percent in PAYLOAD_PERCENTS]
+        )
+    row = [SUMMARY, ""] + [known_gaps(results, name) for name in POLICIES] + [""]
+    row += [
+        mean_and_worst(r.gap(r.with_payload(percent)) for r in results)
+        for percent in PAYLOAD_PERCENTS
+    ]
+    return heading, [*rows, row]
+
+
+def sized_rows(results: list[Result], in_bytes: bool) -> tuple[list[str], Rows]:
+    """Return heading and rows of the sized cells: objects that were hit, or bytes."""
+    names = [*FAVOURS, "balanced, metadata extra"]
+    heading = ["trace", "bytes"] + ([] if in_bytes else [*POLICIES])
+    heading += ["best"] + ([] if in_bytes else ["OPT"]) + names
+    rows = []
+    for result in results:
+        cell = result.cell
+        row = [cell.trace, f"{cell.limit:,}"]
+        if in_bytes:
+            row += [f"{cell.best_bytes:.2f}"]
+        else:
+            row += known_columns(cell)
+            row += [f"{cell.best:.2f} {cell.best_policy}", f"{cell.optimum:.2f}"]
+        row += [
+            f"{run.byte_hit_ratio if in_bytes else run.hit_ratio:.2f}" for run in sized_runs(result)
+        ]
+        rows.append(row)
+    row = [SUMMARY, ""]
+    row += [""] if in_bytes else [*(known_gaps(results, name) for name in POLICIES), "", ""]
+    for index in range(len(names)):
+        runs = [(result, sized_runs(result)[index]) for result in results]
+        row.append(mean_and_worst(r.byte_gap(run) if in_bytes else r.gap(run) for r, run in runs))
+    return heading, [*rows, row]
+
+
+def sized_runs(result: Result) -> list[Run]:
+    """Return the replays of a sized cell, in the order of the table."""
+    runs = [result.favouring(favour) for favour in FAVOURS]
+    return runs + ([] if result.beside_metadata is None else [result.beside_metadata])
+
+
+def as_markdown(heading: list[str], rows: Rows) -> str:
+    """Return a table, its summary emphasised."""
+    lines = ["| " + " | ".join(heading) + " |", "|:--" + "|--:" * (len(heading) - 1) + "|"]
+    for row in rows:
+        cells = [f"**{part}**" if row[0] == SUMMARY and part else part for part in row]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def show(console: Console, title: str, heading: list[str], rows: Rows) -> None:
+    """Print a table."""
+    table = Table(title=title, title_justify="left")
+    for index, name in enumerate(heading):
+        table.add_column(name, justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*row, end_section=len(rows) > 1 and row is rows[-2])
+    console.print(table)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with its heading and what it says."""
+
+    title: str
+    text: str
+    heading: list[str]
+    rows: Rows
+
+
+def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -> list[Section]:
+    """Return the tables of what was measured."""
+    unit = [result for result in results if not result.cell.sized]
+    sized = [result for result in results if result.cell.sized]
+    found = []
+    if unit:
+        found.append(
+            Section(
+                "Entries of one size",
+                "The limit is the number of entries. The gap is that with one shard. Cells too "
+                "small for 4 or 16 shards of 64 entries have fewer.",
+                *unit_rows(unit),
+            )
+        )
+    if any(result.cell.limit >= PAYLOAD_ENTRIES_LEAST for result in unit):
+        found.append(
+            Section(
+                "Entries of one size in real memory",
+                "The same, with keys of 36 bytes and values of 160, and no limit but the length of "
+                "the file, everything in it included. It is 100, 119 or 155 % of what so many keys "
+                "and values take: nothing beside them; what Tokyo Cabinet takes for as many, the "
+                "leanest peer; and memcached. The other policies are charged for the number of "
+                "entries alone.",
+                *payload_rows(unit),
+            )
+        )
+    if sized:
+        found.append(
+            Section(
+                "Entries of many sizes: objects hit",
+                "The limit is the length of the whole file, index, ghosts and record headers "
+                "included; the other policies were charged for the values alone. The last column "
+                "is a file that is longer by as much as was not values.",
+                *sized_rows(sized, in_bytes=False),
+            )
+        )
+        found.append(
+            Section("Entries of many sizes: bytes hit", "", *sized_rows(sized, in_bytes=True))
+        )
+    if streams is not None:
+        found.append(
+            Section(
+                "Streams made here",
+                "What recorded traces do not have: overwrites, deletes and expiries among others. "
+                "See `benches/made_streams.py`. LRU and S3-FIFO see the same of them.",
+                *streams,
+            )
+        )
+    return found
+
+
+def write_document(results: list[Result], sections: list[Section]) -> None:
+    """Write the tables to the document, and everything to the record beside it."""
+    parts = [
+        """# Hit ratios
+
+Made by `make hit-ratio`, which drives the engine itself. What the method is, and what it is not
+good at yet, is in [eviction.md](eviction.md).
+
+Hit ratios in per cent. A gap is how many points the best online policy of the reference values is
+ahead, 0 where it is not. The figures of other policies came with the traces."""
+    ]
+    for section in sections:
+        text = "\n".join(textwrap.wrap(section.text, 100))
+        table = as_markdown(section.heading, section.rows)
+        parts.append("\n\n".join(part for part in (f"## {section.title}", text, table) if part))
+    DOCUMENT.write_text("\n\n".join(parts) + "\n")
+    RECORD.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
+
+
+def main() -> None:
+    """Measure, print, and write unless only a part was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--traces", type=Path, help="the directory of the traces")
+    parser.add_argument(
+        "--program", type=Path, required=True, help="the engine's example `replay`, built"
+    )
+    parser.add_argument("--only", nargs="+", metavar="TRACE", help="these alone; writes no file")
+    parser.add_argument("--units", action="store_true", help="no sized cells; writes no file")
+    given = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    traces = find_traces(given.traces)
+    cells = [
+        cell
+        for cell in read_cells(traces)
+        if (not given.only or cell.trace in given.only) and not (given.units and cell.sized)
+    ]
+    if not cells:
+        raise SystemExit(f"{traces / 'targets.csv'} has none of {', '.join(given.only)}")
+    results = measure(given.program, traces, cells, console)
+    is_whole = not given.only and not given.units
+    streams = made_streams.measure(given.program) if is_whole else None
+    sections = sections_of(results, streams)
+    for section in sections:
+        show(console, section.title, section.heading, section.rows)
+    if is_whole:
+        write_document(results, sections)
+        console.print(f"written: {DOCUMENT.relative_to(ROOT)}, {RECORD.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+//! How old an entry is, read off its place: no entry has a stamp of its own.
+//!
+//! A segment keeps the clock and the halvings of when it was opened. Where segments hold a small
+//! part of the cache, that is when its entries were appended; where one holds the cache many times
+//! over (few entries, large limit), the place within the segment tells, and for the halvings two
+//! bits in the slot say which of the numbers near that estimate it was.
+
+use super::HALVE_AFTER;
+use crate::layout::{log, note, shard, PolicyBits, Position, Slot, HALVINGS_KEPT};
+use crate::log::LogKind;
+use crate::shard::Shard;
+
+const CLOCK_MASK: u64 = (1 << 48) - 1;
+
+/// What passed between `opened` and `closed`, as far as the part of a segment from a byte on goes.
+fn part_after(passed: u64, byte: u64, end: u64) -> u64 {
+    passed.saturating_mul(end.saturating_sub(byte)) / end.max(1)
+}
+
+/// Halvings since an entry was judged: the number nearest to an estimate that leaves the rest.
+fn nearest_with_rest(guess: u64, rest: u64, most: u64) -> u64 {
+    let nearest =
+        rest + (guess + HALVINGS_KEPT / 2).saturating_sub(rest) / HALVINGS_KEPT * HALVINGS_KEPT;
+    if nearest > most {
+        nearest.saturating_sub(HALVINGS_KEPT).max(rest)
+    } else {
+        nearest
+    }
+}
+
+impl Shard<'_> {
+    /// The policy's bits of an entry that is judged now.
+    pub(super) fn bits(&self, hits: u64, frequency: u64, is_admitted: bool) -> PolicyBits {
+        PolicyBits::new(hits, frequency, is_admitted, self.word(shard::HALVINGS))
+    }
+
+    /// The [`note::OPENED`] of the segment after this one, and where this one ends. At the log's
+    /// head, what it would be now.
+    fn closed(&self, segment: u32) -> Option<(u64, u64)> {
+        let head = self.head_cursor(self.log_of(segment))?;
+        if segment == head.segment {
+            let now = self.word(shard::CLOCK) & CLOCK_MASK | self.word(shard::HALVINGS) << 48;
+            return Some((now, head.byte));
+        }
+        let next = self.next_in_log(segment)?;
+        Some((self.arena().note(next, note::OPENED), self.cache.shape.log_bytes))
+    }
+
+    /// Counts increments of frequencies, and halves all of them now and then.
+    pub(super) fn count_increments(&self, amount: u64) {
+        let increments = self.word(shard::INCREMENTS).saturating_add(amount);
+        if increments >= HALVE_AFTER * self.entries().max(1) && self.word(shard::CLOCK) > 0 {
+            self.set_word(shard::INCREMENTS, 0);
+            self.add_word(shard::HALVINGS, 1);
+        } else {
+            self.set_word(shard::INCREMENTS, increments);
+        }
+    }
+
+    /// The frequency in a slot, halved since it was written as often as all others.
+    pub(super) fn halved(&self, slot: Slot, at: Position) -> u64 {
+        let bits = slot.policy();
+        let now = self.word(shard::HALVINGS) as u16;
+        let since = |opened: u64| u64::from(now.wrapping_sub((opened >> 48) as u16));
+        let most = since(self.arena().note(at.segment, note::OPENED));
+        if most == 0 {
+            return bits.frequency();
+        }
+        let (closed, end) = self.closed(at.segment).unwrap_or_default();
+        let least = since(closed).min(most);
+        let guess = least + part_after(most - least, at.byte, end);
+        let rest = u64::from(now).wrapping_sub(bits.halvings()) % HALVINGS_KEPT;
+        bits.frequency() >> nearest_with_rest(guess, rest, most).min(7)
+    }
+
+    /// How many entries were evicted since the main log's oldest entry was appended.
+    pub(super) fn idle_at_main_tail(&self) -> Option<u64> {
+        let tail = self.tail(LogKind::Main)?;
+        let (closed, end) = self.closed(tail.segment)?;
+        let closed = closed & CLOCK_MASK;
+        let opened = self.arena().note(tail.segment, note::OPENED) & CLOCK_MASK;
+        let within = part_after(closed.saturating_sub(opened), tail.byte, end);
+        Some((self.word(shard::CLOCK).saturating_sub(closed)).saturating_add(within))
+    }
+
+    /// How many entries were evicted since a newcomer's ghost was made and it entered the small log.
+    pub(super) fn reuse_distance(&self, ghost_age: u64) -> u64 {
+        ghost_age.saturating_add(self.log_count(LogKind::Small, log::ENTRIES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halvings_are_the_nearest_number_with_the_rest() {
+        for passed in 0..40u64 {
+            for error in -1i64..=1 {
+                let guess = passed.saturating_add_signed(error);
+                assert_eq!(nearest_with_rest(guess, passed % HALVINGS_KEPT, 100), passed);
+            }
+        }
+        assert_eq!(nearest_with_rest(3, 3, 3), 3);
+        assert_eq!(nearest_with_rest(7, 1, 7), 5);
+    }
+
+    #[test]
+    fn a_part_of_a_segment_is_a_part_of_its_time() {
+        assert_eq!(part_after(100, 0, 4000), 100);
+        assert_eq!(part_after(100, 3000, 4000), 25);
+        assert_eq!(part_after(u64::MAX, 5, 0), 0);
+    }
+}

@@ -1,0 +1,45 @@
+//! Dead space: what lives in a log that holds much of it is moved to the log's head, and nothing is
+//! dropped, so that dead space costs no entry.
+
+use super::budget::{Budget, IfStuck};
+use crate::layout::{log, Slot};
+use crate::log::LogKind;
+use crate::shard::Shard;
+
+/// Dead space beyond one part in this many of the logs is compacted before anything is dropped.
+const DEAD_PART: u64 = 8;
+
+impl Shard<'_> {
+    /// A log with much dead space in it.
+    pub(super) fn log_to_compact(&self) -> Option<LogKind> {
+        let log_bytes = self.cache.shape.log_bytes;
+        let (mut all, mut dead_all, mut worst) = (0, 0, None);
+        for kind in LogKind::BOTH {
+            let segments = self.log_count(kind, log::SEGMENTS);
+            let head = self.head_cursor(kind);
+            let unwritten = head.map_or(0, |head| log_bytes.saturating_sub(head.byte));
+            let written = (segments * log_bytes).saturating_sub(unwritten);
+            let dead = written.saturating_sub(self.log_count(kind, log::BYTES));
+            all += written;
+            dead_all += dead;
+            if segments >= 2 && worst.is_none_or(|(most, _)| dead > most) {
+                worst = Some((dead, kind));
+            }
+        }
+        let is_much = dead_all * DEAD_PART >= all && dead_all >= 2 * log_bytes;
+        worst.filter(|(dead, _)| is_much && *dead >= log_bytes).map(|(_, kind)| kind)
+    }
+
+    /// Moves the oldest live entry of a log to the log's head. False if there is none.
+    pub(super) fn compact_one(&self, kind: LogKind, budget: &mut Budget) -> bool {
+        let Some(candidate) = self.candidate(kind, budget) else { return budget.steps == 0 };
+        let bits = self.keep(Slot(self.region().get(candidate.found.at)));
+        if budget.if_stuck == IfStuck::Drop {
+            self.move_entry(&candidate, kind, bits);
+        } else if self.try_move_entry(&candidate, kind, bits).is_none() {
+            return false;
+        }
+        budget.spend();
+        true
+    }
+}

@@ -1,0 +1,49 @@
+//! With which bits an entry enters and stays, and what is kept of it when it goes.
+
+use super::REUSE_TENTHS;
+use crate::hash::KeyHash;
+use crate::index::Found;
+use crate::layout::{PolicyBits, Slot};
+use crate::log::LogKind;
+use crate::record::Head;
+use crate::shard::Shard;
+
+impl Shard<'_> {
+    /// The bits with which a newcomer enters the small log.
+    pub fn admit(&self, hash: KeyHash, head: &Head) -> PolicyBits {
+        self.measure_sample();
+        self.sample_insert(hash, head);
+        let (mut frequency, mut is_admitted) = (0, false);
+        if let Some(ghost) = self.take_ghost(hash) {
+            frequency = ghost.frequency;
+            if self.setting().reuse_distance && !ghost.from_main {
+                if let Some(idle) = self.idle_at_main_tail() {
+                    is_admitted = self.reuse_distance(ghost.age).saturating_mul(10)
+                        < idle.saturating_mul(REUSE_TENTHS);
+                }
+            }
+        }
+        self.count_increments(1);
+        self.bits(0, frequency + 1, is_admitted)
+    }
+
+    /// The bits with which an entry stays that is overwritten.
+    pub fn keep(&self, slot: Slot) -> PolicyBits {
+        let position = self.cache.position_of(slot.offset());
+        let frequency = position.map_or(0, |at| self.halved(slot, at));
+        self.bits(slot.policy().hits(), frequency, slot.policy().is_admitted())
+    }
+
+    /// What stays of an entry that was removed, or had expired: a key that is stored again soon is
+    /// as popular as before. Its ghost has no distance. That of one from the main log passes for
+    /// one that has a short one, so that it goes back there.
+    pub fn let_go(&self, hash: KeyHash, found: &Found, head: &Head) {
+        let is_main = self
+            .cache
+            .position_of(found.slot.offset())
+            .is_some_and(|at| self.log_of(at.segment) == LogKind::Main);
+        let bits = self.keep(found.slot);
+        self.put_ghost(hash, bits.frequency() + bits.hits(), !is_main);
+        self.sample_remove(hash, head);
+    }
+}

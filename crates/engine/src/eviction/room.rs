@@ -1,0 +1,126 @@
+//! Making room: for an entry, for bytes, for a slot in a bucket. Which log gives way, and who in it.
+
+use super::budget::{Budget, IfStuck};
+use super::capacity::Unit;
+use super::tail::{Candidate, Reason};
+use super::SLICE;
+use crate::hash::KeyHash;
+use crate::index::Found;
+use crate::layout::{log, shard, Slot};
+use crate::log::LogKind;
+use crate::shard::Shard;
+
+impl Shard<'_> {
+    /// Segments that hold entries of this shard.
+    fn segments_held(&self) -> u64 {
+        let logs: u64 = LogKind::BOTH.iter().map(|kind| self.log_count(*kind, log::SEGMENTS)).sum();
+        logs.saturating_add(self.word(shard::BODY_SEGMENTS))
+    }
+
+    /// Makes room for an entry of `wanted_bytes` by looking at `steps` entries at most, until a
+    /// segment is gained. False if there is nothing to look at, or nothing that could be done.
+    pub fn make_room(&self, steps: u32, if_stuck: IfStuck, wanted_bytes: u64) -> bool {
+        let mut budget = Budget { wanted_bytes, ..Budget::new(steps, if_stuck, Unit::Bytes) };
+        let evictions = self.word(shard::EVICTIONS);
+        let held = self.segments_held();
+        // Not more than one segment: where entries are large, a whole slice of them may be all that
+        // the shard has. Whoever needs more asks again.
+        while budget.steps > 0 && self.segments_held() >= held {
+            let more = match self.log_to_compact() {
+                Some(kind) => self.compact_one(kind, &mut budget),
+                None => self.evict_one(&mut budget),
+            };
+            if !more && if_stuck == IfStuck::Drop && self.give_up_empty_logs() {
+                return true;
+            }
+            if !more {
+                return budget.steps < steps || self.word(shard::EVICTIONS) != evictions;
+            }
+        }
+        true
+    }
+
+    /// Evicts as many entries as must go before one more may come. False if the slice did not
+    /// suffice, or this shard has nothing to evict.
+    pub fn make_way(&self) -> bool {
+        let most = self.cache.shape.max_entries;
+        let mut budget = Budget::new(SLICE, IfStuck::Drop, Unit::Entries);
+        while most != 0 && self.cache.len() >= most {
+            if budget.steps == 0 || !self.evict_one(&mut budget) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Drops the entry that was hit least in the first bucket of a hash, and returns its slot. For
+    /// an index that can make room for a slot in no other way.
+    pub fn displace(&self, hash: KeyHash) -> Option<u64> {
+        let bucket = self.choices(hash).0;
+        let hits = |slot: &Slot| (slot.policy().hits(), slot.policy().frequency());
+        let (at, slot) = self.taken_slots(bucket).into_iter().min_by_key(|(_, slot)| hits(slot))?;
+        match (self.load_head(slot.offset()), self.hash_of(slot)) {
+            (Some(head), Some(hash)) => {
+                let overflowed = self.choices(hash).0 != bucket;
+                self.remove(hash, &Found { at, slot, overflowed }, &head);
+                self.add_word(shard::EVICTIONS, 1);
+            }
+            _ => {
+                self.store_slot(at, Slot::EMPTY);
+                self.add_word(shard::LOST, 1);
+            }
+        }
+        Some(at)
+    }
+
+    /// Whether an entry that would go without a duel, for bytes, is small and often asked for. It
+    /// goes round then, for one of its frequency.
+    fn is_worth_its_bytes(&self, victim: &Candidate, budget: &Budget) -> bool {
+        let mean_bytes =
+            self.used(LogKind::Main, Unit::Bytes) / self.used(LogKind::Main, Unit::Entries).max(1);
+        self.weighs_sizes(budget.unit)
+            && victim.frequency > 1
+            && self.cost(&victim.head, Unit::Bytes) < mean_bytes * victim.frequency / 2
+    }
+
+    /// Evicts an entry, or moves one on its way to that. False if there is none.
+    fn evict_one(&self, budget: &mut Budget) -> bool {
+        let capacity = self.capacity(budget.unit, false);
+        let least = match budget.wanted_bytes > capacity.small && budget.unit == Unit::Bytes {
+            true => 0,
+            false => capacity.small_least,
+        };
+        let small_first = capacity.small_used + 1 > least || capacity.main_used == 0;
+        if small_first {
+            if let Some(candidate) = self.candidate(LogKind::Small, budget) {
+                self.leave_small(candidate, &capacity, budget);
+                budget.spend();
+                return true;
+            }
+        }
+        match self.victim(budget) {
+            Some(victim) if self.is_worth_its_bytes(&victim, budget) => {
+                let bits = self.bits(0, victim.frequency - 1, false);
+                self.move_entry(&victim, LogKind::Main, bits);
+                budget.spend();
+                true
+            }
+            Some(victim) => {
+                self.drop_entry(&victim, Reason::Evicted);
+                self.pass(&victim);
+                budget.spend();
+                true
+            }
+            None if small_first || budget.steps == 0 => budget.steps == 0,
+            None => match self.candidate(LogKind::Small, budget) {
+                Some(candidate) => {
+                    self.drop_entry(&candidate, Reason::Evicted);
+                    self.pass(&candidate);
+                    budget.spend();
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! A shadow: the policy under one setting, on a few keys and without values.
+//!
+//! It sees the requests for a sample of the keys and has room for the same share of the cache, so
+//! that its hits tell what the whole cache would hit under that setting. It is the same policy as
+//! the cache's, in small: two logs, the duel, ghosts, the reuse distance. The logs are not in
+//! order in memory; each entry says when it was appended, and the oldest is looked for.
+//!
+//! Everything is read from the file and may be damaged: loops have a budget, and whatever the words
+//! say is a shadow in some state.
+
+use tuckbox_arena::region::Region;
+
+use super::ghosts::Row;
+use super::setting::Setting;
+use super::{HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MOST};
+use crate::layout::{shadow, shadow_rows, FREQUENCY_MOST, GHOST_ROW_BYTES};
+use crate::log::LogKind;
+use crate::value::Favour;
+
+/// What an entry of mean size costs.
+pub(super) const COST_OF_MEAN: u64 = 64;
+/// The highest cost, for what is larger as well.
+const COST_MOST: u64 = 0xfff;
+/// Entries of the longest shadow.
+const LEN_MOST: usize = 64;
+/// Words before the entries.
+const HEAD_WORDS: usize = (shadow::ENTRIES / 8) as usize;
+const STAMP_MASK: u64 = 0xffff;
+const CLOCK_MASK: u64 = 0xfff;
+
+/// An entry of a shadow, as its word; see [`shadow::ENTRIES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry(u64);
+
+impl Entry {
+    const NONE: Entry = Entry(0);
+
+    fn new(hash: u32, cost: u64, frequency: u64, is_admitted: bool) -> Entry {
+        Entry(
+            u64::from(hash as u16) << 48
+                | cost.clamp(1, COST_MOST) << 8
+                | 1 << 7
+                | u64::from(is_admitted) << 5
+                | frequency.min(FREQUENCY_MOST) << 2,
+        )
+    }
+
+    fn is_taken(self) -> bool {
+        self.0 >> 7 & 1 == 1
+    }
+
+    fn is_of(self, hash: u32) -> bool {
+        self.is_taken() && self.0 >> 48 == u64::from(hash as u16)
+    }
+
+    fn hits(self) -> u64 {
+        self.0 & 3
+    }
+
+    fn with_hits(self, hits: u64) -> Entry {
+        Entry(self.0 & !3 | hits.min(3))
+    }
+
+    fn frequency(self) -> u64 {
+        self.0 >> 2 & 7
+    }
+
+    fn with_frequency(self, frequency: u64) -> Entry {
+        Entry(self.0 & !(7 << 2) | frequency.min(FREQUENCY_MOST) << 2)
+    }
+
+    fn is_admitted(self) -> bool {
+        self.0 >> 5 & 1 == 1
+    }
+
+    fn kind(self) -> LogKind {
+        if self.0 >> 6 & 1 == 1 {
+            LogKind::Main
+        } else {
+            LogKind::Small
+        }
+    }
+
+    fn cost(self) -> u64 {
+        self.0 >> 8 & COST_MOST
+    }
+
+    fn stamp(self) -> u64 {
+        self.0 >> 20 & STAMP_MASK
+    }
+
+    fn clock(self) -> u64 {
+        self.0 >> 36 & CLOCK_MASK
+    }
+
+    fn appended(self, kind: LogKind, stamp: u64, clock: u64) -> Entry {
+        let kept = self.0 & !(1 << 6 | STAMP_MASK << 20 | CLOCK_MASK << 36);
+        let main = u64::from(kind == LogKind::Main);
+        Entry(kept | main << 6 | (stamp & STAMP_MASK) << 20 | (clock & CLOCK_MASK) << 36)
+    }
+}
+
+/// What happened to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// It was looked up, and stored if it was not there.
+    Read,
+    /// It was stored over what was there.
+    Overwritten,
+    /// It was removed.
+    Removed,
+}
+
+/// A shadow, out of the file.
+pub(super) struct Shadow<'a> {
+    region: &'a Region,
+    at: u64,
+    len: usize,
+    setting: &'static Setting,
+    favour: Favour,
+    head: [u64; HEAD_WORDS],
+    entries: [Entry; LEN_MOST],
+    /// Those that differ from the file's, a bit each.
+    changed: u64,
+    /// Those of the small log and those of the main log, a bit each, and what they cost together.
+    members: [u64; 2],
+    used: [u64; 2],
+}
+
+fn bits_of(mut members: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = members.trailing_zeros() as usize;
+        members &= members.wrapping_sub(1);
+        (place < LEN_MOST).then_some(place)
+    })
+}
+
+impl<'a> Shadow<'a> {
+    /// Reads the shadow at an offset.
+    pub(super) fn load(
+        region: &'a Region,
+        at: u64,
+        shadow_len: u64,
+        setting: &'static Setting,
+        favour: Favour,
+    ) -> Shadow<'a> {
+        let len = (shadow_len as usize).min(LEN_MOST);
+        let mut words = [0u64; HEAD_WORDS + LEN_MOST];
+        region.copy_out(at, &mut words[..HEAD_WORDS + len]);
+        let mut head = [0; HEAD_WORDS];
+        head.copy_from_slice(&words[..HEAD_WORDS]);
+        let mut entries = [Entry::NONE; LEN_MOST];
+        let (mut members, mut used) = ([0; 2], [0; 2]);
+        for (place, word) in words[HEAD_WORDS..HEAD_WORDS + len].iter().enumerate() {
+            let entry = Entry(*word);
+            entries[place] = entry;
+            let taken = u64::from(entry.is_taken());
+            members[entry.kind() as usize] |= taken << place;
+            used[entry.kind() as usize] += taken * entry.cost();
+        }
+        Shadow { region, at, len, setting, favour, head, entries, changed: 0, members, used }
+    }
+
+    /// Writes back what changed.
+    pub(super) fn store(self) {
+        self.region.copy_in(self.at, &self.head);
+        let mut changed = self.changed;
+        while changed != 0 {
+            let place = changed.trailing_zeros();
+            changed &= changed - 1;
+            let at = self.at + shadow::ENTRIES + u64::from(place) * 8;
+            self.region.set(at, self.entries[place as usize].0);
+        }
+    }
+
+    fn word(&mut self, offset: u64) -> &mut u64 {
+        &mut self.head[(offset / 8) as usize]
+    }
+
+    fn set(&mut self, place: usize, entry: Entry) {
+        let old = self.entries[place];
+        if old.is_taken() {
+            self.members[old.kind() as usize] &= !(1 << place);
+            self.used[old.kind() as usize] -= old.cost();
+        }
+        if entry.is_taken() {
+            self.members[entry.kind() as usize] |= 1 << place;
+            self.used[entry.kind() as usize] += entry.cost();
+        }
+        self.entries[place] = entry;
+        self.changed |= 1 << place;
+    }
+
+    fn members(&self, kind: LogKind) -> u64 {
+        self.members[kind as usize]
+    }
+
+    fn all_members(&self) -> u64 {
+        self.members[0] | self.members[1]
+    }
+
+    fn find(&self, hash: u32) -> Option<usize> {
+        let mut matches = 0u64;
+        for (place, entry) in self.entries.iter().enumerate() {
+            matches |= u64::from(entry.is_of(hash)) << place;
+        }
+        bits_of(matches).next()
+    }
+
+    /// Notes an event; whether the key was there. `room` is the capacity in costs.
+    pub(super) fn happen(&mut self, event: Event, hash: u32, cost: u64, room: u64) -> bool {
+        let place = self.find(hash);
+        match (place, event) {
+            (Some(place), Event::Read) => {
+                let entry = self.entries[place];
+                if entry.hits() < 3 {
+                    self.set(place, entry.with_hits(entry.hits() + 1));
+                }
+            }
+            (Some(place), Event::Removed) => self.set(place, Entry::NONE),
+            (None, Event::Read | Event::Overwritten) => self.insert(hash, cost, room),
+            (Some(_), Event::Overwritten) | (None, Event::Removed) => {}
+        }
+        place.is_some()
+    }
+
+    fn insert(&mut self, hash: u32, cost: u64, room: u64) {
+        if cost > room || cost > COST_MOST {
+            return;
+        }
+        let (mut frequency, mut is_admitted) = (0, false);
+        let rows = shadow_rows(self.len as u64);
+        let mut row = self.row_of(hash);
+        if let Some(ghost) = row.take(fingerprint(hash), rows) {
+            row.store(self.region);
+            frequency = ghost.frequency;
+            if self.setting.reuse_distance && !ghost.from_main {
+                if let Some(victim) = self.oldest(LogKind::Main) {
+                    let clock = *self.word(shadow::CLOCK);
+                    let idle = clock.wrapping_sub(self.entries[victim].clock()) & CLOCK_MASK;
+                    let distance = ghost.age + self.count(LogKind::Small);
+                    is_admitted = distance * 10 < idle * REUSE_TENTHS;
+                }
+            }
+        }
+        self.count_increments(1);
+        // More than enough: each step drops an entry, moves one on, or takes a hit from one.
+        for _ in 0..8 * LEN_MOST {
+            let used = self.used(LogKind::Small) + self.used(LogKind::Main);
+            let place = (!self.all_members()).trailing_zeros() as usize;
+            match place < self.len {
+                true if used + cost <= room => {
+                    let entry = Entry::new(hash, cost, frequency + 1, is_admitted);
+                    self.append(place, entry, LogKind::Small);
+                    return;
+                }
+                _ => self.evict_one(room),
+            }
+        }
+    }
+
+    fn append(&mut self, place: usize, entry: Entry, kind: LogKind) {
+        let stamp = self.word(shadow::APPENDS).wrapping_add(1);
+        *self.word(shadow::APPENDS) = stamp;
+        let clock = *self.word(shadow::CLOCK);
+        self.set(place, entry.appended(kind, stamp, clock));
+    }
+
+    fn used(&self, kind: LogKind) -> u64 {
+        self.used[kind as usize]
+    }
+
+    fn count(&self, kind: LogKind) -> u64 {
+        u64::from(self.members(kind).count_ones())
+    }
+
+    fn oldest(&self, kind: LogKind) -> Option<usize> {
+        let now = self.head[(shadow::APPENDS / 8) as usize];
+        let age = |entry: Entry| now.wrapping_sub(entry.stamp()) & STAMP_MASK;
+        bits_of(self.members(kind)).max_by_key(|place| age(self.entries[*place]))
+    }
+
+    fn count_increments(&mut self, amount: u64) {
+        let held = u64::from(self.all_members().count_ones());
+        let increments = self.word(shadow::INCREMENTS).saturating_add(amount);
+        *self.word(shadow::INCREMENTS) = increments;
+        if increments < HALVE_AFTER * held.max(1) || *self.word(shadow::CLOCK) == 0 {
+            return;
+        }
+        *self.word(shadow::INCREMENTS) = 0;
+        let halvings = self.word(shadow::HALVINGS).wrapping_add(1);
+        *self.word(shadow::HALVINGS) = halvings;
+        for place in bits_of(self.all_members()) {
+            let entry = self.entries[place];
+            self.set(place, entry.with_frequency(entry.frequency() / 2));
+        }
+    }
+
+    /// Collects an entry's hits into its frequency.
+    fn collect(&mut self, place: usize) -> Entry {
+        let entry = self.entries[place];
+        let hits = entry.hits();
+        if hits > 0 {
+            self.count_increments(hits);
+            // Halved meanwhile, maybe.
+            let entry = self.entries[place];
+            self.set(place, entry.with_frequency(entry.frequency() + hits).with_hits(0));
+        }
+        self.entries[place]
+    }
+
+    fn evict_one(&mut self, room: u64) {
+        let small = (room * self.setting.small_percent / 100).max(COST_OF_MEAN);
+        let main = if self.setting.is_clock { 0 } else { room.saturating_sub(small) };
+        let main_used = self.used(LogKind::Main);
+        let gives_small = self.used(LogKind::Small) + COST_OF_MEAN > small || main_used == 0;
+        match self.oldest(LogKind::Small) {
+            Some(place) if gives_small => self.leave_small(place, main, main_used),
+            _ => {
+                if let Some(victim) = self.victim() {
+                    self.drop_entry(victim);
+                }
+            }
+        }
+    }
+
+    fn leave_small(&mut self, place: usize, main: u64, main_used: u64) {
+        let hits = self.entries[place].hits();
+        if self.setting.is_clock && hits > 0 {
+            self.count_increments(1);
+            let entry = self.entries[place];
+            let entry = entry.with_frequency(entry.frequency() + 1).with_hits(hits - 1);
+            return self.append(place, entry, LogKind::Small);
+        }
+        let entry = self.collect(place);
+        let is_admitted = entry.is_admitted() || hits >= self.setting.promote_at_hits;
+        let has_room = main_used + entry.cost() <= main;
+        if main == 0 || !(has_room || self.wins_duel(entry, is_admitted)) {
+            return self.drop_entry(place);
+        }
+        let entry = self.entries[place];
+        self.append(place, entry, LogKind::Main);
+        for _ in 0..LEN_MOST {
+            if self.used(LogKind::Main) <= main {
+                break;
+            }
+            let Some(victim) = self.victim() else { break };
+            self.drop_entry(victim);
+        }
+    }
+
+    /// The main log's oldest entry without a hit; those with one go round.
+    fn victim(&mut self) -> Option<usize> {
+        for _ in 0..4 * LEN_MOST {
+            let place = self.oldest(LogKind::Main)?;
+            let hits = self.entries[place].hits();
+            if hits == 0 {
+                return Some(place);
+            }
+            self.count_increments(1);
+            *self.word(shadow::WINS) = 0;
+            let entry = self.entries[place];
+            let entry = entry.with_frequency(entry.frequency() + 1).with_hits(hits - 1);
+            self.append(place, entry, LogKind::Main);
+        }
+        self.oldest(LogKind::Main)
+    }
+
+    fn wins_duel(&mut self, entry: Entry, is_admitted: bool) -> bool {
+        let Some(place) = self.victim() else { return true };
+        let victim = self.entries[place];
+        let (cost, victim_cost) = match self.favour {
+            Favour::Bytes => (1, 1),
+            _ => (entry.cost(), victim.cost().max(1)),
+        };
+        // In hundredths, and as if those behind the victim were of its kind.
+        let needed = victim.frequency() * 100 * cost / victim_cost
+            + MARGIN * 100 * cost.min(victim_cost) / victim_cost;
+        if is_admitted || entry.frequency() * 100 > needed {
+            *self.word(shadow::WINS) = 0;
+            return true;
+        }
+        let wins = self.word(shadow::WINS).saturating_add(1);
+        *self.word(shadow::WINS) = wins;
+        if wins >= WINS_MOST {
+            *self.word(shadow::WINS) = 0;
+            self.append(place, victim, LogKind::Main);
+        }
+        false
+    }
+
+    fn drop_entry(&mut self, place: usize) {
+        let entry = self.collect(place);
+        let hash = (entry.0 >> 48) as u32;
+        let mut row = self.row_of(hash);
+        row.put(fingerprint(hash), entry.frequency(), entry.kind() == LogKind::Main);
+        row.store(self.region);
+        let clock = self.word(shadow::CLOCK).wrapping_add(1);
+        *self.word(shadow::CLOCK) = clock;
+        self.set(place, Entry::NONE);
+    }
+
+    fn row_of(&self, hash: u32) -> Row {
+        let rows = shadow_rows(self.len as u64).max(1);
+        let row = u64::from(hash >> 12 & 0xf) % rows;
+        let at = self.at + shadow::ENTRIES + self.len as u64 * 8 + row * GHOST_ROW_BYTES;
+        Row::load(self.region, at, self.head[(shadow::HALVINGS / 8) as usize])
+    }
+}
+
+/// The fingerprint of a ghost, never 0; other bits choose its row.
+fn fingerprint(hash: u32) -> u16 {
+    ((hash & 0xfff) as u16).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::setting::SETTINGS;
+    use super::*;
+    use crate::layout::shadow_bytes;
+
+    const LEN: u64 = 64;
+    const ROOM: u64 = LEN * COST_OF_MEAN;
+
+    fn hash(key: u64) -> u32 {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+    }
+
+    /// Hits of a stream of keys under a setting.
+    fn hits(setting: usize, keys: impl Iterator<Item = u64>) -> u64 {
+        let region = Region::heap(shadow_bytes(LEN));
+        keys.filter(|key| {
+            let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[setting], Favour::Balanced);
+            let hit = shadow.happen(Event::Read, hash(*key), COST_OF_MEAN, ROOM);
+            assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= ROOM);
+            shadow.store();
+            hit
+        })
+        .count() as u64
+    }
+
+    #[test]
+    fn a_loop_is_for_frequency_and_pairs_are_for_recency() {
+        let looped = || (0..10_000).map(|n| n % 96);
+        assert!(hits(1, looped()) > 5_000, "{}", hits(1, looped()));
+        assert_eq!(hits(4, looped()), 0);
+        // Each key once more after forty others.
+        let pairs = || (0..10_000u64).map(|n| if n % 2 == 0 { n } else { n.saturating_sub(41) });
+        assert!(hits(4, pairs()) > 4_800, "{}", hits(4, pairs()));
+        assert!(hits(1, pairs()) < 2_400, "{}", hits(1, pairs()));
+    }
+
+    #[test]
+    fn what_is_removed_is_gone_and_an_overwrite_is_no_hit() {
+        let region = Region::heap(shadow_bytes(LEN));
+        let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
+        assert!(!shadow.happen(Event::Overwritten, 5, COST_OF_MEAN, ROOM));
+        assert!(shadow.happen(Event::Overwritten, 5, COST_OF_MEAN, ROOM));
+        assert_eq!(shadow.entries.iter().filter(|entry| entry.hits() > 0).count(), 0);
+        assert!(shadow.happen(Event::Read, 5, COST_OF_MEAN, ROOM));
+        assert!(shadow.happen(Event::Removed, 5, COST_OF_MEAN, ROOM));
+        assert!(!shadow.happen(Event::Read, 5, COST_OF_MEAN, ROOM));
+    }
+
+    #[test]
+    fn sizes_count_and_what_never_fits_is_left_out() {
+        let region = Region::heap(shadow_bytes(LEN));
+        let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
+        for key in 0..100 {
+            shadow.happen(Event::Read, hash(key), 5 * COST_OF_MEAN, ROOM);
+            assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= ROOM);
+        }
+        assert!(!shadow.happen(Event::Read, 7, COST_MOST + 1, ROOM));
+        assert!(!shadow.happen(Event::Read, 7, COST_MOST + 1, ROOM));
+    }
+
+    #[test]
+    fn any_words_are_a_shadow() {
+        let region = Region::heap(shadow_bytes(LEN));
+        let mut state = 1u64;
+        for _ in 0..500 {
+            for word in 0..shadow_bytes(LEN) / 8 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                region.set(word * 8, state ^ state >> 31);
+            }
+            for setting in &SETTINGS {
+                let mut shadow = Shadow::load(&region, 0, LEN, setting, Favour::Balanced);
+                for key in 0..8 {
+                    shadow.happen(Event::Read, hash(key ^ state), 1 + state % 255, ROOM);
+                }
+                shadow.store();
+            }
+        }
+    }
+}

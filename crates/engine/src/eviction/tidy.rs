@@ -1,0 +1,60 @@
+//! A little of what will have to be done, after each write.
+
+use super::budget::{Budget, IfStuck};
+use super::capacity::Unit;
+use crate::layout::Slot;
+use crate::log::LogKind;
+use crate::shard::Shard;
+
+/// Entries that are looked at after a write, at the most,
+const TIDY_STEPS: u32 = 8;
+/// and of these, to have a segment ready for the next one.
+const EVICT_STEPS: u32 = 4;
+
+impl Shard<'_> {
+    /// Does a little of what will have to be done, after each write, so that no write has to do
+    /// much of it.
+    pub fn tidy(&self) {
+        let mut steps = TIDY_STEPS;
+        let geometry = self.arena().geometry();
+        let segments_each = geometry.segment_count / self.cache.shape.shard_count;
+        let share_bytes = segments_each * self.cache.shape.log_bytes;
+        let entries = self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count);
+        // Once segments are short, the share in bytes goes up by one with each that is opened, and
+        // down with each that is freed: that is no room which is there to be filled.
+        let has_segments = !self.pool_is_scarce();
+        for (unit, share) in [(Unit::Entries, entries), (Unit::Bytes, share_bytes)] {
+            if share > 0 && (unit == Unit::Entries || has_segments) {
+                self.fill_main(unit, share, &mut steps);
+            }
+        }
+        // Not the entry that was just written, though it may be all that the small log holds.
+        let older = self.used(LogKind::Small, Unit::Entries).saturating_sub(1) as u32;
+        let steps = steps.min(EVICT_STEPS).min(older);
+        if steps > 0 && !self.has_segment_ready() {
+            self.make_room(steps, IfStuck::Stop, 0);
+        }
+    }
+
+    /// While the cache fills, everything is in the small log. Before it is full, the oldest move to
+    /// the main log, as long as that has room, without a duel.
+    fn fill_main(&self, unit: Unit, share: u64, steps: &mut u32) {
+        let mut budget = Budget::new(*steps, IfStuck::Stop, unit);
+        let capacity = self.capacity(unit, true);
+        let is_filling = (capacity.small_used + capacity.main_used) * 4 > share * 3;
+        while is_filling
+            && budget.steps > 0
+            && self.used(LogKind::Small, unit) > capacity.small
+            && self.used(LogKind::Main, unit) < capacity.main
+        {
+            let Some(candidate) = self.candidate(LogKind::Small, &mut budget) else { break };
+            let slot = Slot(self.region().get(candidate.found.at));
+            let bits = self.bits(slot.policy().hits(), candidate.frequency, false);
+            if self.try_move_entry(&candidate, LogKind::Main, bits).is_none() {
+                break;
+            }
+            budget.spend();
+        }
+        *steps = budget.steps;
+    }
+}
