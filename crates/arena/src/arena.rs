@@ -65,6 +65,8 @@ pub struct Arena {
     closed: AtomicBool,
     /// The file has gone: it was cut short, or it is no longer the one at its path.
     lost: AtomicBool,
+    /// The mapping is gone, and the seat was given up in the file.
+    vacated: AtomicBool,
     /// When it was last looked whether the file is still at its path, see [`Arena::look_at_path`].
     looked_s: AtomicU64,
     /// Locks that threads of this handle hold or wait for.
@@ -210,6 +212,7 @@ impl Arena {
             attached: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            vacated: AtomicBool::new(false),
             looked_s: AtomicU64::new(os::rough_seconds()),
             busy: AtomicU32::new(0),
             segment_hint: AtomicU32::new(0),
@@ -451,16 +454,18 @@ impl Arena {
 
     /// Ends this handle's use because its file has gone. It keeps its seat until it is closed, since
     /// threads of it may be in the middle of operations; but if the mapping itself is gone, so that
-    /// no lock can be let go of any more, the others shall take this one for dead.
+    /// no lock can be let go of any more, the others shall take this one for dead. Either may be
+    /// found out first, so the seat is given up whenever the mapping is found to be gone.
     #[cold]
     pub fn lose(&self) -> Error {
-        let was_lost = self.lost.swap(true, Ordering::AcqRel);
-        if let (Membership::File { file, seat }, false, true) =
-            (&self.membership, was_lost, self.region.is_lost())
-        {
-            let _gate = gate();
-            if let Some(seat) = &*seat.lock().unwrap_or_else(|broken| broken.into_inner()) {
-                seat.vacate(file, &self.geometry);
+        self.lost.store(true, Ordering::Release);
+        if let Membership::File { file, seat } = &self.membership {
+            let cannot_let_go = self.region.is_lost() && !crate::mutants::is_on("seat-kept");
+            if cannot_let_go && !self.vacated.swap(true, Ordering::AcqRel) {
+                let _gate = gate();
+                if let Some(seat) = &*seat.lock().unwrap_or_else(|broken| broken.into_inner()) {
+                    seat.vacate(file, &self.geometry);
+                }
             }
         }
         // Nobody enters any more; `close` still finds the fork count and waits for who is inside.

@@ -82,6 +82,10 @@ impl Arena {
         if word.swap(0, order) & WAITERS != 0 {
             os::futex_wake_one(word);
         }
+        if self.region().is_lost() {
+            // It was perhaps only our zeros that were told.
+            self.lose();
+        }
         self.leave();
     }
 
@@ -91,6 +95,9 @@ impl Arena {
         let word = self.region().lock_word(offset);
         word.store(ABANDONED, Ordering::Release);
         os::futex_wake_one(word);
+        if self.region().is_lost() {
+            self.lose();
+        }
         self.leave();
     }
 

@@ -1,0 +1,76 @@
+//! A file is cut while a handle of a process that lives on holds one of its locks.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tuckbox_arena::clock::Clock;
+use tuckbox_arena::{Acquired, Arena, Error, NativeWaiter, Place, Plan, Rights};
+use tuckbox_testkit::specimen::Scratch;
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+fn open(path: &Path) -> Arena {
+    let plan = Plan {
+        size_bytes: 1 << 20,
+        max_entries: 0,
+        segment_bytes: 4096,
+        shard_count: 1,
+        shard_bytes: 64,
+        table_bytes: 64,
+        first_segments: 4,
+    };
+    let place = Place::Path(path.into());
+    let waiter = Arc::new(NativeWaiter);
+    Arena::open(&place, Rights::default(), &plan, 1, Clock::System, waiter, &|_| Ok(())).unwrap()
+}
+
+/// The lock stays in the file, but the mapping that would let go of it becomes zeros. `notices` is
+/// told of the cut before it meets its end in memory.
+fn cut_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
+    let scratch = Scratch::new();
+    let Place::Path(path) = scratch.place() else { unreachable!("a scratch file has a path") };
+    std::fs::remove_file(&path).unwrap();
+    let (holder, other) = (open(&path), open(&path));
+    let (lock, pool) = (holder.geometry().shards_at, holder.geometry().pool_at);
+    assert_eq!(holder.lock(lock, LIMIT).unwrap(), Acquired::Clean);
+
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let len = file.metadata().unwrap().len();
+    file.set_len(pool).unwrap();
+    if notices {
+        assert!(matches!(holder.look_for_cut(), Err(Error::Lost { .. })));
+    }
+    assert_eq!(holder.region().get(pool), 0);
+    // Another process lengthens it again before anybody else looks.
+    file.set_len(len).unwrap();
+    holder.unlock(lock);
+    let _still_there = ends(holder);
+
+    assert_eq!(other.lock(lock, LIMIT).unwrap(), Acquired::TakenOver);
+    other.unlock(lock);
+}
+
+fn goes_on(holder: Arena) -> Option<Arena> {
+    assert!(matches!(holder.vouch(), Err(Error::Lost { .. })));
+    Some(holder)
+}
+
+#[test]
+fn who_loses_the_mapping_does_not_keep_its_locks() {
+    cut_under_a_holder(false, goes_on);
+}
+
+#[test]
+fn nor_who_noticed_the_cut_before() {
+    cut_under_a_holder(true, goes_on);
+}
+
+#[test]
+fn nor_who_closes_without_another_word() {
+    cut_under_a_holder(false, |holder| {
+        holder.close();
+        Some(holder)
+    });
+    cut_under_a_holder(true, |_| None);
+}
