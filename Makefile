@@ -122,7 +122,7 @@ instructions: $(venv)/built valgrind ## What the hot paths execute, by callgrind
 
 hit-ratio: $(venv)/made ## What the engine keeps, beside known policies, on recorded traces; TRACES=DIR.
 	cargo build --quiet --profile dist -p tuckbox-engine --example replay
-	$(python) benches/hit_ratio.py --program target/dist/examples/replay $(if $(TRACES),--traces $(TRACES)) $(ARGS)
+	$(python) -m benches.hit_ratio --program target/dist/examples/replay $(if $(TRACES),--traces $(TRACES)) $(ARGS)
 
 torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.
 	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)

@@ -29,11 +29,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-import made_streams
 import zstandard
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+
+from benches import made_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -180,7 +181,7 @@ def replay(program: Path, trace: Path, arguments: list[str]) -> Iterator[Run]:
     with (
         trace.open("rb") as packed,
         zstandard.ZstdDecompressor().stream_reader(packed) as requests,
-        subprocess.Popen(  # noqa: S603 - the program that the caller built
+        subprocess.Popen(
             [program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as process,
     ):
@@ -218,7 +219,7 @@ def measure(program: Path, traces: Path, cells: list[Cell], console: Console) ->
             progress.update(task, description=name)
             chosen = [cell for cell in cells if cell.trace == name]
             arguments = [argument for cell in chosen for argument in cell.arguments()]
-            runs = dict(zip(arguments, run(name, arguments)))
+            runs = dict(zip(arguments, run(name, arguments), strict=False))
             found = [Result(cell, {a: runs[a] for a in cell.arguments()}) for cell in chosen]
             longer = [longer_file(result) for result in found if result.cell.sized]
             if longer:

@@ -254,7 +254,7 @@ def engine_ratios(program: Path, requests: list[Request], arguments: list[str]) 
     text.seek(0, io.SEEK_END)
     for request in requests:
         text.write(f"{request.key},1,{request.op},{request.ttl_ms or ''}\n")
-    out = subprocess.run(  # noqa: S603 - the program that the caller built
+    out = subprocess.run(
         [program, *arguments], input=text.getvalue(), text=True, capture_output=True, check=True
     ).stdout
     found = [json.loads(line) for line in out.splitlines()]
@@ -267,7 +267,7 @@ def measure(program: Path) -> tuple[list[str], list[list[str]]]:
     rows = []
     for entries in ENTRIES:
         for stream in STREAMS:
-            source = random.Random(7)  # noqa: S311 - no secret
+            source = random.Random(7)
             requests = list(itertools.islice(stream(source), REQUESTS))
             one, four = f"entries:{entries}:1", f"entries:{entries}:4"
             found = engine_ratios(program, requests, [one] * REPEATS + [four] * REPEATS)

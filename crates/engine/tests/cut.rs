@@ -19,6 +19,7 @@ fn open(path: &Path) -> Arena {
         shard_bytes: 64,
         table_bytes: 64,
         first_segments: 4,
+        features_optional: 0,
     };
     let place = Place::Path(path.into());
     let waiter = Arc::new(NativeWaiter);
