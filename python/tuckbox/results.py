@@ -63,11 +63,40 @@ class Stats:
     segment_bytes: int
     """Bytes in a segment, the unit in which the file grows."""
     segments: int
-    """Segments in the file now."""
+    """Segments in the file now. Each is one of the following."""
     segments_free: int
-    """Of these, segments that nothing is in."""
+    """Segments that nothing is in."""
+    segments_log: int
+    """Segments that hold entries."""
     segments_index: int
-    """Of these, segments that hold the index."""
+    """Segments that hold the index."""
+    segments_body: int
+    """Segments that are filled by one large value each."""
+    segments_spare: int
+    """Segments kept for moving entries."""
+    segments_building: int
+    """Segments that some process is filling now."""
+
+    @property
+    def bytes_by_use(self) -> dict[str, int]:
+        """Every byte of the file by what it is for: their sum is ``file_bytes``.
+
+        ``entries`` are the entries that are present, keys and headers included; ``unused`` is what
+        the segments that hold them have left: room not written yet, and what deleted and replaced
+        entries left behind. ``tables`` are what comes before the segments.
+        """
+        holding = (self.segments_log + self.segments_body) * self.segment_bytes
+        # The numbers may not all be of the same moment.
+        entries = min(self.entry_bytes, holding)
+        return {
+            "entries": entries,
+            "unused": holding - entries,
+            "index": self.segments_index * self.segment_bytes,
+            "spare": self.segments_spare * self.segment_bytes,
+            "building": self.segments_building * self.segment_bytes,
+            "free": self.segments_free * self.segment_bytes,
+            "tables": self.file_bytes - self.segments * self.segment_bytes,
+        }
 
     @property
     def hit_ratio(self) -> float:

@@ -671,7 +671,7 @@ impl Arena {
         }
         hooks::reach(Point::GrowthBegun);
         let segment_bytes = self.geometry.plan.segment_bytes;
-        let step_bytes = (self.region.usable_bytes() / 8)
+        let step_bytes = (self.region.usable_bytes() / 64)
             .clamp(GROWTH_BYTES_LEAST, GROWTH_BYTES_MOST)
             .next_multiple_of(segment_bytes);
         let from = self.geometry.pool_at + u64::from(before) * segment_bytes;

@@ -387,8 +387,19 @@ impl Cache {
         self.arena.look_at_length();
         let counters = self.arena.counters();
         let counter = |counter: Counter| counters[counter as usize];
-        let segments = self.arena.segments_present();
-        let free = (0..segments).filter(|s| self.arena.segment_owner(*s) == Owner::Free).count();
+        let segments = u64::from(self.arena.segments_present());
+        let (mut free, mut building) = (0, 0);
+        for segment in 0..segments as u32 {
+            match self.arena.segment_owner(segment) {
+                Owner::Free => free += 1,
+                Owner::Builder(_) => building += 1,
+                Owner::Shard(_) | Owner::Unknown(_) => {}
+            }
+        }
+        let index = self.sum_over_shards(shard::INDEX_SEGMENTS);
+        let body = self.sum_over_shards(shard::BODY_SEGMENTS);
+        let spare = (0..self.shape.shard_count).map(|index| self.spares_of(index)).sum();
+        let others = [free, building, index, body, spare];
         Stats {
             entries: self.len(),
             entry_bytes: self
@@ -411,9 +422,14 @@ impl Cache {
             checksum_mismatches: counter(Counter::ChecksumMismatches),
             shards: self.shape.shard_count,
             segment_bytes: self.shape.segment_bytes,
-            segments: u64::from(segments),
-            segments_free: free as u64,
-            segments_index: self.sum_over_shards(shard::INDEX_SEGMENTS),
+            segments,
+            segments_free: free,
+            // What is left: in a log there is no count of them.
+            segments_log: others.iter().fold(segments, |left, part| left.saturating_sub(*part)),
+            segments_index: index,
+            segments_body: body,
+            segments_spare: spare,
+            segments_building: building,
         }
     }
 

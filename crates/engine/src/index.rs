@@ -32,7 +32,7 @@ use crate::layout::{
 use crate::shard::Shard;
 
 /// Split when more than this share of all slots is in use, in 64ths.
-const FILL_MOST_64THS: u64 = 52;
+const FILL_MOST_64THS: u64 = 57;
 /// An index that has more slots than this for each entry is not split for keys that have the same
 /// two buckets: they were chosen so, and there would be no end of it. With fewer entries than
 /// [`ENTRIES_LEAST`] it counts as if it had as many.

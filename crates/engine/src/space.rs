@@ -219,6 +219,13 @@ impl Shard<'_> {
 }
 
 impl Cache {
+    /// How many segments a shard keeps for moving. Asked without its lock.
+    pub(crate) fn spares_of(&self, shard: u64) -> u64 {
+        let at = self.arena.geometry().shard_at(shard) + shard::SPARES;
+        let words = (0..shard::SPARE_COUNT).map(|index| self.arena.region().get(at + index * 8));
+        words.filter(|word| *word != 0).count() as u64
+    }
+
     /// Whether the file may grow by fewer segments than so many for each shard.
     fn may_grow_by_less_than(&self, segments_per_shard: u64) -> bool {
         let present = u64::from(self.arena.segments_present());

@@ -202,12 +202,20 @@ pub struct Stats {
     pub shards: u64,
     /// Bytes in a segment.
     pub segment_bytes: u64,
-    /// Segments in the file now.
+    /// Segments in the file now. Each is one of the following.
     pub segments: u64,
-    /// Of these, segments that nobody has.
+    /// Segments that nobody has.
     pub segments_free: u64,
-    /// Of these, segments that hold the index.
+    /// Segments of the logs.
+    pub segments_log: u64,
+    /// Segments of the indexes.
     pub segments_index: u64,
+    /// Segments that are filled by large values.
+    pub segments_body: u64,
+    /// Segments that shards keep for moving entries.
+    pub segments_spare: u64,
+    /// Segments that some process is filling now.
+    pub segments_building: u64,
 }
 
 /// Entries that a shard has lost, all for one reason.

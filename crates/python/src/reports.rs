@@ -28,7 +28,11 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
         ("segment_bytes", stats.segment_bytes),
         ("segments", stats.segments),
         ("segments_free", stats.segments_free),
+        ("segments_log", stats.segments_log),
         ("segments_index", stats.segments_index),
+        ("segments_body", stats.segments_body),
+        ("segments_spare", stats.segments_spare),
+        ("segments_building", stats.segments_building),
     ];
     let dict = PyDict::new(py);
     for (name, number) in numbers {
