@@ -14,7 +14,7 @@ use tuckbox_arena::segments::Owner;
 
 use crate::hash::KeyHash;
 use crate::index::choices_of;
-use crate::layout::{log, note, shard, Position, Slot};
+use crate::layout::{log, note, shard, Position, Shape, Slot};
 use crate::log::{with_scratch, LogKind};
 use crate::record::{flag, Head, Sequence};
 use crate::shard::Shard;
@@ -296,7 +296,7 @@ impl Shard<'_> {
                     reach.others.insert(segment);
                     count += 1;
                 }
-                None if index < needed => return false,
+                None if index < needed && !Shape::has_ghosts(index) => return false,
                 None => self.set_word(at, 0),
             }
         }

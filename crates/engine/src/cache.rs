@@ -38,11 +38,7 @@ impl Shard<'_> {
     pub(crate) fn lay_out_index(&self) -> bool {
         let Some(segment) = self.take_for_index() else { return false };
         // What an earlier use left there must not look like buckets of this epoch.
-        let at = self.arena().geometry().segment_at(segment);
-        let zeros = vec![0u64; 512];
-        for page in 0..self.cache.shape.segment_bytes / 4096 {
-            self.region().copy_in(at + page * 4096, &zeros);
-        }
+        self.wipe(segment);
         self.set_word(shard::DIRECTORY, u64::from(segment) + 1);
         self.set_word(shard::INDEX_SEGMENTS, 1);
         self.set_word(shard::STATE, u64::from(layout::BUCKETS_AT_FIRST));

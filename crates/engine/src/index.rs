@@ -38,6 +38,9 @@ const FILL_MOST_64THS: u64 = 57;
 /// [`ENTRIES_LEAST`] it counts as if it had as many.
 const SLOTS_PER_ENTRY_MOST: u64 = 4;
 const ENTRIES_LEAST: u64 = 64;
+/// Every segment is a multiple of this.
+const PAGE_BYTES: u64 = 4096;
+const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 /// Splits that one insert may do beyond the one that the growing number of entries asks for.
 const SPLITS_PER_INSERT: u32 = 64;
 
@@ -86,22 +89,23 @@ impl Cache {
     #[inline(always)]
     pub(crate) fn bucket_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
         let (index, place) = self.shape.split_bucket(bucket);
+        Some(self.index_segment_at(shard_at, index)? + place * BUCKET_BYTES)
+    }
+
+    /// Where the ghosts of a bucket are; none if they have no segment.
+    pub(crate) fn ghosts_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
+        let (index, at) = self.shape.ghost_row(bucket);
+        Some(self.index_segment_at(shard_at, index)? + at)
+    }
+
+    #[inline(always)]
+    fn index_segment_at(&self, shard_at: u64, index: u64) -> Option<u64> {
         if index >= self.shape.directory_len {
             return None;
         }
         let entry = self.arena.region().get(shard_at + shard::DIRECTORY + index * 8);
         let segment = u32::try_from(entry.checked_sub(1)?).ok()?;
-        self.is_usable(segment)
-            .then(|| self.arena.geometry().segment_at(segment) + place * BUCKET_BYTES)
-    }
-
-    /// Where the ghosts of a bucket are.
-    pub(crate) fn ghosts_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
-        let (_, place) = self.shape.split_bucket(bucket);
-        let bucket_at = self.bucket_at(shard_at, bucket)?;
-        let segment_at = bucket_at - place * BUCKET_BYTES;
-        let rows_at = segment_at + u64::from(self.shape.buckets_per_segment) * BUCKET_BYTES;
-        Some(rows_at + place * GHOST_ROW_BYTES)
+        self.is_usable(segment).then(|| self.arena.geometry().segment_at(segment))
     }
 
     /// Whether all of a segment can be touched; looks at the file's length if need be.
@@ -378,13 +382,51 @@ impl Shard<'_> {
             return false;
         }
         let at = shard::DIRECTORY + index * 8;
-        if self.word(at) != 0 {
-            return true;
+        if self.word(at) == 0 {
+            let Some(segment) = self.take_for_index() else { return false };
+            self.add_to_index(at, segment);
         }
-        let Some(segment) = self.take_for_index() else { return false };
+        if self.has_ghosts_of(0) {
+            self.open_ghosts(bucket);
+        }
+        true
+    }
+
+    fn add_to_index(&self, at: u64, segment: u32) {
         debug_assert_eq!(self.arena().segment_owner(segment), Owner::Shard(self.index as u32));
         self.add_word(shard::INDEX_SEGMENTS, 1);
         self.set_word(at, u64::from(segment) + 1);
-        true
+    }
+
+    fn has_ghosts_of(&self, bucket: u32) -> bool {
+        let (index, _) = self.cache.shape.ghost_row(bucket);
+        index < self.cache.shape.directory_len && self.word(shard::DIRECTORY + index * 8) != 0
+    }
+
+    /// Gives the ghosts of a bucket a segment, if the pool has one and they have none.
+    pub fn open_ghosts(&self, bucket: u32) {
+        let (index, _) = self.cache.shape.ghost_row(bucket);
+        if index >= self.cache.shape.directory_len || self.has_ghosts_of(bucket) {
+            return;
+        }
+        if let Some(segment) = self.take_from_pool() {
+            self.wipe(segment);
+            self.add_to_index(shard::DIRECTORY + index * 8, segment);
+        }
+    }
+
+    /// Gives the ghosts of all buckets their segments, as far as the pool has them.
+    pub fn open_all_ghosts(&self) {
+        let per_group = self.cache.shape.buckets_per_group();
+        (0..self.bucket_count()).step_by(per_group).for_each(|bucket| self.open_ghosts(bucket));
+    }
+
+    /// Fills a segment that nothing leads to with zeros.
+    pub fn wipe(&self, segment: u32) {
+        let at = self.arena().geometry().segment_at(segment);
+        let zeros = [0; PAGE_WORDS];
+        for page in 0..self.cache.shape.segment_bytes / PAGE_BYTES {
+            self.region().copy_in(at + page * PAGE_BYTES, &zeros);
+        }
     }
 }

@@ -151,6 +151,9 @@ const BUCKET_WORDS: usize = (BUCKET_BYTES / 8) as usize;
 pub const BUCKET_WORD: u64 = SLOTS_PER_BUCKET * 8;
 /// Bytes of the ghosts that go with a bucket: fifteen of two bytes, and the halvings (low bits).
 pub const GHOST_ROW_BYTES: u64 = 32;
+/// The segments of the index come in threes: two of buckets, and one of the ghosts that go with
+/// them, which is taken when there is something to remember.
+pub const INDEX_GROUP: u64 = 3;
 /// Buckets of a new index.
 pub const BUCKETS_AT_FIRST: u32 = 32;
 /// The last two words of a log segment say where a record that crosses its end goes on: the next
@@ -342,10 +345,8 @@ pub struct Shape {
     pub log_bytes: u64,
     /// Records longer than this may cross the end of a segment; shorter ones leave a gap there.
     pub crossing_bytes: u64,
-    /// Buckets in an index segment.
-    pub buckets_per_segment: u32,
-    /// Multiply by it and shift by 64 to divide by [`Shape::buckets_per_segment`].
-    reciprocal: u64,
+    /// The power of two that the buckets of an index segment are.
+    bucket_shift: u32,
     /// Index segments that a shard can have.
     pub directory_len: u64,
     /// Entries that a shadow of the tournament can hold.
@@ -367,7 +368,8 @@ pub struct Shape {
 }
 
 fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
-    (size_bytes / segment_bytes / shard_count / 2 + 8).next_multiple_of(8)
+    // Whole groups, and whole cache lines.
+    (size_bytes / segment_bytes / shard_count / 2 + 8).next_multiple_of(8 * INDEX_GROUP)
 }
 
 /// Entries of a shadow: few enough that the tournament takes two parts in a hundred of the
@@ -435,6 +437,7 @@ pub fn signature() -> u64 {
         note::OPENED,
         BUCKET_BYTES,
         GHOST_ROW_BYTES,
+        INDEX_GROUP,
         TRAILER_BYTES,
         crate::record::SIGNATURE,
     ]
@@ -447,7 +450,6 @@ impl Shape {
     pub fn new(geometry: &Geometry) -> Shape {
         let plan = &geometry.plan;
         let segment_bytes = plan.segment_bytes;
-        let buckets_per_segment = segment_bytes / (BUCKET_BYTES + GHOST_ROW_BYTES);
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
         let before_directory = shard::DIRECTORY + tournament_bytes(shadow_len);
         let value_bytes_max = geometry.segment_count / 4 * segment_bytes;
@@ -462,8 +464,7 @@ impl Shape {
             segment_shift: segment_bytes.trailing_zeros(),
             log_bytes: segment_bytes - TRAILER_BYTES,
             crossing_bytes: segment_bytes / 16,
-            buckets_per_segment: buckets_per_segment as u32,
-            reciprocal: u64::MAX / buckets_per_segment + 1,
+            bucket_shift: (segment_bytes / BUCKET_BYTES).trailing_zeros(),
             directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
             shadow_len,
             shard_count: plan.shard_count,
@@ -484,15 +485,34 @@ impl Shape {
 
     /// The most buckets that the index of a shard can have.
     pub fn buckets_most(&self) -> u32 {
-        let most = self.directory_len * u64::from(self.buckets_per_segment);
+        let most = self.directory_len / INDEX_GROUP * (INDEX_GROUP - 1) << self.bucket_shift;
         u32::try_from(most).unwrap_or(u32::MAX)
     }
 
-    /// Which index segment a bucket is in, and which of its buckets it is.
+    /// Which segment of the index directory a bucket is in, and which of its buckets it is.
     #[inline(always)]
     pub fn split_bucket(&self, bucket: u32) -> (u64, u64) {
-        let segment = ((u128::from(self.reciprocal) * u128::from(bucket)) >> 64) as u64;
-        (segment, u64::from(bucket) - segment * u64::from(self.buckets_per_segment))
+        let segment = u64::from(bucket >> self.bucket_shift);
+        let place = u64::from(bucket) & ((1 << self.bucket_shift) - 1);
+        // Behind every second one are ghosts.
+        (segment + segment / 2, place)
+    }
+
+    /// Buckets whose ghosts share a segment.
+    pub fn buckets_per_group(&self) -> usize {
+        2 << self.bucket_shift
+    }
+
+    /// Which segment of the index directory the ghosts of a bucket are in, and at which byte.
+    pub fn ghost_row(&self, bucket: u32) -> (u64, u64) {
+        let group = u64::from(bucket >> self.bucket_shift) / 2;
+        let row = u64::from(bucket) & ((2 << self.bucket_shift) - 1);
+        (group * INDEX_GROUP + INDEX_GROUP - 1, row * GHOST_ROW_BYTES)
+    }
+
+    /// Whether what is at this place of the index directory are ghosts, which need not be there.
+    pub fn has_ghosts(index: u64) -> bool {
+        index % INDEX_GROUP == INDEX_GROUP - 1
     }
 }
 
@@ -527,15 +547,19 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
-    fn division_by_multiplication_is_exact() {
+    fn every_bucket_and_its_ghosts_have_a_place_of_their_own() {
         for size_bytes in [64 << 10, 1 << 20, 64 << 20, 1 << 30] {
             let shape = Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
-            let each = shape.buckets_per_segment;
-            for bucket in (0..1 << 16).chain((1 << 26) - 1000..1 << 26) {
-                assert_eq!(
-                    shape.split_bucket(bucket),
-                    (u64::from(bucket / each), u64::from(bucket % each))
-                );
+            let mut places = std::collections::HashSet::new();
+            for bucket in 0..shape.buckets_most().min(1 << 16) {
+                let (index, place) = shape.split_bucket(bucket);
+                assert!(index < shape.directory_len && !Shape::has_ghosts(index));
+                assert!((place + 1) * BUCKET_BYTES <= shape.segment_bytes);
+                assert!(places.insert((index, place)));
+                let (index, at) = shape.ghost_row(bucket);
+                assert!(index < shape.directory_len && Shape::has_ghosts(index));
+                assert!(at + GHOST_ROW_BYTES <= shape.segment_bytes);
+                assert!(places.insert((index, at)));
             }
         }
     }

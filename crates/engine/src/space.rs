@@ -95,7 +95,7 @@ impl Shard<'_> {
         }
     }
 
-    fn take_from_pool(&self) -> Option<u32> {
+    pub(crate) fn take_from_pool(&self) -> Option<u32> {
         self.cache.take_or_grow(Owner::Shard(self.index as u32))
     }
 
@@ -119,6 +119,8 @@ impl Shard<'_> {
         }
         if self.pool_is_scarce() {
             self.keep_spares()?;
+            // From now on entries are evicted, and remembered.
+            self.open_all_ghosts();
             if self.spares().len() as u64 > self.spares_kept() {
                 return self.pop_spare();
             }

@@ -1,8 +1,12 @@
 //! Ghosts: what the policy remembers of keys that are gone.
 //!
-//! Beside each bucket of the index is a row of fifteen ghosts, newest first, two bytes each: a
+//! Each bucket of the index has a row of fifteen ghosts, newest first, two bytes each: a
 //! fingerprint of the key, the frequency it left with, and from which log it was dropped. A
 //! ghost's age needs no stamp: in row position `j` it left about `(j + 1/2) x rows` evictions ago.
+//!
+//! Rows are in segments of their own, which are taken when the first entry is dropped, or when the
+//! pool is nearly empty: as long as all entries fit, there is nothing to remember. A row that has
+//! no segment remembers nothing.
 
 use tuckbox_arena::region::Region;
 
@@ -100,6 +104,16 @@ impl Shard<'_> {
         Some(Row::load(self.region(), at, self.word(shard::HALVINGS)))
     }
 
+    #[cold]
+    fn new_ghost_row(&self, hash: KeyHash) -> Option<Row> {
+        // Where entries are dropped for their bytes, the logs see to it that the pool has one.
+        if self.pool_is_scarce() {
+            return None;
+        }
+        self.open_ghosts(self.choices(hash).0);
+        self.ghost_row(hash)
+    }
+
     /// Takes the ghost of a key out, if there is one.
     pub fn take_ghost(&self, hash: KeyHash) -> Option<Ghost> {
         let mut row = self.ghost_row(hash)?;
@@ -111,7 +125,9 @@ impl Shard<'_> {
 
     /// Remembers a key that is dropped.
     pub fn put_ghost(&self, hash: KeyHash, frequency: u64, from_main: bool) {
-        let Some(mut row) = self.ghost_row(hash) else { return };
+        let Some(mut row) = self.ghost_row(hash).or_else(|| self.new_ghost_row(hash)) else {
+            return;
+        };
         row.put(hash.fingerprint(), frequency, from_main);
         row.store(self.region());
     }
