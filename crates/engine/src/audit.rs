@@ -277,7 +277,7 @@ impl Shard<'_> {
     }
 
     fn walk_directory(&self, reach: &mut Reach) -> bool {
-        let needed = self.cache.shape.split_bucket(self.index_state().buckets() - 1).0 + 1;
+        let needed = self.cache.shape.bucket_place(self.index_state().buckets() - 1).0 + 1;
         if needed > self.cache.shape.directory_len {
             return false;
         }

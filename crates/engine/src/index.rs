@@ -27,7 +27,7 @@ use tuckbox_arena::segments::Owner;
 use crate::cache::Cache;
 use crate::hash::KeyHash;
 use crate::layout::{
-    bucket_of, shard, Bucket, Slot, BUCKET_BYTES, BUCKET_WORD, GHOST_ROW_BYTES, SLOTS_PER_BUCKET,
+    bucket_of, shard, Bucket, Slot, BUCKET_WORD, GHOST_ROW_BYTES, SLOTS_PER_BUCKET,
 };
 use crate::shard::Shard;
 
@@ -88,13 +88,13 @@ impl Cache {
     /// Where a bucket of a shard is; none if the directory does not lead to a segment.
     #[inline(always)]
     pub(crate) fn bucket_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
-        let (index, place) = self.shape.split_bucket(bucket);
-        Some(self.index_segment_at(shard_at, index)? + place * BUCKET_BYTES)
+        let (index, at) = self.shape.bucket_place(bucket);
+        Some(self.index_segment_at(shard_at, index)? + at)
     }
 
     /// Where the ghosts of a bucket are; none if they have no segment.
     pub(crate) fn ghosts_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
-        let (index, at) = self.shape.ghost_row(bucket);
+        let (index, at) = self.shape.ghosts_place(bucket);
         Some(self.index_segment_at(shard_at, index)? + at)
     }
 
@@ -377,7 +377,7 @@ impl Shard<'_> {
 
     /// Makes sure that the index has a segment for this bucket.
     fn has_room_for(&self, bucket: u32) -> bool {
-        let (index, _) = self.cache.shape.split_bucket(bucket);
+        let (index, _) = self.cache.shape.bucket_place(bucket);
         if index >= self.cache.shape.directory_len {
             return false;
         }
@@ -399,13 +399,13 @@ impl Shard<'_> {
     }
 
     fn has_ghosts_of(&self, bucket: u32) -> bool {
-        let (index, _) = self.cache.shape.ghost_row(bucket);
+        let (index, _) = self.cache.shape.ghosts_place(bucket);
         index < self.cache.shape.directory_len && self.word(shard::DIRECTORY + index * 8) != 0
     }
 
     /// Gives the ghosts of a bucket a segment, if the pool has one and they have none.
     pub fn open_ghosts(&self, bucket: u32) {
-        let (index, _) = self.cache.shape.ghost_row(bucket);
+        let (index, _) = self.cache.shape.ghosts_place(bucket);
         if index >= self.cache.shape.directory_len || self.has_ghosts_of(bucket) {
             return;
         }
@@ -417,7 +417,7 @@ impl Shard<'_> {
 
     /// Gives the ghosts of all buckets their segments, as far as the pool has them.
     pub fn open_all_ghosts(&self) {
-        let per_group = self.cache.shape.buckets_per_group();
+        let per_group = self.cache.shape.buckets_per_group() as usize;
         (0..self.bucket_count()).step_by(per_group).for_each(|bucket| self.open_ghosts(bucket));
     }
 

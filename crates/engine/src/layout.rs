@@ -345,8 +345,6 @@ pub struct Shape {
     pub log_bytes: u64,
     /// Records longer than this may cross the end of a segment; shorter ones leave a gap there.
     pub crossing_bytes: u64,
-    /// The power of two that the buckets of an index segment are.
-    bucket_shift: u32,
     /// Index segments that a shard can have.
     pub directory_len: u64,
     /// Entries that a shadow of the tournament can hold.
@@ -464,7 +462,6 @@ impl Shape {
             segment_shift: segment_bytes.trailing_zeros(),
             log_bytes: segment_bytes - TRAILER_BYTES,
             crossing_bytes: segment_bytes / 16,
-            bucket_shift: (segment_bytes / BUCKET_BYTES).trailing_zeros(),
             directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
             shadow_len,
             shard_count: plan.shard_count,
@@ -485,29 +482,29 @@ impl Shape {
 
     /// The most buckets that the index of a shard can have.
     pub fn buckets_most(&self) -> u32 {
-        let most = self.directory_len / INDEX_GROUP * (INDEX_GROUP - 1) << self.bucket_shift;
+        let most = self.directory_len / INDEX_GROUP * self.buckets_per_group();
         u32::try_from(most).unwrap_or(u32::MAX)
     }
 
-    /// Which segment of the index directory a bucket is in, and which of its buckets it is.
-    #[inline(always)]
-    pub fn split_bucket(&self, bucket: u32) -> (u64, u64) {
-        let segment = u64::from(bucket >> self.bucket_shift);
-        let place = u64::from(bucket) & ((1 << self.bucket_shift) - 1);
-        // Behind every second one are ghosts.
-        (segment + segment / 2, place)
+    /// Buckets whose ghosts share a segment.
+    pub fn buckets_per_group(&self) -> u64 {
+        self.segment_bytes / GHOST_ROW_BYTES
     }
 
-    /// Buckets whose ghosts share a segment.
-    pub fn buckets_per_group(&self) -> usize {
-        2 << self.bucket_shift
+    /// Which segment of the index directory a bucket is in, and at which byte.
+    #[inline(always)]
+    pub fn bucket_place(&self, bucket: u32) -> (u64, u64) {
+        let byte = u64::from(bucket) * BUCKET_BYTES;
+        let segment = byte >> self.segment_shift;
+        // Behind every second one are ghosts.
+        (segment + segment / 2, byte & (self.segment_bytes - 1))
     }
 
     /// Which segment of the index directory the ghosts of a bucket are in, and at which byte.
-    pub fn ghost_row(&self, bucket: u32) -> (u64, u64) {
-        let group = u64::from(bucket >> self.bucket_shift) / 2;
-        let row = u64::from(bucket) & ((2 << self.bucket_shift) - 1);
-        (group * INDEX_GROUP + INDEX_GROUP - 1, row * GHOST_ROW_BYTES)
+    pub fn ghosts_place(&self, bucket: u32) -> (u64, u64) {
+        let byte = u64::from(bucket) * GHOST_ROW_BYTES;
+        let group = byte >> self.segment_shift;
+        (group * INDEX_GROUP + INDEX_GROUP - 1, byte & (self.segment_bytes - 1))
     }
 
     /// Whether what is at this place of the index directory are ghosts, which need not be there.
@@ -552,11 +549,11 @@ mod tests {
             let shape = Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
             let mut places = std::collections::HashSet::new();
             for bucket in 0..shape.buckets_most().min(1 << 16) {
-                let (index, place) = shape.split_bucket(bucket);
+                let (index, at) = shape.bucket_place(bucket);
                 assert!(index < shape.directory_len && !Shape::has_ghosts(index));
-                assert!((place + 1) * BUCKET_BYTES <= shape.segment_bytes);
-                assert!(places.insert((index, place)));
-                let (index, at) = shape.ghost_row(bucket);
+                assert!(at + BUCKET_BYTES <= shape.segment_bytes);
+                assert!(places.insert((index, at)));
+                let (index, at) = shape.ghosts_place(bucket);
                 assert!(index < shape.directory_len && Shape::has_ghosts(index));
                 assert!(at + GHOST_ROW_BYTES <= shape.segment_bytes);
                 assert!(places.insert((index, at)));
