@@ -7,6 +7,7 @@
 //! wants, and copies the value in, over the one of the same size. What a goal demands below these
 //! is out of reach from here; what lies between these and Tuckbox is the cost of its promises.
 
+use std::hash::Hasher;
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -15,7 +16,7 @@ use std::time::Instant;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_secret, Xxh3};
+use twox_hash::XxHash3_64;
 
 const SECRET: [u8; 192] = [0x5a; 192];
 
@@ -40,7 +41,8 @@ const LENGTH_BYTES: usize = 4;
 
 impl Table {
     fn tag_and_index(&self, key: &str) -> (u32, usize) {
-        let hash = xxh3_64_with_secret(key.as_bytes(), &SECRET);
+        let hash = XxHash3_64::oneshot_with_secret(&SECRET, key.as_bytes())
+            .expect("the secret is long enough");
         ((hash >> 32) as u32 | 1, hash as usize & (self.places.len() - 1))
     }
 
@@ -143,7 +145,7 @@ impl Reader {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let found = self.get(py, key, default)?;
         if let Some(Ok(copy)) = found.as_ref().map(|found| found.cast::<PyBytes>()) {
-            black_box(xxh3_64(copy.as_bytes()));
+            black_box(XxHash3_64::oneshot(copy.as_bytes()));
         }
         Ok(found)
     }
@@ -186,12 +188,12 @@ impl Writer {
     ) -> PyResult<()> {
         black_box(ttl);
         self.store(key, value.cast_exact::<PyBytes>()?.as_bytes(), |to, from| {
-            let mut checksum = Xxh3::new();
+            let mut checksum = XxHash3_64::new();
             for (to, from) in to.chunks_mut(NEAR_BYTES).zip(from.chunks(NEAR_BYTES)) {
-                checksum.update(from);
+                checksum.write(from);
                 to.copy_from_slice(from);
             }
-            black_box(checksum.digest());
+            black_box(checksum.finish());
         })
     }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::layout::header;
 use crate::os;
@@ -51,7 +51,7 @@ impl Era {
     /// no error.
     pub fn now() -> io::Result<Era> {
         let id = if_there(std::fs::read("/proc/sys/kernel/random/boot_id"))?;
-        let boot = xxh3_64(&id.unwrap_or_default()).max(1);
+        let boot = XxHash3_64::oneshot(&id.unwrap_or_default()).max(1);
         Ok(Era { boot, frame: time_frame()? })
     }
 }
@@ -59,7 +59,7 @@ impl Era {
 /// What the last word of a row should be: a damaged anchor would move all expiries at once.
 fn row_check(boot: u64, namespace: u64, anchor_us: u64) -> u64 {
     let words = [boot, namespace, anchor_us].map(u64::to_ne_bytes);
-    xxh3_64(words.as_flattened())
+    XxHash3_64::oneshot(words.as_flattened())
 }
 
 /// The anchor of this boot and time namespace, if it has a row. Needs no lock, so that a process

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Result};
 use crate::layout::{self, header, Geometry, Plan, BYTE_ORDER_MARK, FORMAT_VERSION, MAGIC};
@@ -48,14 +48,14 @@ fn fallback_random() -> u64 {
         std::ptr::from_ref(&COUNT).addr() as u64,
         u64::from(std::process::id()) << 32 | COUNT.fetch_add(1, Ordering::Relaxed),
     ];
-    xxh3_64(&parts.map(u64::to_ne_bytes).concat())
+    XxHash3_64::oneshot(&parts.map(u64::to_ne_bytes).concat())
 }
 
 fn checksum(region: &Region) -> u64 {
     let mut words = [0u64; (header::CHECKSUM / 8) as usize];
     region.copy_out(0, &mut words);
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    xxh3_64(&bytes)
+    XxHash3_64::oneshot(&bytes)
 }
 
 /// Writes the fixed part. The magic goes last.

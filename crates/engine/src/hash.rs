@@ -4,7 +4,7 @@
 //! keys that collide, and one who does (he can read the file) meets buckets of bounded length and
 //! a comparison of the whole key. It is no authentication.
 
-use xxhash_rust::xxh3::xxh3_64_with_secret;
+use twox_hash::XxHash3_64;
 
 const SECRET_BYTES: usize = 192;
 
@@ -81,13 +81,13 @@ impl Hasher {
     /// Hashes a key.
     #[inline(always)]
     pub fn key(&self, key: &[u8]) -> KeyHash {
-        KeyHash(xxh3_64_with_secret(key, &self.secret))
+        KeyHash(self.bytes(key))
     }
 
     /// Hashes other bytes.
     #[inline(always)]
     pub fn bytes(&self, bytes: &[u8]) -> u64 {
-        xxh3_64_with_secret(bytes, &self.secret)
+        XxHash3_64::oneshot_with_secret(&self.secret, bytes).expect("the secret is long enough")
     }
 
     /// The checksum of a record: of its key, its content, its form, its word 0, and the place and

@@ -6,7 +6,7 @@
 //! key hash, writer, sequence, length (8 bytes each), body of pseudo-random bytes, checksum (8)
 //! ```
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use twox_hash::XxHash3_64;
 
 /// The shortest stamped value.
 pub const STAMP_BYTES_LEAST: usize = HEAD_BYTES + 8;
@@ -60,7 +60,7 @@ impl Stream {
 
 fn body_stream(key_hash: u64, stamp: Stamp) -> Stream {
     let seed = key_hash ^ stamp.writer.rotate_left(32) ^ stamp.sequence.rotate_left(16);
-    Stream::new(xxh3_64_with_seed(&stamp.sequence.to_le_bytes(), seed))
+    Stream::new(XxHash3_64::oneshot_with_seed(seed, &stamp.sequence.to_le_bytes()))
 }
 
 /// Writes the value of `len` bytes into `value`, over what is there.
@@ -69,7 +69,7 @@ fn body_stream(key_hash: u64, stamp: Stamp) -> Stream {
 /// If `len` is below [`STAMP_BYTES_LEAST`].
 pub fn make(key: &[u8], stamp: Stamp, len: usize, value: &mut Vec<u8>) {
     assert!(len >= STAMP_BYTES_LEAST, "a stamped value has {STAMP_BYTES_LEAST} bytes at least");
-    let key_hash = xxh3_64(key);
+    let key_hash = XxHash3_64::oneshot(key);
     value.clear();
     for word in [key_hash, stamp.writer, stamp.sequence, len as u64] {
         value.extend_from_slice(&word.to_le_bytes());
@@ -80,7 +80,7 @@ pub fn make(key: &[u8], stamp: Stamp, len: usize, value: &mut Vec<u8>) {
         let room = (len - 8 - value.len()).min(8);
         value.extend_from_slice(&word[..room]);
     }
-    let checksum = xxh3_64(value);
+    let checksum = XxHash3_64::oneshot(value);
     value.extend_from_slice(&checksum.to_le_bytes());
 }
 
@@ -94,13 +94,13 @@ pub fn read(key: &[u8], value: &[u8]) -> Result<Stamp, Forgery> {
         return Err(Forgery::Length);
     }
     let end = value.len() - 8;
-    if xxh3_64(&value[..end]) != word(end) {
+    if XxHash3_64::oneshot(&value[..end]) != word(end) {
         return Err(Forgery::Checksum);
     }
     if word(24) != value.len() as u64 {
         return Err(Forgery::Length);
     }
-    if word(0) != xxh3_64(key) {
+    if word(0) != XxHash3_64::oneshot(key) {
         return Err(Forgery::OtherKey);
     }
     let stamp = Stamp { writer: word(8), sequence: word(16) };
@@ -153,7 +153,7 @@ mod tests {
         }
         // Not even with a checksum of its own.
         let mut mixed = [&one[..96], &two[96..192]].concat();
-        mixed.extend_from_slice(&xxh3_64(&mixed).to_le_bytes());
+        mixed.extend_from_slice(&XxHash3_64::oneshot(&mixed).to_le_bytes());
         assert_eq!(read(b"key", &mixed), Err(Forgery::Body));
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tuckbox_engine::{Buffer, Cache, Config, Place, Ttl, Value};
 use tuckbox_testkit::watchdog::Watchdog;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 use crate::place::Folder;
 use crate::report::Report;
@@ -69,14 +69,15 @@ const PHASES: [(f64, f64); 5] = [(4.0, 9.0), (14.0, 20.0), (4.0, 12.0), (4.0, 20
 
 /// A value's length follows from its key and phase, so that a later set has the same.
 fn len_of(key: u64, phase: usize, most: usize) -> usize {
-    let part = xxh3_64_with_seed(&key.to_le_bytes(), phase as u64) as f64 / u64::MAX as f64;
+    let part =
+        XxHash3_64::oneshot_with_seed(phase as u64, &key.to_le_bytes()) as f64 / u64::MAX as f64;
     let (low, high) = PHASES[phase];
     ((low + part * (high - low)).exp2() as usize).min(most)
 }
 
 fn fill(value: &mut Vec<u8>, key: u64, version: u64, len: usize) {
     value.clear();
-    let word = xxh3_64_with_seed(&key.to_le_bytes(), version);
+    let word = XxHash3_64::oneshot_with_seed(version, &key.to_le_bytes());
     value.resize(len, word as u8);
     let head = len.min(8);
     value[..head].copy_from_slice(&word.to_le_bytes()[..head]);
