@@ -281,7 +281,7 @@ fn hits_by_size(favour: Favour) -> (u64, u64) {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let key = (state >> 33) % 2_000;
         let is_small = key % 2 == 0;
-        let (count, len) = if is_small { (&mut small, 100) } else { (&mut large, 8_000) };
+        let (count, len) = if is_small { (&mut small, 1_000) } else { (&mut large, 8_000) };
         match cache.get(&key.to_le_bytes(), &mut buffer).unwrap() {
             Some(_) => *count += 1,
             None => cache.set(&key.to_le_bytes(), Value::bytes(&vec![1; len]), Ttl::Never).unwrap(),
@@ -296,7 +296,7 @@ fn what_is_favoured_stays() {
     let (small_of_bytes, large_of_bytes) = hits_by_size(Favour::Bytes);
     assert!(small_of_hits > 25_000, "{small_of_hits}");
     assert!(small_of_hits + large_of_hits > small_of_bytes + large_of_bytes);
-    assert!(large_of_bytes >= large_of_hits, "{large_of_bytes} {large_of_hits}");
+    assert!(large_of_bytes > large_of_hits + 500, "{large_of_bytes} {large_of_hits}");
 }
 
 #[test]
