@@ -603,7 +603,7 @@ fn is_in_state(
 
 /// Buckets of the first shard's index.
 fn buckets_in(bytes: &[u8], geometry: &Geometry) -> u32 {
-    let at = (geometry.shard_at(0) + shard::STATE) as usize;
+    let at = (geometry.shard_at(0) + layout::shard::STATE) as usize;
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
