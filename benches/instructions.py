@@ -13,8 +13,9 @@ What valgrind counts are the instructions of user mode on the processor that it 
 The processor's own counter would count those of the real one, and is not used: virtual machines
 seldom have it (`perf stat -e instructions:u` then says "not supported"), and a kept count has to be
 measured again anywhere. The difference: valgrind 3.19 shows AVX2 and no AVX-512, so glibc copies
-and compares memory by other routines than on newer processors. The engine's hash asks for AVX2, for more
-than 240 bytes, which nothing here has; of the rest, what is compiled is what runs in both.
+and compares memory by other routines than on newer processors. The engine's hash asks for AVX2
+where there are more than 240 bytes, which nothing here has; of the rest, what is compiled is what
+runs in both.
 """
 
 from __future__ import annotations
