@@ -3,7 +3,8 @@
 //! A read of a cache that is larger than the processor's own waits twice, for a bucket and then for
 //! a record. Both can be asked for before they are needed: first all buckets of a window of keys,
 //! then, once these are there, all records, then the reads themselves. What is asked for is a
-//! guess, made without any of the care that a read takes; only a read answers.
+//! guess, made without any of the care that a read takes; only a read answers. In a small cache
+//! nothing is asked for: what is near already is not worth the asking.
 
 use std::sync::atomic::Ordering;
 
@@ -16,6 +17,8 @@ use crate::value::{Buffer, Entry};
 
 /// Keys whose memory is asked for at once: about as many lines as a processor fetches side by side.
 const WINDOW: usize = 16;
+/// A file of fewer bytes is mostly in the processor's own caches once it is in use.
+const FAR_FROM_BYTES: u64 = 16 << 20;
 /// Bytes of a record that are asked for. What follows them, the processor asks for by itself.
 const RECORD_BYTES: u64 = 256;
 
@@ -34,14 +37,15 @@ impl Cache {
         for key in keys {
             self.check_lengths(key.as_ref(), None)?;
         }
+        let is_far = self.arena.region().usable_bytes() >= FAR_FROM_BYTES;
         let mut hashes = [KeyHash(0); WINDOW];
         for (window, keys) in keys.chunks(WINDOW).enumerate() {
             for (key, hash) in keys.iter().zip(&mut hashes) {
                 *hash = self.hasher.key(key.as_ref());
-                self.ask_for_bucket(*hash);
             }
-            for hash in &hashes[..keys.len()] {
-                self.ask_for_record(*hash);
+            if is_far {
+                hashes[..keys.len()].iter().for_each(|hash| self.ask_for_bucket(*hash));
+                hashes[..keys.len()].iter().for_each(|hash| self.ask_for_record(*hash));
             }
             for (place, (key, hash)) in keys.iter().zip(hashes).enumerate() {
                 // Each time: `answer` may have closed the cache.

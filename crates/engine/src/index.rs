@@ -398,7 +398,8 @@ impl Shard<'_> {
         self.set_word(at, u64::from(segment) + 1);
     }
 
-    fn has_ghosts_of(&self, bucket: u32) -> bool {
+    /// Whether the ghosts of a bucket have a segment.
+    pub fn has_ghosts_of(&self, bucket: u32) -> bool {
         let (index, _) = self.cache.shape.ghosts_place(bucket);
         index < self.cache.shape.directory_len && self.word(shard::DIRECTORY + index * 8) != 0
     }

@@ -4,7 +4,7 @@
 //! fingerprint of the key, the frequency it left with, and from which log it was dropped. A
 //! ghost's age needs no stamp: in row position `j` it left about `(j + 1/2) x rows` evictions ago.
 //!
-//! Rows are in segments of their own, which are taken when the first entry is dropped, or when the
+//! Rows are in segments of their own, which are taken when the first entry is evicted, or when the
 //! pool is nearly empty: as long as all entries fit, there is nothing to remember. A row that has
 //! no segment remembers nothing.
 
@@ -104,16 +104,6 @@ impl Shard<'_> {
         Some(Row::load(self.region(), at, self.word(shard::HALVINGS)))
     }
 
-    #[cold]
-    fn new_ghost_row(&self, hash: KeyHash) -> Option<Row> {
-        // Where entries are dropped for their bytes, the logs see to it that the pool has one.
-        if self.pool_is_scarce() {
-            return None;
-        }
-        self.open_ghosts(self.choices(hash).0);
-        self.ghost_row(hash)
-    }
-
     /// Takes the ghost of a key out, if there is one.
     pub fn take_ghost(&self, hash: KeyHash) -> Option<Ghost> {
         let mut row = self.ghost_row(hash)?;
@@ -123,13 +113,21 @@ impl Shard<'_> {
         Some(ghost)
     }
 
-    /// Remembers a key that is dropped.
+    /// Remembers a key that is dropped, if there is a row for it.
     pub fn put_ghost(&self, hash: KeyHash, frequency: u64, from_main: bool) {
-        let Some(mut row) = self.ghost_row(hash).or_else(|| self.new_ghost_row(hash)) else {
-            return;
-        };
+        let Some(mut row) = self.ghost_row(hash) else { return };
         row.put(hash.fingerprint(), frequency, from_main);
         row.store(self.region());
+    }
+
+    /// Sees to it that a key which is evicted has a row, while the pool has segments: entries are
+    /// evicted for their number. Where they are for their bytes, the logs have seen to it.
+    #[inline]
+    pub fn prepare_ghost(&self, hash: KeyHash) {
+        let bucket = self.choices(hash).0;
+        if !self.has_ghosts_of(bucket) && !self.pool_is_scarce() {
+            self.open_ghosts(bucket);
+        }
     }
 }
 

@@ -135,6 +135,7 @@ impl Shard<'_> {
                 if bits.hits() > 0 {
                     self.count_increments(bits.hits());
                 }
+                self.prepare_ghost(candidate.hash);
                 self.put_ghost(candidate.hash, frequency, candidate.kind == LogKind::Main);
                 self.add_word(shard::CLOCK, 1);
                 self.add_word(shard::EVICTIONS, 1);
