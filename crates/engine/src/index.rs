@@ -404,19 +404,20 @@ impl Shard<'_> {
         index < self.cache.shape.directory_len && self.word(shard::DIRECTORY + index * 8) != 0
     }
 
-    /// Gives the ghosts of a bucket a segment, if the pool has one and they have none.
+    /// Gives the ghosts of a bucket a segment if they have none, and if one can be had. When the pool
+    /// is empty, they come before the next segment of a log.
     pub fn open_ghosts(&self, bucket: u32) {
         let (index, _) = self.cache.shape.ghosts_place(bucket);
         if index >= self.cache.shape.directory_len || self.has_ghosts_of(bucket) {
             return;
         }
-        if let Some(segment) = self.take_from_pool() {
+        if let Some(segment) = self.take_from_pool().or_else(|| self.pop_surplus_spare()) {
             self.wipe(segment);
             self.add_to_index(shard::DIRECTORY + index * 8, segment);
         }
     }
 
-    /// Gives the ghosts of all buckets their segments, as far as the pool has them.
+    /// As [`Shard::open_ghosts`], of all buckets.
     pub fn open_all_ghosts(&self) {
         let per_group = self.cache.shape.buckets_per_group() as usize;
         (0..self.bucket_count()).step_by(per_group).for_each(|bucket| self.open_ghosts(bucket));

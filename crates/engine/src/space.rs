@@ -121,11 +121,19 @@ impl Shard<'_> {
             self.keep_spares()?;
             // From now on entries are evicted, and remembered.
             self.open_all_ghosts();
-            if self.spares().len() as u64 > self.spares_kept() {
-                return self.pop_spare();
+            if let Some(segment) = self.pop_surplus_spare() {
+                return Some(segment);
             }
         }
         self.take_from_pool()
+    }
+
+    /// A spare segment, if there are more than are kept.
+    pub fn pop_surplus_spare(&self) -> Option<u32> {
+        if self.spares().len() as u64 > self.spares_kept() {
+            return self.pop_spare();
+        }
+        None
     }
 
     /// A segment for the index, which keeps it.

@@ -134,6 +134,7 @@ impl Shard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Cache, Config, Place, Ttl, Value};
 
     fn row() -> Row {
         Row { at: 0, ghosts: [0; ROW_LEN], halvings: 0 }
@@ -171,5 +172,31 @@ mod tests {
         row.store(&region);
         assert_eq!(Row::load(&region, 64, 1).take(9, 1).unwrap().frequency, 3);
         assert_eq!(Row::load(&region, 64, 60_000).take(9, 1).unwrap().frequency, 0);
+    }
+
+    /// Entries that are limited by their bytes are remembered as well as those limited by number.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
+    fn every_bucket_of_a_full_cache_has_ghosts() {
+        for (size_bytes, max_entries) in
+            [(64 << 10, None), (1 << 20, None), (40 << 20, None), (8 << 20, Some(3_000))]
+        {
+            let config = Config { size_bytes, max_entries, ..Config::default() };
+            let cache = Cache::open(&Place::Private, &config).unwrap();
+            let mut number = 0u64;
+            while cache.stats().evictions < 20_000 {
+                for _ in 0..1_000 {
+                    number += 1;
+                    let key = number.to_le_bytes();
+                    cache.set(&key, Value::bytes(&[7; 160]), Ttl::Never).unwrap();
+                }
+            }
+            for index in 0..cache.shape.shard_count {
+                let shard = cache.lock_shard(index).unwrap();
+                let missing =
+                    (0..shard.bucket_count()).find(|bucket| !shard.has_ghosts_of(*bucket));
+                assert_eq!(missing, None, "shard {index} of a cache of {size_bytes} bytes");
+            }
+        }
     }
 }
