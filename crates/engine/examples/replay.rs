@@ -28,13 +28,20 @@ use tuckbox_engine::{Buffer, Cache, Clock, Config, Favour, Place, Ttl, Value};
 
 type Anything<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The plan gives a shard to every so many bytes of a cache of one, four or sixteen shards.
-const SHARD_BYTES: u64 = 16 << 20;
 const MS: u64 = 1_000;
 const SHORT_KEY_BYTES: usize = 4;
 /// Of the cells that count real memory.
 const KEY_BYTES: usize = 36;
 const VALUE_BYTES: usize = 160;
+
+/// Bytes of a cache to which the plan gives so many shards.
+fn bytes_for(shards: u64) -> u64 {
+    if shards <= 4 {
+        shards << 24
+    } else {
+        shards << 26
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Op {
@@ -86,7 +93,7 @@ fn parse_cell(argument: &str) -> Anything<Cell> {
         ["entries", limit, shards] => {
             let (limit, shards): (u64, u64) = (limit.parse()?, shards.parse()?);
             // So much that bytes are no limit to the greatest cell either.
-            let size_bytes = (SHARD_BYTES * shards).max(limit.saturating_mul(128));
+            let size_bytes = bytes_for(shards).max(limit.saturating_mul(128));
             let config = Config { max_entries: Some(limit), size_bytes, ..Config::default() };
             Ok(Cell { name, config, values: Values::Fixed(0), key_bytes: SHORT_KEY_BYTES })
         }

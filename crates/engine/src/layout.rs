@@ -163,7 +163,13 @@ pub const TRAILER_BYTES: u64 = 16;
 pub const RECORD_ROOM_LEAST: u64 = 64;
 /// The smallest cache.
 pub const SIZE_BYTES_LEAST: u64 = 64 << 10;
+/// A small cache has a shard for each so many bytes,
 const SHARD_FOR_EACH_BYTES: u64 = 16 << 20;
+/// up to so many shards;
+const SHARDS_SMALL: u64 = 4;
+/// a large one has a shard for each so many,
+const SHARD_FOR_EACH_BYTES_LARGE: u64 = 64 << 20;
+/// and never more than this.
 const SHARDS_MOST: u64 = 64;
 const SHARD_ENTRIES_LEAST: u64 = 64;
 const SEGMENTS_PER_SHARD: u64 = 128;
@@ -400,7 +406,9 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         0 => SHARDS_MOST,
         entries => (entries / SHARD_ENTRIES_LEAST).max(1),
     };
-    let shard_count = (size_bytes / SHARD_FOR_EACH_BYTES).clamp(1, SHARDS_MOST).min(by_entries);
+    let small = (size_bytes / SHARD_FOR_EACH_BYTES).clamp(1, SHARDS_SMALL);
+    let large = size_bytes / SHARD_FOR_EACH_BYTES_LARGE;
+    let shard_count = large.clamp(small, SHARDS_MOST).min(by_entries);
     let wanted_bytes = (size_bytes / (SEGMENTS_PER_SHARD * shard_count)).clamp(4 << 10, 1 << 20);
     let segment_bytes = 1u64 << wanted_bytes.ilog2();
     let directory_bytes = directory_len(size_bytes, segment_bytes, shard_count) * 8;
