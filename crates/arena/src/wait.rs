@@ -12,6 +12,12 @@ pub trait Waiter: Send + Sync {
     /// # Errors
     /// [`Interrupted`] if the host wants the operation to end. `work` has run all the same.
     fn run(&self, work: &mut (dyn FnMut() + Send)) -> Result<(), Interrupted>;
+
+    /// Runs `work` once as [`Waiter::run`] does, and does not ask whether the host wants to end the
+    /// operation: it is over when the work is.
+    fn finish(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
+    }
 }
 
 /// For programs without a lock of their own.

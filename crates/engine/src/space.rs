@@ -391,8 +391,7 @@ impl Cache {
                 }
             }
         };
-        // The host's wish to stop is heard at the next wait; this copy is done by now.
-        let _ = self.arena.waiter().run(&mut copy);
+        self.arena.waiter().finish(&mut copy);
         if is_whole {
             let bytes = tuckbox_arena::region::bytes_of_mut(&mut value[bodies_words..]);
             bytes[..tail.len()].copy_from_slice(tail);

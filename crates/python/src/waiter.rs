@@ -49,6 +49,14 @@ impl Waiter for PythonWaiter {
         ASKED.set(Some(Instant::now()));
         answer
     }
+
+    fn finish(&self, work: &mut (dyn FnMut() + Send)) {
+        // A signal's handler runs when Python goes on, which is at once.
+        match ASKED.get() {
+            None => Python::attach(|py| py.detach(work)),
+            Some(_) => work(),
+        }
+    }
 }
 
 fn ask_for_signals(py: Python<'_>) -> Result<(), Interrupted> {
