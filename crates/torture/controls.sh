@@ -43,7 +43,7 @@ sound step --operations set-same,set-new --states half
 sound cut --cases 24
 sound damage --cases 3000 --large 50
 control no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
-control old-length stop --deed kill --point BodyAdopted --rounds 5
+control old-length stop --deed kill --point BodyAdopted --rounds 100
 control no-takeover stop --deed kill --point RewriteHalf
 control steal stop --deed stop --point RewriteHalf
 control no-repair step --operations set-same,set-new --states half

@@ -82,11 +82,7 @@ impl Arena {
         if word.swap(0, order) & WAITERS != 0 {
             os::futex_wake_one(word);
         }
-        if self.region().is_lost() {
-            // It was perhaps only our zeros that were told.
-            self.lose();
-        }
-        self.leave();
+        self.leave_lock();
     }
 
     /// Lets go of a lock as a death would: whoever takes it next is told that it was taken over.
@@ -95,6 +91,13 @@ impl Arena {
         let word = self.region().lock_word(offset);
         word.store(ABANDONED, Ordering::Release);
         os::futex_wake_one(word);
+        self.leave_lock();
+    }
+
+    /// Ends an operation whose lock was let go of. If the mapping is gone, it was perhaps only our
+    /// zeros that were told: then the others shall take this handle for dead.
+    #[inline]
+    fn leave_lock(&self) {
         if self.region().is_lost() {
             self.lose();
         }

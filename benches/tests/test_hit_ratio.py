@@ -1,0 +1,45 @@
+"""The verdicts on hit ratios, on results that keep the goals and on some that do not."""
+
+from __future__ import annotations
+
+from benches import hit_ratio
+from benches.hit_ratio import Cell, Result, Run
+
+
+def _run(hits: float) -> Run:
+    return Run(hits, hits, shards=1, refused=0, value_bytes=1, request_ns=1)
+
+
+def _result(sized: bool, best: float, hits: float) -> Result:
+    cell = Cell("trace", 4_000, sized, best, "best", best, 100)
+    return Result(cell, {argument: _run(hits) for argument in cell.arguments()})
+
+
+def _verdicts(unit_gap: float, sized_gap: float) -> dict[str, set[str]]:
+    unit, sized = _result(False, 60, 60 - unit_gap), _result(True, 50, 50 - sized_gap)
+    _, rows = hit_ratio.goal_rows([unit], [sized])
+    found: dict[str, set[str]] = {}
+    for goal, _asked, _value, verdict in rows:
+        found.setdefault(goal, set()).add(verdict)
+    return found
+
+
+def test_what_keeps_every_goal_is_met() -> None:
+    assert _verdicts(0.5, 0.4) == {"H1": {"met"}, "H2": {"met"}, "H3": {"met"}}
+
+
+def test_a_greater_gap_is_not_met() -> None:
+    found = _verdicts(5, 3)
+    assert found["H2"] == found["H3"] == {"not met"}
+    assert "not met" in found["H1"]
+
+
+def test_being_ahead_does_not_make_up_for_being_behind() -> None:
+    ahead, behind = _result(False, 60, 75), _result(False, 60, 58)
+    _, rows = hit_ratio.goal_rows([ahead, behind], [_result(True, 50, 50)])
+    assert rows[0] == [*rows[0][:2], "1.00 / 2.0", "not met"]
+
+
+def test_small_cells_are_replayed_several_times() -> None:
+    assert Cell("trace", 100, False, 1, "", 1, 1).repetitions > 1
+    assert _result(False, 1, 1).cell.repetitions == 1
