@@ -71,6 +71,8 @@ pub struct Arena {
     looked_s: AtomicU64,
     /// Locks that threads of this handle hold or wait for.
     busy: AtomicU32,
+    /// See [`Arena::segments_present`].
+    segments_present: AtomicU32,
     segment_hint: AtomicU32,
     anchor_us: AtomicU64,
     clock: Clock,
@@ -203,6 +205,7 @@ impl Arena {
         clock: Clock,
         waiter: Arc<dyn Waiter>,
     ) -> Arena {
+        let segments_present = segments_in(&geometry, region.usable_bytes());
         Arena {
             region,
             geometry,
@@ -215,6 +218,7 @@ impl Arena {
             vacated: AtomicBool::new(false),
             looked_s: AtomicU64::new(os::rough_seconds()),
             busy: AtomicU32::new(0),
+            segments_present: AtomicU32::new(segments_present),
             segment_hint: AtomicU32::new(0),
             anchor_us: AtomicU64::new(0),
             clock,
@@ -647,8 +651,23 @@ impl Arena {
     #[cold]
     pub fn look_at_length(&self) {
         if let Ok(file_bytes) = self.file_bytes() {
-            self.region.set_usable(file_bytes);
+            self.know_length(file_bytes);
         }
+    }
+
+    fn know_length(&self, file_bytes: u64) {
+        self.region.set_usable(file_bytes);
+        let segments = segments_in(&self.geometry, file_bytes);
+        self.segments_present.fetch_max(segments, Ordering::Relaxed);
+    }
+
+    /// How many segments the file has, as far as this handle knows: others may have made it longer
+    /// since, and taken what is behind. So this bounds what can be taken without asking the system
+    /// ([`Arena::look_at_length`]), and never a search for what somebody has: see
+    /// [`Arena::segments_of`]. Grows, never shrinks.
+    #[inline(always)]
+    pub fn segments_present(&self) -> u32 {
+        self.segments_present.load(Ordering::Relaxed)
     }
 
     /// Lengthens the file by some segments. False if it is as long as it may get.
@@ -662,7 +681,7 @@ impl Arena {
     pub fn grow(&self) -> Result<bool> {
         let before = self.segments_present();
         // Another process may have grown it: its length says so.
-        self.region.set_usable(self.file_bytes()?);
+        self.know_length(self.file_bytes()?);
         if self.segments_present() > before {
             return Ok(true);
         }
@@ -683,7 +702,7 @@ impl Arena {
             }
             other => other,
         };
-        self.region.set_usable(self.file_bytes()?);
+        self.know_length(self.file_bytes()?);
         grown?;
         Ok(self.segments_present() > before)
     }
@@ -819,6 +838,12 @@ fn read_header(file: &CacheFile, file_bytes: u64, signature: u64) -> Result<(Geo
         return Err(Error::Lost { path: path.into() });
     }
     read
+}
+
+/// How many whole segments a file of so many bytes has.
+fn segments_in(geometry: &Geometry, file_bytes: u64) -> u32 {
+    let pool_bytes = file_bytes.saturating_sub(geometry.pool_at);
+    (pool_bytes / geometry.plan.segment_bytes).min(geometry.segment_count) as u32
 }
 
 fn first_bytes(geometry: &Geometry) -> u64 {

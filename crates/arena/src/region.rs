@@ -283,6 +283,21 @@ impl Region {
         std::array::from_fn(|index| self.nth(from, index).load(Ordering::Relaxed))
     }
 
+    /// Which of the eight words at `offset` have `top` as their highest sixteen bits: one bit each,
+    /// the lowest for the first word. Each word is read once, relaxed.
+    #[inline(always)]
+    pub fn words_that_begin_with(&self, offset: u64, top: u16) -> u32 {
+        let words = self.at(offset, 8);
+        // SAFETY: `words` covers eight words by `at`.
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        return unsafe { vector_compare(words, top) };
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+        (0..8).fold(0, |found, index| {
+            let word = self.nth(words, index).load(Ordering::Relaxed);
+            found | u32::from(word >> 48 == u64::from(top)) << index
+        })
+    }
+
     /// Whether the bytes at `offset` are these, each word read once.
     #[inline]
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
@@ -440,6 +455,49 @@ unsafe fn vector_copy(from: *const u8, to: *mut u8, word_count: usize) {
     }
 }
 
+/// Compares the highest sixteen bits of eight words, which others may be writing, by vector registers.
+///
+/// # Safety
+/// `words` must be readable for eight words.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+#[inline(always)]
+unsafe fn vector_compare(words: *const u8, top: u16) -> u32 {
+    let found: u32;
+    // SAFETY: the caller vouches for the range; the instructions touch nothing else.
+    unsafe {
+        std::arch::asm!(
+            "movd {top}, {found:e}",
+            "pshuflw {top}, {top}, 0",
+            "punpcklqdq {top}, {top}",
+            "movdqu {a}, [{words}]",
+            "movdqu {b}, [{words} + 16]",
+            "movdqu {c}, [{words} + 32]",
+            "movdqu {d}, [{words} + 48]",
+            "pcmpeqw {a}, {top}",
+            "pcmpeqw {b}, {top}",
+            "pcmpeqw {c}, {top}",
+            "pcmpeqw {d}, {top}",
+            // Halves that are the same are -1, others 0. Each packing halves the width of all, and
+            // keeps the sign of a word's highest part for the word's highest part.
+            "packsswb {a}, {b}",
+            "packsswb {c}, {d}",
+            "packsswb {a}, {c}",
+            "packsswb {a}, {a}",
+            "pmovmskb {found:e}, {a}",
+            words = in(reg) words,
+            found = inout(reg) u32::from(top) => found,
+            top = out(xmm_reg) _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    // The second half repeats the first.
+    found & 0xff
+}
+
 /// Copies bytes that others may be writing, in an order of the processor's choosing.
 ///
 /// # Safety
@@ -476,6 +534,30 @@ mod tests {
         assert!(!region.holds(8, b"twelve bytez") && !region.holds(8, b"Twelve bytes"));
         assert_eq!(region.get(8).to_ne_bytes(), *b"twelve b");
         assert_eq!(region.get(16).to_ne_bytes(), *b"ytes\0\0\0\0");
+    }
+
+    #[test]
+    fn words_are_found_by_their_highest_bits() {
+        let region = Region::heap(64);
+        for tops in [[7, 0, 7, 0x8000, 0xffff, 0x7fff, 7, 0], [0, 1, 0xff, 0xff00, 7, 0x0700, 1, 7]]
+        {
+            for low in [0, 0x0007_0007_0007, 0xffff_8000_7fff, 0xffff_ffff_ffff] {
+                for (index, top) in tops.iter().enumerate() {
+                    region.set(index as u64 * 8, u64::from(*top as u16) << 48 | low);
+                }
+                for wanted in [0, 1, 7, 0xff, 0x700, 0x7fff, 0x8000, 0xff00, 0xffff] {
+                    let expected = (0..8).filter(|n| tops[*n] == i32::from(wanted));
+                    let bits = expected.fold(0, |bits, n| bits | 1 << n);
+                    assert_eq!(region.words_that_begin_with(0, wanted), bits, "{wanted:#x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of")]
+    fn words_that_reach_past_the_end_are_refused() {
+        Region::heap(64).words_that_begin_with(8, 0);
     }
 
     #[test]

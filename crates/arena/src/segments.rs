@@ -53,17 +53,6 @@ impl Owner {
 }
 
 impl Arena {
-    /// How many segments the file has, as far as this handle knows: others may have made it longer
-    /// since, and taken what is behind. So this bounds what can be taken without asking the system
-    /// ([`Arena::look_at_length`]), and never a search for what somebody has: see
-    /// [`Arena::segments_of`]. Grows, never shrinks.
-    #[inline]
-    pub fn segments_present(&self) -> u32 {
-        let geometry = self.geometry();
-        let pool_bytes = self.region().usable_bytes().saturating_sub(geometry.pool_at);
-        (pool_bytes / geometry.plan.segment_bytes).min(geometry.segment_count) as u32
-    }
-
     /// The generation of a segment. Loads that follow are not moved before it.
     #[inline(always)]
     pub fn generation(&self, segment: u32) -> u64 {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Files of the product that may have unsafe code, and the most lines of it that each may have: a
 /// new one is to be noticed, and counted here.
 const PRODUCT: [(&str, usize); 3] =
-    [("arena/src/os.rs", 40), ("arena/src/region.rs", 20), ("python/src/fastcall.rs", 11)];
+    [("arena/src/os.rs", 40), ("arena/src/region.rs", 23), ("python/src/fastcall.rs", 11)];
 /// Crates that no program of a user runs.
 const TESTS: [&str; 2] = ["testkit/", "torture/"];
 

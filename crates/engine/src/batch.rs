@@ -12,7 +12,7 @@ use crate::cache::Cache;
 use crate::error::Error;
 use crate::hash::KeyHash;
 use crate::index::IndexState;
-use crate::layout::{bucket_of, shard, Bucket};
+use crate::layout::{bucket_of, shard};
 use crate::value::{Buffer, Entry};
 
 /// Keys whose memory is asked for at once: about as many lines as a processor fetches side by side.
@@ -73,9 +73,7 @@ impl Cache {
 
     fn ask_for_record(&self, hash: KeyHash) {
         let Some(bucket_at) = self.likely_bucket(hash) else { return };
-        let bucket = Bucket(self.arena.region().words(bucket_at));
-        let likely = bucket.tagged(hash.tag()).next();
-        if let Some((_, slot)) = likely {
+        if let Some((_, slot)) = self.tagged(bucket_at, hash.tag()).next() {
             self.arena.region().prefetch(slot.offset(), RECORD_BYTES);
         }
     }

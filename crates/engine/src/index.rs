@@ -26,9 +26,7 @@ use tuckbox_arena::segments::Owner;
 
 use crate::cache::Cache;
 use crate::hash::KeyHash;
-use crate::layout::{
-    bucket_of, shard, Bucket, Slot, BUCKET_WORD, GHOST_ROW_BYTES, SLOTS_PER_BUCKET,
-};
+use crate::layout::{bucket_of, shard, Slot, BUCKET_WORD, GHOST_ROW_BYTES, SLOTS_PER_BUCKET};
 use crate::shard::Shard;
 
 /// Split when more than this share of all slots is in use, in 64ths.
@@ -38,6 +36,8 @@ const FILL_MOST_64THS: u64 = 57;
 /// [`ENTRIES_LEAST`] it counts as if it had as many.
 const SLOTS_PER_ENTRY_MOST: u64 = 4;
 const ENTRIES_LEAST: u64 = 64;
+/// Of the words of a bucket those that are slots.
+const SLOT_PLACES: u32 = (1 << SLOTS_PER_BUCKET) - 1;
 /// Every segment is a multiple of this.
 const PAGE_BYTES: u64 = 4096;
 const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
@@ -104,23 +104,50 @@ impl Cache {
             return None;
         }
         let entry = self.arena.region().get(shard_at + shard::DIRECTORY + index * 8);
-        let segment = u32::try_from(entry.checked_sub(1)?).ok()?;
-        self.is_usable(segment).then(|| self.arena.geometry().segment_at(segment))
+        let segment = entry.wrapping_sub(1);
+        self.is_usable(segment).then(|| self.arena.geometry().segment_at(segment as u32))
     }
 
     /// Whether all of a segment can be touched; looks at the file's length if need be.
     #[inline(always)]
-    pub(crate) fn is_usable(&self, segment: u32) -> bool {
-        let geometry = self.arena.geometry();
-        if u64::from(segment) >= geometry.segment_count {
+    pub(crate) fn is_usable(&self, segment: impl Into<u64>) -> bool {
+        let segment = segment.into();
+        segment < u64::from(self.arena.segments_present()) || self.has_become_usable(segment)
+    }
+
+    #[cold]
+    fn has_become_usable(&self, segment: u64) -> bool {
+        if segment >= self.arena.geometry().segment_count {
             return false;
         }
-        let end = geometry.segment_at(segment) + self.shape.segment_bytes;
-        if end <= self.arena.region().usable_bytes() {
-            return true;
-        }
         self.arena.look_at_length();
-        end <= self.arena.region().usable_bytes()
+        segment < u64::from(self.arena.segments_present())
+    }
+
+    /// The slots of a bucket that lead somewhere and have this tag, and where they are.
+    ///
+    /// All tags are compared before any slot is looked at: how many slots come before the right one
+    /// cannot be predicted. Each slot is then read once more, by itself: what is told of it is
+    /// what it was at one moment.
+    #[inline(always)]
+    pub(crate) fn tagged(
+        &self,
+        bucket_at: u64,
+        tag: u64,
+    ) -> impl Iterator<Item = (u64, Slot)> + '_ {
+        let region = self.arena.region();
+        let mut places = region.words_that_begin_with(bucket_at, tag as u16) & SLOT_PLACES;
+        std::iter::from_fn(move || loop {
+            if places == 0 {
+                return None;
+            }
+            let at = bucket_at + u64::from(places.trailing_zeros()) * 8;
+            places &= places - 1;
+            let slot = Slot(region.load(at, Ordering::Acquire));
+            if slot.tag() == tag && !slot.is_empty() {
+                return Some((at, slot));
+            }
+        })
     }
 }
 
@@ -210,10 +237,9 @@ impl Shard<'_> {
         let (first, second) = self.choices(hash);
         for bucket in [first, second] {
             let at = self.bucket(bucket)?;
-            let copy = Bucket(self.region().words(at));
-            for (place, slot) in copy.tagged(hash.tag()) {
+            for (at, slot) in self.cache.tagged(at, hash.tag()) {
                 if is_it(slot) {
-                    return Some(Found { at: at + place * 8, slot, overflowed: bucket != first });
+                    return Some(Found { at, slot, overflowed: bucket != first });
                 }
             }
             if self.overflow(at) == 0 {

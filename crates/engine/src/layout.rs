@@ -145,7 +145,6 @@ pub mod note {
 pub const SLOTS_PER_BUCKET: u64 = 7;
 /// Bytes of a bucket.
 pub const BUCKET_BYTES: u64 = 64;
-const BUCKET_WORDS: usize = (BUCKET_BYTES / 8) as usize;
 /// Offset of the bucket's own word: bits 0..16 entries that overflowed to their second choice,
 /// bits 32..64 the epoch.
 pub const BUCKET_WORD: u64 = SLOTS_PER_BUCKET * 8;
@@ -211,12 +210,6 @@ impl Slot {
         self.0 >> 48
     }
 
-    /// Whether the tag is this one, by a single comparison.
-    #[inline(always)]
-    pub fn has_tag(self, tag: u64) -> bool {
-        self.0 ^ tag << 48 < 1 << 48
-    }
-
     /// Where the record is.
     #[inline(always)]
     pub fn offset(self) -> u64 {
@@ -243,40 +236,6 @@ impl Slot {
     /// The same place with other policy bits.
     pub fn with_policy(self, policy: PolicyBits) -> Slot {
         Slot(self.0 & !Slot::POLICY | policy.0)
-    }
-}
-
-/// The words of a bucket, as they were when they were copied: its slots, and the word after them.
-#[derive(Debug, Clone, Copy)]
-pub struct Bucket(pub [u64; BUCKET_WORDS]);
-
-impl Bucket {
-    /// The word after the slots.
-    #[inline(always)]
-    pub fn word(&self) -> u64 {
-        self.0[SLOTS_PER_BUCKET as usize]
-    }
-
-    /// The slots that lead somewhere and have this tag, with their places in the bucket.
-    ///
-    /// All tags are compared before any slot is looked at: how many slots come before the right one
-    /// cannot be predicted.
-    #[inline(always)]
-    pub fn tagged(&self, tag: u64) -> impl Iterator<Item = (u64, Slot)> + '_ {
-        let slots = &self.0[..SLOTS_PER_BUCKET as usize];
-        let same = |slot: &u64| u32::from(Slot(*slot).has_tag(tag));
-        let mut matches = slots.iter().rev().fold(0, |all, slot| all << 1 | same(slot));
-        std::iter::from_fn(move || loop {
-            if matches == 0 {
-                return None;
-            }
-            let place = matches.trailing_zeros();
-            matches &= matches - 1;
-            let slot = Slot(self.0[place as usize % BUCKET_WORDS]);
-            if !slot.is_empty() {
-                return Some((u64::from(place), slot));
-            }
-        })
     }
 }
 

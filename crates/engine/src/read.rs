@@ -23,7 +23,7 @@ use crate::cache::Cache;
 use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
 use crate::index::IndexState;
-use crate::layout::{bucket_of, shard, Bucket, Position, Slot};
+use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_WORD};
 use crate::record::{expiry, flag, Head};
 use crate::value::{Buffer, Entry, Value};
 
@@ -171,15 +171,13 @@ impl Cache {
         let region = self.arena.region();
         let Wanted { key, hash, shard_at, epoch, notes_hit } = *wanted;
         let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Probed::NotThere };
-        let bucket = Bucket(region.words(bucket_at));
-        // What a slot leads to was written before the slot was.
-        fence(Ordering::Acquire);
-        let word = bucket.word();
+        let tagged = self.tagged(bucket_at, hash.tag());
+        // After the tags: if there is none, this count tells whether to go on.
+        let word = region.load(bucket_at + BUCKET_WORD, Ordering::Acquire);
         if word >> 32 != epoch & 0xffff_ffff {
             return Probed::NotThere;
         }
-        for (place, slot) in bucket.tagged(hash.tag()) {
-            let slot_at = bucket_at + place * 8;
+        for (slot_at, slot) in tagged {
             match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
                 Copied::Changed => return Probed::Ended(Attempt::Changed),
                 Copied::NoMemory(bytes) => return Probed::Ended(Attempt::NoMemory(bytes)),

@@ -278,16 +278,17 @@ impl Head {
         let start = self.key_at as usize / 8;
         let Some(words) = words.get(start..start + key.len().div_ceil(8)) else { return false };
         let chunks = key.chunks_exact(8);
-        let rest = chunks.remainder();
-        let is_rest = |word: u64| {
-            let part = rest.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte));
-            (word.to_le() ^ part) << (64 - 8 * rest.len()) == 0
+        // The bytes of the key in its last word, and how many bits of that are no part of it.
+        let unused_bits = (8 * key.len() as u32).wrapping_neg() % 64;
+        let last = match key.last_chunk::<8>() {
+            Some(last) => u64::from_le_bytes(*last) >> unused_bits,
+            None => key.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte)),
         };
         self.key_bytes == key.len() as u64
             && chunks.zip(words).all(|(chunk, word)| {
                 u64::from_ne_bytes(chunk.try_into().expect("chunks of eight")) == *word
             })
-            && (rest.is_empty() || words.last().is_some_and(|word| is_rest(*word)))
+            && words.last().is_none_or(|word| (word.to_le() ^ last) << unused_bits == 0)
     }
 
     /// What of the value is in the record, from a copy of it.
