@@ -276,6 +276,21 @@ impl Region {
         }
     }
 
+    /// Copies whole words out as bytes, each relaxed: the length of `target` is a multiple of eight.
+    pub fn copy_out_bytes(&self, offset: u64, target: &mut [u8]) {
+        assert_eq!(target.len() as u64 % WORD, 0, "{} bytes are no whole words", target.len());
+        let from = self.at(offset, target.len() as u64 / WORD);
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
+        unsafe {
+            string_copy(from, target.as_mut_ptr(), target.len())
+        };
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+        for (index, word) in target.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&self.nth(from, index).load(Ordering::Relaxed).to_ne_bytes());
+        }
+    }
+
     /// Copies a few words out, each relaxed; for lengths known when the program is compiled.
     #[inline(always)]
     pub fn words<const COUNT: usize>(&self, offset: u64) -> [u64; COUNT] {
@@ -529,6 +544,9 @@ mod tests {
         let mut target = vec![0; 512];
         region.copy_out(4096, &mut target);
         assert_eq!(source, target);
+        let mut bytes = vec![0; 4096];
+        region.copy_out_bytes(4096, &mut bytes);
+        assert_eq!(bytes, bytes_of(&source));
         region.copy_in_bytes(8, b"twelve bytes");
         assert!(region.holds(8, b"twelve bytes") && region.holds(8, b"twelve b"));
         assert!(!region.holds(8, b"twelve bytez") && !region.holds(8, b"Twelve bytes"));

@@ -449,7 +449,9 @@ impl Shard<'_> {
             if !self.is_proved(offset, &head, &buffer.record, hash) {
                 return Proof::Damaged("its checksum does not match");
             }
+            // What there is no memory for is not looked into.
             if head.body_count > 0
+                && buffer.make_room(&head).is_ok()
                 && !self.cache.load_bodies(&head, &buffer.record, &mut buffer.value)
             {
                 return Proof::Damaged("a segment of its value is damaged");

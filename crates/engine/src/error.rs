@@ -8,12 +8,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// # Errors
 /// [`Error::OutOfMemory`]; the vector is as it was.
 #[cold]
-pub(crate) fn lengthen(words: &mut Vec<u64>, len: usize) -> Result<()> {
-    let more = len.saturating_sub(words.len());
+pub(crate) fn lengthen<T: Default + Clone>(items: &mut Vec<T>, len: usize) -> Result<()> {
+    let more = len.saturating_sub(items.len());
+    let wanted_bytes = len * size_of::<T>();
     if !tuckbox_arena::mutants::is_on("aborting-buffers") {
-        words.try_reserve(more).map_err(|_| Error::OutOfMemory { wanted_bytes: len * 8 })?;
+        items.try_reserve(more).map_err(|_| Error::OutOfMemory { wanted_bytes })?;
     }
-    words.resize(words.len() + more, 0);
+    items.resize(items.len() + more, T::default());
     Ok(())
 }
 

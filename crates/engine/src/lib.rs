@@ -45,7 +45,9 @@ pub use error::{Error, Result};
 pub use scan::{Scan, ScanState};
 pub use tuckbox_arena::clock::Clock;
 pub use tuckbox_arena::{Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter};
-pub use value::{Buffer, CheckReport, Config, Entry, Favour, Item, Loss, Stats, Ttl, Value};
+pub use value::{
+    Buffer, CheckReport, Config, Entry, Favour, Item, Landing, Loss, Stats, Ttl, Value,
+};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;

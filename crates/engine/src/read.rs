@@ -218,12 +218,16 @@ impl Cache {
     /// that fails.
     #[inline(never)]
     fn collect_bodies(&self, slot_at: u64, slot: Slot, buffer: &mut Buffer) -> Option<Attempt> {
-        let (head, value) = (&buffer.head, &mut buffer.value);
-        if self.make_room_for_bodies(head, value).is_err() {
-            return Some(Attempt::NoMemory(head.value_bytes as usize));
+        let head = buffer.head;
+        // Before any memory is taken for them: a damaged list may name more than the file has.
+        if !self.has_bodies(&head, &buffer.record) {
+            return Some(self.changed_or_missing(slot_at, slot));
         }
-        let is_whole = self.load_bodies(head, &buffer.record, value);
-        (!is_whole).then(|| self.changed_or_missing(slot_at, slot))
+        match buffer.land(|record, value| self.load_bodies(&head, record, value)) {
+            Ok(true) => None,
+            Ok(false) => Some(self.changed_or_missing(slot_at, slot)),
+            Err(_) => Some(Attempt::NoMemory(head.value_bytes as usize)),
+        }
     }
 
     /// A record of another key under this key's tag: the tags agree by chance, which is rare, or
@@ -372,16 +376,18 @@ impl Cache {
     #[inline(always)]
     pub(crate) fn entry_in<'b>(&self, buffer: &'b Buffer) -> Entry<'b> {
         let head = &buffer.head;
+        let mut has_landed = false;
         let value = if head.has(flag::NUMBER) {
             Value::Int(head.number(&buffer.record))
         } else if head.has(flag::BODY) {
-            let bytes = tuckbox_arena::region::bytes_of(&buffer.value);
-            Value::Bytes { tag: head.tag(), bytes: &bytes[..head.value_bytes as usize] }
+            let (bytes, landed) = buffer.large_value();
+            has_landed = landed;
+            Value::Bytes { tag: head.tag(), bytes }
         } else {
             Value::Bytes { tag: head.tag(), bytes: head.tail(&buffer.record, &self.shape) }
         };
         let expiry_us = (buffer.expiry_us != expiry::NEVER_US).then_some(buffer.expiry_us);
-        Entry { value, expiry_us, version: head.sequence.version() }
+        Entry { value, expiry_us, version: head.sequence.version(), has_landed }
     }
 
     /// Whether the entry in a buffer that was filled has expired.

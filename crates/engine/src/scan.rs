@@ -167,10 +167,13 @@ impl Cache {
                     if !self.proves_itself(buffer, hash, slot.offset(), generation) {
                         return Ok(None);
                     }
-                    let (head, record) = (&buffer.head, &buffer.record);
+                    let head = buffer.head;
                     if head.has(flag::BODY) {
-                        self.make_room_for_bodies(head, &mut buffer.value)?;
-                        if !self.load_bodies(head, record, &mut buffer.value) {
+                        if !self.has_bodies(&head, &buffer.record) {
+                            continue;
+                        }
+                        buffer.make_room(&head)?;
+                        if !self.load_bodies(&head, &buffer.record, &mut buffer.value) {
                             continue;
                         }
                     }

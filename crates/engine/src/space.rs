@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{bytes_of, fence};
+use tuckbox_arena::region::fence;
 use tuckbox_arena::segments::Owner;
 
 use crate::cache::Cache;
-use crate::error::{lengthen, Error, Result};
+use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, SLICE};
 use crate::layout::shard;
 use crate::log::LogKind;
@@ -347,44 +347,31 @@ impl Cache {
         Err(Error::Full { wanted_bytes: self.shape.segment_bytes })
     }
 
-    /// Makes sure that a buffer can take a large value; does nothing for others.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
-    pub(crate) fn make_room_for_bodies(&self, head: &Head, value: &mut Vec<u64>) -> Result<()> {
-        match head.body_count {
-            0 => Ok(()),
-            // Its last segment may be a part of one.
-            _ => lengthen(value, (head.value_bytes as usize).div_ceil(8) + 1),
-        }
-    }
-
-    /// Copies a large value together, from its bodies and the tail in its record. None if a body
-    /// is no longer what the record says.
-    pub(crate) fn load_bodies(&self, head: &Head, record: &[u64], value: &mut Vec<u64>) -> bool {
+    /// Whether all bodies of a large value are what its record says.
+    pub(crate) fn has_bodies(&self, head: &Head, record: &[u64]) -> bool {
         let is_there = |body: Body| {
             u32::try_from(body.segment).is_ok_and(|segment| {
                 self.is_usable(segment) && self.arena.generation(segment) == body.generation
             })
         };
-        // Before any memory is taken for them: a list cannot name more than the file has.
-        if !head.bodies(record).all(is_there)
-            || head.body_count > u64::from(self.arena.segments_present())
-        {
-            return false;
-        }
-        let segment_words = (self.shape.segment_bytes / 8) as usize;
-        let bodies_words = segment_words * head.body_count as usize;
-        let tail = head.tail(record, &self.shape);
-        value.resize(bodies_words + tail.len().div_ceil(8), 0);
+        head.bodies(record).all(is_there)
+            && head.body_count <= u64::from(self.arena.segments_present())
+    }
+
+    /// Copies a large value together, from its bodies, which were there, and the tail in its record,
+    /// into the first bytes of `value`. False if a body is no longer what the record says.
+    pub(crate) fn load_bodies(&self, head: &Head, record: &[u64], value: &mut [u8]) -> bool {
+        let segment_bytes = self.shape.segment_bytes as usize;
+        let (bodies, rest) = value.split_at_mut(segment_bytes * head.body_count as usize);
         let mut is_whole = true;
         let mut copy = || {
-            for (body, target) in head.bodies(record).zip(value.chunks_exact_mut(segment_words)) {
+            for (body, target) in head.bodies(record).zip(bodies.chunks_exact_mut(segment_bytes)) {
                 let segment = body.segment as u32;
-                self.arena.region().copy_out(self.arena.geometry().segment_at(segment), target);
+                let segment_at = self.arena.geometry().segment_at(segment);
+                self.arena.region().copy_out_bytes(segment_at, target);
                 fence(Ordering::Acquire);
                 if self.arena.generation(segment) != body.generation
-                    || self.hasher.bytes(bytes_of(target)) != body.hash
+                    || self.hasher.bytes(target) != body.hash
                 {
                     is_whole = false;
                     return;
@@ -393,8 +380,8 @@ impl Cache {
         };
         self.arena.waiter().finish(&mut copy);
         if is_whole {
-            let bytes = tuckbox_arena::region::bytes_of_mut(&mut value[bodies_words..]);
-            bytes[..tail.len()].copy_from_slice(tail);
+            let tail = head.tail(record, &self.shape);
+            rest[..tail.len()].copy_from_slice(tail);
         }
         is_whole
     }

@@ -1,11 +1,14 @@
 //! The types that go in and out.
 
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
 use tuckbox_arena::{NativeWaiter, Rights, Waiter};
 
+use crate::error::{lengthen, Result};
 use crate::record::Head;
 
 /// What a key leads to.
@@ -63,6 +66,8 @@ pub struct Entry<'a> {
     /// Names this state of the entry. Every change of a key's value gives it a version that this key
     /// never had before.
     pub version: u64,
+    /// Whether the value is in the buffer's [`Landing`].
+    pub has_landed: bool,
 }
 
 /// A key with its entry, as a scan found it.
@@ -76,19 +81,86 @@ pub struct Item<'a> {
 
 /// Where reads put what they copy out of shared memory. Keep one and use it again: it grows to
 /// the largest record read and is not shrunk.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Buffer {
     pub(crate) head: Head,
     /// When the entry expires, [`crate::record::expiry::NEVER_US`] if it does not.
     pub(crate) expiry_us: u64,
     pub(crate) record: Vec<u64>,
-    pub(crate) value: Vec<u64>,
+    /// The value, if it is longer than a segment and was not landed.
+    pub(crate) value: Vec<u8>,
+    landing: Option<Box<dyn Landing>>,
+    has_landed: bool,
+}
+
+/// Memory that a user wants values in which are longer than a segment: without one they are copied
+/// into the [`Buffer`], and by him once more to where he wants them.
+pub trait Landing: Send {
+    /// Whether it takes values with this tag.
+    fn takes(&self, tag: u8) -> bool;
+
+    /// Makes memory for a value of `len_bytes`, and has it filled by calling `fill` once; whether
+    /// that succeeded. What landed before is gone.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    fn land(&mut self, len_bytes: usize, fill: &mut dyn FnMut(&mut [u8]) -> bool) -> Result<bool>;
+
+    /// What landed last.
+    fn landed(&self) -> &[u8];
+
+    /// Itself, for [`Buffer::landing`].
+    fn as_any(&mut self) -> &mut dyn Any;
 }
 
 impl Buffer {
     /// An empty buffer.
     pub fn new() -> Buffer {
         Buffer::default()
+    }
+
+    /// An empty buffer with memory of its user's for large values. Reads without a lock use it;
+    /// what is read under one comes into the buffer.
+    pub fn with_landing(landing: Box<dyn Landing>) -> Buffer {
+        Buffer { landing: Some(landing), ..Buffer::default() }
+    }
+
+    /// The landing, if there is one of this type.
+    pub fn landing<T: Landing + 'static>(&mut self) -> Option<&mut T> {
+        self.landing.as_mut()?.as_any().downcast_mut()
+    }
+
+    /// Makes sure that the buffer can take a large value.
+    pub(crate) fn make_room(&mut self, head: &Head) -> Result<()> {
+        self.has_landed = false;
+        lengthen(&mut self.value, head.value_bytes as usize)
+    }
+
+    /// Has a large value filled in, by a function that is given its record and its memory; whether
+    /// that succeeded.
+    pub(crate) fn land(&mut self, mut fill: impl FnMut(&[u64], &mut [u8]) -> bool) -> Result<bool> {
+        let head = self.head;
+        let len_bytes = head.value_bytes as usize;
+        if let Some(landing) = self.landing.as_mut().filter(|landing| landing.takes(head.tag())) {
+            self.has_landed = true;
+            return landing.land(len_bytes, &mut |memory| fill(&self.record, memory));
+        }
+        self.make_room(&head)?;
+        Ok(fill(&self.record, &mut self.value))
+    }
+
+    /// The bytes of a large value, and whether they have landed.
+    pub(crate) fn large_value(&self) -> (&[u8], bool) {
+        match &self.landing {
+            Some(landing) if self.has_landed => (landing.landed(), true),
+            _ => (&self.value[..self.head.value_bytes as usize], false),
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Buffer").field("head", &self.head).finish_non_exhaustive()
     }
 }
 

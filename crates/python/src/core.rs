@@ -21,6 +21,7 @@ use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
 use crate::fastcall::{self, Argument, Method};
 use crate::keys::{self, Key};
+use crate::landing::BytesLanding;
 use crate::scan::{Part, Scan};
 use crate::scratch::{self, Used};
 use crate::waiter::{self, PythonWaiter};
@@ -115,6 +116,13 @@ impl Opened {
         key: &Key<'_>,
     ) -> Quick<Option<Bound<'py, PyAny>>> {
         scratch::with_buffer(|buffer| match self.cache.get(key.bytes(), buffer) {
+            Ok(Some(entry)) if entry.has_landed => {
+                let landed = buffer.landing::<BytesLanding>().and_then(BytesLanding::take);
+                Used {
+                    result: Ok(landed.map(|bytes| bytes.into_bound(py).into_any())),
+                    read_bytes: 0,
+                }
+            }
             Ok(Some(entry)) => Used {
                 result: decoded(py, object, entry.value).map(Some),
                 read_bytes: entry.value.len(),

@@ -14,6 +14,7 @@ mod errors;
 #[allow(unsafe_code)]
 mod fastcall;
 mod keys;
+mod landing;
 mod many;
 mod names;
 mod numbers;

@@ -7,12 +7,18 @@ use std::cell::RefCell;
 
 use tuckbox_engine::Buffer;
 
+use crate::landing::BytesLanding;
+
 /// Memory larger than this is given back after use.
 const KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
-    static BUFFER: RefCell<Buffer> = RefCell::new(Buffer::new());
+    static BUFFER: RefCell<Buffer> = RefCell::new(new_buffer());
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn new_buffer() -> Buffer {
+    Buffer::with_landing(Box::new(BytesLanding::default()))
 }
 
 /// What became of the buffer: `read_bytes` were read into it.
@@ -30,7 +36,7 @@ pub fn with_buffer<T>(operation: impl FnOnce(&mut Buffer) -> Used<T>) -> T {
         Ok(mut buffer) => {
             let used = operation(&mut buffer);
             if used.read_bytes > KEPT_BYTES {
-                *buffer = Buffer::new();
+                *buffer = new_buffer();
             }
             used.result
         }

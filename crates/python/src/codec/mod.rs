@@ -40,6 +40,11 @@ mod tests;
 pub use decode::decode;
 pub use encode::{encode, encode_plain, encoded};
 
+/// Whether what has this tag is the bytes of a `bytes`, as they are.
+pub fn is_bytes(tag: u8) -> bool {
+    tag == code::BYTES
+}
+
 /// How deep containers may lie in containers.
 const DEPTH_MAX: usize = 64;
 

@@ -1,0 +1,99 @@
+//! Large values come whole into the memory that a reader brings, and nothing else does.
+
+use std::any::Any;
+
+use tuckbox_engine::{Buffer, Cache, Config, Error, Landing, Place, Result, Ttl, Value};
+
+const LANDED_TAG: u8 = 3;
+
+/// Memory for values of one tag, that can be short.
+#[derive(Default)]
+struct Field {
+    bytes: Vec<u8>,
+    landings: usize,
+    is_full: bool,
+}
+
+impl Landing for Field {
+    fn takes(&self, tag: u8) -> bool {
+        tag == LANDED_TAG
+    }
+
+    fn land(&mut self, len_bytes: usize, fill: &mut dyn FnMut(&mut [u8]) -> bool) -> Result<bool> {
+        if self.is_full {
+            return Err(Error::OutOfMemory { wanted_bytes: len_bytes });
+        }
+        self.landings += 1;
+        self.bytes = vec![0xee; len_bytes];
+        Ok(fill(&mut self.bytes))
+    }
+
+    fn landed(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+fn field(buffer: &mut Buffer) -> &mut Field {
+    buffer.landing().unwrap()
+}
+
+fn bytes(len: u64) -> Vec<u8> {
+    (0..len).map(|n| (n * 31 % 251) as u8).collect()
+}
+
+/// A cache, a buffer with a landing, and the length of a segment.
+fn scene() -> (Cache, Buffer, u64) {
+    let cache = Cache::open(&Place::Private, &Config::default()).unwrap();
+    let segment_bytes = cache.stats().segment_bytes;
+    (cache, Buffer::with_landing(Box::new(Field::default())), segment_bytes)
+}
+
+#[test]
+fn what_is_longer_than_a_segment_lands() {
+    let (cache, mut buffer, segment) = scene();
+    let lens = [0, 1, 100, segment - 1, segment, segment + 1, 3 * segment, 3 * segment + 13];
+    for len in lens {
+        let value = bytes(len);
+        for tag in [LANDED_TAG, LANDED_TAG + 1] {
+            let given = Value::Bytes { tag, bytes: &value };
+            cache.set(b"key", given, Ttl::Never).unwrap();
+            let before = field(&mut buffer).landings;
+            let entry = cache.get(b"key", &mut buffer).unwrap().unwrap();
+            assert_eq!(entry.value, given);
+            let lands = tag == LANDED_TAG && len >= segment;
+            assert_eq!(entry.has_landed, lands, "{len} bytes with tag {tag}");
+            assert_eq!(field(&mut buffer).landings - before, usize::from(lands));
+            assert!(!lands || field(&mut buffer).bytes == value);
+        }
+    }
+}
+
+#[test]
+fn what_is_read_under_a_lock_does_not_land() {
+    let (cache, mut buffer, segment) = scene();
+    let value = bytes(2 * segment + 5);
+    let given = Value::Bytes { tag: LANDED_TAG, bytes: &value };
+    cache.set(b"key", given, Ttl::Never).unwrap();
+    assert!(cache.get(b"key", &mut buffer).unwrap().unwrap().has_landed);
+    let entry = cache.pop(b"key", &mut buffer).unwrap().unwrap();
+    assert_eq!((entry.value, entry.has_landed), (given, false));
+}
+
+#[test]
+fn a_landing_without_memory_is_an_error_and_changes_nothing() {
+    let (cache, mut buffer, segment) = scene();
+    let value = bytes(segment + 1);
+    let given = Value::Bytes { tag: LANDED_TAG, bytes: &value };
+    cache.set(b"key", given, Ttl::Never).unwrap();
+    field(&mut buffer).is_full = true;
+    let answer = cache.get(b"key", &mut buffer);
+    assert!(
+        matches!(answer, Err(Error::OutOfMemory { wanted_bytes }) if wanted_bytes == value.len())
+    );
+    field(&mut buffer).is_full = false;
+    assert_eq!(cache.get(b"key", &mut buffer).unwrap().unwrap().value, given);
+}
