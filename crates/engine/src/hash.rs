@@ -59,6 +59,12 @@ impl KeyHash {
         self.0 >> (32 + moved) & 0xffff
     }
 
+    /// A number that chance could have drawn, another one for each `turn`. Nothing that must not be
+    /// guessed.
+    pub fn chance(self, turn: u64) -> u64 {
+        fold(self.0 ^ turn.wrapping_mul(0xbf58_476d_1ce4_e5b9), 0x9e37_79b9_7f4a_7c15)
+    }
+
     /// The fingerprint of a ghost: 12 bits, never 0.
     pub fn fingerprint(self) -> u16 {
         ((self.0 >> 36) as u16 & 0xfff).max(1)

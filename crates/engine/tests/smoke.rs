@@ -299,6 +299,38 @@ fn what_is_favoured_stays() {
     assert!(large_of_bytes > large_of_hits + 500, "{large_of_bytes} {large_of_hits}");
 }
 
+/// Entries of eight sizes, each twice the one before, all asked for equally often; all of the two
+/// smallest sizes together are a fifth of what fits. How many in a hundred of those are there?
+fn percent_of_smallest(favour: Favour) -> u64 {
+    let config = Config { size_bytes: 4 << 20, favour, ..Config::default() };
+    let cache = Cache::open(&Place::Private, &config).unwrap();
+    let mut buffer = Buffer::new();
+    let (mut hits, mut asked, mut state) = (0, 0, 1u64);
+    for request in 0..160_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let key = (state >> 33) % 16_000;
+        let is_there = cache.get(&key.to_le_bytes(), &mut buffer).unwrap().is_some();
+        if !is_there {
+            let value = vec![1; 100 << (key % 8)];
+            cache.set(&key.to_le_bytes(), Value::bytes(&value), Ttl::Never).unwrap();
+        }
+        if key % 8 < 2 && request >= 80_000 {
+            asked += 1;
+            hits += u64::from(is_there);
+        }
+    }
+    assert_sound(&cache);
+    100 * hits / asked
+}
+
+#[test]
+fn what_is_cheap_for_its_frequency_stays() {
+    let [hits, balanced, bytes] =
+        [Favour::Hits, Favour::Balanced, Favour::Bytes].map(percent_of_smallest);
+    println!("{hits} % of the smallest favouring hits, {balanced} balanced, {bytes} bytes");
+    assert!(hits > 90 && balanced > 70 && bytes < 40, "{hits} {balanced} {bytes}");
+}
+
 #[test]
 fn small_entries_do_not_shield_large_ones_that_nobody_asks_for() {
     let config = Config { size_bytes: 4 << 20, ..Config::default() };

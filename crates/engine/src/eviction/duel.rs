@@ -19,19 +19,48 @@ const VICTIMS_MOST: usize = 8;
 
 impl Shard<'_> {
     /// The main log's oldest entry that was not hit since it was last looked at; those that were
-    /// go to the head with one hit less.
+    /// go to the head with one hit less, and those that are cheap as they are.
     pub(super) fn victim(&self, budget: &mut Budget) -> Option<Candidate> {
         loop {
             let candidate = self.candidate(LogKind::Main, budget)?;
             let bits = Slot(self.region().get(candidate.found.at)).policy();
-            if bits.hits() == 0 || budget.steps == 0 {
+            if budget.steps == 0 {
                 return Some(candidate);
             }
-            let bits = self.bits(bits.hits() - 1, candidate.frequency + 1, false);
-            self.count_increments(1);
+            let bits = if bits.hits() > 0 {
+                self.count_increments(1);
+                self.bits(bits.hits() - 1, candidate.frequency + 1, false)
+            } else if self.stays_as_cheap(&candidate, budget.unit) {
+                self.bits(0, candidate.frequency, false)
+            } else {
+                return Some(candidate);
+            };
             self.set_word(shard::WINS, 0);
             self.move_entry(&candidate, LogKind::Main, bits);
             budget.spend();
+        }
+    }
+
+    /// Whether an entry that was not hit goes round once more, because it takes fewer bytes for its
+    /// frequency than a mean entry takes at all. By chance, and the sooner the fewer: so it stays for
+    /// a time in proportion to frequency per byte, as in GDSF (Cherkasova 1998), without a word of its
+    /// own and without an order of all entries.
+    fn stays_as_cheap(&self, victim: &Candidate, unit: Unit) -> bool {
+        if !self.weighs_sizes(unit) {
+            return false;
+        }
+        let entries = self.used(LogKind::Main, Unit::Entries).max(1);
+        let mean = self.used(LogKind::Main, Unit::Bytes) / entries;
+        let price = self.cost(&victim.head, Unit::Bytes) / victim.frequency.max(1);
+        let most = mean.saturating_mul(self.rounds_quarters()) / 4;
+        price < mean && victim.hash.chance(self.word(shard::CLOCK)) % most.max(1) >= price
+    }
+
+    /// How often an entry that costs as much as a mean one goes round, in quarters.
+    fn rounds_quarters(&self) -> u64 {
+        match self.cache.shape.favour {
+            Favour::Hits => 16,
+            Favour::Balanced | Favour::Bytes => 3,
         }
     }
 
@@ -112,9 +141,6 @@ impl Shard<'_> {
             self.set_word(shard::WINS, 0);
             return true;
         }
-        if cost > victim_cost && self.let_small_victims_pass(&victim, cost, budget) {
-            return false;
-        }
         self.add_word(shard::WINS, 1);
         if self.word(shard::WINS) >= WINS_MOST {
             self.set_word(shard::WINS, 0);
@@ -122,39 +148,6 @@ impl Shard<'_> {
             self.move_entry(&victim, LogKind::Main, bits);
         }
         false
-    }
-
-    /// Moves victims to the head that have withstood one of many times their size: small entries,
-    /// each worth more than as many bytes of what was refused, shall not shield large ones behind
-    /// them. Whether any was moved.
-    fn let_small_victims_pass(&self, first: &Candidate, cost: u64, budget: &mut Budget) -> bool {
-        let mut left = cost / self.passing_part();
-        let mut next = None;
-        for passed in 0..VICTIMS_MOST {
-            let Some(victim) = next.as_ref().or(Some(first).filter(|_| passed == 0)) else {
-                return passed > 0;
-            };
-            let victim_cost = self.cost(&victim.head, Unit::Bytes);
-            if victim_cost > left {
-                return passed > 0;
-            }
-            left -= victim_cost;
-            self.set_word(shard::WINS, 0);
-            self.move_entry(victim, LogKind::Main, self.bits(0, victim.frequency, false));
-            if !budget.spend() {
-                return true;
-            }
-            next = self.victim(budget);
-        }
-        true
-    }
-
-    /// Of a refused newcomer's bytes, as small a part of small entries may be moved for it.
-    fn passing_part(&self) -> u64 {
-        match self.cache.shape.favour {
-            Favour::Hits => 4,
-            Favour::Balanced | Favour::Bytes => 16,
-        }
     }
 
     /// Larger than so many of the mean is too large to enter by the reuse distance alone.

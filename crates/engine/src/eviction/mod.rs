@@ -25,8 +25,8 @@
 //!
 //! Sizes: when the limit of entries binds, every entry counts one; when bytes are short, its bytes,
 //! and the newcomer has to beat the frequency per byte of those that it displaces, unless the cache
-//! was made to favour bytes. Small entries that withstand a large one pass to the head, so that they
-//! do not shield what lies behind them.
+//! was made to favour bytes. An entry of the main log that is small for its frequency goes round
+//! instead of going, by chance, as often as it is cheap.
 //!
 //! The method as a whole, its sources and figures are in `docs/eviction.md`. Everything that is read
 //! from the file bounds nothing by itself: each loop has a budget.

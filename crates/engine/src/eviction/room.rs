@@ -2,7 +2,7 @@
 
 use super::budget::{Budget, IfStuck};
 use super::capacity::Unit;
-use super::tail::{Candidate, Reason};
+use super::tail::Reason;
 use super::SLICE;
 use crate::hash::KeyHash;
 use crate::index::Found;
@@ -73,16 +73,6 @@ impl Shard<'_> {
         Some(at)
     }
 
-    /// Whether an entry that would go without a duel, for bytes, is small and often asked for. It
-    /// goes round then, for one of its frequency.
-    fn is_worth_its_bytes(&self, victim: &Candidate, budget: &Budget) -> bool {
-        let mean_bytes =
-            self.used(LogKind::Main, Unit::Bytes) / self.used(LogKind::Main, Unit::Entries).max(1);
-        self.weighs_sizes(budget.unit)
-            && victim.frequency > 1
-            && self.cost(&victim.head, Unit::Bytes) < mean_bytes * victim.frequency / 2
-    }
-
     /// Evicts an entry, or moves one on its way to that. False if there is none.
     fn evict_one(&self, budget: &mut Budget) -> bool {
         let capacity = self.capacity(budget.unit, false);
@@ -99,12 +89,6 @@ impl Shard<'_> {
             }
         }
         match self.victim(budget) {
-            Some(victim) if self.is_worth_its_bytes(&victim, budget) => {
-                let bits = self.bits(0, victim.frequency - 1, false);
-                self.move_entry(&victim, LogKind::Main, bits);
-                budget.spend();
-                true
-            }
             Some(victim) => {
                 self.drop_entry(&victim, Reason::Evicted);
                 self.pass(&victim);
