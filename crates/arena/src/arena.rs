@@ -658,7 +658,8 @@ impl Arena {
     fn know_length(&self, file_bytes: u64) {
         self.region.set_usable(file_bytes);
         let segments = segments_in(&self.geometry, file_bytes);
-        self.segments_present.fetch_max(segments, Ordering::Relaxed);
+        // After the length: whoever is told of a segment may touch it.
+        self.segments_present.fetch_max(segments, Ordering::Release);
     }
 
     /// How many segments the file has, as far as this handle knows: others may have made it longer
@@ -667,7 +668,7 @@ impl Arena {
     /// [`Arena::segments_of`]. Grows, never shrinks.
     #[inline(always)]
     pub fn segments_present(&self) -> u32 {
-        self.segments_present.load(Ordering::Relaxed)
+        self.segments_present.load(Ordering::Acquire)
     }
 
     /// Lengthens the file by some segments. False if it is as long as it may get.
