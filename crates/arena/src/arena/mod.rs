@@ -1,33 +1,28 @@
-//! The arena: a mapped file, or its in-process twin, and this handle's place in it.
+//! The arena: a mapped file, or its in-process twin, and this handle's place in it: how it is opened,
+//! takes part, and is closed. How long the file is, what time it is, and which operations closing
+//! waits for, are the rooms beside it.
 
-use std::cell::RefCell;
-use std::marker::PhantomData;
+mod length;
+mod stay;
+mod time;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
-use crate::clock::{self, Clock, Era};
+use self::length::segments_in;
+pub use self::stay::Stay;
+use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 use crate::file::{CacheFile, Standing};
 use crate::header::{self, Identity};
-use crate::hooks::{self, Point};
-use crate::layout::{header as words, process as slot_layout, Geometry, Plan, HEADER_BYTES};
-use crate::lock::Acquired;
+use crate::layout::{process as slot_layout, Geometry, Plan, HEADER_BYTES};
 use crate::os;
 use crate::process::{gate, Counter, OwnerId, Seat, COUNTER_COUNT, FORKS};
 use crate::region::Region;
 use crate::trust::{Directory, Rights};
 use crate::wait::Waiter;
-
-/// Growth takes at least this much at a time, so that a busy cache does not ask the system often,
-const GROWTH_BYTES_LEAST: u64 = 256 << 10;
-/// and at most this much, so that no single write waits long for it.
-const GROWTH_BYTES_MOST: u64 = 1 << 20;
-/// For making a clock row, once in each boot.
-const CLOCK_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Where a cache lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -492,52 +487,6 @@ impl Arena {
         }
     }
 
-    /// Begins an operation that writes: closing waits for its end.
-    #[inline]
-    pub(crate) fn enter(&self) -> Result<OwnerId> {
-        loop {
-            // Attaching in a forked child sets the count to zero, so it goes first; and whoever
-            // closes meanwhile either sees the count or has already changed what was attached.
-            let owner = self.owner()?;
-            self.busy.fetch_add(1, Ordering::SeqCst);
-            if self.is_still(owner) {
-                return Ok(owner);
-            }
-            self.leave();
-        }
-    }
-
-    #[inline]
-    pub(crate) fn leave(&self) {
-        self.busy.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// Keeps this handle's participation until the answer is dropped: other threads that close it
-    /// wait. For work in its name outside of any lock; a lock does the same.
-    ///
-    /// # Errors
-    /// [`Error::Closed`], or what taking a slot after a fork met.
-    pub fn stay(&self) -> Result<Stay<'_>> {
-        let owner = self.enter()?;
-        Ok(Stay { owner, forks: FORKS.load(Ordering::Relaxed), within: self.within() })
-    }
-
-    /// States until the answer is dropped that this thread, which has entered and holds no lock,
-    /// may run code of the host's. For [`Arena::close`].
-    pub(crate) fn within(&self) -> Within<'_> {
-        WITHIN.with_borrow_mut(|handles| handles.push(self.address()));
-        Within { arena: self, of_this_thread: PhantomData }
-    }
-
-    fn operations_of_this_thread(&self) -> u32 {
-        let is_mine = |handle: &&usize| **handle == self.address();
-        WITHIN.with_borrow(|handles| handles.iter().filter(is_mine).count() as u32)
-    }
-
-    fn address(&self) -> usize {
-        std::ptr::from_ref(self) as usize
-    }
-
     /// Whether an owner that this handle was is what it still is. Not so once it is being closed.
     pub(crate) fn is_still(&self, owner: OwnerId) -> bool {
         self.attached.load(Ordering::SeqCst) as u32 == owner.bits()
@@ -609,159 +558,6 @@ impl Arena {
         sums
     }
 
-    fn file_bytes(&self) -> Result<u64> {
-        // First: another thread of this process may lengthen the file meanwhile, and say so.
-        let usable_bytes = self.region.usable_bytes();
-        let file_bytes = match &self.membership {
-            Membership::File { file, .. } | Membership::Reader { file, .. } => file.len_bytes()?,
-            Membership::Twin { file_bytes, .. } => file_bytes.load(Ordering::Acquire),
-        };
-        if file_bytes < usable_bytes {
-            // No cache is ever made shorter. What others still have behind the cut, they lose.
-            return Err(self.lose());
-        }
-        Ok(file_bytes)
-    }
-
-    fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        match &self.membership {
-            Membership::File { file, .. } => file.allocate(offset, len_bytes),
-            Membership::Reader { .. } => Err(Error::ReadOnly { path: self.path.clone() }),
-            Membership::Twin { file_bytes, .. } => {
-                file_bytes.fetch_max(offset + len_bytes, Ordering::AcqRel);
-                Ok(())
-            }
-        }
-    }
-
-    /// Makes sure that the file is at least as long as it was: who met its end while it held a lock
-    /// will not let go of it.
-    ///
-    /// # Errors
-    /// [`Error::Lost`].
-    pub fn look_for_cut(&self) -> Result<()> {
-        match self.file_bytes() {
-            // A daemon that closed its descriptors cannot tell.
-            Err(_) if !self.lost.load(Ordering::Acquire) => Ok(()),
-            other => other.map(drop),
-        }
-    }
-
-    /// Looks whether another process has lengthened the file. For offsets beyond what is usable.
-    #[cold]
-    pub fn look_at_length(&self) {
-        if let Ok(file_bytes) = self.file_bytes() {
-            self.know_length(file_bytes);
-        }
-    }
-
-    fn know_length(&self, file_bytes: u64) {
-        self.region.set_usable(file_bytes);
-        let segments = segments_in(&self.geometry, file_bytes);
-        // After the length: whoever is told of a segment may touch it.
-        self.segments_present.fetch_max(segments, Ordering::Release);
-    }
-
-    /// How many segments the file has, as far as this handle knows: others may have made it longer
-    /// since, and taken what is behind. So this bounds what can be taken without asking the system
-    /// ([`Arena::look_at_length`]), and never a search for what somebody has: see
-    /// [`Arena::segments_of`]. Grows, never shrinks.
-    #[inline(always)]
-    pub fn segments_present(&self) -> u32 {
-        self.segments_present.load(Ordering::Acquire)
-    }
-
-    /// Lengthens the file by some segments. False if it is as long as it may get.
-    ///
-    /// Takes no lock: two that lengthen it at once ask the kernel for the same bytes, or for bytes
-    /// behind each other, and either leaves a longer file. So nobody waits for a grower that is
-    /// stopped, and one that dies leaves nothing to mend.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] if the file system is full; the cache goes on with what it has.
-    pub fn grow(&self) -> Result<bool> {
-        let before = self.segments_present();
-        // Another process may have grown it: its length says so.
-        self.know_length(self.file_bytes()?);
-        if self.segments_present() > before {
-            return Ok(true);
-        }
-        if u64::from(before) == self.geometry.segment_count {
-            return Ok(false);
-        }
-        hooks::reach(Point::GrowthBegun);
-        let segment_bytes = self.geometry.plan.segment_bytes;
-        let step_bytes = (self.region.usable_bytes() / 64)
-            .clamp(GROWTH_BYTES_LEAST, GROWTH_BYTES_MOST)
-            .next_multiple_of(segment_bytes);
-        let from = self.geometry.pool_at + u64::from(before) * segment_bytes;
-        let to = (from + step_bytes).min(self.geometry.file_bytes_max());
-        let grown = match self.allocate(from, to - from) {
-            // Not room for a whole step: a single segment may still fit.
-            Err(Error::NoSpace { .. }) if step_bytes > segment_bytes => {
-                self.allocate(from, segment_bytes)
-            }
-            other => other,
-        };
-        self.know_length(self.file_bytes()?);
-        grown?;
-        Ok(self.segments_present() > before)
-    }
-
-    /// Finds the time for a handle that only reads: by the row of this boot, and until there is one
-    /// as a new row would have it.
-    fn look_at_clock(&self) {
-        let Membership::Reader { rows_made: last, .. } = &self.membership else { return };
-        let rows_made = clock::rows_made(&self.region);
-        if last.load(Ordering::Relaxed) == rows_made {
-            return;
-        }
-        let Ok(era) = Era::now() else { return };
-        let known = clock::known_anchor_us(&self.region, era);
-        let anchor_us = known.unwrap_or_else(|| clock::new_anchor_us(&self.region));
-        self.anchor_us.store(anchor_us, Ordering::Relaxed);
-        last.store(rows_made, Ordering::Relaxed);
-    }
-
-    fn learn_time(&self) -> Result<()> {
-        // Whoever took another era for his own would make a row with a time of its own.
-        let era = Era::now().map_err(|source| Error::Io {
-            action: "learn the time of",
-            path: self.path.clone(),
-            source,
-        })?;
-        let anchor_us = match clock::known_anchor_us(&self.region, era) {
-            Some(anchor_us) => anchor_us,
-            None => {
-                // A dead owner's work here is at most a clock row half made, which `anchor_us`
-                // allows for.
-                let _: Acquired = self.lock(words::CLOCK_LOCK, CLOCK_LOCK_LIMIT)?;
-                let anchor_us = clock::anchor_us(&self.region, era);
-                self.unlock(words::CLOCK_LOCK);
-                anchor_us
-            }
-        };
-        self.anchor_us.store(anchor_us, Ordering::Relaxed);
-        clock::write_down(&self.region, self.now_us());
-        Ok(())
-    }
-
-    /// The file's time in microseconds since 1970.
-    #[inline]
-    pub fn now_us(&self) -> u64 {
-        match &self.clock {
-            Clock::System => {
-                os::boot_time_us().wrapping_add(self.anchor_us.load(Ordering::Relaxed))
-            }
-            Clock::Manual(now_us) => now_us.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Writes the time down for the next boot.
-    pub fn write_down_time(&self) {
-        clock::write_down(&self.region, self.now_us());
-    }
-
     pub(crate) fn segment_hint(&self) -> u32 {
         self.segment_hint.load(Ordering::Relaxed)
     }
@@ -774,47 +570,6 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-thread_local! {
-    /// The handles of the operations that this thread is in the middle of, see [`Arena::within`].
-    static WITHIN: RefCell<SmallVec<[usize; 8]>> = const { RefCell::new(SmallVec::new_const()) };
-}
-
-/// See [`Arena::within`].
-pub(crate) struct Within<'a> {
-    arena: &'a Arena,
-    of_this_thread: PhantomData<*const ()>,
-}
-
-impl Drop for Within<'_> {
-    fn drop(&mut self) {
-        WITHIN.with_borrow_mut(SmallVec::pop);
-    }
-}
-
-/// A handle's participation, kept: see [`Arena::stay`].
-#[must_use = "it lasts until it is dropped"]
-pub struct Stay<'a> {
-    owner: OwnerId,
-    forks: u64,
-    within: Within<'a>,
-}
-
-impl Stay<'_> {
-    /// Whom our words name meanwhile.
-    pub fn owner(&self) -> OwnerId {
-        self.owner
-    }
-}
-
-impl Drop for Stay<'_> {
-    fn drop(&mut self) {
-        // In a child that was forked meanwhile nobody has entered.
-        if self.forks == FORKS.load(Ordering::Relaxed) {
-            self.within.arena.leave();
-        }
     }
 }
 
@@ -839,12 +594,6 @@ fn read_header(file: &CacheFile, file_bytes: u64, signature: u64) -> Result<(Geo
         return Err(Error::Lost { path: path.into() });
     }
     read
-}
-
-/// How many whole segments a file of so many bytes has.
-fn segments_in(geometry: &Geometry, file_bytes: u64) -> u32 {
-    let pool_bytes = file_bytes.saturating_sub(geometry.pool_at);
-    (pool_bytes / geometry.plan.segment_bytes).min(geometry.segment_count) as u32
 }
 
 fn first_bytes(geometry: &Geometry) -> u64 {
