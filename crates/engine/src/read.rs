@@ -172,7 +172,7 @@ impl Cache {
         let Wanted { key, hash, shard_at, epoch, notes_hit } = *wanted;
         let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Probed::NotThere };
         let tagged = self.tagged(bucket_at, hash.tag());
-        // After the tags: if there is none, this count tells whether to go on.
+        // Its count may be of another moment than the tags: every move of an entry moves the state.
         let word = region.load(bucket_at + BUCKET_WORD, Ordering::Acquire);
         if word >> 32 != epoch & 0xffff_ffff {
             return Probed::NotThere;

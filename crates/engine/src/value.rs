@@ -119,8 +119,8 @@ impl Buffer {
         Buffer::default()
     }
 
-    /// An empty buffer with memory of its user's for large values. Reads without a lock use it;
-    /// what is read under one comes into the buffer.
+    /// An empty buffer with memory of its user's for large values. Reads of a key without a lock
+    /// use it; what is read under one, or by a scan, comes into the buffer.
     pub fn with_landing(landing: Box<dyn Landing>) -> Buffer {
         Buffer { landing: Some(landing), ..Buffer::default() }
     }

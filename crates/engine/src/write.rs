@@ -483,14 +483,17 @@ impl Shard<'_> {
         let offset = live.offset();
         let record_words = (live.head.log_bytes / 8) as usize;
         lengthen(&mut buffer.record, record_words)?;
-        if live.head.body_count > 0 {
-            buffer.make_room(&live.head)?;
+        let proved = self
+            .load_record(offset, &mut buffer.record)
+            .filter(|head| self.is_proved(offset, head, &buffer.record, hash));
+        // By the head that was proved: something else may have written to the one that was found.
+        if let Some(head) = proved.filter(|head| head.body_count > 0) {
+            buffer.make_room(&head)?;
         }
-        let whole = self.load_record(offset, &mut buffer.record).filter(|head| {
-            self.is_proved(offset, head, &buffer.record, hash)
-                && (head.body_count == 0
-                    || self.cache.has_bodies(head, &buffer.record)
-                        && self.cache.load_bodies(head, &buffer.record, &mut buffer.value))
+        let whole = proved.filter(|head| {
+            head.body_count == 0
+                || self.cache.has_bodies(head, &buffer.record)
+                    && self.cache.load_bodies(head, &buffer.record, &mut buffer.value)
         });
         let expiry_us = whole.and_then(|head| head.expiry_us(&buffer.record, hash));
         match whole.zip(expiry_us) {

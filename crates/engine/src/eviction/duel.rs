@@ -56,7 +56,7 @@ impl Shard<'_> {
         price < mean && victim.hash.chance(self.word(shard::CLOCK)) % most.max(1) >= price
     }
 
-    /// How often an entry that costs as much as a mean one goes round, in quarters.
+    /// The `rounds` of which `docs/eviction.md` tells, in quarters.
     fn rounds_quarters(&self) -> u64 {
         match self.cache.shape.favour {
             Favour::Hits => 16,
