@@ -492,8 +492,8 @@ unsafe fn vector_compare(words: *const u8, top: u16) -> u32 {
             "pcmpeqw {b}, {top}",
             "pcmpeqw {c}, {top}",
             "pcmpeqw {d}, {top}",
-            // Halves that are the same are -1, others 0. Each packing halves the width of all, and
-            // keeps the sign of a word's highest part for the word's highest part.
+            // Quarters of words that are the same are -1, others 0. Each packing halves the width of
+            // all, and the highest part of a word keeps its sign.
             "packsswb {a}, {b}",
             "packsswb {c}, {d}",
             "packsswb {a}, {c}",

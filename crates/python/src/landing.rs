@@ -1,4 +1,5 @@
-//! Large values of bytes: read straight into the object that the program gets.
+//! Large values of bytes: read straight into the object that the program gets. Knows nothing of keys,
+//! nor of where a value comes from.
 
 use std::any::Any;
 

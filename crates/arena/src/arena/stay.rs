@@ -1,5 +1,5 @@
 //! Operations that are under way, for which closing waits: who enters, who stays, and which of them
-//! are of the thread that closes.
+//! are of the thread that closes. Knows nothing of what they do.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

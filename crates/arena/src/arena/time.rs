@@ -1,4 +1,5 @@
-//! The file's time: which row of the clock this handle goes by, and what time it is.
+//! The file's time: which row of the clock this handle goes by, and what time it is. How rows are made
+//! and proved is the clock's; expiries are not known here.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
