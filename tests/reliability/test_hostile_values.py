@@ -220,7 +220,7 @@ class File:
         self.write(bit // 8, bytes([byte ^ 1 << bit % 8]))
 
 
-HEAD_BYTES = 16
+HEAD_BYTES = 12
 MISSING = object()
 
 

@@ -313,18 +313,29 @@ impl Region {
         })
     }
 
-    /// Whether the bytes at `offset` are these, each word read once.
+    /// Whether the bytes at `offset`, which may be any, are these; each word is read once.
     #[inline]
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
-        let from = self.at(offset, (bytes.len() as u64).div_ceil(WORD));
+        let lead_bytes = offset % WORD;
+        let from = self.at(offset - lead_bytes, (lead_bytes + bytes.len() as u64).div_ceil(WORD));
         let load = |index: usize| self.nth(from, index).load(Ordering::Relaxed);
+        let mut first = 0;
+        let mut bytes = bytes;
+        if lead_bytes != 0 && !bytes.is_empty() {
+            let (lead, rest) = bytes.split_at(bytes.len().min((WORD - lead_bytes) as usize));
+            if load(0).to_ne_bytes()[lead_bytes as usize..][..lead.len()] != *lead {
+                return false;
+            }
+            (first, bytes) = (1, rest);
+        }
         let chunks = bytes.chunks_exact(8);
         let rest = chunks.remainder();
         let rest_is_same =
-            rest.is_empty() || load(bytes.len() / 8).to_ne_bytes()[..rest.len()] == *rest;
+            rest.is_empty() || load(first + bytes.len() / 8).to_ne_bytes()[..rest.len()] == *rest;
         rest_is_same
             && chunks.enumerate().all(|(index, chunk)| {
-                load(index) == u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"))
+                load(first + index)
+                    == u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"))
             })
     }
 
@@ -550,6 +561,15 @@ mod tests {
         region.copy_in_bytes(8, b"twelve bytes");
         assert!(region.holds(8, b"twelve bytes") && region.holds(8, b"twelve b"));
         assert!(!region.holds(8, b"twelve bytez") && !region.holds(8, b"Twelve bytes"));
+        for (start, end) in [(4, 12), (4, 9), (4, 6), (4, 4), (8, 12), (8, 9)] {
+            let (offset, bytes) = (8 + start as u64, &b"twelve bytes"[start..end]);
+            assert!(region.holds(offset, bytes), "{start}..{end}");
+            for wrong in 0..bytes.len() {
+                let mut bytes = bytes.to_vec();
+                bytes[wrong] ^= 1;
+                assert!(!region.holds(offset, &bytes), "{start}..{end}, {wrong}");
+            }
+        }
         assert_eq!(region.get(8).to_ne_bytes(), *b"twelve b");
         assert_eq!(region.get(16).to_ne_bytes(), *b"ytes\0\0\0\0");
     }

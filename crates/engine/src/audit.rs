@@ -16,7 +16,7 @@ use crate::hash::KeyHash;
 use crate::index::choices_of;
 use crate::layout::{log, note, shard, Position, Shape, Slot};
 use crate::log::{with_scratch, LogKind};
-use crate::record::{flag, Head, Sequence};
+use crate::record::{flag, Head};
 use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Loss};
 
@@ -187,8 +187,7 @@ impl Shard<'_> {
         self.set_word(shard::INTENT, 0);
     }
 
-    /// Finishes an `incr`, or takes it back: as the record's checksum says, which was made for the
-    /// one number or the other. False if it was made for neither.
+    /// Finishes an `incr`: the record's checksum is of the sum already. False if it is not.
     fn finish_number(&self, offset: u64, head: &Head) -> bool {
         if !head.has(flag::NUMBER) {
             return false;
@@ -198,14 +197,9 @@ impl Shard<'_> {
                 return false;
             };
             let hash = self.cache.hasher.key(head.key(words));
-            let before = head.sequence.settled();
-            if self.is_proved(offset, &head.with_sequence(before), words, hash) {
-                self.region().store(offset, before.0, Ordering::Release);
-                return true;
-            }
-            let after = Sequence::new(self.word(shard::SEQUENCE), head.sequence.flags());
             let (sum, number_at) = (self.word(shard::INTENT_SUM), head.number_at());
             words[number_at as usize / 8] = sum;
+            let after = head.sequence.settled();
             let is_after = self.is_proved(offset, &head.with_sequence(after), words, hash);
             if is_after {
                 self.region().store(offset + number_at, sum, Ordering::Release);
@@ -552,12 +546,9 @@ impl Shard<'_> {
         if self.cache.position_of(offset).is_none() {
             return false;
         }
-        let Some((sequence, form, lengths)) = Head::filler(end - at.byte) else { return false };
+        let Some([sequence, lengths]) = Head::filler(end - at.byte) else { return false };
         self.region().store(offset, sequence, Ordering::Release);
-        self.region().store(offset + 8, form, Ordering::Release);
-        if let Some(lengths) = lengths {
-            self.region().store(offset + 16, lengths, Ordering::Release);
-        }
+        self.region().store(offset + 8, lengths, Ordering::Release);
         true
     }
 

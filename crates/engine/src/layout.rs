@@ -171,7 +171,12 @@ const SHARD_FOR_EACH_BYTES_LARGE: u64 = 64 << 20;
 /// and never more than this.
 const SHARDS_MOST: u64 = 64;
 const SHARD_ENTRIES_LEAST: u64 = 64;
-const SEGMENTS_PER_SHARD: u64 = 128;
+/// A shard's share of the file is divided into so many segments,
+const SEGMENTS_PER_SHARD: u64 = 256;
+/// or into so many, as long as segments are shorter than [`SEGMENT_BYTES_FEW`]: what one is filled
+/// with shall be small against it.
+const SEGMENTS_PER_SHARD_FEW: u64 = 128;
+const SEGMENT_BYTES_FEW: u64 = 64 << 10;
 const TABLE_ROW_BYTES: u64 = 16;
 const SHADOW_ENTRY_FOR_EACH_BYTES: u64 = 16 << 10;
 const SHADOW_LEN_LEAST: u64 = 16;
@@ -368,7 +373,10 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
     let small = (size_bytes / SHARD_FOR_EACH_BYTES).clamp(1, SHARDS_SMALL);
     let large = size_bytes / SHARD_FOR_EACH_BYTES_LARGE;
     let shard_count = large.clamp(small, SHARDS_MOST).min(by_entries);
-    let wanted_bytes = (size_bytes / (SEGMENTS_PER_SHARD * shard_count)).clamp(4 << 10, 1 << 20);
+    let share_bytes = size_bytes / shard_count;
+    let wanted_bytes = (share_bytes / SEGMENTS_PER_SHARD)
+        .max((share_bytes / SEGMENTS_PER_SHARD_FEW).min(SEGMENT_BYTES_FEW))
+        .clamp(4 << 10, 1 << 20);
     let segment_bytes = 1u64 << wanted_bytes.ilog2();
     let directory_bytes = directory_len(size_bytes, segment_bytes, shard_count) * 8;
     let tag_rows = (size_bytes >> 14).clamp(8, 4096);

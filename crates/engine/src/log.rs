@@ -127,10 +127,12 @@ impl Cache {
         self.is_usable(next).then(|| (next, self.arena.region().get(at + 8)))
     }
 
-    /// The first words of a record, enough for its lengths.
+    /// The lengths of the record at a place whose first word is known. None if no writer of this
+    /// version makes such a record.
     #[inline(always)]
-    pub(crate) fn head_words(&self, offset: u64) -> [u64; 5] {
-        self.arena.region().words(offset)
+    pub(crate) fn head_at(&self, offset: u64, first: u64) -> Option<Head> {
+        let region = self.arena.region();
+        Head::parse(first, |index| region.get(offset + 8 * index as u64), &self.shape)
     }
 }
 
@@ -211,7 +213,7 @@ impl Shard<'_> {
     /// As [`Shard::load_head`], with the record's place in its log.
     pub fn locate_head(&self, offset: u64) -> Option<(Position, Head)> {
         let position = self.cache.position_of(offset)?;
-        let head = Head::parse(&self.cache.head_words(offset), &self.cache.shape)?;
+        let head = self.cache.head_at(offset, self.region().get(offset))?;
         Some((position, head))
     }
 
@@ -246,10 +248,7 @@ impl Shard<'_> {
         }
         // The head of the very copy: what lies in the file may have changed since it was read, if
         // somebody writes there who has no business to.
-        let mut start = [0; 5];
-        let count = words.len().min(start.len());
-        start[..count].copy_from_slice(&words[..count]);
-        Head::parse(&start, &self.cache.shape).filter(|copied| *copied == head)
+        Head::of_copy(words, &self.cache.shape).filter(|copied| *copied == head)
     }
 
     /// Hashes the key of a record.
@@ -284,14 +283,27 @@ impl Shard<'_> {
 
     /// Whether the record proves itself, from a copy of it.
     pub fn is_proved(&self, offset: u64, head: &Head, words: &[u64], hash: KeyHash) -> bool {
-        let Some(position) = self.cache.position_of(offset) else { return false };
+        self.proved_content(offset, head, words, hash).is_some()
+    }
+
+    /// The hash of what the record holds, from a copy of it; none if it does not prove itself.
+    pub fn proved_content(
+        &self,
+        offset: u64,
+        head: &Head,
+        words: &[u64],
+        hash: KeyHash,
+    ) -> Option<u64> {
+        let position = self.cache.position_of(offset)?;
         let generation = self.arena().generation(position.segment);
-        let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
-        !head.sequence.is_busy()
+        let hasher = &self.cache.hasher;
+        let content = head.content(words, hasher, &self.cache.shape);
+        let is_proved = !head.sequence.is_busy()
             && head.expiry_us(words, hash).is_some()
             && (tuckbox_arena::mutants::is_on("no-checksum")
-                || head.checksum()
-                    == head.checksum_expected(words, hasher, shape, hash, offset, generation))
+                || head.sequence.checksum()
+                    == head.checksum(content, hasher, hash, offset, generation));
+        is_proved.then_some(content)
     }
 
     /// When the entry at a place expires; none if its expiry is damaged.
@@ -299,7 +311,7 @@ impl Shard<'_> {
         if !head.has(flag::EXPIRY) {
             return Some(expiry::NEVER_US);
         }
-        head.expiry_us(&self.cache.head_words(offset), hash)
+        head.expiry_us(&self.region().words::<2>(offset), hash)
     }
 
     /// Where the place after a record is.

@@ -224,7 +224,8 @@ impl Before {
         let slot = cache.arena.region().load(self.slot_at, Ordering::Acquire);
         let is_published = slot != self.slot.0 && !Slot(slot).is_empty();
         assert!(is_published, "a record was read that nobody had published");
-        let new = cache.arena.region().words::<3>(Slot(slot).offset());
+        let word = |index| cache.arena.region().get(Slot(slot).offset() + 8 * index);
+        let new: Vec<u64> = (0..buffer.record.len() as u64).map(word).collect();
         assert_eq!(buffer.record, new, "a record of another use was accepted");
     }
 }

@@ -24,7 +24,7 @@ use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
 use crate::index::IndexState;
 use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_WORD};
-use crate::record::{expiry, flag, Head};
+use crate::record::{expiry, flag};
 use crate::value::{Buffer, Entry, Value};
 
 /// How often a read starts again before it goes on under the lock.
@@ -191,7 +191,7 @@ impl Cache {
                         self.arena.count(Counter::ChecksumMismatches, 1);
                         continue;
                     }
-                    if buffer.head.has(flag::BODY) {
+                    if buffer.head.body_count != 0 {
                         if let Some(attempt) = self.collect_bodies(slot_at, slot, buffer) {
                             return Probed::Ended(attempt);
                         }
@@ -287,9 +287,7 @@ impl Cache {
     ) -> Copied {
         let region = self.arena.region();
         let first = region.load(offset, Ordering::Acquire);
-        let mut start = self.head_words(offset);
-        start[0] = first;
-        let is_record = match Head::parse(&start, &self.shape) {
+        let is_record = match self.head_at(offset, first) {
             Some(head) => {
                 buffer.head = head;
                 true
@@ -354,7 +352,7 @@ impl Cache {
     }
 
     /// Whether the record in a buffer is what was written at this place under a key of this hash.
-    /// Its expiry is in the buffer then.
+    /// Its expiry, and its content's hash, are in the buffer then.
     #[inline(always)]
     pub(crate) fn proves_itself(
         &self,
@@ -366,10 +364,10 @@ impl Cache {
         let (head, words) = (&buffer.head, &buffer.record);
         let Some(expiry_us) = head.expiry_us(words, hash) else { return false };
         buffer.expiry_us = expiry_us;
-        let (hasher, shape) = (&self.hasher, &self.shape);
+        buffer.content = head.content(words, &self.hasher, &self.shape);
         tuckbox_arena::mutants::is_on("no-checksum")
-            || head.checksum()
-                == head.checksum_expected(words, hasher, shape, hash, offset, generation)
+            || head.sequence.checksum()
+                == head.checksum(buffer.content, &self.hasher, hash, offset, generation)
     }
 
     /// The entry in a buffer that was filled.
@@ -379,15 +377,15 @@ impl Cache {
         let mut has_landed = false;
         let value = if head.has(flag::NUMBER) {
             Value::Int(head.number(&buffer.record))
-        } else if head.has(flag::BODY) {
+        } else if head.body_count != 0 {
             let (bytes, landed) = buffer.large_value();
             has_landed = landed;
-            Value::Bytes { tag: head.tag(), bytes }
+            Value::Bytes { tag: head.tag, bytes }
         } else {
-            Value::Bytes { tag: head.tag(), bytes: head.tail(&buffer.record, &self.shape) }
+            Value::Bytes { tag: head.tag, bytes: head.tail(&buffer.record, &self.shape) }
         };
         let expiry_us = (buffer.expiry_us != expiry::NEVER_US).then_some(buffer.expiry_us);
-        Entry { value, expiry_us, version: head.sequence.version(), has_landed }
+        Entry { value, expiry_us, version: head.version(buffer.content), has_landed }
     }
 
     /// Whether the entry in a buffer that was filled has expired.

@@ -1,20 +1,21 @@
 //! A record: the bytes of one entry in a log.
 //!
 //! ```text
-//! word 0   version << 9 | busy << 8 | flags
-//! word 1   checksum << 32 | tag << 26 | value length << 10 | key length
+//! word 0   checksum << 32 | version << 4 | busy << 3 | flags
 //! then, where the flags say so, a word each:
 //!          expiry    a moment by the file's clock, with a check of its own; see [`expiry`]
 //!          number    a 64-bit integer, the whole value
-//!          lengths   value length << 20 | key length, when they do not fit into word 1
-//! then     body list: three words for each whole segment of the value: the segment, its
-//!          generation, and the hash of its bytes
+//! then     form, four bytes: tag << 22 | value length << 10 | key length
+//! or, when the lengths do not fit:
+//!          a word:   tag << 56 | value length << 20 | key length
+//!          body list: three words for each whole segment of the value: the segment, its generation,
+//!          and the hash of its bytes
 //! then     key, value (or what is left of it after the bodies), zeros up to a whole word
 //! ```
 //!
-//! Word 0 is also the record's sequence word: busy while the record is rewritten in place, and
-//! with a version never used before afterwards. The checksum covers all of the record but its
-//! expiry, which changes in place as one word and so has to prove itself.
+//! Word 0 is also the record's sequence word: busy while the record is rewritten in place, and with
+//! another version and checksum afterwards. The checksum covers all of the record but its expiry,
+//! which changes in place as one word and so has to prove itself.
 
 use tuckbox_arena::region::{bytes_of, bytes_of_mut};
 
@@ -24,21 +25,18 @@ use crate::layout::Shape;
 use crate::value::Value;
 
 /// Changes when the form of a record changes.
-pub const SIGNATURE: u64 = 2;
+pub const SIGNATURE: u64 = 3;
 
-/// Flags of word 0. Those not listed are kept for namespaces, tags and insertion order; a record
-/// that has one is damaged to this version.
+/// Flags of word 0.
 pub mod flag {
     /// Has an expiry word.
     pub const EXPIRY: u64 = 1;
     /// The value is the number word.
     pub const NUMBER: u64 = 2;
-    /// Has a lengths word.
+    /// Its form is a whole word, with room for long keys and values.
     pub const LONG: u64 = 4;
-    /// Whole segments of the value are elsewhere.
-    pub const BODY: u64 = 8;
-    /// All that this version knows.
-    pub const KNOWN: u64 = EXPIRY | NUMBER | LONG | BODY;
+    /// All of them.
+    pub const ALL: u64 = EXPIRY | NUMBER | LONG;
 }
 
 /// The expiry word: a moment in microseconds since 1970, by the file's clock, times a prime, plus a
@@ -72,21 +70,48 @@ pub mod expiry {
     }
 }
 
-const BUSY: u64 = 1 << 8;
-const VERSION_SHIFT: u32 = 9;
+const BUSY: u64 = 1 << 3;
+const VERSION_SHIFT: u32 = 4;
+const VERSION_BITS: u32 = 28;
 const KEY_BITS: u32 = 10;
-const VALUE_BITS: u32 = 16;
+const VALUE_BITS: u32 = 12;
+const TAG_BITS: u32 = 6;
 const TAG_SHIFT: u32 = KEY_BITS + VALUE_BITS;
+/// Bits of a form that are kept for namespaces, tags and insertion order; a record that has one is
+/// damaged to this version.
+const KEPT_SHIFT: u32 = TAG_SHIFT + TAG_BITS;
+/// Bytes of a form.
+const FORM_BYTES: u64 = 4;
 const LONG_KEY_BITS: u32 = 20;
+const LONG_VALUE_BITS: u32 = 36;
+const LONG_TAG_SHIFT: u32 = LONG_KEY_BITS + LONG_VALUE_BITS;
+const LONG_KEPT_SHIFT: u32 = LONG_TAG_SHIFT + TAG_BITS;
+
+/// The low `count` bits.
+#[inline(always)]
+const fn bits(word: u64, count: u32) -> u64 {
+    word & ((1 << count) - 1)
+}
+
+/// The form in the first four bytes of a word; the key begins in the others.
+#[inline(always)]
+fn form_in(word: u64) -> u64 {
+    u64::from(word.to_le() as u32)
+}
 
 /// Word 0 of a record.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Sequence(pub u64);
 
 impl Sequence {
-    /// A complete record of this version.
+    /// A complete record of this version, without its checksum. Of the version the low bits stay.
     pub fn new(version: u64, flags: u64) -> Sequence {
-        Sequence(version << VERSION_SHIFT | flags)
+        Sequence(bits(version, VERSION_BITS) << VERSION_SHIFT | flags)
+    }
+
+    /// With this checksum.
+    pub fn with_checksum(self, checksum: u32) -> Sequence {
+        Sequence(self.0 & 0xffff_ffff | u64::from(checksum) << 32)
     }
 
     /// No longer being rewritten.
@@ -105,15 +130,22 @@ impl Sequence {
         self.0 & BUSY != 0
     }
 
-    /// Names this state of the entry.
+    /// The low bits of the version.
+    #[inline(always)]
     pub fn version(self) -> u64 {
-        self.0 >> VERSION_SHIFT
+        bits(self.0 >> VERSION_SHIFT, VERSION_BITS)
     }
 
     /// What the record has; see [`flag`].
     #[inline(always)]
     pub fn flags(self) -> u64 {
-        self.0 & 0xff
+        self.0 & flag::ALL
+    }
+
+    /// The checksum that the record claims.
+    #[inline(always)]
+    pub fn checksum(self) -> u32 {
+        (self.0 >> 32) as u32
     }
 }
 
@@ -135,8 +167,8 @@ const BODY_WORDS: u64 = 3;
 pub struct Head {
     /// Word 0.
     pub sequence: Sequence,
-    /// Word 1.
-    pub form: u64,
+    /// The value's tag.
+    pub tag: u8,
     /// Bytes of the key.
     pub key_bytes: u64,
     /// Bytes of the value, bodies included; 0 for a number.
@@ -145,7 +177,7 @@ pub struct Head {
     pub body_count: u64,
     /// Bytes of the record in its log, a multiple of eight.
     pub log_bytes: u64,
-    /// Where the key begins in the record.
+    /// Where the key begins in the record, a multiple of four.
     pub key_at: u64,
 }
 
@@ -153,54 +185,74 @@ impl Head {
     /// The shortest record.
     pub const BYTES_LEAST: u64 = 16;
 
-    /// Reads the lengths. `words` are the record's first five, or as many as could be read.
-    /// None if no writer of this version makes such a record.
-    #[inline]
-    pub fn parse(words: &[u64; 5], shape: &Shape) -> Option<Head> {
-        let sequence = Sequence(words[0]);
+    /// Reads the lengths. `first` is word 0, and `word` gives others by their number, which is
+    /// below [`Head::WORDS_MOST`]. None if no writer of this version makes such a record.
+    #[inline(always)]
+    pub fn parse(first: u64, word: impl FnOnce(usize) -> u64, shape: &Shape) -> Option<Head> {
+        let sequence = Sequence(first);
         let flags = sequence.flags();
-        if flags & !flag::KNOWN != 0 {
+        let form_index = Head::form_index(flags);
+        let word = word(form_index as usize);
+        if flags & flag::LONG != 0 {
+            return Head::parse_long(sequence, word, form_index, shape);
+        }
+        let form = form_in(word);
+        if form >> KEPT_SHIFT != 0 {
             return None;
         }
-        let form = words[1];
-        let (key_bytes, value_bytes) = if flags & flag::LONG == 0 {
-            (form & ((1 << KEY_BITS) - 1), form >> KEY_BITS & ((1 << VALUE_BITS) - 1))
-        } else {
-            let lengths = words[long_index(flags)];
-            (lengths & ((1 << LONG_KEY_BITS) - 1), lengths >> LONG_KEY_BITS)
-        };
-        if key_bytes > crate::KEY_BYTES_MAX as u64 || value_bytes > shape.value_bytes_max {
+        let (key_bytes, value_bytes) = (bits(form, KEY_BITS), bits(form >> KEY_BITS, VALUE_BITS));
+        let key_at = form_index * 8 + FORM_BYTES;
+        let log_bytes = (key_at + key_bytes + value_bytes).next_multiple_of(8);
+        let tag = bits(form >> TAG_SHIFT, TAG_BITS) as u8;
+        Some(Head { sequence, tag, key_bytes, value_bytes, body_count: 0, log_bytes, key_at })
+    }
+
+    #[inline(never)]
+    fn parse_long(sequence: Sequence, form: u64, form_index: u64, shape: &Shape) -> Option<Head> {
+        let key_bytes = bits(form, LONG_KEY_BITS);
+        let value_bytes = bits(form >> LONG_KEY_BITS, LONG_VALUE_BITS);
+        if form >> LONG_KEPT_SHIFT != 0
+            || key_bytes > crate::KEY_BYTES_MAX as u64
+            || value_bytes > shape.value_bytes_max
+        {
             return None;
         }
         let body_count = value_bytes >> shape.segment_shift;
-        if (flags & flag::BODY != 0) != (body_count != 0) {
-            return None;
-        }
-        let key_at = (Head::fixed_words(flags) + BODY_WORDS * body_count) * 8;
+        let key_at = (form_index + 1 + BODY_WORDS * body_count) * 8;
         let payload_bytes = key_bytes + value_bytes - (body_count << shape.segment_shift);
         let log_bytes = key_at + payload_bytes.next_multiple_of(8);
-        Some(Head { sequence, form, key_bytes, value_bytes, body_count, log_bytes, key_at })
+        let tag = bits(form >> LONG_TAG_SHIFT, TAG_BITS) as u8;
+        Some(Head { sequence, tag, key_bytes, value_bytes, body_count, log_bytes, key_at })
     }
 
-    /// The first words of a record without key and value that is `log_bytes` long: word 0, word 1,
-    /// and the lengths if it has them. None if no record is as short as that.
-    pub fn filler(log_bytes: u64) -> Option<(u64, u64, Option<u64>)> {
-        match log_bytes {
-            0..=15 => None,
-            16 => Some((0, 0, None)),
-            _ => Some((flag::LONG, 0, Some((log_bytes - 24) << LONG_KEY_BITS))),
-        }
+    /// As [`Head::parse`], from a copy of the record or of its beginning.
+    pub fn of_copy(words: &[u64], shape: &Shape) -> Option<Head> {
+        let form_index = Head::form_index(Sequence(*words.first()?).flags());
+        let form = *words.get(form_index as usize)?;
+        Head::parse(words[0], |_| form, shape)
+    }
+
+    /// The two words of a record without key and value that is `log_bytes` long. None if no record
+    /// is as short as that.
+    pub fn filler(log_bytes: u64) -> Option<[u64; 2]> {
+        let value_bytes = log_bytes.checked_sub(Head::BYTES_LEAST)?;
+        Some([flag::LONG, value_bytes << LONG_KEY_BITS])
     }
 
     /// Bytes that the longest record takes in its log: the longest key, nearly a segment of its value,
     /// and where so many others are.
     pub fn longest_bytes(key_bytes: u64, segment_bytes: u64, body_count: u64) -> u64 {
         let payload_bytes = (key_bytes + segment_bytes).next_multiple_of(8);
-        (Head::fixed_words(flag::KNOWN) + BODY_WORDS * body_count) * 8 + payload_bytes
+        (Head::WORDS_MOST + BODY_WORDS * body_count) * 8 + payload_bytes
     }
 
-    fn fixed_words(flags: u64) -> u64 {
-        2 + (flags & 1) + (flags >> 1 & 1) + (flags >> 2 & 1)
+    /// How many words there are at most before the body list.
+    pub const WORDS_MOST: u64 = 4;
+
+    /// Which word the form is in.
+    #[inline(always)]
+    fn form_index(flags: u64) -> u64 {
+        1 + (flags & 1) + (flags >> 1 & 1)
     }
 
     /// Bytes of the value that are in the record itself.
@@ -210,19 +262,7 @@ impl Head {
     }
 
     fn bodies_at(&self) -> u64 {
-        Head::fixed_words(self.sequence.flags()) * 8
-    }
-
-    /// The value's tag.
-    #[inline]
-    pub fn tag(&self) -> u8 {
-        (self.form >> TAG_SHIFT & 0x3f) as u8
-    }
-
-    /// The checksum that the record claims.
-    #[inline]
-    pub fn checksum(&self) -> u32 {
-        (self.form >> 32) as u32
+        (Head::form_index(self.sequence.flags()) + 1) * 8
     }
 
     /// Whether the record has the flag.
@@ -234,9 +274,9 @@ impl Head {
     /// Offset of the number word in a record that has one.
     pub fn number_at(&self) -> u64 {
         if self.has(flag::EXPIRY) {
-            24
-        } else {
             16
+        } else {
+            8
         }
     }
 
@@ -245,12 +285,12 @@ impl Head {
         self.log_bytes + self.body_count * shape.segment_bytes
     }
 
-    /// When the entry expires, from a copy of its record (three words are enough):
+    /// When the entry expires, from a copy of its record (two words are enough):
     /// [`expiry::NEVER_US`] if it does not. None if the word is damaged.
     #[inline(always)]
     pub fn expiry_us(&self, words: &[u64], key: KeyHash) -> Option<u64> {
         if self.has(flag::EXPIRY) {
-            expiry::moment_us(words[2], key)
+            expiry::moment_us(words[1], key)
         } else {
             Some(expiry::NEVER_US)
         }
@@ -275,20 +315,29 @@ impl Head {
     /// wider ones would wait until those have reached the cache.
     #[inline(always)]
     pub fn has_key(&self, words: &[u64], key: &[u8]) -> bool {
-        let start = self.key_at as usize / 8;
-        let Some(words) = words.get(start..start + key.len().div_ceil(8)) else { return false };
-        let chunks = key.chunks_exact(8);
+        if self.key_bytes != key.len() as u64 {
+            return false;
+        }
+        // Behind a form of four bytes the key begins in the middle of a word.
+        let at = self.key_at as usize;
+        let (lead, key) = key.split_at((at.wrapping_neg() % 8).min(key.len()));
+        let start = at.div_ceil(8);
+        let Some(rest) = words.get(start..start + key.len().div_ceil(8)) else { return false };
+        let has_lead = match <[u8; 4]>::try_from(lead) {
+            Ok(lead) => u32::from_le_bytes(lead) == (words[at / 8].to_le() >> 32) as u32,
+            Err(_) => bytes_of(words)[at..at + lead.len()] == *lead,
+        };
         // The bytes of the key in its last word, and how many bits of that are no part of it.
         let unused_bits = (8 * key.len() as u32).wrapping_neg() % 64;
         let last = match key.last_chunk::<8>() {
             Some(last) => u64::from_le_bytes(*last) >> unused_bits,
             None => key.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte)),
         };
-        self.key_bytes == key.len() as u64
-            && chunks.zip(words).all(|(chunk, word)| {
+        has_lead
+            && key.chunks_exact(8).zip(rest).all(|(chunk, word)| {
                 u64::from_ne_bytes(chunk.try_into().expect("chunks of eight")) == *word
             })
-            && words.last().is_none_or(|word| (word.to_le() ^ last) << unused_bits == 0)
+            && rest.last().is_none_or(|word| (word.to_le() ^ last) << unused_bits == 0)
     }
 
     /// What of the value is in the record, from a copy of it.
@@ -306,44 +355,41 @@ impl Head {
             .map(|part| Body { segment: part[0], generation: part[1], hash: part[2] })
     }
 
-    /// What the checksum covers besides word 0, key and content: tag and lengths.
-    #[inline]
-    fn form_covered(&self) -> u64 {
-        let lengths = self.key_bytes << 44 ^ self.value_bytes;
-        (self.form & 0xffff_ffff) << 8 ^ lengths.rotate_left(20)
+    /// A hash of all that the entry holds: the value, or the number, or where its bodies are and the
+    /// rest. From a copy of the record.
+    #[inline(always)]
+    pub fn content(&self, words: &[u64], hasher: &Hasher, shape: &Shape) -> u64 {
+        self.content_with(words, hasher, hasher.bytes(self.tail(words, shape)))
     }
 
-    /// The checksum that the record should have at this place, from a copy of it.
-    #[inline]
-    pub fn checksum_expected(
-        &self,
-        words: &[u64],
-        hasher: &Hasher,
-        shape: &Shape,
-        key: KeyHash,
-        offset: u64,
-        generation: u64,
-    ) -> u32 {
-        let tail = hasher.bytes(self.tail(words, shape));
-        self.checksum_with(words, hasher, tail, key, offset, generation)
-    }
-
-    #[inline]
-    fn checksum_with(
-        &self,
-        words: &[u64],
-        hasher: &Hasher,
-        tail: u64,
-        key: KeyHash,
-        offset: u64,
-        generation: u64,
-    ) -> u32 {
-        let mut content = tail;
-        if self.sequence.flags() & (flag::BODY | flag::NUMBER) != 0 {
-            content ^= self.content_of_words(words, hasher);
+    #[inline(always)]
+    fn content_with(&self, words: &[u64], hasher: &Hasher, tail_hash: u64) -> u64 {
+        if self.sequence.flags() & (flag::LONG | flag::NUMBER) == 0 {
+            return tail_hash;
         }
-        let (form, sequence) = (self.form_covered(), self.sequence.0);
+        tail_hash ^ self.content_of_words(words, hasher)
+    }
+
+    /// The checksum that a record of this content should have at this place.
+    #[inline(always)]
+    pub fn checksum(
+        &self,
+        content: u64,
+        hasher: &Hasher,
+        key: KeyHash,
+        offset: u64,
+        generation: u64,
+    ) -> u32 {
+        let form = u64::from(self.tag) << 56 ^ self.key_bytes << 36 ^ self.value_bytes;
+        let sequence = self.sequence.0 & 0xffff_ffff;
         hasher.checksum(key, content, form, sequence, offset, generation)
+    }
+
+    /// Names the state of an entry: the version's low bits, and of its content's hash as many as
+    /// make it sure that a version which comes again is not taken for the one before.
+    #[inline(always)]
+    pub fn version(&self, content: u64) -> u64 {
+        bits(content, 63 - VERSION_BITS) << VERSION_BITS | self.sequence.version()
     }
 
     /// The content that is in words of its own: the number, or a hash of the body list.
@@ -377,14 +423,10 @@ impl Head {
         offset: u64,
         generation: u64,
     ) {
-        let checksum = self.checksum_expected(words, hasher, shape, key, offset, generation);
-        words[1] = self.form & 0xffff_ffff | u64::from(checksum) << 32;
+        let content = self.content(words, hasher, shape);
+        let checksum = self.checksum(content, hasher, key, offset, generation);
+        words[0] = self.sequence.with_checksum(checksum).0;
     }
-}
-
-#[inline(always)]
-fn long_index(flags: u64) -> usize {
-    (2 + (flags & 1) + (flags >> 1 & 1)) as usize
 }
 
 /// A record being made, outside of any lock: everything but version and place is known.
@@ -423,25 +465,21 @@ impl<'a> Draft<'a> {
         if matches!(value, Value::Int(_)) {
             flags |= flag::NUMBER;
         }
-        let mut form = u64::from(tag) << TAG_SHIFT;
-        if key_bytes >> KEY_BITS != 0 || value_bytes >> VALUE_BITS != 0 {
+        let tag_word = u64::from(tag);
+        let form = if key_bytes >> KEY_BITS != 0 || value_bytes >> VALUE_BITS != 0 {
             flags |= flag::LONG;
+            tag_word << LONG_TAG_SHIFT | value_bytes << LONG_KEY_BITS | key_bytes
         } else {
-            form |= value_bytes << KEY_BITS | key_bytes;
-        }
-        if value_bytes >= shape.segment_bytes {
-            flags |= flag::BODY;
-        }
-        let mut fixed = [0u64; 5];
+            (tag_word << TAG_SHIFT | value_bytes << KEY_BITS | key_bytes).to_le()
+        };
+        let form_index = Head::form_index(flags) as usize;
+        let mut fixed = [0u64; Head::WORDS_MOST as usize];
         fixed[0] = flags;
-        fixed[1] = form;
-        if flags & flag::LONG != 0 {
-            fixed[long_index(flags)] = value_bytes << LONG_KEY_BITS | key_bytes;
-        }
+        fixed[form_index] = form;
         if let Some(expiry_us) = expiry_us {
-            fixed[2] = expiry::word(expiry_us, hash);
+            fixed[1] = expiry::word(expiry_us, hash);
         }
-        let head = Head::parse(&fixed, shape).expect("lengths are checked before");
+        let head = Head::of_copy(&fixed, shape).expect("lengths are checked before");
         if let Value::Int(number) = value {
             fixed[head.number_at() as usize / 8] = number as u64;
         }
@@ -452,8 +490,7 @@ impl<'a> Draft<'a> {
         }
         let mut spare = std::mem::take(spare);
         spare[word_count - 1] = 0;
-        let fixed_count = Head::fixed_words(flags) as usize;
-        spare[..fixed_count].copy_from_slice(&fixed[..fixed_count]);
+        spare[..=form_index].copy_from_slice(&fixed[..=form_index]);
         let tail = &bytes[(head.body_count * shape.segment_bytes) as usize..];
         let payload = &mut bytes_of_mut(&mut spare[..word_count])[head.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
@@ -488,11 +525,10 @@ impl<'a> Draft<'a> {
         generation: u64,
         hasher: &Hasher,
     ) -> &[u64] {
-        let sequence = Sequence::new(version, self.head.sequence.flags());
-        let (head, tail) = (self.head.with_sequence(sequence), self.tail_hash);
-        let checksum = head.checksum_with(&self.words, hasher, tail, self.hash, offset, generation);
-        self.words[0] = sequence.0;
-        self.words[1] = head.form & 0xffff_ffff | u64::from(checksum) << 32;
+        let head = self.head.with_sequence(Sequence::new(version, self.head.sequence.flags()));
+        let content = head.content_with(&self.words, hasher, self.tail_hash);
+        let checksum = head.checksum(content, hasher, self.hash, offset, generation);
+        self.words[0] = head.sequence.with_checksum(checksum).0;
         &self.words[..(head.log_bytes / 8) as usize]
     }
 
@@ -505,6 +541,98 @@ impl<'a> Draft<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::plan;
+    use tuckbox_arena::Geometry;
+
+    const PLACE: (u64, u64) = (4096, 7);
+
+    fn finished(key: &[u8], value: Value<'_>, expiry_us: Option<u64>, version: u64) -> Vec<u64> {
+        let (hasher, shape) = (Hasher::new([5, 6]), shape());
+        let (hash, mut spare) = (hasher.key(key), Vec::new());
+        let draft = Draft::new(key, hash, value, expiry_us, &hasher, &shape, &mut spare);
+        draft.unwrap().finish(version, PLACE.0, PLACE.1, &hasher).to_vec()
+    }
+
+    fn shape() -> Shape {
+        Shape::new(&Geometry::new(plan(64 << 20, 0)).unwrap())
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
+    fn a_record_gives_back_what_it_was_made_of() {
+        let (hasher, shape) = (Hasher::new([5, 6]), shape());
+        let lens = |most: usize| [0, 1, 3, 4, 5, 11, 12, 36, most - 1, most, most + 1, 4 * most];
+        for key_len in lens(1 << KEY_BITS) {
+            let key: Vec<u8> = (0..key_len).map(|n| n as u8).collect();
+            let hash = hasher.key(&key);
+            for (value_len, expiry_us) in
+                lens(1 << VALUE_BITS).map(|len| (len, (len % 2 == 0).then_some(9)))
+            {
+                let bytes: Vec<u8> = (0..value_len).map(|n| (n * 7) as u8).collect();
+                for value in
+                    [Value::Bytes { tag: 63, bytes: &bytes }, Value::Int(-(key_len as i64))]
+                {
+                    let words = finished(&key, value, expiry_us, 77);
+                    let head = Head::of_copy(&words, &shape).unwrap();
+                    assert_eq!(head.log_bytes as usize, words.len() * 8);
+                    assert_eq!(head.key(&words), key);
+                    assert!(head.has_key(&words, &key));
+                    for wrong in 0..key_len.min(50) {
+                        let mut other = key.clone();
+                        other[key_len - 1 - wrong] ^= 0x80;
+                        assert!(!head.has_key(&words, &other), "{key_len} {wrong}");
+                    }
+                    assert_eq!(
+                        head.expiry_us(&words, hash),
+                        Some(expiry_us.unwrap_or(expiry::NEVER_US))
+                    );
+                    match value {
+                        Value::Int(number) => assert_eq!(head.number(&words), number),
+                        Value::Bytes { tag, bytes } => {
+                            assert_eq!((head.tag, head.tail(&words, &shape)), (tag, bytes));
+                        }
+                    }
+                    let content = head.content(&words, &hasher, &shape);
+                    let checksum = head.checksum(content, &hasher, hash, PLACE.0, PLACE.1);
+                    assert_eq!(checksum, head.sequence.checksum());
+                    assert_ne!(
+                        checksum,
+                        head.checksum(content, &hasher, hash, PLACE.0 + 8, PLACE.1)
+                    );
+                }
+            }
+        }
+        let plain = finished(&[b'k'; 36], Value::bytes(&[0; 160]), None, 1);
+        assert_eq!(plain.len() * 8, 12 + 36 + 160);
+    }
+
+    #[test]
+    fn a_version_that_comes_again_is_another_state() {
+        let (hasher, shape) = (Hasher::new([5, 6]), shape());
+        let state = |value, version| {
+            let words = finished(b"key", value, None, version);
+            let head = Head::of_copy(&words, &shape).unwrap();
+            head.version(head.content(&words, &hasher, &shape))
+        };
+        let (one, other) = (Value::bytes(b"one"), Value::bytes(b"other"));
+        assert_eq!(state(one, 5), state(one, 5 + (1 << VERSION_BITS)));
+        assert_ne!(state(one, 5), state(other, 5 + (1 << VERSION_BITS)));
+        assert_ne!(state(Value::Int(1), 5), state(Value::Int(2), 5));
+        assert_ne!(state(one, 5), state(one, 6));
+        assert!(i64::try_from(state(other, u64::MAX)).is_ok());
+    }
+
+    #[test]
+    fn a_form_with_a_kept_bit_is_no_record() {
+        let shape = shape();
+        let words = finished(b"key", Value::bytes(b"value"), None, 1);
+        assert!(Head::of_copy(&words, &shape).is_some());
+        for bit in KEPT_SHIFT..32 {
+            let mut words = words.clone();
+            words[1] ^= (1u64 << bit).to_le();
+            assert!(Head::of_copy(&words, &shape).is_none(), "{bit}");
+        }
+    }
 
     #[test]
     fn an_expiry_keeps_its_moment_and_no_changed_byte_passes() {

@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::index::IndexState;
 use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
 use crate::read::Copied;
-use crate::record::flag;
 use crate::shard::Shard;
 use crate::value::{Buffer, Item};
 
@@ -168,7 +167,7 @@ impl Cache {
                         return Ok(None);
                     }
                     let head = buffer.head;
-                    if head.has(flag::BODY) {
+                    if head.body_count != 0 {
                         if !self.has_bodies(&head, &buffer.record) {
                             continue;
                         }

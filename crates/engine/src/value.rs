@@ -86,6 +86,8 @@ pub struct Buffer {
     pub(crate) head: Head,
     /// When the entry expires, [`crate::record::expiry::NEVER_US`] if it does not.
     pub(crate) expiry_us: u64,
+    /// The hash of what the record in it holds.
+    pub(crate) content: u64,
     pub(crate) record: Vec<u64>,
     /// The value, if it is longer than a segment and was not landed.
     pub(crate) value: Vec<u8>,
@@ -141,7 +143,7 @@ impl Buffer {
     pub(crate) fn land(&mut self, mut fill: impl FnMut(&[u64], &mut [u8]) -> bool) -> Result<bool> {
         let head = self.head;
         let len_bytes = head.value_bytes as usize;
-        if let Some(landing) = self.landing.as_mut().filter(|landing| landing.takes(head.tag())) {
+        if let Some(landing) = self.landing.as_mut().filter(|landing| landing.takes(head.tag)) {
             self.has_landed = true;
             return landing.land(len_bytes, &mut |memory| fill(&self.record, memory));
         }

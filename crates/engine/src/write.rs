@@ -206,18 +206,19 @@ impl Cache {
                     return Err(error);
                 }
             };
-            let live = match condition {
+            let (live, version) = match condition {
                 // It goes, whatever it holds.
-                Condition::Always => shard.find_key(key, draft.hash),
-                _ => shard.find_proved(key, draft.hash),
+                Condition::Always => (shard.find_key(key, draft.hash), 0),
+                _ => match shard.find_proved(key, draft.hash) {
+                    Some((live, version)) => (Some(live), version),
+                    None => (None, 0),
+                },
             };
             let holds = match (condition, &live) {
                 (Condition::Always, _)
                 | (Condition::Absent, None)
                 | (Condition::Present, Some(_)) => true,
-                (Condition::Version(version), Some(live)) => {
-                    live.head.sequence.version() == version
-                }
+                (Condition::Version(wanted), Some(_)) => version == wanted,
                 _ => false,
             };
             if !holds {
@@ -318,17 +319,18 @@ impl Shard<'_> {
     }
 
     /// As [`Shard::find_key`], for who asks what the entry holds, or whether it can be read: one
-    /// that does not prove itself is removed and not found.
-    fn find_proved(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
+    /// that does not prove itself is removed and not found. With its version.
+    fn find_proved(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
         let live = self.find_key(key, hash)?;
-        let is_proved = with_scratch(|words| {
-            self.load_record(live.offset(), words)
-                .is_some_and(|head| self.is_proved(live.offset(), &head, words, hash))
+        let version = with_scratch(|words| {
+            let head = self.load_record(live.offset(), words)?;
+            let content = self.proved_content(live.offset(), &head, words, hash)?;
+            Some(head.version(content))
         });
-        if !is_proved {
+        if version.is_none() {
             self.drop_damaged(hash, &live.found, &live.head);
         }
-        is_proved.then_some(live)
+        Some(live).zip(version)
     }
 
     /// Takes a damaged entry out, and counts it.
@@ -452,11 +454,10 @@ impl Shard<'_> {
         let generation = self.arena().generation(live.position.segment);
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
         self.begin_rewrite(live.found.at, offset, words[0]);
-        self.region().set(offset + 8, words[1]);
-        let half = words.len() / 2;
-        self.region().copy_in(offset + 16, &words[2..half.max(2)]);
+        let half = words.len().div_ceil(2);
+        self.region().copy_in(offset + 8, &words[1..half]);
         hooks::reach(Point::RewriteHalf);
-        self.region().copy_in(offset + 8 * half.max(2) as u64, &words[half.max(2)..]);
+        self.region().copy_in(offset + 8 * half as u64, &words[half..]);
         self.end_rewrite(offset, words[0]);
     }
 
@@ -483,9 +484,11 @@ impl Shard<'_> {
         let offset = live.offset();
         let record_words = (live.head.log_bytes / 8) as usize;
         lengthen(&mut buffer.record, record_words)?;
-        let proved = self
-            .load_record(offset, &mut buffer.record)
-            .filter(|head| self.is_proved(offset, head, &buffer.record, hash));
+        let proved = self.load_record(offset, &mut buffer.record).filter(|head| {
+            let content = self.proved_content(offset, head, &buffer.record, hash);
+            buffer.content = content.unwrap_or_default();
+            content.is_some()
+        });
         // By the head that was proved: something else may have written to the one that was found.
         if let Some(head) = proved.filter(|head| head.body_count > 0) {
             buffer.make_room(&head)?;
@@ -505,9 +508,8 @@ impl Shard<'_> {
 
     /// Adds to the number of an entry, in place. None if the entry is damaged; it is removed then.
     ///
-    /// The sum goes into the shard first, and word 0 keeps the old version while it is busy: so
-    /// whoever comes after a death can tell by the checksum which of the two numbers it was made
-    /// for, and has both.
+    /// The sum goes into the shard first, and word 0 has the checksum of the record with the sum as
+    /// soon as it is busy: so whoever comes after a death can finish it.
     ///
     /// # Errors
     /// [`Error::NotAnInteger`], [`Error::Overflow`].
@@ -533,11 +535,10 @@ impl Shard<'_> {
             let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
             head.with_sequence(after).seal(words, hasher, shape, hash, offset, generation);
             self.set_word(shard::INTENT_SUM, sum as u64);
-            self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, head.sequence.0);
-            self.region().store(offset + 8, words[1], Ordering::Release);
+            self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, words[0]);
             hooks::reach(Point::RewriteHalf);
             self.region().store(offset + number_at, sum as u64, Ordering::Release);
-            self.end_rewrite(offset, after.0);
+            self.end_rewrite(offset, words[0]);
             Ok(Some(sum))
         })
     }
@@ -549,7 +550,7 @@ impl Shard<'_> {
             // One word: a reader sees the old one or the new one, and so does whoever comes after
             // a death.
             let word = expiry::word(expiry_us.unwrap_or(expiry::NEVER_US), hash);
-            self.region().store(live.offset() + 16, word, Ordering::Release);
+            self.region().store(live.offset() + 8, word, Ordering::Release);
             return Some(());
         }
         let expiry_us = match expiry_us {
@@ -565,12 +566,9 @@ impl Shard<'_> {
                 return None;
             }
             // There is room for it: see `reserve_scratch`.
-            words.insert(2, expiry::word(expiry_us, hash));
+            words.insert(1, expiry::word(expiry_us, hash));
             words[0] |= flag::EXPIRY;
-            let mut start = [0; 5];
-            let first = words.len().min(start.len());
-            start[..first].copy_from_slice(&words[..first]);
-            let head = Head::parse(&start, &self.cache.shape)?;
+            let head = Head::of_copy(words, &self.cache.shape)?;
             words.truncate((head.log_bytes / 8) as usize);
             let kind = self.log_of(live.position.segment);
             let room = self.find_room(kind, head.log_bytes, Need::NewRecord)?;

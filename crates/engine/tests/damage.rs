@@ -126,11 +126,10 @@ fn what_is_lost_is_named_and_counted() {
     let slot = (pool_at..).step_by(8).find(|at| image.word(*at) != 0).unwrap();
     let reason = "no slot of the index leads to it any more";
     assert_eq!(lost(&open(Damage::Word { at: slot, value: 0 })), (0, 1, reason));
-    // One whose value is long enough: bits 10 to 26 of word 1 are its length.
+    // One whose value is long enough: bits 10 to 22 of its form are its length.
     let record_at = |slot: u64| (image.word(slot) >> 8 & 0xff_ffff_ffff) * 8;
-    let is_long = |slot: &u64| {
-        image.word(*slot) != 0 && image.word(record_at(*slot) + 8) >> 10 & 0xffff > 100
-    };
+    let is_long =
+        |slot: &u64| image.word(*slot) != 0 && image.word(record_at(*slot) + 8) >> 10 & 0xfff > 100;
     let long = (pool_at..).step_by(8).find(is_long).unwrap();
     let value_at = record_at(long) + 64;
     let value = !image.word(value_at);

@@ -32,7 +32,7 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     constants!(map, tournament: NOTED_COUNT REPLAYED_COUNT SHADOW_ROOM MEAN_BYTES REGRETS
         SURPLUS SHORTENED NOTED SHADOWS);
     constants!(map, shadow: APPENDS CLOCK INCREMENTS HALVINGS WINS ENTRIES);
-    constants!(map, flag: EXPIRY NUMBER LONG BODY);
+    constants!(map, flag: EXPIRY NUMBER LONG);
     map
 }
 

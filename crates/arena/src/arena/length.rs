@@ -9,7 +9,7 @@ use crate::hooks::{self, Point};
 use crate::layout::Geometry;
 
 /// Growth takes at least this much at a time, so that a busy cache does not ask the system often,
-const GROWTH_BYTES_LEAST: u64 = 256 << 10;
+const GROWTH_BYTES_LEAST: u64 = 128 << 10;
 /// and at most this much, so that no single write waits long for it.
 const GROWTH_BYTES_MOST: u64 = 1 << 20;
 
@@ -97,7 +97,7 @@ impl Arena {
         }
         hooks::reach(Point::GrowthBegun);
         let segment_bytes = self.geometry.plan.segment_bytes;
-        let step_bytes = (self.region.usable_bytes() / 64)
+        let step_bytes = (self.region.usable_bytes() / 128)
             .clamp(GROWTH_BYTES_LEAST, GROWTH_BYTES_MOST)
             .next_multiple_of(segment_bytes);
         let from = self.geometry.pool_at + u64::from(before) * segment_bytes;
