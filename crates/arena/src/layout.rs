@@ -218,11 +218,14 @@ impl Geometry {
         self.pool_at + (u64::from(segment) << self.segment_shift)
     }
 
-    /// Which segment an offset of the file lies in; none if it lies outside of the pool.
+    /// Which segment an offset of the file lies in, and at which of its bytes; none if it lies
+    /// outside of the pool.
     #[inline(always)]
-    pub fn segment_of(&self, offset: u64) -> Option<u32> {
-        let index = offset.checked_sub(self.pool_at)? >> self.segment_shift;
-        (index < self.segment_count).then_some(index as u32)
+    pub fn place_of(&self, offset: u64) -> Option<(u32, u64)> {
+        let in_pool = offset.checked_sub(self.pool_at)?;
+        let index = in_pool >> self.segment_shift;
+        (index < self.segment_count)
+            .then_some((index as u32, in_pool & (self.plan.segment_bytes - 1)))
     }
 
     /// Where a shard begins.
@@ -288,11 +291,11 @@ mod tests {
             let geometry = Geometry::new(plan(size_bytes, segment_bytes)).unwrap();
             assert!(geometry.file_bytes_max() <= size_bytes);
             assert!(size_bytes - geometry.file_bytes_max() < segment_bytes + 8192);
-            assert_eq!(geometry.segment_of(geometry.pool_at), Some(0));
-            assert_eq!(geometry.segment_of(geometry.pool_at - 1), None);
-            assert_eq!(geometry.segment_of(geometry.file_bytes_max()), None);
+            assert_eq!(geometry.place_of(geometry.pool_at), Some((0, 0)));
+            assert_eq!(geometry.place_of(geometry.pool_at - 1), None);
+            assert_eq!(geometry.place_of(geometry.file_bytes_max()), None);
             let last = geometry.segment_count as u32 - 1;
-            assert_eq!(geometry.segment_of(geometry.segment_at(last) + 7), Some(last));
+            assert_eq!(geometry.place_of(geometry.segment_at(last) + 7), Some((last, 7)));
         }
     }
 

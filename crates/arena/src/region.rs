@@ -291,26 +291,10 @@ impl Region {
         }
     }
 
-    /// Copies a few words out, each relaxed; for lengths known when the program is compiled.
+    /// Some words that are used several times, and checked once.
     #[inline(always)]
-    pub fn words<const COUNT: usize>(&self, offset: u64) -> [u64; COUNT] {
-        let from = self.at(offset, COUNT as u64);
-        std::array::from_fn(|index| self.nth(from, index).load(Ordering::Relaxed))
-    }
-
-    /// Which of the eight words at `offset` have `top` as their highest sixteen bits: one bit each,
-    /// the lowest for the first word. Each word is read once, relaxed.
-    #[inline(always)]
-    pub fn words_that_begin_with(&self, offset: u64, top: u16) -> u32 {
-        let words = self.at(offset, 8);
-        // SAFETY: `words` covers eight words by `at`.
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        return unsafe { vector_compare(words, top) };
-        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
-        (0..8).fold(0, |found, index| {
-            let word = self.nth(words, index).load(Ordering::Relaxed);
-            found | u32::from(word >> 48 == u64::from(top)) << index
-        })
+    pub fn view<const COUNT: usize>(&self, offset: u64) -> View<'_, COUNT> {
+        View { region: self, words: self.at(offset, COUNT as u64) }
     }
 
     /// Whether the bytes at `offset`, which may be any, are these; each word is read once.
@@ -401,6 +385,59 @@ pub fn bytes_of(words: &[u64]) -> &[u8] {
 pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
     // SAFETY: as in `bytes_of`; any bytes are valid words, and the borrow is exclusive.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
+}
+
+/// `COUNT` words of a region, in their order: see [`Region::view`].
+#[derive(Clone, Copy)]
+pub struct View<'a, const COUNT: usize> {
+    region: &'a Region,
+    words: Words<'a>,
+}
+
+impl<const COUNT: usize> View<'_, COUNT> {
+    #[inline(always)]
+    fn nth(&self, index: usize) -> &Word {
+        assert!(index < COUNT, "word {index} of {COUNT}");
+        self.region.nth(self.words, index)
+    }
+
+    /// Reads a word.
+    #[inline(always)]
+    pub fn load(&self, index: usize, order: Ordering) -> u64 {
+        self.nth(index).load(order)
+    }
+
+    /// Reads a word whose ordering others take care of.
+    #[inline(always)]
+    pub fn get(&self, index: usize) -> u64 {
+        self.nth(index).load(Ordering::Relaxed)
+    }
+
+    /// Reads them all, each by itself.
+    pub fn words(&self) -> [u64; COUNT] {
+        std::array::from_fn(|index| self.get(index))
+    }
+
+    /// As [`Region::replace`].
+    #[inline(always)]
+    pub fn replace(&self, index: usize, current: u64, new: u64) -> bool {
+        self.nth(index).compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl View<'_, 8> {
+    /// Which of the words have `top` as their highest sixteen bits: one bit each, the lowest for the
+    /// first word. Each word is read once, relaxed.
+    #[inline(always)]
+    pub fn words_that_begin_with(&self, top: u16) -> u32 {
+        // SAFETY: `words` covers eight words by `at`.
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        return unsafe { vector_compare(self.words, top) };
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+        (0..8).fold(0, |found, index| {
+            found | u32::from(self.get(index) >> 48 == u64::from(top)) << index
+        })
+    }
 }
 
 impl Drop for Region {
@@ -586,7 +623,11 @@ mod tests {
                 for wanted in [0, 1, 7, 0xff, 0x700, 0x7fff, 0x8000, 0xff00, 0xffff] {
                     let expected = (0..8).filter(|n| tops[*n] == i32::from(wanted));
                     let bits = expected.fold(0, |bits, n| bits | 1 << n);
-                    assert_eq!(region.words_that_begin_with(0, wanted), bits, "{wanted:#x}");
+                    assert_eq!(
+                        region.view::<8>(0).words_that_begin_with(wanted),
+                        bits,
+                        "{wanted:#x}"
+                    );
                 }
             }
         }
@@ -594,8 +635,8 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "outside of")]
-    fn words_that_reach_past_the_end_are_refused() {
-        Region::heap(64).words_that_begin_with(8, 0);
+    fn a_view_past_the_end_is_refused() {
+        Region::heap(64).view::<8>(8);
     }
 
     #[test]

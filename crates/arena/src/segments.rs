@@ -13,7 +13,7 @@ use crate::arena::Arena;
 use crate::hooks::{self, Point};
 use crate::layout::segment;
 use crate::process::OwnerId;
-use crate::region::fence;
+use crate::region::{fence, View};
 
 /// Who has a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +56,13 @@ impl Arena {
     /// The generation of a segment. Loads that follow are not moved before it.
     #[inline(always)]
     pub fn generation(&self, segment: u32) -> u64 {
-        let at = self.geometry().segment_word_at(segment::GENERATION, segment);
-        self.region().load(at, Ordering::Acquire)
+        self.generation_word(segment).load(0, Ordering::Acquire)
+    }
+
+    /// The word that has the generation of a segment, for who looks twice.
+    #[inline(always)]
+    pub fn generation_word(&self, segment: u32) -> View<'_, 1> {
+        self.region().view(self.geometry().segment_word_at(segment::GENERATION, segment))
     }
 
     /// Who has a segment.

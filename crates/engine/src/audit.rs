@@ -171,7 +171,11 @@ impl Shard<'_> {
         }
         let slot_at = intent & !shard::INTENT_NUMBER;
         let inside = slot_at % 8 == 0
-            && self.arena().geometry().segment_of(slot_at).is_some_and(|s| self.cache.is_usable(s));
+            && self
+                .arena()
+                .geometry()
+                .place_of(slot_at)
+                .is_some_and(|at| self.cache.is_usable(at.0));
         let slot = if inside { Slot(self.region().get(slot_at)) } else { Slot::EMPTY };
         if let Some(head) = self.load_head(slot.offset()).filter(|_| !slot.is_empty()) {
             let is_number = intent & shard::INTENT_NUMBER != 0;
@@ -598,7 +602,7 @@ impl Shard<'_> {
         let [next, extent, opened] =
             [note::NEXT, note::EXTENT, note::OPENED].map(|index| arena.note(segment, index));
         let begins = if self.cache.is_usable(segment) {
-            let first: [u64; 2] = self.region().words(arena.geometry().segment_at(segment));
+            let first = self.region().view::<2>(arena.geometry().segment_at(segment)).words();
             format!("begins with {:#x} {:#x}", first[0], first[1])
         } else {
             "lies behind the end of the file".into()

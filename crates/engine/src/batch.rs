@@ -73,8 +73,9 @@ impl Cache {
 
     fn ask_for_record(&self, hash: KeyHash) {
         let Some(bucket_at) = self.likely_bucket(hash) else { return };
-        if let Some((_, slot)) = self.tagged(bucket_at, hash.tag()).next() {
-            self.arena.region().prefetch(slot.offset(), RECORD_BYTES);
+        let region = self.arena.region();
+        if let Some((_, slot)) = self.tagged(&region.view(bucket_at), hash.tag()).next() {
+            region.prefetch(slot.offset(), RECORD_BYTES);
         }
     }
 }

@@ -22,11 +22,14 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::region::{View, WORD};
 use tuckbox_arena::segments::Owner;
 
 use crate::cache::Cache;
 use crate::hash::KeyHash;
-use crate::layout::{bucket_of, shard, Slot, BUCKET_WORD, GHOST_ROW_BYTES, SLOTS_PER_BUCKET};
+use crate::layout::{
+    bucket_of, shard, Slot, BUCKET_BYTES, BUCKET_WORD, GHOST_ROW_BYTES, SLOTS_PER_BUCKET,
+};
 use crate::shard::Shard;
 
 /// Split when more than this share of all slots is in use, in 64ths.
@@ -43,6 +46,9 @@ const PAGE_BYTES: u64 = 4096;
 const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 /// Splits that one insert may do beyond the one that the growing number of entries asks for.
 const SPLITS_PER_INSERT: u32 = 64;
+
+/// A bucket's words: its slots, and the one that is its own.
+pub type Bucket<'a> = View<'a, { (BUCKET_BYTES / WORD) as usize }>;
 
 /// A slot's place in the file, and what it held when it was found.
 #[derive(Debug, Clone, Copy)]
@@ -124,28 +130,27 @@ impl Cache {
         segment < u64::from(self.arena.segments_present())
     }
 
-    /// The slots of a bucket that lead somewhere and have this tag, and where they are.
+    /// The slots of a bucket that lead somewhere and have this tag, and which of its words they are.
     ///
     /// All tags are compared before any slot is looked at: how many slots come before the right one
     /// cannot be predicted. Each slot is then read once more, by itself: what is told of it is
     /// what it was at one moment.
     #[inline(always)]
-    pub(crate) fn tagged(
+    pub(crate) fn tagged<'b>(
         &self,
-        bucket_at: u64,
+        bucket: &'b Bucket<'_>,
         tag: u64,
-    ) -> impl Iterator<Item = (u64, Slot)> + '_ {
-        let region = self.arena.region();
-        let mut places = region.words_that_begin_with(bucket_at, tag as u16) & SLOT_PLACES;
+    ) -> impl Iterator<Item = (usize, Slot)> + 'b {
+        let mut places = bucket.words_that_begin_with(tag as u16) & SLOT_PLACES;
         std::iter::from_fn(move || loop {
             if places == 0 {
                 return None;
             }
-            let at = bucket_at + u64::from(places.trailing_zeros()) * 8;
+            let place = places.trailing_zeros() as usize;
             places &= places - 1;
-            let slot = Slot(region.load(at, Ordering::Acquire));
+            let slot = Slot(bucket.load(place, Ordering::Acquire));
             if slot.tag() == tag && !slot.is_empty() {
-                return Some((at, slot));
+                return Some((place, slot));
             }
         })
     }
@@ -237,8 +242,9 @@ impl Shard<'_> {
         let (first, second) = self.choices(hash);
         for bucket in [first, second] {
             let at = self.bucket(bucket)?;
-            for (at, slot) in self.cache.tagged(at, hash.tag()) {
+            for (place, slot) in self.cache.tagged(&self.region().view(at), hash.tag()) {
                 if is_it(slot) {
+                    let at = at + place as u64 * 8;
                     return Some(Found { at, slot, overflowed: bucket != first });
                 }
             }

@@ -20,6 +20,11 @@ pub mod shard {
     pub const EPOCH: u64 = STATE + 8;
     /// Keys whose hash is below this, in its low 32 bits, are shown to the tournament.
     pub const SAMPLED_BELOW: u64 = EPOCH + 8;
+    /// Which word of the readers' cache line this offset is.
+    pub const fn line(offset: u64) -> usize {
+        (offset - STATE) as usize / 8
+    }
+
     /// The last version given to a record.
     pub const SEQUENCE: u64 = 128;
     /// Entries that gave way to others.

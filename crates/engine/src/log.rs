@@ -10,7 +10,7 @@ use std::cell::Cell;
 
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::bytes_of;
+use tuckbox_arena::region::{bytes_of, View, WORD};
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
@@ -53,6 +53,9 @@ pub struct Room {
     segments: SmallVec<[u32; RECORD_SEGMENTS]>,
     opens_segment: bool,
 }
+
+/// Words that [`RECORD_ROOM_LEAST`] comes to.
+const RECORD_START_WORDS: usize = (RECORD_ROOM_LEAST / WORD) as usize;
 
 /// Segments that a record can be in without asking for memory: a key is at most sixteen of the
 /// shortest long, and what is beside it at most one.
@@ -104,8 +107,7 @@ impl Cache {
     /// Which segment and byte a record's offset means; none if no record can begin there.
     #[inline(always)]
     pub(crate) fn position_of(&self, offset: u64) -> Option<Position> {
-        let segment = self.arena.geometry().segment_of(offset)?;
-        let byte = offset - self.arena.geometry().segment_at(segment);
+        let (segment, byte) = self.arena.geometry().place_of(offset)?;
         let fits = offset % 8 == 0
             && (byte + RECORD_ROOM_LEAST <= self.shape.log_bytes
                 || tuckbox_arena::mutants::is_on("no-bounds"))
@@ -127,12 +129,17 @@ impl Cache {
         self.is_usable(next).then(|| (next, self.arena.region().get(at + 8)))
     }
 
-    /// The lengths of the record at a place whose first word is known. None if no writer of this
-    /// version makes such a record.
+    /// The first words of a record: as many as there is always room for before a segment's end.
     #[inline(always)]
-    pub(crate) fn head_at(&self, offset: u64, first: u64) -> Option<Head> {
-        let region = self.arena.region();
-        Head::parse(first, |index| region.get(offset + 8 * index as u64), &self.shape)
+    pub(crate) fn record_start(&self, offset: u64) -> View<'_, RECORD_START_WORDS> {
+        self.arena.region().view(offset)
+    }
+
+    /// The lengths of the record that starts so, and whose first word was this. None if no writer of
+    /// this version makes such a record.
+    #[inline(always)]
+    pub(crate) fn head_of(&self, start: &View<'_, RECORD_START_WORDS>, first: u64) -> Option<Head> {
+        Head::parse(first, |index| start.get(index), &self.shape)
     }
 }
 
@@ -213,7 +220,8 @@ impl Shard<'_> {
     /// As [`Shard::load_head`], with the record's place in its log.
     pub fn locate_head(&self, offset: u64) -> Option<(Position, Head)> {
         let position = self.cache.position_of(offset)?;
-        let head = self.cache.head_at(offset, self.region().get(offset))?;
+        let start = self.cache.record_start(offset);
+        let head = self.cache.head_of(&start, start.get(0))?;
         Some((position, head))
     }
 
@@ -311,7 +319,7 @@ impl Shard<'_> {
         if !head.has(flag::EXPIRY) {
             return Some(expiry::NEVER_US);
         }
-        head.expiry_us(&self.region().words::<2>(offset), hash)
+        head.expiry_us(&[0, self.region().get(offset + 8)], hash)
     }
 
     /// Where the place after a record is.

@@ -18,9 +18,9 @@ use tuckbox_arena::modelled;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::Acquired;
 
-use crate::layout::{bucket_of, shard, Slot, SIZE_BYTES_LEAST};
+use crate::layout::{bucket_of, shard, Slot, BUCKET_BYTES, SIZE_BYTES_LEAST};
 use crate::log::LogKind;
-use crate::read::Copied;
+use crate::read::{Copied, Seen};
 use crate::space::Need;
 use crate::value::{Buffer, Config, Ttl, Value};
 use crate::Cache;
@@ -217,7 +217,16 @@ impl Before {
     fn read_on(&self, cache: &Cache) {
         let shard_at = cache.arena.geometry().shard_at(0);
         let mut buffer = Buffer::new();
-        let copied = cache.read_slot(shard_at, self.epoch, self.slot_at, self.slot, &mut buffer);
+        let region = cache.arena.region();
+        let bucket_at = self.slot_at / BUCKET_BYTES * BUCKET_BYTES;
+        let seen = Seen {
+            shard: &region.view(shard_at + shard::STATE),
+            epoch: self.epoch,
+            bucket: &region.view(bucket_at),
+            place: (self.slot_at - bucket_at) as usize / 8,
+            slot: self.slot,
+        };
+        let copied = cache.read_slot(seen, &mut buffer);
         if !matches!(copied, Copied::Whole(_)) || buffer.record == self.record {
             return;
         }

@@ -16,13 +16,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::fence;
+use tuckbox_arena::region::{fence, View};
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
 use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
-use crate::index::IndexState;
+use crate::index::{Bucket, IndexState};
 use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_WORD};
 use crate::record::{expiry, flag};
 use crate::value::{Buffer, Entry, Value};
@@ -46,12 +46,39 @@ pub(crate) enum Attempt {
 }
 
 /// What is looked for, and where.
-struct Wanted<'k> {
-    key: &'k [u8],
-    hash: KeyHash,
-    shard_at: u64,
+pub(crate) struct Wanted<'a> {
+    key: &'a [u8],
+    /// The key's hash.
+    pub hash: KeyHash,
+    /// Where its shard begins.
+    pub shard_at: u64,
+    /// The cache line of the shard that is for readers.
+    pub shard: View<'a, 8>,
     epoch: u64,
     notes_hit: bool,
+}
+
+/// A slot as a reader loaded it, and where.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    /// The cache line of its shard that is for readers.
+    pub shard: &'a View<'a, 8>,
+    /// The shard's epoch when the bucket was looked into.
+    pub epoch: u64,
+    /// Its bucket.
+    pub bucket: &'a Bucket<'a>,
+    /// Which of the bucket's words it is.
+    pub place: usize,
+    /// What it held.
+    pub slot: Slot,
+}
+
+impl Seen<'_> {
+    /// Whether the slot leads to the same record still.
+    #[inline(always)]
+    fn is_still(&self) -> bool {
+        Slot(self.bucket.load(self.place, Ordering::Acquire)).is_same_place(self.slot)
+    }
 }
 
 /// What looking into one bucket came to.
@@ -141,10 +168,11 @@ impl Cache {
     fn try_read(&self, key: &[u8], hash: KeyHash, buffer: &mut Buffer, notes_hit: bool) -> Attempt {
         let region = self.arena.region();
         let shard_at = self.arena.geometry().shard_at(hash.shard(self.shape.shard_count));
-        let state = region.load(shard_at + shard::STATE, Ordering::Acquire);
-        let epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire);
+        let shard = region.view(shard_at + shard::STATE);
+        let state = shard.load(shard::line(shard::STATE), Ordering::Acquire);
+        let epoch = shard.load(shard::line(shard::EPOCH), Ordering::Acquire);
         hooks::reach(Point::StateLoaded);
-        let wanted = Wanted { key, hash, shard_at, epoch, notes_hit };
+        let wanted = Wanted { key, hash, shard_at, shard, epoch, notes_hit };
         let count = IndexState(state).buckets();
         let mut probed = self.probe(&wanted, bucket_of(hash.first(), count), buffer);
         if matches!(probed, Probed::GoOn) && hash.first() != hash.second() {
@@ -156,8 +184,8 @@ impl Cache {
         hooks::reach(Point::ProbeMissed);
         // Nothing found: true only if no entry changed its bucket meanwhile.
         fence(Ordering::Acquire);
-        let unchanged = region.get(shard_at + shard::STATE) == state
-            && region.get(shard_at + shard::EPOCH) == epoch;
+        let unchanged = wanted.shard.get(shard::line(shard::STATE)) == state
+            && wanted.shard.get(shard::line(shard::EPOCH)) == epoch;
         if unchanged || tuckbox_arena::mutants::is_on("no-state-check") {
             Attempt::Missing
         } else {
@@ -168,17 +196,19 @@ impl Cache {
     /// Looks for a key in one bucket.
     #[inline(always)]
     fn probe(&self, wanted: &Wanted<'_>, bucket: u32, buffer: &mut Buffer) -> Probed {
-        let region = self.arena.region();
-        let Wanted { key, hash, shard_at, epoch, notes_hit } = *wanted;
-        let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Probed::NotThere };
-        let tagged = self.tagged(bucket_at, hash.tag());
+        let Wanted { key, hash, .. } = *wanted;
+        let Some(at) = self.bucket_at(wanted.shard_at, bucket) else { return Probed::NotThere };
+        let bucket: Bucket<'_> = self.arena.region().view(at);
+        let tagged = self.tagged(&bucket, hash.tag());
         // Its count may be of another moment than the tags: every move of an entry moves the state.
-        let word = region.load(bucket_at + BUCKET_WORD, Ordering::Acquire);
-        if word >> 32 != epoch & 0xffff_ffff {
+        let word = bucket.load(BUCKET_WORD as usize / 8, Ordering::Acquire);
+        if word >> 32 != wanted.epoch & 0xffff_ffff {
             return Probed::NotThere;
         }
-        for (slot_at, slot) in tagged {
-            match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
+        for (place, slot) in tagged {
+            let (shard, epoch) = (&wanted.shard, wanted.epoch);
+            let seen = Seen { shard, epoch, bucket: &bucket, place, slot };
+            match self.read_slot(seen, buffer) {
                 Copied::Changed => return Probed::Ended(Attempt::Changed),
                 Copied::NoMemory(bytes) => return Probed::Ended(Attempt::NoMemory(bytes)),
                 Copied::Damaged => self.arena.count(Counter::ChecksumMismatches, 1),
@@ -192,16 +222,16 @@ impl Cache {
                         continue;
                     }
                     if buffer.head.body_count != 0 {
-                        if let Some(attempt) = self.collect_bodies(slot_at, slot, buffer) {
+                        if let Some(attempt) = self.collect_bodies(seen, buffer) {
                             return Probed::Ended(attempt);
                         }
                     }
-                    if notes_hit {
+                    if wanted.notes_hit {
                         if let Some(hit) = slot.with_hit() {
                             // Lost to any other change of the slot: a hit is a hint.
-                            region.replace(slot_at, slot.0, hit.0);
+                            bucket.replace(place, slot.0, hit.0);
                         }
-                        self.sample_hit(shard_at, hash, &buffer.head);
+                        self.sample_hit(wanted, &buffer.head);
                     }
                     return Probed::Ended(Attempt::Found);
                 }
@@ -217,15 +247,15 @@ impl Cache {
     /// Copies the parts of a large value that are in segments of their own. How the attempt ends if
     /// that fails.
     #[inline(never)]
-    fn collect_bodies(&self, slot_at: u64, slot: Slot, buffer: &mut Buffer) -> Option<Attempt> {
+    fn collect_bodies(&self, seen: Seen<'_>, buffer: &mut Buffer) -> Option<Attempt> {
         let head = buffer.head;
         // Before any memory is taken for them: a damaged list may name more than the file has.
         if !self.has_bodies(&head, &buffer.record) {
-            return Some(self.changed_or_missing(slot_at, slot));
+            return Some(self.changed_or_missing(seen));
         }
         match buffer.land(|record, value| self.load_bodies(&head, record, value)) {
             Ok(true) => None,
-            Ok(false) => Some(self.changed_or_missing(slot_at, slot)),
+            Ok(false) => Some(self.changed_or_missing(seen)),
             Err(_) => Some(Attempt::NoMemory(head.value_bytes as usize)),
         }
     }
@@ -242,8 +272,8 @@ impl Cache {
 
     /// A large value whose bodies do not fit its record: it was replaced meanwhile, or damaged.
     #[cold]
-    fn changed_or_missing(&self, slot_at: u64, slot: Slot) -> Attempt {
-        if Slot(self.arena.region().load(slot_at, Ordering::Acquire)).is_same_place(slot) {
+    fn changed_or_missing(&self, seen: Seen<'_>) -> Attempt {
+        if seen.is_still() {
             self.arena.count(Counter::ChecksumMismatches, 1);
             Attempt::Missing
         } else {
@@ -254,40 +284,22 @@ impl Cache {
     /// Copies the record that a slot leads to, and makes sure that it was that slot's record all
     /// the time.
     #[inline(always)]
-    pub(crate) fn read_slot(
-        &self,
-        shard_at: u64,
-        epoch: u64,
-        slot_at: u64,
-        slot: Slot,
-        buffer: &mut Buffer,
-    ) -> Copied {
-        let region = self.arena.region();
+    pub(crate) fn read_slot(&self, seen: Seen<'_>, buffer: &mut Buffer) -> Copied {
         hooks::reach(Point::SlotLoaded);
-        let Some(position) = self.position_of(slot.offset()) else { return Copied::Damaged };
-        let generation = self.arena.generation(position.segment);
-        let again = Slot(region.load(slot_at, Ordering::Acquire));
-        let is_same = again.is_same_place(slot) || tuckbox_arena::mutants::is_on("one-slot-load");
-        let is_epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire) == epoch
+        let offset = seen.slot.offset();
+        let Some(position) = self.position_of(offset) else { return Copied::Damaged };
+        let use_of_segment = self.arena.generation_word(position.segment);
+        let generation = use_of_segment.load(0, Ordering::Acquire);
+        let is_same = seen.is_still() || tuckbox_arena::mutants::is_on("one-slot-load");
+        let is_epoch = seen.shard.load(shard::line(shard::EPOCH), Ordering::Acquire) == seen.epoch
             || tuckbox_arena::mutants::is_on("no-epoch-check");
         if !is_same || !is_epoch {
             return Copied::Changed;
         }
         hooks::reach(Point::SlotConfirmed);
-        self.copy_record(slot.offset(), position, generation, buffer)
-    }
-
-    #[inline(always)]
-    fn copy_record(
-        &self,
-        offset: u64,
-        position: Position,
-        generation: u64,
-        buffer: &mut Buffer,
-    ) -> Copied {
-        let region = self.arena.region();
-        let first = region.load(offset, Ordering::Acquire);
-        let is_record = match self.head_at(offset, first) {
+        let start = self.record_start(offset);
+        let first = start.load(0, Ordering::Acquire);
+        let is_record = match self.head_of(&start, first) {
             Some(head) => {
                 buffer.head = head;
                 true
@@ -303,7 +315,7 @@ impl Cache {
             }
             let words = &mut buffer.record[..count];
             if position.byte + buffer.head.log_bytes <= self.shape.log_bytes {
-                region.copy_out(offset, words);
+                self.arena.region().copy_out(offset, words);
             } else {
                 is_whole = self.copy_crossing(position, words);
             }
@@ -313,7 +325,7 @@ impl Cache {
             fence(Ordering::Acquire);
         }
         let is_still =
-            region.get(offset) == first && self.arena.generation(position.segment) == generation;
+            start.get(0) == first && use_of_segment.load(0, Ordering::Acquire) == generation;
         if is_whole && is_still {
             Copied::Whole(generation)
         } else if is_busy || !is_still {

@@ -207,7 +207,7 @@ impl Head {
         Some(Head { sequence, tag, key_bytes, value_bytes, body_count: 0, log_bytes, key_at })
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn parse_long(sequence: Sequence, form: u64, form_index: u64, shape: &Shape) -> Option<Head> {
         let key_bytes = bits(form, LONG_KEY_BITS);
         let value_bytes = bits(form >> LONG_KEY_BITS, LONG_VALUE_BITS);
@@ -315,29 +315,31 @@ impl Head {
     /// wider ones would wait until those have reached the cache.
     #[inline(always)]
     pub fn has_key(&self, words: &[u64], key: &[u8]) -> bool {
+        let at = self.key_at as usize;
         if self.key_bytes != key.len() as u64 {
             return false;
         }
-        // Behind a form of four bytes the key begins in the middle of a word.
-        let at = self.key_at as usize;
-        let (lead, key) = key.split_at((at.wrapping_neg() % 8).min(key.len()));
-        let start = at.div_ceil(8);
-        let Some(rest) = words.get(start..start + key.len().div_ceil(8)) else { return false };
-        let has_lead = match <[u8; 4]>::try_from(lead) {
-            Ok(lead) => u32::from_le_bytes(lead) == (words[at / 8].to_le() >> 32) as u32,
-            Err(_) => bytes_of(words)[at..at + lead.len()] == *lead,
-        };
-        // The bytes of the key in its last word, and how many bits of that are no part of it.
-        let unused_bits = (8 * key.len() as u32).wrapping_neg() % 64;
-        let last = match key.last_chunk::<8>() {
-            Some(last) => u64::from_le_bytes(*last) >> unused_bits,
-            None => key.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte)),
-        };
-        has_lead
-            && key.chunks_exact(8).zip(rest).all(|(chunk, word)| {
-                u64::from_ne_bytes(chunk.try_into().expect("chunks of eight")) == *word
-            })
-            && rest.last().is_none_or(|word| (word.to_le() ^ last) << unused_bits == 0)
+        let Some(there) = bytes_of(words).get(at..at + key.len()) else { return false };
+        let (mut mine, mut there) = (key, there);
+        if at % 8 != 0 {
+            // Behind a form of four bytes the key begins in the middle of a word.
+            match (mine.split_first_chunk::<4>(), there.split_first_chunk::<4>()) {
+                (Some((one, mine_next)), Some((other, there_next))) if one == other => {
+                    (mine, there) = (mine_next, there_next);
+                }
+                (Some(_), _) => return false,
+                _ => return mine == there,
+            }
+        }
+        while let (Some((one, mine_next)), Some((other, there_next))) =
+            (mine.split_first_chunk::<8>(), there.split_first_chunk::<8>())
+        {
+            if one != other {
+                return false;
+            }
+            (mine, there) = (mine_next, there_next);
+        }
+        mine.iter().eq(there)
     }
 
     /// What of the value is in the record, from a copy of it.

@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::index::IndexState;
+use crate::index::{Bucket, IndexState};
 use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
-use crate::read::Copied;
+use crate::read::{Copied, Seen};
 use crate::shard::Shard;
 use crate::value::{Buffer, Item};
 
@@ -128,7 +128,9 @@ impl Cache {
                 walk.slot = 0;
                 walk.bucket += 1;
             }
-            let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer)? else { continue };
+            let Some(hash) = self.scan_slot(shard_at, bucket, place as usize, buffer)? else {
+                continue;
+            };
             if !self.has_expired(buffer) && walk.seen.insert(hash) {
                 return Ok(true);
             }
@@ -141,23 +143,24 @@ impl Cache {
         &self,
         shard_at: u64,
         bucket: u32,
-        place: u64,
+        place: usize,
         buffer: &mut Buffer,
     ) -> Result<Option<u64>> {
         let region = self.arena.region();
+        let shard = &region.view(shard_at + shard::STATE);
         for _ in 0..ATTEMPTS {
-            let epoch = region.load(shard_at + shard::EPOCH, Ordering::Acquire);
+            let epoch = shard.load(shard::line(shard::EPOCH), Ordering::Acquire);
             let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Ok(None) };
-            let word = region.load(bucket_at + BUCKET_WORD, Ordering::Acquire);
+            let bucket: &Bucket<'_> = &region.view(bucket_at);
+            let word = bucket.load(BUCKET_WORD as usize / 8, Ordering::Acquire);
             if word >> 32 != epoch & 0xffff_ffff {
                 return Ok(None);
             }
-            let slot_at = bucket_at + place * 8;
-            let slot = Slot(region.load(slot_at, Ordering::Acquire));
+            let slot = Slot(bucket.load(place, Ordering::Acquire));
             if slot.is_empty() {
                 return Ok(None);
             }
-            match self.read_slot(shard_at, epoch, slot_at, slot, buffer) {
+            match self.read_slot(Seen { shard, epoch, bucket, place, slot }, buffer) {
                 Copied::Changed => std::hint::spin_loop(),
                 Copied::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
                 Copied::Damaged => return Ok(None),

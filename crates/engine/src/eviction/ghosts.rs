@@ -40,7 +40,7 @@ pub(super) struct Row {
 impl Row {
     /// Reads the row at an offset; its frequencies are halved up to now.
     pub(super) fn load(region: &Region, at: u64, halvings: u64) -> Row {
-        let words: [u64; 4] = region.words(at);
+        let words: [u64; 4] = region.view(at).words();
         let mut parts = [0u16; ROW_LEN + 1];
         for (index, part) in parts.iter_mut().enumerate() {
             *part = (words[index / 4] >> (index % 4 * 16)) as u16;

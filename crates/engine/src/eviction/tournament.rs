@@ -26,6 +26,7 @@ use crate::cache::Cache;
 use crate::hash::KeyHash;
 use crate::layout::{shadow_bytes, shard, tournament, Shape};
 use crate::log::LogKind;
+use crate::read::Wanted;
 use crate::record::Head;
 use crate::shard::Shard;
 use crate::value::Favour;
@@ -63,10 +64,10 @@ fn size_of(head: &Head, shape: &Shape) -> u64 {
 impl Cache {
     /// Shows the tournament a hit, if its key is sampled. Takes no lock.
     #[inline(always)]
-    pub(crate) fn sample_hit(&self, shard_at: u64, hash: KeyHash, head: &Head) {
-        let below = self.arena.region().get(shard_at + shard::SAMPLED_BELOW);
-        if u64::from(hash.first()) < below {
-            self.note_hit(shard_at, hash, head);
+    pub(crate) fn sample_hit(&self, wanted: &Wanted<'_>, head: &Head) {
+        let below = wanted.shard.get(shard::line(shard::SAMPLED_BELOW));
+        if u64::from(wanted.hash.first()) < below {
+            self.note_hit(wanted.shard_at, wanted.hash, head);
         }
     }
 
@@ -174,7 +175,7 @@ impl Shard<'_> {
             events.push((Event::Read, region.get(at + tournament::NOTED + place * 8)));
         }
         events.push((event, request));
-        let mut regrets = region.words::<{ SETTINGS.len() }>(at + tournament::REGRETS);
+        let mut regrets = region.view::<{ SETTINGS.len() }>(at + tournament::REGRETS).words();
         let in_force = self.setting_in_force();
         let mut won = [[false; SETTINGS.len()]; EVENTS_MOST];
         for (index, setting) in SETTINGS.iter().enumerate() {
