@@ -314,14 +314,21 @@ impl Region {
     }
 
     /// Whether the bytes at `offset` are these, each word read once.
-    #[inline]
+    #[inline(never)]
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
         let from = self.at(offset, (bytes.len() as u64).div_ceil(WORD));
         let load = |index: usize| self.nth(from, index).load(Ordering::Relaxed);
         let chunks = bytes.chunks_exact(8);
-        let rest = chunks.remainder();
-        let rest_is_same =
-            rest.is_empty() || load(bytes.len() / 8).to_ne_bytes()[..rest.len()] == *rest;
+        let rest_bytes = chunks.remainder().len();
+        let rest_is_same = rest_bytes == 0 || {
+            // The bytes of the last word that are asked for, and how many bits of it are not.
+            let unused_bits = 64 - 8 * rest_bytes as u32;
+            let rest = match bytes.last_chunk::<8>() {
+                Some(last) => u64::from_le_bytes(*last) >> unused_bits,
+                None => bytes.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte)),
+            };
+            (load(bytes.len() / 8).to_le() ^ rest) << unused_bits == 0
+        };
         rest_is_same
             && chunks.enumerate().all(|(index, chunk)| {
                 load(index) == u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"))

@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
+use tuckbox_arena::Region;
 
 use crate::cache::Cache;
 use crate::hash::KeyHash;
@@ -130,29 +131,70 @@ impl Cache {
     /// cannot be predicted. Each slot is then read once more, by itself: what is told of it is
     /// what it was at one moment.
     #[inline(always)]
-    pub(crate) fn tagged(
-        &self,
-        bucket_at: u64,
-        tag: u64,
-    ) -> impl Iterator<Item = (u64, Slot)> + '_ {
+    pub(crate) fn tagged(&self, bucket_at: u64, tag: u64) -> Tagged<'_> {
         let region = self.arena.region();
-        let mut places = region.words_that_begin_with(bucket_at, tag as u16) & SLOT_PLACES;
-        std::iter::from_fn(move || loop {
-            if places == 0 {
-                return None;
-            }
-            let at = bucket_at + u64::from(places.trailing_zeros()) * 8;
-            places &= places - 1;
-            let slot = Slot(region.load(at, Ordering::Acquire));
-            if slot.tag() == tag && !slot.is_empty() {
+        let places = region.words_that_begin_with(bucket_at, tag as u16) & SLOT_PLACES;
+        Tagged { region, bucket_at, tag, places }
+    }
+}
+
+/// See [`Cache::tagged`].
+pub(crate) struct Tagged<'a> {
+    region: &'a Region,
+    bucket_at: u64,
+    tag: u64,
+    places: u32,
+}
+
+impl Iterator for Tagged<'_> {
+    type Item = (u64, Slot);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(u64, Slot)> {
+        while self.places != 0 {
+            let at = self.bucket_at + u64::from(self.places.trailing_zeros()) * 8;
+            self.places &= self.places - 1;
+            let slot = Slot(self.region.load(at, Ordering::Acquire));
+            if slot.tag() == self.tag && !slot.is_empty() {
                 return Some((at, slot));
             }
-        })
+        }
+        None
+    }
+}
+
+/// See [`Shard::slots_of`].
+pub(crate) struct SlotsOf<'a> {
+    shard: &'a Shard<'a>,
+    hash: KeyHash,
+    buckets: u32,
+    bucket: u32,
+    tagged: Tagged<'a>,
+}
+
+impl Iterator for SlotsOf<'_> {
+    type Item = Found;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Found> {
+        loop {
+            let first = bucket_of(self.hash.first(), self.buckets);
+            if let Some((at, slot)) = self.tagged.next() {
+                return Some(Found { at, slot, overflowed: self.bucket != first });
+            }
+            let second = bucket_of(self.hash.second(), self.buckets);
+            if self.bucket == second || self.shard.overflow(self.tagged.bucket_at) == 0 {
+                return None;
+            }
+            self.bucket = second;
+            self.tagged = self.shard.cache.tagged(self.shard.bucket(second)?, self.hash.tag());
+        }
     }
 }
 
 impl Shard<'_> {
     /// The state of the index.
+    #[inline(always)]
     pub fn index_state(&self) -> IndexState {
         IndexState(self.word(shard::STATE))
     }
@@ -172,16 +214,22 @@ impl Shard<'_> {
     }
 
     /// Where a bucket is. Wiped first if it is of an older epoch.
+    #[inline(always)]
     fn bucket(&self, bucket: u32) -> Option<u64> {
         let at = self.cache.bucket_at(self.at, bucket)?;
         let epoch = self.word(shard::EPOCH) & 0xffff_ffff;
         if self.region().get(at + BUCKET_WORD) >> 32 != epoch {
-            for slot in 0..SLOTS_PER_BUCKET {
-                self.region().set(at + slot * 8, 0);
-            }
-            self.region().store(at + BUCKET_WORD, epoch << 32, Ordering::Release);
+            self.wipe_bucket(at, epoch);
         }
         Some(at)
+    }
+
+    #[cold]
+    fn wipe_bucket(&self, at: u64, epoch: u64) {
+        for slot in 0..SLOTS_PER_BUCKET {
+            self.region().set(at + slot * 8, 0);
+        }
+        self.region().store(at + BUCKET_WORD, epoch << 32, Ordering::Release);
     }
 
     fn overflow(&self, bucket_at: u64) -> u64 {
@@ -232,21 +280,14 @@ impl Shard<'_> {
         self.slots(bucket_at).find(|(_, slot)| slot.is_empty()).map(|(at, _)| at)
     }
 
-    /// Finds the slot for which `is_it` holds, among those that the hash can lead to.
-    pub fn find_slot(&self, hash: KeyHash, is_it: impl Fn(Slot) -> bool) -> Option<Found> {
-        let (first, second) = self.choices(hash);
-        for bucket in [first, second] {
-            let at = self.bucket(bucket)?;
-            for (at, slot) in self.cache.tagged(at, hash.tag()) {
-                if is_it(slot) {
-                    return Some(Found { at, slot, overflowed: bucket != first });
-                }
-            }
-            if self.overflow(at) == 0 {
-                break;
-            }
-        }
-        None
+    /// The slots that the hash can lead to, first those of the first choice. None if that bucket
+    /// cannot be reached.
+    #[inline(always)]
+    pub(crate) fn slots_of(&self, hash: KeyHash) -> Option<SlotsOf<'_>> {
+        let buckets = self.index_state().buckets();
+        let bucket = bucket_of(hash.first(), buckets);
+        let tagged = self.cache.tagged(self.bucket(bucket)?, hash.tag());
+        Some(SlotsOf { shard: self, hash, buckets, bucket, tagged })
     }
 
     /// Publishes: one store makes the entry, or its new record, visible.
