@@ -142,7 +142,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`], [`crate::ArenaError::Lost`].
-    #[inline]
+    #[inline(always)]
     pub fn get<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
         let owner = self.arena.reader()?;
         self.check_lengths(key, None)?;

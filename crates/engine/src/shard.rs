@@ -65,11 +65,21 @@ impl Cache {
         reserve_scratch(&self.shape)?;
         let at = self.arena.geometry().shard_at(index);
         let acquired = self.arena.lock(at + shard::LOCK, limit)?;
-        let shard = Shard { cache: self, index, at };
-        if acquired == Acquired::TakenOver && !tuckbox_arena::mutants::is_on("no-repair") {
-            shard.repair_after_death();
+        if acquired == Acquired::TakenOver {
+            return Ok(self.left_by_a_dead(index, at));
         }
-        Ok(shard)
+        Ok(Shard { cache: self, index, at })
+    }
+
+    /// A shard whose lock was taken over, repaired.
+    #[cold]
+    fn left_by_a_dead(&self, index: u64, at: u64) -> Shard<'_> {
+        let shard = Shard { cache: self, index, at };
+        if !tuckbox_arena::mutants::is_on("no-repair") {
+            shard.repair();
+            self.arena.free_abandoned_segments();
+        }
+        shard
     }
 
     /// Empties a file that no directory has any more, as far as its locks can be had at once. Those
@@ -97,12 +107,6 @@ impl Cache {
 }
 
 impl<'a> Shard<'a> {
-    #[cold]
-    fn repair_after_death(&self) {
-        self.repair();
-        self.arena().free_abandoned_segments();
-    }
-
     pub(crate) fn arena(&self) -> &'a Arena {
         &self.cache.arena
     }

@@ -155,7 +155,7 @@ impl Cache {
             Ok(Some(stored)) => stored,
             unfinished => return self.store_patiently(storing, unfinished),
         };
-        DRAFT_WORDS.set(storing.draft.into_spare());
+        DRAFT_WORDS.with(|spare| spare.set(storing.draft.into_spare()));
         self.arena.vouch()?;
         if stored {
             self.arena.count(Counter::Sets, 1);
@@ -505,11 +505,10 @@ impl Shard<'_> {
         let generation = self.arena().generation(live.position.segment);
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
         self.begin_rewrite(live.found.at, offset, words[0]);
-        self.region().set(offset + 8, words[1]);
         let half = words.len() / 2;
-        self.region().copy_in(offset + 16, &words[2..half.max(2)]);
+        self.region().copy_in(offset + 8, &words[1..half]);
         hooks::reach(Point::RewriteHalf);
-        self.region().copy_in(offset + 8 * half.max(2) as u64, &words[half.max(2)..]);
+        self.region().copy_in(offset + 8 * half as u64, &words[half..]);
         self.end_rewrite(offset, words[0]);
     }
 
