@@ -245,8 +245,7 @@ impl Cache {
         let Some(live) = live else { return Ok(false) };
         shard.remove(hash, &live.found, &live.head);
         shard.let_go(hash, &live.found, &live.head);
-        drop(shard);
-        self.arena.count(Counter::Deletes, 1);
+        shard.add_word(shard::DELETES, 1);
         Ok(true)
     }
 
@@ -262,8 +261,7 @@ impl Cache {
         }
         shard.remove(hash, &live.found, &live.head);
         shard.let_go(hash, &live.found, &live.head);
-        drop(shard);
-        self.arena.count(Counter::Deletes, 1);
+        shard.add_word(shard::DELETES, 1);
         Ok(Some(self.entry_in(buffer)))
     }
 
@@ -407,8 +405,8 @@ impl Cache {
             favour: self.shape.favour,
             hits: counter(Counter::Hits),
             misses: counter(Counter::Misses),
-            sets: counter(Counter::Sets),
-            deletes: counter(Counter::Deletes),
+            sets: self.sum_over_shards(shard::SETS),
+            deletes: self.sum_over_shards(shard::DELETES),
             evictions: self.sum_over_shards(shard::EVICTIONS),
             expirations: self.sum_over_shards(shard::EXPIRATIONS),
             lost_entries: self.sum_over_shards(shard::LOST),

@@ -128,7 +128,7 @@ impl<'a> Shard<'a> {
     }
 
     /// Adds to a word of the shard.
-    #[inline]
+    #[inline(always)]
     pub fn add_word(&self, offset: u64, amount: u64) {
         self.set_word(offset, self.word(offset).wrapping_add(amount));
     }

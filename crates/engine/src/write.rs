@@ -157,9 +157,6 @@ impl Cache {
         };
         DRAFT_WORDS.with(|spare| spare.set(storing.draft.into_spare()));
         self.arena.vouch()?;
-        if stored {
-            self.arena.count(Counter::Sets, 1);
-        }
         Ok(stored)
     }
 
@@ -173,9 +170,6 @@ impl Cache {
         let result = first.and_then(|_| self.store_or_prove(&mut storing));
         DRAFT_WORDS.set(storing.draft.into_spare());
         self.arena.vouch()?;
-        if matches!(result, Ok(true)) {
-            self.arena.count(Counter::Sets, 1);
-        }
         result
     }
 
@@ -256,6 +250,7 @@ impl Cache {
         }
         if let Some(live) = &live {
             if shard.put_over(draft, live) {
+                shard.add_word(shard::SETS, 1);
                 return Ok(Some(true));
             }
         }
@@ -282,6 +277,7 @@ impl Cache {
         let draft = &mut storing.draft;
         let need = if storing.stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
         if shard.put(draft, live.as_ref(), bodies, need).is_ok() {
+            shard.add_word(shard::SETS, 1);
             shard.tidy();
             return Ok(Some(true));
         }
