@@ -348,6 +348,7 @@ pub fn futex_wait(_word: LockWord<'_>, _value: u32, _limit: Duration) {
 
 /// Wakes one sleeper.
 #[cfg(not(loom))]
+#[cold]
 pub fn futex_wake_one(word: LockWord<'_>) {
     // SAFETY: the word outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAKE, 1) };

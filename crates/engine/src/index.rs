@@ -138,6 +138,12 @@ impl Cache {
     }
 }
 
+/// The bucket of the second choice. Out of line, so that it is not reckoned before it is wanted.
+#[inline(never)]
+fn second_of(hash: KeyHash, count: u32) -> u32 {
+    bucket_of(hash.second(), count)
+}
+
 /// See [`Cache::tagged`].
 pub(crate) struct Tagged<'a> {
     region: &'a Region,
@@ -182,7 +188,7 @@ impl Iterator for SlotsOf<'_> {
             if let Some((at, slot)) = self.tagged.next() {
                 return Some(Found { at, slot, overflowed: self.bucket != first });
             }
-            let second = bucket_of(self.hash.second(), self.buckets);
+            let second = second_of(self.hash, self.buckets);
             if self.bucket == second || self.shard.overflow(self.tagged.bucket_at) == 0 {
                 return None;
             }

@@ -66,20 +66,20 @@ impl Cache {
         let at = self.arena.geometry().shard_at(index);
         let acquired = self.arena.lock(at + shard::LOCK, limit)?;
         if acquired == Acquired::TakenOver {
-            return Ok(self.left_by_a_dead(index, at));
+            self.mend(index, at);
         }
         Ok(Shard { cache: self, index, at })
     }
 
-    /// A shard whose lock was taken over, repaired.
+    /// Repairs a shard whose lock was taken over. It stays locked, unless that panics.
     #[cold]
-    fn left_by_a_dead(&self, index: u64, at: u64) -> Shard<'_> {
+    fn mend(&self, index: u64, at: u64) {
         let shard = Shard { cache: self, index, at };
         if !tuckbox_arena::mutants::is_on("no-repair") {
             shard.repair();
             self.arena.free_abandoned_segments();
         }
-        shard
+        std::mem::forget(shard);
     }
 
     /// Empties a file that no directory has any more, as far as its locks can be had at once. Those
