@@ -159,28 +159,18 @@ impl Cache {
         hash: KeyHash,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Entry<'b>>> {
-        let Some(owner) = owner else { return self.get_uncounted(key, hash, buffer) };
-        let found = self.read(key, hash, buffer, true)?;
+        let found = self.read(key, hash, buffer, owner.is_some())?;
         if found && !self.has_expired(buffer) {
-            self.arena.count_read(owner, Counter::Hits);
-            Ok(Some(self.entry_in(buffer)))
-        } else {
+            if let Some(owner) = owner {
+                self.arena.count_read(owner, Counter::Hits);
+            }
+            return Ok(Some(self.entry_in(buffer)));
+        }
+        if let Some(owner) = owner {
             self.arena.vouch()?;
             self.arena.count_read(owner, Counter::Misses);
-            Ok(None)
         }
-    }
-
-    /// As [`Cache::get`], through a handle that only reads.
-    #[cold]
-    fn get_uncounted<'b>(
-        &self,
-        key: &[u8],
-        hash: KeyHash,
-        buffer: &'b mut Buffer,
-    ) -> Result<Option<Entry<'b>>> {
-        let found = self.read(key, hash, buffer, false)?;
-        Ok(if found && !self.has_expired(buffer) { Some(self.entry_in(buffer)) } else { None })
+        Ok(None)
     }
 
     /// Whether the key has an entry. Counts as neither hit nor miss.
