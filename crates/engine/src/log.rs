@@ -303,6 +303,7 @@ impl Shard<'_> {
     }
 
     /// When the entry at a place expires; none if its expiry is damaged.
+    #[inline(always)]
     pub fn expiry_us_at(&self, offset: u64, head: &Head, hash: KeyHash) -> Option<u64> {
         if !head.has(flag::EXPIRY) {
             return Some(expiry::NEVER_US);

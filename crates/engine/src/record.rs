@@ -328,7 +328,7 @@ impl Head {
         self.checksum_with(words, hasher, tail, key, offset, generation)
     }
 
-    #[inline]
+    #[inline(always)]
     fn checksum_with(
         &self,
         words: &[u64],

@@ -63,24 +63,21 @@ struct NoRoom;
 
 /// How long a write that takes its shard's lock again and again may wait for it: as long as the
 /// configuration allows for the first time, and as long again for all others together.
+#[derive(Default)]
 struct Patience {
-    limit: Duration,
     asked: bool,
     // Not from the beginning: most writes take the lock once, and need no clock.
     again: Option<Instant>,
 }
 
 impl Patience {
-    fn new(limit: Duration) -> Patience {
-        Patience { limit, asked: false, again: None }
-    }
-
-    fn left(&mut self) -> Duration {
+    #[inline(always)]
+    fn left_of(&mut self, limit: Duration) -> Duration {
         if !std::mem::replace(&mut self.asked, true) {
-            return self.limit;
+            return limit;
         }
         let began = *self.again.get_or_insert_with(Instant::now);
-        self.limit.saturating_sub(began.elapsed())
+        limit.saturating_sub(began.elapsed())
     }
 }
 
@@ -144,7 +141,7 @@ impl Cache {
         let mut spare = DRAFT_WORDS.take();
         let (hasher, shape) = (&self.hasher, &self.shape);
         let draft = Draft::new(key, hash, value, expiry_us, hasher, shape, &mut spare)?;
-        let patience = Patience::new(self.lock_limit);
+        let patience = Patience::default();
         let mut storing = Storing { key, draft, condition, patience, stuck: 0 };
         // Nearly always it is done at once. All that comes otherwise is kept out of the way.
         let stored = match storing.draft.head().body_count {
@@ -179,7 +176,7 @@ impl Cache {
             // Proving the shard once tells, and mends it.
             Err(Error::Full { .. }) => {
                 let index = storing.draft.hash.shard(self.shape.shard_count);
-                self.lock_shard_for(index, storing.patience.left())?.prove();
+                self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?.prove();
                 storing.stuck = 0;
                 let result = self.store_with_bodies(storing);
                 if matches!(result, Err(Error::Full { .. })) {
@@ -232,7 +229,7 @@ impl Cache {
     fn attempt(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
         let (key, draft) = (storing.key, &mut storing.draft);
         let index = draft.hash.shard(self.shape.shard_count);
-        let shard = self.lock_shard_for(index, storing.patience.left())?;
+        let shard = self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?;
         let live = match storing.condition {
             // It goes, whatever it holds.
             Condition::Always => shard.find_key(key, draft.hash),
