@@ -71,7 +71,7 @@ impl Arena {
     }
 
     /// Lets go of a lock that this thread holds.
-    #[inline]
+    #[inline(always)]
     pub fn unlock(&self, offset: u64) {
         let word = self.region().lock_word(offset);
         let order = if crate::mutants::is_on("relaxed-unlock") {
@@ -96,7 +96,7 @@ impl Arena {
 
     /// Ends an operation whose lock was let go of. If the mapping is gone, it was perhaps only our
     /// zeros that were told: then the others shall take this handle for dead.
-    #[inline]
+    #[inline(always)]
     fn leave_lock(&self) {
         if self.region().is_lost() {
             self.lose();

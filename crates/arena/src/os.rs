@@ -348,6 +348,7 @@ pub fn futex_wait(_word: LockWord<'_>, _value: u32, _limit: Duration) {
 
 /// Wakes one sleeper.
 #[cfg(not(loom))]
+#[cold]
 pub fn futex_wake_one(word: LockWord<'_>) {
     // SAFETY: the word outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAKE, 1) };
@@ -405,7 +406,7 @@ pub fn byte_is_locked(fd: RawFd, at: u64) -> io::Result<bool> {
 
 /// Seconds of a clock that nobody sets, read at little cost and not exactly.
 pub fn rough_seconds() -> u64 {
-    clock_us(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000
+    time_of(libc::CLOCK_MONOTONIC_COARSE).tv_sec as u64
 }
 
 /// Microseconds since boot, including time asleep.
@@ -419,10 +420,16 @@ pub fn wall_time_us() -> u64 {
 }
 
 fn clock_us(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure outlives the call, which fills it in; both clocks exist on Linux.
-    unsafe { libc::clock_gettime(clock, &mut time) };
+    let time = time_of(clock);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
+#[inline(always)]
+fn time_of(clock: libc::clockid_t) -> libc::timespec {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure outlives the call, which fills it in; the clocks exist on Linux.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time
 }
 
 /// Closes a descriptor by number. For the child's side of a fork, where only this may be done.

@@ -33,10 +33,7 @@ pub enum Counter {
     Hits = 0,
     /// Reads that did not.
     Misses = 1,
-    /// Entries stored.
-    Sets = 2,
-    /// Entries deleted on request.
-    Deletes = 3,
+    // 2 and 3 are free.
     /// Reads that met a change too often and went on under the lock.
     ReadsUnderLock = 4,
     /// Reads that gave up and answered a miss.

@@ -298,7 +298,7 @@ impl Region {
     }
 
     /// Whether the bytes at `offset`, which may be any, are these; each word is read once.
-    #[inline]
+    #[inline(never)]
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
         let lead_bytes = offset % WORD;
         let from = self.at(offset - lead_bytes, (lead_bytes + bytes.len() as u64).div_ceil(WORD));
@@ -313,9 +313,16 @@ impl Region {
             (first, bytes) = (1, rest);
         }
         let chunks = bytes.chunks_exact(8);
-        let rest = chunks.remainder();
-        let rest_is_same =
-            rest.is_empty() || load(first + bytes.len() / 8).to_ne_bytes()[..rest.len()] == *rest;
+        let rest_bytes = chunks.remainder().len();
+        let rest_is_same = rest_bytes == 0 || {
+            // The bytes of the last word that are asked for, and how many bits of it are not.
+            let unused_bits = 64 - 8 * rest_bytes as u32;
+            let rest = match bytes.last_chunk::<8>() {
+                Some(last) => u64::from_le_bytes(*last) >> unused_bits,
+                None => bytes.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte)),
+            };
+            (load(first + bytes.len() / 8).to_le() ^ rest) << unused_bits == 0
+        };
         rest_is_same
             && chunks.enumerate().all(|(index, chunk)| {
                 load(first + index)

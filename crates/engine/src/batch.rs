@@ -74,7 +74,7 @@ impl Cache {
     fn ask_for_record(&self, hash: KeyHash) {
         let Some(bucket_at) = self.likely_bucket(hash) else { return };
         let region = self.arena.region();
-        if let Some((_, slot)) = self.tagged(&region.view(bucket_at), hash.tag()).next() {
+        if let Some((_, slot)) = self.tagged(region.view(bucket_at), hash.tag()).next() {
             region.prefetch(slot.offset(), RECORD_BYTES);
         }
     }

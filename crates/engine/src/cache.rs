@@ -142,7 +142,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`], [`crate::ArenaError::Lost`].
-    #[inline]
+    #[inline(always)]
     pub fn get<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
         let owner = self.arena.reader()?;
         self.check_lengths(key, None)?;
@@ -159,28 +159,18 @@ impl Cache {
         hash: KeyHash,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Entry<'b>>> {
-        let Some(owner) = owner else { return self.get_uncounted(key, hash, buffer) };
-        let found = self.read(key, hash, buffer, true)?;
+        let found = self.read(key, hash, buffer, owner.is_some())?;
         if found && !self.has_expired(buffer) {
-            self.arena.count_read(owner, Counter::Hits);
-            Ok(Some(self.entry_in(buffer)))
-        } else {
+            if let Some(owner) = owner {
+                self.arena.count_read(owner, Counter::Hits);
+            }
+            return Ok(Some(self.entry_in(buffer)));
+        }
+        if let Some(owner) = owner {
             self.arena.vouch()?;
             self.arena.count_read(owner, Counter::Misses);
-            Ok(None)
         }
-    }
-
-    /// As [`Cache::get`], through a handle that only reads.
-    #[cold]
-    fn get_uncounted<'b>(
-        &self,
-        key: &[u8],
-        hash: KeyHash,
-        buffer: &'b mut Buffer,
-    ) -> Result<Option<Entry<'b>>> {
-        let found = self.read(key, hash, buffer, false)?;
-        Ok(if found && !self.has_expired(buffer) { Some(self.entry_in(buffer)) } else { None })
+        Ok(None)
     }
 
     /// Whether the key has an entry. Counts as neither hit nor miss.
@@ -245,8 +235,7 @@ impl Cache {
         let Some(live) = live else { return Ok(false) };
         shard.remove(hash, &live.found, &live.head);
         shard.let_go(hash, &live.found, &live.head);
-        drop(shard);
-        self.arena.count(Counter::Deletes, 1);
+        shard.add_word(shard::DELETES, 1);
         Ok(true)
     }
 
@@ -262,8 +251,7 @@ impl Cache {
         }
         shard.remove(hash, &live.found, &live.head);
         shard.let_go(hash, &live.found, &live.head);
-        drop(shard);
-        self.arena.count(Counter::Deletes, 1);
+        shard.add_word(shard::DELETES, 1);
         Ok(Some(self.entry_in(buffer)))
     }
 
@@ -407,8 +395,8 @@ impl Cache {
             favour: self.shape.favour,
             hits: counter(Counter::Hits),
             misses: counter(Counter::Misses),
-            sets: counter(Counter::Sets),
-            deletes: counter(Counter::Deletes),
+            sets: self.sum_over_shards(shard::SETS),
+            deletes: self.sum_over_shards(shard::DELETES),
             evictions: self.sum_over_shards(shard::EVICTIONS),
             expirations: self.sum_over_shards(shard::EXPIRATIONS),
             lost_entries: self.sum_over_shards(shard::LOST),

@@ -136,28 +136,77 @@ impl Cache {
     /// cannot be predicted. Each slot is then read once more, by itself: what is told of it is
     /// what it was at one moment.
     #[inline(always)]
-    pub(crate) fn tagged<'b>(
-        &self,
-        bucket: &'b Bucket<'_>,
-        tag: u64,
-    ) -> impl Iterator<Item = (usize, Slot)> + 'b {
-        let mut places = bucket.words_that_begin_with(tag as u16) & SLOT_PLACES;
-        std::iter::from_fn(move || loop {
-            if places == 0 {
-                return None;
-            }
-            let place = places.trailing_zeros() as usize;
-            places &= places - 1;
-            let slot = Slot(bucket.load(place, Ordering::Acquire));
-            if slot.tag() == tag && !slot.is_empty() {
+    pub(crate) fn tagged<'b>(&self, bucket: Bucket<'b>, tag: u64) -> Tagged<'b> {
+        let places = bucket.words_that_begin_with(tag as u16) & SLOT_PLACES;
+        Tagged { bucket, tag, places }
+    }
+}
+
+/// The bucket of the second choice. Out of line, so that it is not reckoned before it is wanted.
+#[inline(never)]
+fn second_of(hash: KeyHash, count: u32) -> u32 {
+    bucket_of(hash.second(), count)
+}
+
+/// See [`Cache::tagged`].
+pub(crate) struct Tagged<'a> {
+    bucket: Bucket<'a>,
+    tag: u64,
+    places: u32,
+}
+
+impl Iterator for Tagged<'_> {
+    type Item = (usize, Slot);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(usize, Slot)> {
+        while self.places != 0 {
+            let place = self.places.trailing_zeros() as usize;
+            self.places &= self.places - 1;
+            let slot = Slot(self.bucket.load(place, Ordering::Acquire));
+            if slot.tag() == self.tag && !slot.is_empty() {
                 return Some((place, slot));
             }
-        })
+        }
+        None
+    }
+}
+
+/// See [`Shard::slots_of`].
+pub(crate) struct SlotsOf<'a> {
+    shard: &'a Shard<'a>,
+    hash: KeyHash,
+    buckets: u32,
+    bucket: u32,
+    bucket_at: u64,
+    tagged: Tagged<'a>,
+}
+
+impl Iterator for SlotsOf<'_> {
+    type Item = Found;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Found> {
+        loop {
+            let first = bucket_of(self.hash.first(), self.buckets);
+            if let Some((place, slot)) = self.tagged.next() {
+                let at = self.bucket_at + place as u64 * WORD;
+                return Some(Found { at, slot, overflowed: self.bucket != first });
+            }
+            let second = second_of(self.hash, self.buckets);
+            if self.bucket == second || self.shard.overflow(self.bucket_at) == 0 {
+                return None;
+            }
+            self.bucket = second;
+            self.bucket_at = self.shard.bucket(second)?;
+            self.tagged = self.shard.tagged(self.bucket_at, self.hash);
+        }
     }
 }
 
 impl Shard<'_> {
     /// The state of the index.
+    #[inline(always)]
     pub fn index_state(&self) -> IndexState {
         IndexState(self.word(shard::STATE))
     }
@@ -177,16 +226,22 @@ impl Shard<'_> {
     }
 
     /// Where a bucket is. Wiped first if it is of an older epoch.
+    #[inline(always)]
     fn bucket(&self, bucket: u32) -> Option<u64> {
         let at = self.cache.bucket_at(self.at, bucket)?;
         let epoch = self.word(shard::EPOCH) & 0xffff_ffff;
         if self.region().get(at + BUCKET_WORD) >> 32 != epoch {
-            for slot in 0..SLOTS_PER_BUCKET {
-                self.region().set(at + slot * 8, 0);
-            }
-            self.region().store(at + BUCKET_WORD, epoch << 32, Ordering::Release);
+            self.wipe_bucket(at, epoch);
         }
         Some(at)
+    }
+
+    #[cold]
+    fn wipe_bucket(&self, at: u64, epoch: u64) {
+        for slot in 0..SLOTS_PER_BUCKET {
+            self.region().set(at + slot * 8, 0);
+        }
+        self.region().store(at + BUCKET_WORD, epoch << 32, Ordering::Release);
     }
 
     fn overflow(&self, bucket_at: u64) -> u64 {
@@ -237,22 +292,20 @@ impl Shard<'_> {
         self.slots(bucket_at).find(|(_, slot)| slot.is_empty()).map(|(at, _)| at)
     }
 
-    /// Finds the slot for which `is_it` holds, among those that the hash can lead to.
-    pub fn find_slot(&self, hash: KeyHash, is_it: impl Fn(Slot) -> bool) -> Option<Found> {
-        let (first, second) = self.choices(hash);
-        for bucket in [first, second] {
-            let at = self.bucket(bucket)?;
-            for (place, slot) in self.cache.tagged(&self.region().view(at), hash.tag()) {
-                if is_it(slot) {
-                    let at = at + place as u64 * 8;
-                    return Some(Found { at, slot, overflowed: bucket != first });
-                }
-            }
-            if self.overflow(at) == 0 {
-                break;
-            }
-        }
-        None
+    #[inline(always)]
+    fn tagged(&self, bucket_at: u64, hash: KeyHash) -> Tagged<'_> {
+        self.cache.tagged(self.region().view(bucket_at), hash.tag())
+    }
+
+    /// The slots that the hash can lead to, first those of the first choice. None if that bucket
+    /// cannot be reached.
+    #[inline(always)]
+    pub(crate) fn slots_of(&self, hash: KeyHash) -> Option<SlotsOf<'_>> {
+        let buckets = self.index_state().buckets();
+        let bucket = bucket_of(hash.first(), buckets);
+        let bucket_at = self.bucket(bucket)?;
+        let tagged = self.tagged(bucket_at, hash);
+        Some(SlotsOf { shard: self, hash, buckets, bucket, bucket_at, tagged })
     }
 
     /// Publishes: one store makes the entry, or its new record, visible.

@@ -37,6 +37,10 @@ pub mod shard {
     pub const INDEX_SEGMENTS: u64 = LOST + 8;
     /// Segments that hold bodies of large values.
     pub const BODY_SEGMENTS: u64 = INDEX_SEGMENTS + 8;
+    /// Entries stored.
+    pub const SETS: u64 = BODY_SEGMENTS + 8;
+    /// Entries deleted on request.
+    pub const DELETES: u64 = SETS + 8;
     /// The record that is being rewritten in place: its slot's offset, 0 for none.
     pub const INTENT: u64 = 192;
     /// Set in [`INTENT`] when nothing but the record's number is being rewritten.

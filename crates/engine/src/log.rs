@@ -213,11 +213,13 @@ impl Shard<'_> {
     }
 
     /// Reads a record's lengths; none if there is no record that a writer of this version made.
+    #[inline(never)]
     pub fn load_head(&self, offset: u64) -> Option<Head> {
         self.locate_head(offset).map(|(_, head)| head)
     }
 
     /// As [`Shard::load_head`], with the record's place in its log.
+    #[inline(always)]
     pub fn locate_head(&self, offset: u64) -> Option<(Position, Head)> {
         let position = self.cache.position_of(offset)?;
         let start = self.cache.record_start(offset);
@@ -274,6 +276,7 @@ impl Shard<'_> {
     }
 
     /// Whether the record at a place has this key.
+    #[inline(always)]
     pub fn has_key(&self, position: Position, head: &Head, key: &[u8]) -> bool {
         if head.key_bytes != key.len() as u64 {
             return false;
@@ -282,6 +285,11 @@ impl Shard<'_> {
         if position.byte + head.log_bytes <= self.cache.shape.log_bytes {
             return self.region().holds(offset + head.key_at, key);
         }
+        self.has_key_that_crosses(offset, head, key)
+    }
+
+    #[cold]
+    fn has_key_that_crosses(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
         with_scratch(|words| {
             let at = head.key_at as usize;
             self.load_part(offset, head.key_at + head.key_bytes, words)
@@ -315,6 +323,7 @@ impl Shard<'_> {
     }
 
     /// When the entry at a place expires; none if its expiry is damaged.
+    #[inline(always)]
     pub fn expiry_us_at(&self, offset: u64, head: &Head, hash: KeyHash) -> Option<u64> {
         if !head.has(flag::EXPIRY) {
             return Some(expiry::NEVER_US);

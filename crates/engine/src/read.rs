@@ -199,7 +199,7 @@ impl Cache {
         let Wanted { key, hash, .. } = *wanted;
         let Some(at) = self.bucket_at(wanted.shard_at, bucket) else { return Probed::NotThere };
         let bucket: Bucket<'_> = self.arena.region().view(at);
-        let tagged = self.tagged(&bucket, hash.tag());
+        let tagged = self.tagged(bucket, hash.tag());
         // Its count may be of another moment than the tags: every move of an entry moves the state.
         let word = bucket.load(BUCKET_WORD as usize / 8, Ordering::Acquire);
         if word >> 32 != wanted.epoch & 0xffff_ffff {

@@ -343,7 +343,7 @@ impl Head {
     }
 
     /// What of the value is in the record, from a copy of it.
-    #[inline]
+    #[inline(always)]
     pub fn tail<'a>(&self, words: &'a [u64], shape: &Shape) -> &'a [u8] {
         let at = (self.key_at + self.key_bytes) as usize;
         &bytes_of(words)[at..at + self.tail_bytes(shape) as usize]
@@ -520,6 +520,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The finished words for this version and place.
+    #[inline(always)]
     pub fn finish(
         &mut self,
         version: u64,

@@ -26,6 +26,7 @@ pub struct Shard<'a> {
 }
 
 impl Drop for Shard<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
         let at = self.at + shard::LOCK;
         // A panic may have left anything half done, as a death does: whoever comes next repairs.
@@ -40,34 +41,45 @@ impl Drop for Shard<'_> {
 impl Cache {
     /// Locks a shard, waiting as long as the configuration allows, and repairs what a dead writer
     /// left half done.
+    #[inline(never)]
     pub(crate) fn lock_shard(&self, index: u64) -> Result<Shard<'_>> {
         self.lock_shard_for(index, self.lock_limit)
     }
 
     /// As [`Cache::lock_shard`], waiting for `limit` at most.
+    #[inline(always)]
     pub(crate) fn lock_shard_for(&self, index: u64, limit: Duration) -> Result<Shard<'_>> {
         self.arena.vouch()?;
         match self.arena.look_at_path() {
-            Standing::InPlace => {}
-            Standing::Replaced => return Err(self.arena.lose().into()),
+            Standing::InPlace => self.take_shard(index, limit),
+            Standing::Replaced => Err(self.arena.lose().into()),
             Standing::Removed => {
                 self.empty_removed_file();
-                return Err(self.arena.lose().into());
+                Err(self.arena.lose().into())
             }
         }
-        self.take_shard(index, limit)
     }
 
+    #[inline(always)]
     fn take_shard(&self, index: u64, limit: Duration) -> Result<Shard<'_>> {
         reserve_scratch(&self.shape)?;
         let at = self.arena.geometry().shard_at(index);
         let acquired = self.arena.lock(at + shard::LOCK, limit)?;
+        if acquired == Acquired::TakenOver {
+            self.mend(index, at);
+        }
+        Ok(Shard { cache: self, index, at })
+    }
+
+    /// Repairs a shard whose lock was taken over. It stays locked, unless that panics.
+    #[cold]
+    fn mend(&self, index: u64, at: u64) {
         let shard = Shard { cache: self, index, at };
-        if acquired == Acquired::TakenOver && !tuckbox_arena::mutants::is_on("no-repair") {
+        if !tuckbox_arena::mutants::is_on("no-repair") {
             shard.repair();
             self.arena.free_abandoned_segments();
         }
-        Ok(shard)
+        std::mem::forget(shard);
     }
 
     /// Empties a file that no directory has any more, as far as its locks can be had at once. Those
@@ -116,7 +128,7 @@ impl<'a> Shard<'a> {
     }
 
     /// Adds to a word of the shard.
-    #[inline]
+    #[inline(always)]
     pub fn add_word(&self, offset: u64, amount: u64) {
         self.set_word(offset, self.word(offset).wrapping_add(amount));
     }
@@ -128,6 +140,7 @@ impl<'a> Shard<'a> {
     }
 
     /// A version that no record of this shard ever had. It is used up even if its writer dies.
+    #[inline(always)]
     pub fn next_version(&self) -> u64 {
         let version = self.word(shard::SEQUENCE).wrapping_add(1);
         self.set_word(shard::SEQUENCE, version);

@@ -20,7 +20,7 @@ use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{shard, PolicyBits, Position, Slot};
 use crate::log::{with_scratch, LogKind};
-use crate::record::{expiry, flag, Draft, Head, Sequence};
+use crate::record::{expiry, flag, Body, Draft, Head, Sequence};
 use crate::shard::Shard;
 use crate::space::Need;
 use crate::value::{Buffer, Ttl, Value};
@@ -58,38 +58,37 @@ impl Live {
     }
 }
 
-/// How a draft was stored.
-enum Put {
-    /// Into the record that was there.
-    Rewritten,
-    /// As a new record, which took room.
-    Appended,
-}
-
 /// There was no room for a record: something has to be evicted first.
 struct NoRoom;
 
 /// How long a write that takes its shard's lock again and again may wait for it: as long as the
 /// configuration allows for the first time, and as long again for all others together.
+#[derive(Default)]
 struct Patience {
-    limit: Duration,
     asked: bool,
     // Not from the beginning: most writes take the lock once, and need no clock.
     again: Option<Instant>,
 }
 
 impl Patience {
-    fn new(limit: Duration) -> Patience {
-        Patience { limit, asked: false, again: None }
-    }
-
-    fn left(&mut self) -> Duration {
+    #[inline(always)]
+    fn left_of(&mut self, limit: Duration) -> Duration {
         if !std::mem::replace(&mut self.asked, true) {
-            return self.limit;
+            return limit;
         }
         let began = *self.again.get_or_insert_with(Instant::now);
-        self.limit.saturating_sub(began.elapsed())
+        limit.saturating_sub(began.elapsed())
     }
+}
+
+/// A value on its way into the cache.
+struct Storing<'a> {
+    key: &'a [u8],
+    draft: Draft<'a>,
+    condition: Condition,
+    patience: Patience,
+    /// How often nothing could be evicted.
+    stuck: u64,
 }
 
 thread_local! {
@@ -138,34 +137,48 @@ impl Cache {
     ) -> Result<bool> {
         self.check_lengths(key, Some(value))?;
         let hash = self.hasher.key(key);
-        let index = hash.shard(self.shape.shard_count);
         let expiry_us = self.expiry_of(ttl);
         let mut spare = DRAFT_WORDS.take();
         let (hasher, shape) = (&self.hasher, &self.shape);
-        let mut draft = Draft::new(key, hash, value, expiry_us, hasher, shape, &mut spare)?;
-        let result = self.store_draft(key, index, &mut draft, condition);
-        DRAFT_WORDS.set(draft.into_spare());
+        let draft = Draft::new(key, hash, value, expiry_us, hasher, shape, &mut spare)?;
+        let patience = Patience::default();
+        let mut storing = Storing { key, draft, condition, patience, stuck: 0 };
+        // Nearly always it is done at once. All that comes otherwise is kept out of the way.
+        let stored = match storing.draft.head().body_count {
+            0 => self.attempt(&mut storing, &[]),
+            _ => Ok(None),
+        };
+        let stored = match stored {
+            Ok(Some(stored)) => stored,
+            unfinished => return self.store_patiently(storing, unfinished),
+        };
+        DRAFT_WORDS.with(|spare| spare.set(storing.draft.into_spare()));
         self.arena.vouch()?;
-        if matches!(result, Ok(true)) {
-            self.arena.count(Counter::Sets, 1);
-        }
+        Ok(stored)
+    }
+
+    /// Ends what the first attempt did not.
+    #[inline(never)]
+    fn store_patiently(
+        &self,
+        mut storing: Storing<'_>,
+        first: Result<Option<bool>>,
+    ) -> Result<bool> {
+        let result = first.and_then(|_| self.store_or_prove(&mut storing));
+        DRAFT_WORDS.set(storing.draft.into_spare());
+        self.arena.vouch()?;
         result
     }
 
-    fn store_draft(
-        &self,
-        key: &[u8],
-        index: u64,
-        draft: &mut Draft<'_>,
-        condition: Condition,
-    ) -> Result<bool> {
-        let mut patience = Patience::new(self.lock_limit);
-        match self.try_store_draft(key, index, draft, condition, &mut patience) {
+    fn store_or_prove(&self, storing: &mut Storing<'_>) -> Result<bool> {
+        match self.store_with_bodies(storing) {
             // No room, and nothing that could make some: the file is damaged, or really full.
             // Proving the shard once tells, and mends it.
             Err(Error::Full { .. }) => {
-                self.lock_shard_for(index, patience.left())?.prove();
-                let result = self.try_store_draft(key, index, draft, condition, &mut patience);
+                let index = storing.draft.hash.shard(self.shape.shard_count);
+                self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?.prove();
+                storing.stuck = 0;
+                let result = self.store_with_bodies(storing);
                 if matches!(result, Err(Error::Full { .. })) {
                     // Or it was cut, and what is gone looks taken.
                     self.arena.look_for_cut()?;
@@ -176,87 +189,107 @@ impl Cache {
         }
     }
 
-    fn try_store_draft(
-        &self,
-        key: &[u8],
-        index: u64,
-        draft: &mut Draft<'_>,
-        condition: Condition,
-        patience: &mut Patience,
-    ) -> Result<bool> {
+    /// Builds the whole segments of a large value first.
+    fn store_with_bodies(&self, storing: &mut Storing<'_>) -> Result<bool> {
+        if storing.draft.head().body_count == 0 {
+            return self.attempt_again(storing, &[]);
+        }
         // From the first segment that is taken to the slot that leads there: others must not take
         // this handle's segments for a dead one's because a thread closes it meanwhile.
-        let _stay = match draft.head().body_count {
-            0 => None,
-            _ => Some(self.arena.stay()?),
-        };
-        let bodies = match draft.value() {
-            Value::Bytes { bytes, .. } if draft.head().body_count > 0 => {
-                self.build_bodies(index, bytes)?
+        let _stay = self.arena.stay()?;
+        let bodies = match storing.draft.value() {
+            Value::Bytes { bytes, .. } => {
+                self.build_bodies(storing.draft.hash.shard(self.shape.shard_count), bytes)?
             }
-            _ => Vec::new(),
+            Value::Int(_) => Vec::new(),
         };
-        draft.set_bodies(&bodies);
-        let mut stuck = 0;
+        storing.draft.set_bodies(&bodies);
+        let result = self.attempt_again(storing, &bodies);
+        if !matches!(result, Ok(true)) {
+            self.drop_bodies(&bodies);
+        }
+        result
+    }
+
+    fn attempt_again(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<bool> {
         for _ in 0..self.shape.slices_most {
-            let shard = match self.lock_shard_for(index, patience.left()) {
-                Ok(shard) => shard,
-                Err(error) => {
-                    self.drop_bodies(&bodies);
-                    return Err(error);
-                }
-            };
-            let (live, version) = match condition {
-                // It goes, whatever it holds.
-                Condition::Always => (shard.find_key(key, draft.hash), 0),
-                _ => match shard.find_proved(key, draft.hash) {
-                    Some((live, version)) => (Some(live), version),
-                    None => (None, 0),
-                },
-            };
-            let holds = match (condition, &live) {
-                (Condition::Always, _)
-                | (Condition::Absent, None)
-                | (Condition::Present, Some(_)) => true,
-                (Condition::Version(wanted), Some(_)) => version == wanted,
-                _ => false,
-            };
-            if !holds {
-                drop(shard);
-                self.drop_bodies(&bodies);
-                return Ok(false);
+            if let Some(stored) = self.attempt(storing, bodies)? {
+                return Ok(stored);
             }
-            if live.is_none() && !shard.make_way() {
-                let shard_is_empty = shard.entries() == 0;
-                drop(shard);
-                if shard_is_empty {
-                    self.make_way_elsewhere(index)?;
-                }
-                continue;
-            }
-            let need = if stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
-            match shard.put(draft, live.as_ref(), &bodies, need) {
-                Ok(Put::Rewritten) => return Ok(true),
-                Ok(Put::Appended) => {
-                    shard.tidy();
-                    return Ok(true);
-                }
-                Err(NoRoom) => {}
-            }
-            let if_stuck = IfStuck::after(stuck);
-            let wanted_bytes = draft.head().total_bytes(&self.shape);
-            let more = shard.make_room(SLICE, if_stuck, wanted_bytes);
-            drop(shard);
-            if !more {
-                self.make_room_elsewhere(index, if_stuck)?;
-                stuck += 1;
-                if stuck > SLICES_WITHOUT_GAIN {
-                    break;
-                }
+            if storing.stuck > SLICES_WITHOUT_GAIN {
+                break;
             }
         }
-        self.drop_bodies(&bodies);
-        Err(Error::Full { wanted_bytes: draft.head().total_bytes(&self.shape) })
+        Err(Error::Full { wanted_bytes: storing.draft.head().total_bytes(&self.shape) })
+    }
+
+    /// One attempt to store, under the lock. Whether the condition held; none if something had to be
+    /// evicted first, after which another attempt may do.
+    #[inline(always)]
+    fn attempt(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
+        let (key, draft) = (storing.key, &mut storing.draft);
+        let index = draft.hash.shard(self.shape.shard_count);
+        let shard = self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?;
+        let (live, version) = match storing.condition {
+            // It goes, whatever it holds.
+            Condition::Always => (shard.find_key(key, draft.hash), 0),
+            _ => match shard.find_proved(key, draft.hash) {
+                Some((live, version)) => (Some(live), version),
+                None => (None, 0),
+            },
+        };
+        let holds = match (storing.condition, &live) {
+            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => {
+                true
+            }
+            (Condition::Version(wanted), Some(_)) => version == wanted,
+            _ => false,
+        };
+        if !holds {
+            return Ok(Some(false));
+        }
+        if let Some(live) = &live {
+            if shard.put_over(draft, live) {
+                shard.add_word(shard::SETS, 1);
+                return Ok(Some(true));
+            }
+        }
+        self.make_way_and_put(shard, storing, live, bodies)
+    }
+
+    /// As [`Cache::attempt`], for what needs a new record.
+    #[inline(never)]
+    fn make_way_and_put(
+        &self,
+        shard: Shard<'_>,
+        storing: &mut Storing<'_>,
+        live: Option<Live>,
+        bodies: &[Body],
+    ) -> Result<Option<bool>> {
+        if live.is_none() && !shard.make_way() {
+            let (index, shard_is_empty) = (shard.index, shard.entries() == 0);
+            drop(shard);
+            if shard_is_empty {
+                self.make_way_elsewhere(index)?;
+            }
+            return Ok(None);
+        }
+        let draft = &mut storing.draft;
+        let need = if storing.stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
+        if shard.put(draft, live.as_ref(), bodies, need).is_ok() {
+            shard.add_word(shard::SETS, 1);
+            shard.tidy();
+            return Ok(Some(true));
+        }
+        let if_stuck = IfStuck::after(storing.stuck);
+        let more = shard.make_room(SLICE, if_stuck, draft.head().total_bytes(&self.shape));
+        let index = shard.index;
+        drop(shard);
+        if !more {
+            self.make_room_elsewhere(index, if_stuck)?;
+            storing.stuck += 1;
+        }
+        Ok(None)
     }
 
     /// Lets other shards evict an entry, because this one has none and the limit is reached.
@@ -298,28 +331,36 @@ impl Cache {
 
 impl Shard<'_> {
     /// Finds the entry of a key. An expired one is removed and not found.
+    #[inline(always)]
     pub fn find_key(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
-        let record = Cell::new(None);
-        let found = self.find_slot(hash, |slot| {
-            record.set(self.locate_head(slot.offset()));
-            record.get().is_some_and(|(position, head)| self.has_key(position, &head, key))
-        })?;
-        let (position, head) = record.get()?;
-        let live = Live { found, position, head };
-        match self.expiry_us_at(live.offset(), &head, hash) {
-            None => self.drop_damaged(hash, &live.found, &live.head),
-            Some(expiry_us) if self.cache.is_expired(expiry_us) => {
-                self.remove(hash, &live.found, &live.head);
-                self.let_go(hash, &live.found, &live.head);
-                self.add_word(shard::EXPIRATIONS, 1);
+        let mut slots = self.slots_of(hash)?;
+        let live = loop {
+            let found = slots.next()?;
+            if let Some((position, head)) = self.locate_head(found.slot.offset()) {
+                if self.has_key(position, &head, key) {
+                    break Live { found, position, head };
+                }
             }
-            Some(_) => return Some(live),
+        };
+        match self.expiry_us_at(live.offset(), &live.head, hash) {
+            Some(expiry_us) if !self.cache.is_expired(expiry_us) => return Some(live),
+            Some(_) => self.collect(hash, &live),
+            None => self.drop_damaged(hash, &live.found, &live.head),
         }
         None
     }
 
+    /// Removes an entry that has expired.
+    #[cold]
+    fn collect(&self, hash: KeyHash, live: &Live) {
+        self.remove(hash, &live.found, &live.head);
+        self.let_go(hash, &live.found, &live.head);
+        self.add_word(shard::EXPIRATIONS, 1);
+    }
+
     /// As [`Shard::find_key`], for who asks what the entry holds, or whether it can be read: one
     /// that does not prove itself is removed and not found. With its version.
+    #[inline(never)]
     fn find_proved(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
         let live = self.find_key(key, hash)?;
         let version = with_scratch(|words| {
@@ -374,21 +415,26 @@ impl Shard<'_> {
         });
     }
 
-    /// Stores a draft, over the entry that the key has now if it has one.
+    /// Stores a draft into the record of the entry that the key has now. False if it does not fit.
+    #[inline(always)]
+    fn put_over(&self, draft: &mut Draft<'_>, live: &Live) -> bool {
+        self.sample_overwrite(draft.hash, draft.head());
+        let fits = self.can_rewrite(live, draft);
+        if fits {
+            self.rewrite(live, draft);
+        }
+        fits
+    }
+
+    /// Stores a draft as a new record, in the place of the one of the entry that the key has now if it
+    /// has one.
     fn put(
         &self,
         draft: &mut Draft<'_>,
         live: Option<&Live>,
-        bodies: &[crate::record::Body],
+        bodies: &[Body],
         need: Need,
-    ) -> std::result::Result<Put, NoRoom> {
-        if let Some(live) = live {
-            self.sample_overwrite(draft.hash, draft.head());
-            if self.can_rewrite(live, draft) {
-                self.rewrite(live, draft);
-                return Ok(Put::Rewritten);
-            }
-        }
+    ) -> std::result::Result<(), NoRoom> {
         let kind = live.map_or(LogKind::Small, |live| self.log_of(live.position.segment));
         let head = *draft.head();
         let Some(room) = self.find_room(kind, head.log_bytes, need) else {
@@ -419,7 +465,7 @@ impl Shard<'_> {
         self.adopt_bodies(bodies);
         self.publish(draft.hash, slot_at, offset, bits, live);
         self.count_in(kind, &head);
-        Ok(Put::Appended)
+        Ok(())
     }
 
     /// Lets a slot lead to a new record, and lets go of the old one.
@@ -439,6 +485,7 @@ impl Shard<'_> {
     }
 
     /// Whether a draft fits into the record that is there: same form and size, in one piece.
+    #[inline(always)]
     fn can_rewrite(&self, live: &Live, draft: &Draft<'_>) -> bool {
         let (old, new) = (&live.head, draft.head());
         old.sequence.flags() == new.sequence.flags()
@@ -448,19 +495,22 @@ impl Shard<'_> {
     }
 
     /// Writes a draft into the record that is there.
+    #[inline(always)]
     fn rewrite(&self, live: &Live, draft: &mut Draft<'_>) {
         let offset = live.offset();
         let version = self.next_version();
         let generation = self.arena().generation(live.position.segment);
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
         self.begin_rewrite(live.found.at, offset, words[0]);
-        let half = words.len().div_ceil(2);
+        // In halves only where somebody may come in between.
+        let half = if hooks::ARE_REACHED { words.len().div_ceil(2) } else { 1 };
         self.region().copy_in(offset + 8, &words[1..half]);
         hooks::reach(Point::RewriteHalf);
         self.region().copy_in(offset + 8 * half as u64, &words[half..]);
         self.end_rewrite(offset, words[0]);
     }
 
+    #[inline(always)]
     fn begin_rewrite(&self, intent: u64, offset: u64, sequence: u64) {
         self.set_word(shard::INTENT, intent);
         fence(Ordering::Release);
@@ -471,6 +521,7 @@ impl Shard<'_> {
         hooks::reach(Point::RewriteBegun);
     }
 
+    #[inline(always)]
     fn end_rewrite(&self, offset: u64, sequence: u64) {
         self.region().store(offset, sequence, Ordering::Release);
         self.set_word(shard::INTENT, 0);

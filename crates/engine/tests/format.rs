@@ -26,7 +26,7 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     constants!(map, segment: GENERATION OWNER NOTES);
     constants!(map, note: NEXT EXTENT OPENED);
     constants!(map, shard: LOCK STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
-        INDEX_SEGMENTS BODY_SEGMENTS INTENT SPARES INTENT_SUM SMALL MAIN CLOCK INCREMENTS HALVINGS
+        INDEX_SEGMENTS BODY_SEGMENTS SETS DELETES INTENT SPARES INTENT_SUM SMALL MAIN CLOCK INCREMENTS HALVINGS
         WINS SETTING SWITCHES INVALIDATIONS DIRECTORY);
     constants!(map, log: HEAD TAIL ENTRIES BYTES BODY_BYTES SEGMENTS);
     constants!(map, tournament: NOTED_COUNT REPLAYED_COUNT SHADOW_ROOM MEAN_BYTES REGRETS
@@ -74,6 +74,8 @@ fn what_lies_together_does_not_overlap() {
         (shard::LOST, 8),
         (shard::INDEX_SEGMENTS, 8),
         (shard::BODY_SEGMENTS, 8),
+        (shard::SETS, 8),
+        (shard::DELETES, 8),
         (shard::INTENT, 8),
         (shard::SPARES, shard::SPARE_COUNT * 8),
         (shard::INTENT_SUM, 8),

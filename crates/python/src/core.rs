@@ -115,25 +115,26 @@ impl Opened {
         object: &Bound<'_, PyAny>,
         key: &Key<'_>,
     ) -> Quick<Option<Bound<'py, PyAny>>> {
-        scratch::with_buffer(|buffer| match self.cache.get(key.bytes(), buffer) {
+        let mut buffer = scratch::take_buffer();
+        let mut read_bytes = 0;
+        let result = match self.cache.get(key.bytes(), &mut buffer) {
             Ok(Some(entry)) if entry.has_landed => {
                 let landed = buffer.landing::<BytesLanding>().and_then(BytesLanding::take);
-                Used {
-                    result: Ok(landed.map(|bytes| bytes.into_bound(py).into_any())),
-                    read_bytes: 0,
-                }
+                Ok(landed.map(|bytes| bytes.into_bound(py).into_any()))
             }
-            Ok(Some(entry)) => Used {
-                result: decoded(py, object, entry.value).map(Some),
-                read_bytes: entry.value.len(),
-            },
-            Ok(None) => Used { result: Ok(None), read_bytes: 0 },
-            Err(error) => Used { result: Err(self.refused(py, error).into()), read_bytes: 0 },
-        })
+            Ok(Some(entry)) => {
+                read_bytes = entry.value.len();
+                decoded(py, object, entry.value).map(Some)
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(self.refused(py, error).into()),
+        };
+        scratch::keep_buffer(buffer, read_bytes);
+        result
     }
 
     /// Writes a value that was encoded, without the GIL if it is long.
-    #[inline]
+    #[inline(always)]
     pub fn write<T: Send>(
         &self,
         py: Python<'_>,
@@ -149,7 +150,7 @@ impl Opened {
     }
 
     /// Encodes a value and writes it.
-    #[inline]
+    #[inline(always)]
     fn store<T: Send>(
         &self,
         py: Python<'_>,

@@ -84,17 +84,16 @@ where
     let call = || -> Quick<Bound<'_, PyAny>> {
         // SAFETY: `this` is an instance of `C`, and CPython holds it for the length of the call.
         let this = unsafe { Borrowed::from_ptr(py, this).cast_unchecked::<C>() };
-        let mut arguments: [Argument<'_, '_>; N] = [None; N];
         let given = positional_count as usize;
-        if given > N || given < M::REQUIRED || !names.is_null() {
+        let arguments = if given > N || given < M::REQUIRED || !names.is_null() {
             // SAFETY: as the caller promises.
-            unsafe { match_names::<C, M, N>(py, positional, given, names, &mut arguments)? };
+            unsafe { match_names::<C, M, N>(py, positional, given, names)? }
         } else {
-            for (index, argument) in arguments.iter_mut().enumerate().take(given) {
+            std::array::from_fn(|index| {
                 // SAFETY: one of the `positional_count` objects, held for the length of the call.
-                *argument = Some(unsafe { Borrowed::from_ptr(py, *positional.add(index)) });
-            }
-        }
+                (index < given).then(|| unsafe { Borrowed::from_ptr(py, *positional.add(index)) })
+            })
+        };
         M::call(py, this.get(), arguments)
     };
     let raised = match catch_unwind(AssertUnwindSafe(call)) {
@@ -120,13 +119,13 @@ fn panicked(payload: &(dyn std::any::Any + Send)) -> PyErr {
 /// # Safety
 /// As [`entered`].
 #[cold]
-unsafe fn match_names<'py, C, M: Method<C, N>, const N: usize>(
+unsafe fn match_names<'a, 'py, C, M: Method<C, N>, const N: usize>(
     py: Python<'py>,
     positional: *const *mut ffi::PyObject,
     given: usize,
     names: *mut ffi::PyObject,
-    arguments: &mut [Argument<'_, 'py>; N],
-) -> PyResult<()> {
+) -> PyResult<[Argument<'a, 'py>; N]> {
+    let mut arguments: [Argument<'a, 'py>; N] = [None; N];
     let method = M::NAME.to_string_lossy();
     if given > N {
         let least =
@@ -165,7 +164,7 @@ unsafe fn match_names<'py, C, M: Method<C, N>, const N: usize>(
         .map(|place| format!("'{}'", M::PARAMETERS[place]))
         .collect();
     if missing.is_empty() {
-        return Ok(());
+        return Ok(arguments);
     }
     let plural = if missing.len() == 1 { "" } else { "s" };
     Err(PyTypeError::new_err(format!(

@@ -3,7 +3,7 @@
 //! Decoding a value can run other Python code on the same thread (a finalizer, a signal handler),
 //! which may use a cache in turn: whoever comes second gets memory of its own.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use tuckbox_engine::Buffer;
 
@@ -13,12 +13,13 @@ use crate::landing::BytesLanding;
 const KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
-    static BUFFER: RefCell<Buffer> = RefCell::new(new_buffer());
+    static BUFFER: Cell<Option<Box<Buffer>>> = const { Cell::new(None) };
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-fn new_buffer() -> Buffer {
-    Buffer::with_landing(Box::new(BytesLanding::default()))
+#[cold]
+fn new_buffer() -> Box<Buffer> {
+    Box::new(Buffer::with_landing(Box::new(BytesLanding::default())))
 }
 
 /// What became of the buffer: `read_bytes` were read into it.
@@ -29,19 +30,36 @@ pub struct Used<T> {
     pub read_bytes: usize,
 }
 
+/// Takes the buffer to read into. For [`keep_buffer`] afterwards.
+#[inline(always)]
+pub fn take_buffer() -> Box<Buffer> {
+    BUFFER.take().unwrap_or_else(new_buffer)
+}
+
+/// Keeps a buffer, into which `read_bytes` were read, for the next operation.
+#[inline(always)]
+pub fn keep_buffer(buffer: Box<Buffer>, read_bytes: usize) {
+    if read_bytes > KEPT_BYTES {
+        return give_back(buffer);
+    }
+    // Whoever came second on this thread may have kept his.
+    if let Some(second) = BUFFER.with(|kept| kept.replace(Some(buffer))) {
+        give_back(second);
+    }
+}
+
+#[cold]
+fn give_back(buffer: Box<Buffer>) {
+    drop(buffer);
+}
+
 /// Runs an operation that reads into a buffer.
 #[inline]
 pub fn with_buffer<T>(operation: impl FnOnce(&mut Buffer) -> Used<T>) -> T {
-    BUFFER.with(|cell| match cell.try_borrow_mut() {
-        Ok(mut buffer) => {
-            let used = operation(&mut buffer);
-            if used.read_bytes > KEPT_BYTES {
-                *buffer = new_buffer();
-            }
-            used.result
-        }
-        Err(_) => operation(&mut Buffer::new()).result,
-    })
+    let mut buffer = take_buffer();
+    let used = operation(&mut buffer);
+    keep_buffer(buffer, used.read_bytes);
+    used.result
 }
 
 /// Runs an operation that writes an encoded value.

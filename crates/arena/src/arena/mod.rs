@@ -523,7 +523,7 @@ impl Arena {
     }
 
     /// Adds to a counter of this handle's process slot, if it has one.
-    #[inline]
+    #[inline(always)]
     pub fn count(&self, counter: Counter, amount: u64) {
         if let Ok(Some(owner)) = self.reader() {
             self.count_for(owner, counter, amount);

@@ -71,7 +71,8 @@ impl Shard<'_> {
         let Some(head) = self.load_head(offset) else { return Place::Unreadable };
         let Some(end) = self.end_of(position, head.log_bytes) else { return Place::Unreadable };
         let Some(hash) = self.key_hash_at(offset, &head) else { return Place::Unreadable };
-        match self.find_slot(hash, |slot| slot.offset() == offset) {
+        match self.slots_of(hash).and_then(|mut slots| slots.find(|it| it.slot.offset() == offset))
+        {
             None => Place::Dead(end),
             Some(found) => {
                 let frequency = self.halved(found.slot, position);

@@ -91,7 +91,7 @@ impl Shard<'_> {
     }
 
     /// Shows the tournament that a key is stored over.
-    #[inline]
+    #[inline(always)]
     pub fn sample_overwrite(&self, hash: KeyHash, head: &Head) {
         self.sample(Event::Overwritten, hash, head);
     }
@@ -102,7 +102,7 @@ impl Shard<'_> {
         self.sample(Event::Removed, hash, head);
     }
 
-    #[inline]
+    #[inline(always)]
     fn sample(&self, event: Event, hash: KeyHash, head: &Head) {
         if u64::from(hash.first()) < self.word(shard::SAMPLED_BELOW) {
             self.play(event, hash.0 >> 32 << 32 | size_of(head, &self.cache.shape));

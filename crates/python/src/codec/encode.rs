@@ -16,7 +16,7 @@ const TYPES: &str = "None, bool, int, float, str, bytes, bytearray, list, tuple,
                      frozenset, datetime, date, time, timedelta, Decimal and UUID";
 
 /// A value that needs no encoding: the engine takes it as Python has it.
-#[inline]
+#[inline(always)]
 pub fn encode_plain<'a>(value: &'a Bound<'_, PyAny>) -> Option<Value<'a>> {
     if let Ok(bytes) = value.cast_exact::<PyBytes>() {
         return Some(Value::Bytes { tag: code::BYTES, bytes: bytes.as_bytes() });
