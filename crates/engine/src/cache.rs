@@ -236,6 +236,8 @@ impl Cache {
         shard.remove(hash, &live.found, &live.head);
         shard.let_go(hash, &live.found, &live.head);
         shard.add_word(shard::DELETES, 1);
+        drop(shard);
+        self.arena.vouch()?;
         Ok(true)
     }
 
@@ -252,6 +254,8 @@ impl Cache {
         shard.remove(hash, &live.found, &live.head);
         shard.let_go(hash, &live.found, &live.head);
         shard.add_word(shard::DELETES, 1);
+        drop(shard);
+        self.arena.vouch()?;
         Ok(Some(self.entry_in(buffer)))
     }
 
@@ -337,6 +341,7 @@ impl Cache {
                 }
             }
         }
+        self.arena.vouch()?;
         Ok(count)
     }
 

@@ -27,6 +27,8 @@ const LEN_MOST: usize = 64;
 const HEAD_WORDS: usize = (shadow::ENTRIES / 8) as usize;
 const STAMP_MASK: u64 = 0xffff;
 const CLOCK_MASK: u64 = 0xfff;
+/// Times eight bytes of 0 or 1, of which the first is the lowest: they are the highest bits then.
+const GATHER: u64 = 0x0102_0408_1020_4080;
 
 /// An entry of a shadow, as its word; see [`shadow::ENTRIES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +51,8 @@ impl Entry {
         self.0 >> 7 & 1 == 1
     }
 
-    fn is_of(self, hash: u32) -> bool {
-        self.is_taken() && self.0 >> 48 == u64::from(hash as u16)
+    fn tag(self) -> u16 {
+        (self.0 >> 48) as u16
     }
 
     fn hits(self) -> u64 {
@@ -85,8 +87,8 @@ impl Entry {
         self.0 >> 8 & COST_MOST
     }
 
-    fn stamp(self) -> u64 {
-        self.0 >> 20 & STAMP_MASK
+    fn stamp(self) -> u16 {
+        (self.0 >> 20) as u16
     }
 
     fn clock(self) -> u64 {
@@ -120,6 +122,11 @@ pub(super) struct Shadow<'a> {
     favour: Favour,
     head: [u64; HEAD_WORDS],
     entries: [Entry; LEN_MOST],
+    // What is looked for most, side by side: the entries' parts of their keys' hashes, when they were
+    // appended, and for each log ones in the place of its members.
+    tags: [u16; LEN_MOST],
+    stamps: [u16; LEN_MOST],
+    in_log: [[u16; LEN_MOST]; 2],
     /// Those that differ from the file's, a bit each.
     changed: u64,
     /// Those of the small log and those of the main log, a bit each, and what they cost together.
@@ -132,6 +139,16 @@ fn bits_of(mut members: u64) -> impl Iterator<Item = usize> {
         let place = members.trailing_zeros() as usize;
         members &= members.wrapping_sub(1);
         (place < LEN_MOST).then_some(place)
+    })
+}
+
+/// Where `wanted` is, a bit for each place. All are compared before any is looked at, so that the
+/// compiler does it side by side.
+fn places_of(values: &[u16; LEN_MOST], wanted: u16) -> u64 {
+    let same = values.map(|value| u8::from(value == wanted));
+    (0..).zip(same.chunks_exact(8)).fold(0, |places, (part, same)| {
+        let same = u64::from_le_bytes(same.try_into().expect("chunks of eight"));
+        places | (same.wrapping_mul(GATHER) >> 56) << (8 * part)
     })
 }
 
@@ -151,14 +168,34 @@ impl<'a> Shadow<'a> {
         head.copy_from_slice(&words[..HEAD_WORDS]);
         let mut entries = [Entry::NONE; LEN_MOST];
         let (mut members, mut used) = ([0; 2], [0; 2]);
+        let (mut tags, mut stamps) = ([0; LEN_MOST], [0; LEN_MOST]);
+        let mut in_log = [[0; LEN_MOST]; 2];
         for (place, word) in words[HEAD_WORDS..HEAD_WORDS + len].iter().enumerate() {
             let entry = Entry(*word);
             entries[place] = entry;
-            let taken = u64::from(entry.is_taken());
-            members[entry.kind() as usize] |= taken << place;
-            used[entry.kind() as usize] += taken * entry.cost();
+            (tags[place], stamps[place]) = (entry.tag(), entry.stamp());
+            if entry.is_taken() {
+                let log = entry.kind() as usize;
+                in_log[log][place] = u16::MAX;
+                members[log] |= 1 << place;
+                used[log] += entry.cost();
+            }
         }
-        Shadow { region, at, len, setting, favour, head, entries, changed: 0, members, used }
+        Shadow {
+            region,
+            at,
+            len,
+            setting,
+            favour,
+            head,
+            entries,
+            tags,
+            stamps,
+            in_log,
+            changed: 0,
+            members,
+            used,
+        }
     }
 
     /// Writes back what changed.
@@ -180,14 +217,19 @@ impl<'a> Shadow<'a> {
     fn set(&mut self, place: usize, entry: Entry) {
         let old = self.entries[place];
         if old.is_taken() {
-            self.members[old.kind() as usize] &= !(1 << place);
-            self.used[old.kind() as usize] -= old.cost();
+            let log = old.kind() as usize;
+            self.in_log[log][place] = 0;
+            self.members[log] &= !(1 << place);
+            self.used[log] -= old.cost();
         }
         if entry.is_taken() {
-            self.members[entry.kind() as usize] |= 1 << place;
-            self.used[entry.kind() as usize] += entry.cost();
+            let log = entry.kind() as usize;
+            self.in_log[log][place] = u16::MAX;
+            self.members[log] |= 1 << place;
+            self.used[log] += entry.cost();
         }
         self.entries[place] = entry;
+        (self.tags[place], self.stamps[place]) = (entry.tag(), entry.stamp());
         self.changed |= 1 << place;
     }
 
@@ -200,11 +242,7 @@ impl<'a> Shadow<'a> {
     }
 
     fn find(&self, hash: u32) -> Option<usize> {
-        let mut matches = 0u64;
-        for (place, entry) in self.entries.iter().enumerate() {
-            matches |= u64::from(entry.is_of(hash)) << place;
-        }
-        bits_of(matches).next()
+        bits_of(places_of(&self.tags, hash as u16) & self.all_members()).next()
     }
 
     /// Notes an event; whether the key was there. `room` is the capacity in costs.
@@ -275,9 +313,14 @@ impl<'a> Shadow<'a> {
     }
 
     fn oldest(&self, kind: LogKind) -> Option<usize> {
-        let now = self.head[(shadow::APPENDS / 8) as usize];
-        let age = |entry: Entry| now.wrapping_sub(entry.stamp()) & STAMP_MASK;
-        bits_of(self.members(kind)).max_by_key(|place| age(self.entries[*place]))
+        let now = self.head[(shadow::APPENDS / 8) as usize] as u16;
+        let mut ages = [0; LEN_MOST];
+        let members = self.stamps.iter().zip(&self.in_log[kind as usize]);
+        for (age, (stamp, is_member)) in ages.iter_mut().zip(members) {
+            *age = now.wrapping_sub(*stamp) & is_member;
+        }
+        let most = ages.iter().fold(0, |most, age| most.max(*age));
+        bits_of(places_of(&ages, most) & self.members(kind)).next()
     }
 
     fn count_increments(&mut self, amount: u64) {
