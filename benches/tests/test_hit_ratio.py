@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benches import hit_ratio
 from benches.hit_ratio import Cell, Result, Run
+
+#: Sizes of a trace's cells, and what the best policy hits there.
+SIZES = ((1_000, 40.0), (4_000, 60.0), (16_000, 70.0))
 
 
 def _run(hits: float) -> Run:
@@ -43,3 +48,13 @@ def test_being_ahead_does_not_make_up_for_being_behind() -> None:
 def test_small_cells_are_replayed_several_times() -> None:
     assert Cell("trace", 100, False, 1, "", 1, 1).repetitions > 1
     assert _result(False, 1, 1).cell.repetitions == 1
+
+
+def test_the_best_policy_has_a_gap_in_less_room() -> None:
+    cells = [Cell("trace", limit, True, best, "best", best, 100) for limit, best in SIZES]
+    results = [Result(cell, {}) for cell in cells]
+    gaps = [
+        hit_ratio.gap_of_the_best(results[1], replace(_run(50), value_bytes=room), results, False)
+        for room in (500, 1_000, 2_000, 4_000, 5_000)
+    ]
+    assert [round(gap, 6) for gap in gaps] == [30, 20, 10, 0, 0]

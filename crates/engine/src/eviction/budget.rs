@@ -2,6 +2,7 @@
 //! it go on for ever.
 
 use super::capacity::Unit;
+use super::SLICE;
 
 /// Attempts without gain before entries are dropped that should have been moved.
 const PATIENCE: u64 = 16;
@@ -34,6 +35,10 @@ pub(super) struct Budget {
     pub(super) steps: u32,
     pub(super) if_stuck: IfStuck,
     pub(super) unit: Unit,
+    /// Whether an entry has to go when the budget is spent, whatever its hits: a write that waits for
+    /// room looks at a whole slice of entries, and shall not go round and round. Who only tidies up
+    /// leaves what it began to the next one.
+    pub(super) must_gain: bool,
     /// Moves to the main log, without a duel, while that has room: after the setting has changed it
     /// can have much, and no write shall do all of it.
     pub(super) free_moves: u32,
@@ -44,7 +49,8 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn new(steps: u32, if_stuck: IfStuck, unit: Unit) -> Budget {
-        Budget { steps, if_stuck, unit, free_moves: 1 + steps / FREE_MOVE_EACH, wanted_bytes: 0 }
+        let free_moves = 1 + steps / FREE_MOVE_EACH;
+        Budget { steps, if_stuck, unit, must_gain: steps >= SLICE, free_moves, wanted_bytes: 0 }
     }
 
     pub(super) fn spend(&mut self) -> bool {

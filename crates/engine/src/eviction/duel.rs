@@ -19,14 +19,12 @@ const VICTIMS_MOST: usize = 8;
 
 impl Shard<'_> {
     /// The main log's oldest entry that was not hit since it was last looked at; those that were
-    /// go to the head with one hit less, and those that are cheap as they are.
+    /// go to the head with one hit less, and those that are cheap as they are. None if there is no
+    /// entry, or the budget is spent before one is found.
     pub(super) fn victim(&self, budget: &mut Budget) -> Option<Candidate> {
         loop {
             let candidate = self.candidate(LogKind::Main, budget)?;
             let bits = Slot(self.region().get(candidate.found.at)).policy();
-            if budget.steps == 0 {
-                return Some(candidate);
-            }
             let bits = if bits.hits() > 0 {
                 self.count_increments(1);
                 self.bits(bits.hits() - 1, candidate.frequency + 1, false)
@@ -37,7 +35,9 @@ impl Shard<'_> {
             };
             self.set_word(shard::WINS, 0);
             self.move_entry(&candidate, LogKind::Main, bits);
-            budget.spend();
+            if !budget.spend() {
+                return None;
+            }
         }
     }
 
@@ -53,18 +53,22 @@ impl Shard<'_> {
         let mean = self.used(LogKind::Main, Unit::Bytes) / entries;
         let price = self.cost(&victim.head, Unit::Bytes) / victim.frequency.max(1);
         let most = mean.saturating_mul(self.rounds_quarters()) / 4;
-        price < mean && victim.hash.chance(self.word(shard::CLOCK)) % most.max(1) >= price
+        // The place is the turn: whoever is found wanting stays so until it moves.
+        let generation = self.arena().generation(victim.position.segment);
+        let chance = victim.hash.chance(victim.offset ^ generation.rotate_left(40));
+        price < mean && ((u128::from(chance) * u128::from(most)) >> 64) as u64 >= price
     }
 
     /// The `rounds` of which `docs/eviction.md` tells, in quarters.
     fn rounds_quarters(&self) -> u64 {
         match self.cache.shape.favour {
             Favour::Hits => 16,
-            Favour::Balanced | Favour::Bytes => 3,
+            Favour::Balanced | Favour::Bytes => 2,
         }
     }
 
-    /// Judges an entry that leaves the small log.
+    /// Judges an entry that leaves the small log. It stays there if the budget is spent before it is
+    /// known against whom.
     pub(super) fn leave_small(
         &self,
         mut candidate: Candidate,
@@ -82,7 +86,6 @@ impl Shard<'_> {
         if bits.hits() > 0 {
             is_admitted |= bits.hits() >= self.setting().promote_at_hits;
             candidate.frequency += bits.hits();
-            self.count_increments(bits.hits());
         }
         // Where bytes are short, an entry of many times the mean has left that room: it is for
         // those who have been seen a few times, not for whoever comes next. Before anything was
@@ -95,8 +98,18 @@ impl Shard<'_> {
         if has_room {
             budget.free_moves = budget.free_moves.saturating_sub(1);
         }
-        let wins =
-            capacity.main != 0 && (has_room || self.wins_duel(&candidate, is_admitted, budget));
+        let wins = match capacity.main != 0 {
+            true if has_room => true,
+            true => match self.wins_duel(&candidate, is_admitted, budget) {
+                Some(wins) => wins,
+                None if budget.must_gain => false,
+                None => return,
+            },
+            false => false,
+        };
+        if bits.hits() > 0 {
+            self.count_increments(bits.hits());
+        }
         if !wins {
             // Its hits are in the frequency by now.
             let slot = Slot(self.region().get(candidate.found.at));
@@ -108,8 +121,7 @@ impl Shard<'_> {
         }
         let frequency = candidate.frequency;
         self.move_entry(&candidate, LogKind::Main, self.bits(0, frequency, false));
-        // At least one victim gives way even if the budget is spent, so that the main log cannot
-        // outgrow its share slice by slice.
+        // If the budget is spent before, the main log has more than its share, and gives way next.
         while self.used(LogKind::Main, capacity.unit) > capacity.main {
             let Some(victim) = self.victim(budget) else { break };
             self.drop_entry(&victim, Reason::Evicted);
@@ -120,16 +132,19 @@ impl Shard<'_> {
         }
     }
 
-    pub(super) fn wins_duel(
+    /// Whether a newcomer wins. None if the budget is spent before it has an opponent.
+    fn wins_duel(
         &self,
         candidate: &Candidate,
         is_admitted: bool,
         budget: &mut Budget,
-    ) -> bool {
-        let Some(victim) = self.victim(budget) else { return true };
+    ) -> Option<bool> {
+        let Some(victim) = self.victim(budget) else {
+            return (self.used(LogKind::Main, Unit::Entries) == 0).then_some(true);
+        };
         if is_admitted && !self.is_large(&candidate.head, budget.unit) {
             self.set_word(shard::WINS, 0);
-            return true;
+            return Some(true);
         }
         // In hundredths: the frequency of the bytes that the candidate displaces.
         let unit = if self.weighs_sizes(budget.unit) { Unit::Bytes } else { Unit::Entries };
@@ -139,15 +154,17 @@ impl Shard<'_> {
         let bonus = if is_admitted { BONUS } else { 0 };
         if (candidate.frequency + bonus) * 100 > needed {
             self.set_word(shard::WINS, 0);
-            return true;
+            return Some(true);
         }
-        self.add_word(shard::WINS, 1);
+        // Small ones at the tail, which win against large ones by right, shall not shield for long
+        // what lies behind them.
+        self.add_word(shard::WINS, (cost / victim_cost.max(1)).max(1));
         if self.word(shard::WINS) >= WINS_MOST {
             self.set_word(shard::WINS, 0);
             let bits = self.bits(0, victim.frequency, false);
             self.move_entry(&victim, LogKind::Main, bits);
         }
-        false
+        Some(false)
     }
 
     /// Larger than so many of the mean is too large to enter by the reuse distance alone.

@@ -26,7 +26,8 @@
 //! Sizes: when the limit of entries binds, every entry counts one; when bytes are short, its bytes,
 //! and the newcomer has to beat the frequency per byte of those that it displaces, unless the cache
 //! was made to favour bytes. An entry of the main log that is small for its frequency goes round
-//! instead of going, by chance, as often as it is cheap.
+//! instead of going, by chance, as often as it is cheap, or once it has kept out many times its
+//! bytes.
 //!
 //! The method as a whole, its sources and figures are in `docs/eviction.md`. Everything that is read
 //! from the file bounds nothing by itself: each loop has a budget.
@@ -58,6 +59,7 @@ const HALVE_AFTER: u64 = 5;
 const REUSE_TENTHS: u64 = 7;
 /// By how much a frequency must be beaten.
 const MARGIN: u64 = 1;
-/// Duels that a victim may win in a row before it is moved to the head. Without this a dead key
-/// whose frequency came from another's ghost would block the main log for ever.
+/// Duels that a victim may win in a row before it is moved to the head; against larger entries,
+/// times its own bytes. Without this a dead key whose frequency came from another's ghost would
+/// block the main log for ever, and a small one shield large ones behind it.
 const WINS_MOST: u64 = 64;

@@ -88,7 +88,11 @@ impl Shard<'_> {
                 return true;
             }
         }
-        match self.victim(budget) {
+        let oldest = |budget: &mut Budget| match budget.must_gain && budget.steps == 0 {
+            true => self.candidate(LogKind::Main, budget),
+            false => None,
+        };
+        match self.victim(budget).or_else(|| oldest(budget)) {
             Some(victim) => {
                 self.drop_entry(&victim, Reason::Evicted);
                 self.pass(&victim);
@@ -106,5 +110,33 @@ impl Shard<'_> {
                 None => false,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Buffer, Cache, Config, Place, Ttl, Value};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
+    fn who_tidies_up_drops_nothing_that_was_hit() {
+        let config = Config { size_bytes: 1 << 20, ..Config::default() };
+        let cache = Cache::open(&Place::Private, &config).unwrap();
+        for key in 0..20_000u64 {
+            cache.set(&key.to_le_bytes(), Value::bytes(&[7; 160]), Ttl::Never).unwrap();
+        }
+        let mut buffer = Buffer::new();
+        for key in (0..20_000u64).cycle().take(60_000) {
+            cache.get(&key.to_le_bytes(), &mut buffer).unwrap();
+        }
+        let shard = cache.lock_shard(0).unwrap();
+        let evictions = || shard.word(shard::EVICTIONS);
+        let before = evictions();
+        (0..20).for_each(|_| _ = shard.make_room(4, IfStuck::Stop, 0));
+        assert_eq!(evictions(), before);
+        // A write that waits is not let down.
+        (0..4).for_each(|_| _ = shard.make_room(SLICE, IfStuck::Stop, 0));
+        assert!(evictions() > before);
     }
 }
