@@ -19,7 +19,8 @@ class Entry(NamedTuple):
     expiry: float | None
     """When it expires, in seconds since 1970 (as ``time.time()``); None if it does not."""
     version: int
-    """Names this state of the entry, for ``cas``. No version occurs twice in a cache."""
+    """Names this state of the entry, for ``cas``: every change of the value gives it another one.
+    28 bits are a count, 35 come from the value, in case the count comes round."""
 
 
 @dataclass(frozen=True)

@@ -343,7 +343,7 @@ impl Shard<'_> {
                         count.entries += 1;
                         count.bytes += head.log_bytes;
                         count.body_bytes += head.body_count * self.cache.shape.segment_bytes;
-                        version = version.max(head.sequence.version());
+                        version = head.sequence.latest_version(version);
                         let first = choices_of(hash, buckets).0;
                         if first != bucket {
                             overflows[first as usize] += 1;

@@ -50,6 +50,9 @@ const SPLITS_PER_INSERT: u32 = 64;
 /// A bucket's words: its slots, and the one that is its own.
 pub type Bucket<'a> = View<'a, { (BUCKET_BYTES / WORD) as usize }>;
 
+/// The one that is its own.
+pub const BUCKET_OWN: usize = (BUCKET_WORD / WORD) as usize;
+
 /// A slot's place in the file, and what it held when it was found.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {

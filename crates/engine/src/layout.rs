@@ -20,11 +20,6 @@ pub mod shard {
     pub const EPOCH: u64 = STATE + 8;
     /// Keys whose hash is below this, in its low 32 bits, are shown to the tournament.
     pub const SAMPLED_BELOW: u64 = EPOCH + 8;
-    /// Which word of the readers' cache line this offset is.
-    pub const fn line(offset: u64) -> usize {
-        (offset - STATE) as usize / 8
-    }
-
     /// The last version given to a record.
     pub const SEQUENCE: u64 = 128;
     /// Entries that gave way to others.
@@ -73,6 +68,14 @@ pub mod shard {
     pub const INVALIDATION_COUNT: u64 = 64;
     /// The index directory: for each index segment, in order, segment + 1.
     pub const DIRECTORY: u64 = INVALIDATIONS + INVALIDATION_COUNT * 8;
+
+    /// Words of the cache line from [`STATE`] on, which is for readers.
+    pub const READERS_WORDS: usize = 8;
+
+    /// Which word of that line this offset is.
+    pub const fn readers_word(offset: u64) -> usize {
+        (offset - STATE) as usize / 8
+    }
 }
 
 /// Offsets in the shard's tournament, which follows its index directory.
@@ -412,6 +415,7 @@ pub fn signature() -> u64 {
     [
         shard::DIRECTORY,
         shard::SWITCHES,
+        shard::DELETES,
         tournament::SHADOWS,
         shadow::ENTRIES,
         shard::INTENT_SUM,

@@ -22,8 +22,8 @@ use tuckbox_arena::Counter;
 use crate::cache::Cache;
 use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
-use crate::index::{Bucket, IndexState};
-use crate::layout::{bucket_of, shard, Position, Slot, BUCKET_WORD};
+use crate::index::{Bucket, IndexState, BUCKET_OWN};
+use crate::layout::{bucket_of, shard, Position, Slot};
 use crate::record::{expiry, flag};
 use crate::value::{Buffer, Entry, Value};
 
@@ -45,6 +45,9 @@ pub(crate) enum Attempt {
     NoMemory(usize),
 }
 
+/// A shard's cache line that is for readers.
+pub(crate) type ReadersLine<'a> = View<'a, { shard::READERS_WORDS }>;
+
 /// What is looked for, and where.
 pub(crate) struct Wanted<'a> {
     key: &'a [u8],
@@ -53,7 +56,7 @@ pub(crate) struct Wanted<'a> {
     /// Where its shard begins.
     pub shard_at: u64,
     /// The cache line of the shard that is for readers.
-    pub shard: View<'a, 8>,
+    pub shard: ReadersLine<'a>,
     epoch: u64,
     notes_hit: bool,
 }
@@ -62,7 +65,7 @@ pub(crate) struct Wanted<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     /// The cache line of its shard that is for readers.
-    pub shard: &'a View<'a, 8>,
+    pub shard: &'a ReadersLine<'a>,
     /// The shard's epoch when the bucket was looked into.
     pub epoch: u64,
     /// Its bucket.
@@ -169,8 +172,8 @@ impl Cache {
         let region = self.arena.region();
         let shard_at = self.arena.geometry().shard_at(hash.shard(self.shape.shard_count));
         let shard = region.view(shard_at + shard::STATE);
-        let state = shard.load(shard::line(shard::STATE), Ordering::Acquire);
-        let epoch = shard.load(shard::line(shard::EPOCH), Ordering::Acquire);
+        let state = shard.load(shard::readers_word(shard::STATE), Ordering::Acquire);
+        let epoch = shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
         hooks::reach(Point::StateLoaded);
         let wanted = Wanted { key, hash, shard_at, shard, epoch, notes_hit };
         let count = IndexState(state).buckets();
@@ -184,8 +187,8 @@ impl Cache {
         hooks::reach(Point::ProbeMissed);
         // Nothing found: true only if no entry changed its bucket meanwhile.
         fence(Ordering::Acquire);
-        let unchanged = wanted.shard.get(shard::line(shard::STATE)) == state
-            && wanted.shard.get(shard::line(shard::EPOCH)) == epoch;
+        let unchanged = wanted.shard.get(shard::readers_word(shard::STATE)) == state
+            && wanted.shard.get(shard::readers_word(shard::EPOCH)) == epoch;
         if unchanged || tuckbox_arena::mutants::is_on("no-state-check") {
             Attempt::Missing
         } else {
@@ -201,7 +204,7 @@ impl Cache {
         let bucket: Bucket<'_> = self.arena.region().view(at);
         let tagged = self.tagged(bucket, hash.tag());
         // Its count may be of another moment than the tags: every move of an entry moves the state.
-        let word = bucket.load(BUCKET_WORD as usize / 8, Ordering::Acquire);
+        let word = bucket.load(BUCKET_OWN, Ordering::Acquire);
         if word >> 32 != wanted.epoch & 0xffff_ffff {
             return Probed::NotThere;
         }
@@ -291,7 +294,8 @@ impl Cache {
         let use_of_segment = self.arena.generation_word(position.segment);
         let generation = use_of_segment.load(0, Ordering::Acquire);
         let is_same = seen.is_still() || tuckbox_arena::mutants::is_on("one-slot-load");
-        let is_epoch = seen.shard.load(shard::line(shard::EPOCH), Ordering::Acquire) == seen.epoch
+        let is_epoch = seen.shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire)
+            == seen.epoch
             || tuckbox_arena::mutants::is_on("no-epoch-check");
         if !is_same || !is_epoch {
             return Copied::Changed;

@@ -136,6 +136,13 @@ impl Sequence {
         bits(self.0 >> VERSION_SHIFT, VERSION_BITS)
     }
 
+    /// The version in full of the latest of two records: `last` in full, and this one.
+    pub fn latest_version(self, last: u64) -> u64 {
+        let ahead = bits(self.version().wrapping_sub(last), VERSION_BITS);
+        // More than half of what there is counts as behind.
+        last + if ahead >> (VERSION_BITS - 1) == 0 { ahead } else { 0 }
+    }
+
     /// What the record has; see [`flag`].
     #[inline(always)]
     pub fn flags(self) -> u64 {
@@ -387,11 +394,12 @@ impl Head {
         hasher.checksum(key, content, form, sequence, offset, generation)
     }
 
-    /// Names the state of an entry: the version's low bits, and of its content's hash as many as
-    /// make it sure that a version which comes again is not taken for the one before.
+    /// Names the state of an entry, in 63 bits: the version's low bits, and others of the content's
+    /// hash and the tag, so that a version which comes round is not taken for the one before.
     #[inline(always)]
     pub fn version(&self, content: u64) -> u64 {
-        bits(content, 63 - VERSION_BITS) << VERSION_BITS | self.sequence.version()
+        let state = (content ^ u64::from(self.tag)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        state >> (VERSION_BITS + 1) << VERSION_BITS | self.sequence.version()
     }
 
     /// The content that is in words of its own: the number, or a hash of the body list.
@@ -442,7 +450,8 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Lays the record out. `spare` gives its memory, which [`Draft::into_spare`] gives back.
+    /// Lays the record out. `spare` gives its memory, which [`Draft::into_spare`] gives back. The
+    /// lengths were checked, and of a tag its six bits count.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
@@ -467,7 +476,7 @@ impl<'a> Draft<'a> {
         if matches!(value, Value::Int(_)) {
             flags |= flag::NUMBER;
         }
-        let tag_word = u64::from(tag);
+        let tag_word = bits(u64::from(tag), TAG_BITS);
         let form = if key_bytes >> KEY_BITS != 0 || value_bytes >> VALUE_BITS != 0 {
             flags |= flag::LONG;
             tag_word << LONG_TAG_SHIFT | value_bytes << LONG_KEY_BITS | key_bytes
@@ -621,8 +630,33 @@ mod tests {
         assert_eq!(state(one, 5), state(one, 5 + (1 << VERSION_BITS)));
         assert_ne!(state(one, 5), state(other, 5 + (1 << VERSION_BITS)));
         assert_ne!(state(Value::Int(1), 5), state(Value::Int(2), 5));
+        assert_ne!(state(Value::Int(1), 5), state(Value::Int(1 + (1 << 40)), 5));
+        assert_ne!(state(one, 5), state(Value::Bytes { tag: 1, bytes: b"one" }, 5));
         assert_ne!(state(one, 5), state(one, 6));
         assert!(i64::try_from(state(other, u64::MAX)).is_ok());
+    }
+
+    #[test]
+    fn the_latest_version_is_found_by_its_low_bits() {
+        let (count, half) = (1 << VERSION_BITS, 1 << (VERSION_BITS - 1));
+        for last in [0, 5, half, count - 1, count, 7 * count + 3] {
+            for ahead in [0, 1, half - 1] {
+                assert_eq!(Sequence::new(last + ahead, 0).latest_version(last), last + ahead);
+            }
+            for behind in [1, half] {
+                assert_eq!(Sequence::new(last.wrapping_sub(behind), 7).latest_version(last), last);
+            }
+        }
+    }
+
+    #[test]
+    fn a_filler_is_as_long_as_it_was_to_be() {
+        let shape = shape();
+        assert_eq!(Head::filler(8), None);
+        for log_bytes in [16, 24, 1024, shape.log_bytes] {
+            let head = Head::of_copy(&Head::filler(log_bytes).unwrap(), &shape).unwrap();
+            assert_eq!((head.log_bytes, head.key_bytes, head.body_count), (log_bytes, 0, 0));
+        }
     }
 
     #[test]

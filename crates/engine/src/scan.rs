@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::index::{Bucket, IndexState};
-use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
+use crate::index::{Bucket, IndexState, BUCKET_OWN};
+use crate::layout::{shard, Slot, SLOTS_PER_BUCKET};
 use crate::read::{Copied, Seen};
 use crate::shard::Shard;
 use crate::value::{Buffer, Item};
@@ -149,10 +149,10 @@ impl Cache {
         let region = self.arena.region();
         let shard = &region.view(shard_at + shard::STATE);
         for _ in 0..ATTEMPTS {
-            let epoch = shard.load(shard::line(shard::EPOCH), Ordering::Acquire);
+            let epoch = shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
             let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Ok(None) };
             let bucket: &Bucket<'_> = &region.view(bucket_at);
-            let word = bucket.load(BUCKET_WORD as usize / 8, Ordering::Acquire);
+            let word = bucket.load(BUCKET_OWN, Ordering::Acquire);
             if word >> 32 != epoch & 0xffff_ffff {
                 return Ok(None);
             }

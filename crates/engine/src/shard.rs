@@ -139,7 +139,8 @@ impl<'a> Shard<'a> {
         self.set_word(offset, self.word(offset).saturating_sub(amount));
     }
 
-    /// A version that no record of this shard ever had. It is used up even if its writer dies.
+    /// A version that no record of this shard had. It is used up even if its writer dies. Of it a
+    /// record keeps the low bits.
     #[inline(always)]
     pub fn next_version(&self) -> u64 {
         let version = self.word(shard::SEQUENCE).wrapping_add(1);

@@ -63,8 +63,8 @@ pub struct Entry<'a> {
     pub value: Value<'a>,
     /// When it expires, in microseconds since 1970 by the file's clock; none if it does not.
     pub expiry_us: Option<u64>,
-    /// Names this state of the entry. Every change of a key's value gives it a version that this key
-    /// never had before.
+    /// Names this state of the entry, in 63 bits: 28 of a count of the shard's writes, and 35 of a
+    /// hash of the value, in case the count comes round.
     pub version: u64,
     /// Whether the value is in the buffer's [`Landing`].
     pub has_landed: bool,

@@ -152,7 +152,7 @@ impl Cache {
             Ok(Some(stored)) => stored,
             unfinished => return self.store_patiently(storing, unfinished),
         };
-        DRAFT_WORDS.with(|spare| spare.set(storing.draft.into_spare()));
+        DRAFT_WORDS.set(storing.draft.into_spare());
         self.arena.vouch()?;
         Ok(stored)
     }
@@ -489,7 +489,7 @@ impl Shard<'_> {
     fn can_rewrite(&self, live: &Live, draft: &Draft<'_>) -> bool {
         let (old, new) = (&live.head, draft.head());
         old.sequence.flags() == new.sequence.flags()
-            && old.body_count == 0
+            && (old.body_count, new.body_count) == (0, 0)
             && old.log_bytes == new.log_bytes
             && live.position.byte + old.log_bytes <= self.cache.shape.log_bytes
     }

@@ -355,3 +355,22 @@ fn small_entries_do_not_shield_large_ones_that_nobody_asks_for() {
     }
     assert!(hits > 2_500, "{hits} of 4,000");
 }
+
+/// A record of many segments can be as long as one of none that has a form of the same size.
+#[test]
+fn a_value_of_many_segments_does_not_take_the_place_of_a_long_one() {
+    let cache = Cache::open(&Place::Private, &Config::default()).unwrap();
+    let segment_bytes = cache.stats().segment_bytes as usize;
+    let key = b"0123456789";
+    for (first, second) in [(5_000, segment_bytes + 5_000 - 24), (segment_bytes + 5_000, 5_024)] {
+        for len in [first, second] {
+            cache.set(key, Value::bytes(&vec![len as u8; len]), Ttl::Never).unwrap();
+            let stats = cache.stats();
+            assert_eq!(stats.segments_body, (len / segment_bytes) as u64, "{len}");
+            assert_eq!(stats.segments_building, 0, "{len}");
+        }
+        assert_sound(&cache);
+        let mut buffer = Buffer::new();
+        assert_eq!(cache.get(key, &mut buffer).unwrap().unwrap().value.len(), second);
+    }
+}

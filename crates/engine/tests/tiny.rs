@@ -18,10 +18,7 @@ fn an_index_that_cannot_grow_displaces() {
         }
         let report = cache.check().unwrap();
         assert!(report.is_sound(), "{report:?}");
-        assert!(
-            report.entry_bytes * 4 > size_bytes,
-            "{} bytes in {size_bytes}",
-            report.entry_bytes
-        );
+        // Sixteen bytes each, and ten of index: a third of the file is the engine's own here.
+        assert!(report.entries > size_bytes / 80, "{} in {size_bytes}", report.entries);
     }
 }

@@ -30,7 +30,8 @@ pub struct Used<T> {
     pub read_bytes: usize,
 }
 
-/// Takes the buffer to read into. For [`keep_buffer`] afterwards.
+/// Takes the buffer to read into. For [`keep_buffer`] afterwards. A get does so itself: as a closure
+/// for [`with_buffer`], what it does would be a call.
 #[inline(always)]
 pub fn take_buffer() -> Box<Buffer> {
     BUFFER.take().unwrap_or_else(new_buffer)
@@ -43,7 +44,7 @@ pub fn keep_buffer(buffer: Box<Buffer>, read_bytes: usize) {
         return give_back(buffer);
     }
     // Whoever came second on this thread may have kept his.
-    if let Some(second) = BUFFER.with(|kept| kept.replace(Some(buffer))) {
+    if let Some(second) = BUFFER.replace(Some(buffer)) {
         give_back(second);
     }
 }

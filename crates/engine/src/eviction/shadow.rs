@@ -2,8 +2,9 @@
 //!
 //! It sees the requests for a sample of the keys and has room for the same share of the cache, so
 //! that its hits tell what the whole cache would hit under that setting. It is the same policy as
-//! the cache's, in small: two logs, the duel, ghosts, the reuse distance. The logs are not in
-//! order in memory; each entry says when it was appended, and the oldest is looked for.
+//! the cache's, in small: two logs, the duel, ghosts, the reuse distance; but no cheap entry goes
+//! round, and a duel that a victim wins counts one, whatever the sizes. The logs are not in order in
+//! memory; each entry says when it was appended, and the oldest is looked for.
 //!
 //! Everything is read from the file and may be damaged: loops have a budget, and whatever the words
 //! say is a shadow in some state.

@@ -65,7 +65,7 @@ impl Cache {
     /// Shows the tournament a hit, if its key is sampled. Takes no lock.
     #[inline(always)]
     pub(crate) fn sample_hit(&self, wanted: &Wanted<'_>, head: &Head) {
-        let below = wanted.shard.get(shard::line(shard::SAMPLED_BELOW));
+        let below = wanted.shard.get(shard::readers_word(shard::SAMPLED_BELOW));
         if u64::from(wanted.hash.first()) < below {
             self.note_hit(wanted.shard_at, wanted.hash, head);
         }

@@ -208,7 +208,12 @@ fn expected(steps: &[Step], number: usize) -> (State, HashMap<usize, Vec<Option<
         _ => vec![step.key],
     };
     for key in keys {
-        open.insert(key, vec![state.get(&key).copied(), after.get(&key).copied(), None]);
+        let mut several = vec![state.get(&key).copied(), after.get(&key).copied()];
+        // A sum is finished by whoever comes next, anything else that was half written is gone.
+        if !matches!(step.act, Act::Incr) {
+            several.push(None);
+        }
+        open.insert(key, several);
     }
     (state, open)
 }
