@@ -399,8 +399,9 @@ def goal_rows(unit: list[Result], sized: list[Result]) -> tuple[list[str], Rows]
     """Return heading and rows of the goals: what was asked, what came out, and the verdict."""
     rows: Rows = []
 
-    def add(goal: str, asked: str, value: str, is_met: bool) -> None:
-        rows.append([goal, asked, value, "met" if is_met else "not met"])
+    def add(goal: str, asked: str, value: str, is_met: bool, has_limit: bool = False) -> None:
+        unmet = "limit shown" if has_limit else "not met"
+        rows.append([goal, asked, value, "met" if is_met else unmet])
 
     def judge(goal: str, what: str, gaps: list[float], mean: float, worst: float) -> None:
         asked = f"{what}: mean gap at most {mean}, worst at most {worst}"
@@ -426,7 +427,11 @@ def goal_rows(unit: list[Result], sized: list[Result]) -> tuple[list[str], Rows]
         for of, asked_gap in (("objects", asked_object), ("bytes", asked_byte)):
             if asked_gap is not None:
                 asked = f"many sizes, {favour}: mean gap in {of} at most {asked_gap}"
-                add("H2", asked, f"{gaps[of]:.2f}", gaps[of] <= asked_gap)
+                best = statistics.fmean(
+                    gap_of_the_best(r, r.favouring(favour), sized, of == "bytes") for r in sized
+                )
+                is_met = gaps[of] <= asked_gap
+                add("H2", asked, f"{gaps[of]:.2f}", is_met, has_limit=best > asked_gap)
     large = [r for r in unit if r.cell.limit >= PAYLOAD_ENTRIES_LEAST]
     for percent in PAYLOAD_PERCENTS[1:]:
         gaps_there = [r.gap(r.with_payload(percent)) for r in large]
@@ -473,7 +478,8 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
             Section(
                 "The goals",
                 "Of cells of many sizes the whole file counts, metadata included, while the other "
-                "policies are charged for the values alone.",
+                "policies are charged for the values alone. A limit is shown where the best of them, "
+                "in the room that metadata leaves, would not reach the goal either: see below.",
                 *goal_rows(unit, sized),
             )
         )

@@ -45,6 +45,20 @@ def test_being_ahead_does_not_make_up_for_being_behind() -> None:
     assert rows[0] == [*rows[0][:2], "1.00 / 2.0", "not met"]
 
 
+def test_what_the_best_policy_would_not_reach_either_is_a_limit() -> None:
+    cells = [Cell("trace", limit, True, best, "best", best, 100) for limit, best in SIZES]
+    own = [cell.best - 1 for cell in cells]
+    for room, verdict in ((4_000, "not met"), (3_500, "limit shown")):
+        results = [
+            Result(cell, dict.fromkeys(cell.arguments(), replace(_run(hits), value_bytes=room)))
+            for cell, hits in zip(cells, own, strict=True)
+        ]
+        _, rows = hit_ratio.goal_rows([_result(False, 60, 60)], results[1:2])
+        assert {row[3] for row in rows if "in bytes at most 0.5" in row[1]} == {"not met"}
+        _, rows = hit_ratio.goal_rows([_result(False, 60, 60)], results[:2])
+        assert {row[3] for row in rows if "in bytes at most 0.5" in row[1]} == {verdict}
+
+
 def test_small_cells_are_replayed_several_times() -> None:
     assert Cell("trace", 100, False, 1, "", 1, 1).repetitions > 1
     assert _result(False, 1, 1).cell.repetitions == 1
