@@ -479,7 +479,7 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
                 "The goals",
                 "Of cells of many sizes the whole file counts, metadata included, while the other "
                 "policies are charged for the values alone. A limit is shown where the best of "
-                "them, in the room that metadata leaves, would not reach the goal either: see below.",
+                "them would not reach the goal either, in the room that metadata leaves: below.",
                 *goal_rows(unit, sized),
             )
         )
