@@ -25,7 +25,7 @@ use crate::space::Need;
 use crate::value::{Buffer, Config, Ttl, Value};
 use crate::Cache;
 
-const KEY: &[u8] = b"k";
+const KEY: &[u8] = b"a key";
 
 /// Switches between parties that none of them asked for, at most: `LOOM_MAX_PREEMPTIONS`.
 fn preemptions() -> usize {

@@ -3,7 +3,7 @@
 # with at most so many unasked switches, and every value that the memory model lets a load see.
 # Prints one line of JSON on the standard output, all else on the standard error.
 #
-#   crates/engine/tests/models.sh [preemptions]     the models (2 unless told: seconds; 3: minutes)
+#   crates/engine/tests/models.sh [preemptions]     the models (3 unless told: half a minute; 4: minutes)
 #   crates/engine/tests/models.sh controls          builds that break one rule each: the model that
 #                                                   is named beside each must fail on it
 set -eu -o pipefail
@@ -68,7 +68,7 @@ if [ "${1:-}" = controls ]; then
     exit
 fi
 
-export LOOM_MAX_PREEMPTIONS=${1:-2}
+export LOOM_MAX_PREEMPTIONS=${1:-3}
 status=0
 "${command[@]}" -- --nocapture models:: > "$log" 2>&1 || status=$?
 cat "$log" >&2
