@@ -263,8 +263,12 @@ impl Specimen {
     pub fn loss_most(&self, at: u64) -> u64 {
         match self.part(at) {
             Part::Table => 0,
-            // A bucket's own word hides its seven slots, and those that went on from it.
-            Part::Pool if at % 64 >= 56 => 16,
+            // A bucket's own word hides its seven slots, and those that went on from it, which it
+            // counts. Few do, but in a bucket whose turn to be split has not come.
+            Part::Pool if at % 64 >= 56 => match self.word(at / 8 * 8) & 0xffff_ffff {
+                count @ 10..100 => 7 + count,
+                _ => 16,
+            },
             Part::Pool => 1,
             Part::Header | Part::Generation | Part::Guide => self.entries(),
         }

@@ -31,6 +31,9 @@ pub struct Arguments {
 }
 
 const SIZE_BYTES: u64 = 8 << 20;
+/// By how much the index may be longer than twice what it was: a few segments are begun, and its ghosts
+/// come with them.
+const INDEX_MORE_BYTES: u64 = 512 << 10;
 /// Bits of the first choice of a bucket that all the keys of a flood share.
 const FIRST_BITS: u32 = 12;
 /// How many share the tag as well, so that each must be compared.
@@ -119,7 +122,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     expect_all(&mut report, "keys that collide twice in another file", &outcome, DOUBLE);
     let grown = victim.stats().segments_index - before;
     // As many keys again may need as much index again.
-    report.expect(grown <= before + 4, || format!("they made the index grow by {grown} segments"));
+    let more = INDEX_MORE_BYTES / victim.stats().segment_bytes;
+    report
+        .expect(grown <= before + more, || format!("they made the index grow by {grown} segments"));
 
     // Those that truly collide. Others are there before, and must stay.
     let bystanders = play(&known, &plain, lie);
@@ -156,7 +161,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.figure("index_segments_before", before.segments_index);
     report.figure("index_segments_after", after.segments_index);
     report.figure("segments", after.segments);
-    report.expect(after.segments_index <= 2 * before.segments_index + 4, || {
+    report.expect(after.segments_index <= 2 * before.segments_index + more, || {
         format!(
             "the index grew from {} to {} segments",
             before.segments_index, after.segments_index
