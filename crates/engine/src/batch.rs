@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::hash::KeyHash;
-use crate::index::IndexState;
+use crate::index::{IndexState, Tagged};
 use crate::layout::{bucket_of, shard};
 use crate::value::{Buffer, Entry};
 
@@ -74,7 +74,7 @@ impl Cache {
     fn ask_for_record(&self, hash: KeyHash) {
         let Some(bucket_at) = self.likely_bucket(hash) else { return };
         let region = self.arena.region();
-        if let Some((_, slot)) = self.tagged(region.view(bucket_at), hash.tag()).next() {
+        if let Some((_, slot)) = Tagged::new(region.view(bucket_at), hash.tag()).next() {
             region.prefetch(slot.offset(), RECORD_BYTES);
         }
     }

@@ -50,7 +50,7 @@ const SPLITS_PER_INSERT: u32 = 64;
 /// A bucket's words: its slots, and the one that is its own.
 pub type Bucket<'a> = View<'a, { (BUCKET_BYTES / WORD) as usize }>;
 
-/// The one that is its own.
+/// Which of a bucket's words is its own.
 pub const BUCKET_OWN: usize = (BUCKET_WORD / WORD) as usize;
 
 /// A slot's place in the file, and what it held when it was found.
@@ -132,17 +132,6 @@ impl Cache {
         self.arena.look_at_length();
         segment < u64::from(self.arena.segments_present())
     }
-
-    /// The slots of a bucket that lead somewhere and have this tag, and which of its words they are.
-    ///
-    /// All tags are compared before any slot is looked at: how many slots come before the right one
-    /// cannot be predicted. Each slot is then read once more, by itself: what is told of it is
-    /// what it was at one moment.
-    #[inline(always)]
-    pub(crate) fn tagged<'b>(&self, bucket: Bucket<'b>, tag: u64) -> Tagged<'b> {
-        let places = bucket.words_that_begin_with(tag as u16) & SLOT_PLACES;
-        Tagged { bucket, tag, places }
-    }
 }
 
 /// The bucket of the second choice. Out of line, so that it is not reckoned before it is wanted.
@@ -151,11 +140,23 @@ fn second_of(hash: KeyHash, count: u32) -> u32 {
     bucket_of(hash.second(), count)
 }
 
-/// See [`Cache::tagged`].
+/// The slots of a bucket that lead somewhere and have this tag, and which of its words they are.
+///
+/// All tags are compared before any slot is looked at: how many slots come before the right one
+/// cannot be predicted. Each slot is then read once more, by itself: what is told of it is what it
+/// was at one moment.
 pub(crate) struct Tagged<'a> {
     bucket: Bucket<'a>,
     tag: u64,
     places: u32,
+}
+
+impl<'a> Tagged<'a> {
+    #[inline(always)]
+    pub(crate) fn new(bucket: Bucket<'a>, tag: u64) -> Tagged<'a> {
+        let places = bucket.words_that_begin_with(tag as u16) & SLOT_PLACES;
+        Tagged { bucket, tag, places }
+    }
 }
 
 impl Iterator for Tagged<'_> {
@@ -297,7 +298,7 @@ impl Shard<'_> {
 
     #[inline(always)]
     fn tagged(&self, bucket_at: u64, hash: KeyHash) -> Tagged<'_> {
-        self.cache.tagged(self.region().view(bucket_at), hash.tag())
+        Tagged::new(self.region().view(bucket_at), hash.tag())
     }
 
     /// The slots that the hash can lead to, first those of the first choice. None if that bucket

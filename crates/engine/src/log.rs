@@ -328,7 +328,7 @@ impl Shard<'_> {
         if !head.has(flag::EXPIRY) {
             return Some(expiry::NEVER_US);
         }
-        head.expiry_us(&[0, self.region().get(offset + 8)], hash)
+        head.expiry_us(&self.region().view::<2>(offset).words(), hash)
     }
 
     /// Where the place after a record is.

@@ -22,7 +22,7 @@ use tuckbox_arena::Counter;
 use crate::cache::Cache;
 use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
-use crate::index::{Bucket, IndexState, BUCKET_OWN};
+use crate::index::{Bucket, IndexState, Tagged, BUCKET_OWN};
 use crate::layout::{bucket_of, shard, Position, Slot};
 use crate::record::{expiry, flag};
 use crate::value::{Buffer, Entry, Value};
@@ -202,7 +202,7 @@ impl Cache {
         let Wanted { key, hash, .. } = *wanted;
         let Some(at) = self.bucket_at(wanted.shard_at, bucket) else { return Probed::NotThere };
         let bucket: Bucket<'_> = self.arena.region().view(at);
-        let tagged = self.tagged(bucket, hash.tag());
+        let tagged = Tagged::new(bucket, hash.tag());
         // Its count may be of another moment than the tags: every move of an entry moves the state.
         let word = bucket.load(BUCKET_OWN, Ordering::Acquire);
         if word >> 32 != wanted.epoch & 0xffff_ffff {

@@ -191,6 +191,8 @@ pub struct Head {
 impl Head {
     /// The shortest record.
     pub const BYTES_LEAST: u64 = 16;
+    /// How many words there are at most before the body list.
+    pub const WORDS_MOST: u64 = 4;
 
     /// Reads the lengths. `first` is word 0, and `word` gives others by their number, which is
     /// below [`Head::WORDS_MOST`]. None if no writer of this version makes such a record.
@@ -252,9 +254,6 @@ impl Head {
         let payload_bytes = (key_bytes + segment_bytes).next_multiple_of(8);
         (Head::WORDS_MOST + BODY_WORDS * body_count) * 8 + payload_bytes
     }
-
-    /// How many words there are at most before the body list.
-    pub const WORDS_MOST: u64 = 4;
 
     /// Which word the form is in.
     #[inline(always)]
@@ -395,7 +394,8 @@ impl Head {
     }
 
     /// Names the state of an entry, in 63 bits: the version's low bits, and others of the content's
-    /// hash and the tag, so that a version which comes round is not taken for the one before.
+    /// hash and the tag, so that a version which comes round is not taken for the one before. Of a
+    /// large value the content is where it lies, too, which stays as long as the value.
     #[inline(always)]
     pub fn version(&self, content: u64) -> u64 {
         let state = (content ^ u64::from(self.tag)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tuckbox_arena::layout::{header, process, segment, HEADER_BYTES};
 use tuckbox_engine::hash::Hasher;
-use tuckbox_engine::layout::shard;
+use tuckbox_engine::layout::{shard, Shape, BUCKET_BYTES, BUCKET_WORD, SLOTS_PER_BUCKET};
 use tuckbox_engine::{ArenaError, Buffer, Cache, Clock, Config, Error, Place, Ttl, Value};
 
 use crate::stamp::{self, Stamp, Stream};
@@ -259,16 +259,26 @@ impl Specimen {
         }
     }
 
+    /// Whether a place is in a segment of buckets.
+    fn is_in_bucket(&self, at: u64) -> bool {
+        let segment = (at - self.pool_at()) / self.word(header::SEGMENT_BYTES);
+        (0..self.word(header::SHARD_COUNT)).any(|shard| {
+            let directory = self.shards_at() + shard * self.word(header::SHARD_BYTES);
+            let entry = |index: u64| self.word(directory + shard::DIRECTORY + index * 8);
+            // Behind every second one are ghosts, which need not be there.
+            let buckets = (0..).filter(|index| !Shape::has_ghosts(*index)).map(entry);
+            buckets.take_while(|entry| *entry != 0).any(|entry| entry == segment + 1)
+        })
+    }
+
     /// How many entries reads may miss when one word at this place is damaged.
     pub fn loss_most(&self, at: u64) -> u64 {
         match self.part(at) {
             Part::Table => 0,
-            // A bucket's own word hides its seven slots, and those that went on from it, which it
-            // counts. Few do, but in a bucket whose turn to be split has not come.
-            Part::Pool if at % 64 >= 56 => match self.word(at / 8 * 8) & 0xffff_ffff {
-                count @ 10..100 => 7 + count,
-                _ => 16,
-            },
+            // A bucket's own word hides its slots, and those that went on from it, which it counts.
+            Part::Pool if self.is_in_bucket(at) && at % BUCKET_BYTES >= BUCKET_WORD => {
+                SLOTS_PER_BUCKET + (self.word(at / 8 * 8) & 0xffff)
+            }
             Part::Pool => 1,
             Part::Header | Part::Generation | Part::Guide => self.entries(),
         }
