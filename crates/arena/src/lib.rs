@@ -2,11 +2,12 @@
 //!
 //! Owns the file's outer layout (header, process slots, segment tables), the mapping and every raw
 //! access to it, the locks and the proof that a lock's owner is dead, growth, and the file's clock.
-//! Knows no key, value, hash or expiry, and hands out offsets, never pointers.
+//! Knows no key, value or expiry, and hands out offsets, never pointers.
 //!
 //! Read [`layout`] first, then [`Arena`].
 
 pub mod clock;
+pub mod crc;
 pub mod error;
 pub mod hooks;
 pub mod layout;

@@ -213,16 +213,18 @@ impl Region {
     }
 
     /// Asks the processor for the lines of some bytes, which a read may want soon. A hint: nothing is
-    /// read, and what lies outside of the region is not asked for.
+    /// read, and nothing is asked for if some of it lies outside of the region.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64, len_bytes: u64) {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        for line in 0..len_bytes.div_ceil(LINE_BYTES) {
-            let at = offset.saturating_add(line * LINE_BYTES);
-            if at < self.usable_bytes() {
+        if offset.saturating_add(len_bytes) <= self.usable_bytes() {
+            for line in 0..len_bytes.div_ceil(LINE_BYTES) {
                 use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
                 // SAFETY: the address lies in the mapping, checked above.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.add(at as usize).cast()) };
+                unsafe {
+                    let at = self.base.add((offset + line * LINE_BYTES) as usize);
+                    _mm_prefetch::<_MM_HINT_T0>(at.cast());
+                }
             }
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
@@ -289,6 +291,13 @@ impl Region {
         for (index, word) in target.chunks_exact_mut(8).enumerate() {
             word.copy_from_slice(&self.nth(from, index).load(Ordering::Relaxed).to_ne_bytes());
         }
+    }
+
+    /// The lines of eight words at two offsets.
+    #[inline(always)]
+    pub fn pair(&self, first: u64, second: u64) -> Pair<'_> {
+        let line = |offset| self.at(offset, LINE_WORDS as u64);
+        Pair { region: self, lines: [line(first), line(second)] }
     }
 
     /// Some words that are used several times, and checked once.
@@ -432,17 +441,51 @@ impl<const COUNT: usize> View<'_, COUNT> {
     }
 }
 
-impl View<'_, 8> {
+/// How many words a [`Pair`]'s line has.
+const LINE_WORDS: usize = 8;
+
+/// Two lines of eight words that are looked at side by side, and checked once. Words from eight on are
+/// the second line's. Both may be the same line.
+#[derive(Clone, Copy)]
+pub struct Pair<'a> {
+    region: &'a Region,
+    lines: [Words<'a>; 2],
+}
+
+impl<'a> Pair<'a> {
+    #[inline(always)]
+    fn nth(&self, index: usize) -> &Word {
+        self.region.nth(self.lines[index / LINE_WORDS], index % LINE_WORDS)
+    }
+
+    /// Reads a word.
+    #[inline(always)]
+    pub fn load(&self, index: usize, order: Ordering) -> u64 {
+        self.nth(index).load(order)
+    }
+
+    /// A view of one word.
+    #[inline(always)]
+    pub fn word(&self, index: usize) -> View<'a, 1> {
+        #[cfg(not(loom))]
+        // SAFETY: one of the eight words of a line that `at` has checked.
+        let words = unsafe { self.lines[index / LINE_WORDS].add(index % LINE_WORDS * 8) };
+        #[cfg(loom)]
+        let words = &self.lines[index / LINE_WORDS][index % LINE_WORDS..];
+        View { region: self.region, words }
+    }
+
     /// Which of the words have `top` as their highest sixteen bits: one bit each, the lowest for the
     /// first word. Each word is read once, relaxed.
     #[inline(always)]
     pub fn words_that_begin_with(&self, top: u16) -> u32 {
-        // SAFETY: `words` covers eight words by `at`.
+        // SAFETY: each line covers eight words by `at`.
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        return unsafe { vector_compare(self.words, top) };
+        return unsafe { vector_compare(self.lines[0], self.lines[1], top) };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
-        (0..8).fold(0, |found, index| {
-            found | u32::from(self.get(index) >> 48 == u64::from(top)) << index
+        (0..2 * LINE_WORDS).fold(0, |found, index| {
+            let word = self.load(index, Ordering::Relaxed);
+            found | u32::from(word >> 48 == u64::from(top)) << index
         })
     }
 }
@@ -525,47 +568,63 @@ unsafe fn vector_copy(from: *const u8, to: *mut u8, word_count: usize) {
     }
 }
 
-/// Compares the highest sixteen bits of eight words, which others may be writing, by vector registers.
+/// Compares the highest sixteen bits of two times eight words, which others may be writing, by vector
+/// registers.
 ///
 /// # Safety
-/// `words` must be readable for eight words.
+/// `first` and `second` must each be readable for eight words.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 #[inline(always)]
-unsafe fn vector_compare(words: *const u8, top: u16) -> u32 {
+unsafe fn vector_compare(first: *const u8, second: *const u8, top: u16) -> u32 {
     let found: u32;
-    // SAFETY: the caller vouches for the range; the instructions touch nothing else.
+    // SAFETY: the caller vouches for the ranges; the instructions touch nothing else.
     unsafe {
         std::arch::asm!(
             "movd {top}, {found:e}",
             "pshuflw {top}, {top}, 0",
             "punpcklqdq {top}, {top}",
-            "movdqu {a}, [{words}]",
-            "movdqu {b}, [{words} + 16]",
-            "movdqu {c}, [{words} + 32]",
-            "movdqu {d}, [{words} + 48]",
+            "movdqu {a}, [{first}]",
+            "movdqu {b}, [{first} + 16]",
+            "movdqu {c}, [{first} + 32]",
+            "movdqu {d}, [{first} + 48]",
+            "movdqu {e}, [{second}]",
+            "movdqu {f}, [{second} + 16]",
+            "movdqu {g}, [{second} + 32]",
+            "movdqu {h}, [{second} + 48]",
             "pcmpeqw {a}, {top}",
             "pcmpeqw {b}, {top}",
             "pcmpeqw {c}, {top}",
             "pcmpeqw {d}, {top}",
+            "pcmpeqw {e}, {top}",
+            "pcmpeqw {f}, {top}",
+            "pcmpeqw {g}, {top}",
+            "pcmpeqw {h}, {top}",
             // Quarters of words that are the same are -1, others 0. Each packing halves the width of
             // all, and the highest part of a word keeps its sign.
             "packsswb {a}, {b}",
             "packsswb {c}, {d}",
+            "packsswb {e}, {f}",
+            "packsswb {g}, {h}",
             "packsswb {a}, {c}",
-            "packsswb {a}, {a}",
+            "packsswb {e}, {g}",
+            "packsswb {a}, {e}",
             "pmovmskb {found:e}, {a}",
-            words = in(reg) words,
+            first = in(reg) first,
+            second = in(reg) second,
             found = inout(reg) u32::from(top) => found,
             top = out(xmm_reg) _,
             a = out(xmm_reg) _,
             b = out(xmm_reg) _,
             c = out(xmm_reg) _,
             d = out(xmm_reg) _,
+            e = out(xmm_reg) _,
+            f = out(xmm_reg) _,
+            g = out(xmm_reg) _,
+            h = out(xmm_reg) _,
             options(nostack, readonly, preserves_flags)
         );
     }
-    // The second half repeats the first.
-    found & 0xff
+    found
 }
 
 /// Copies bytes that others may be writing, in an order of the processor's choosing.
@@ -619,22 +678,27 @@ mod tests {
     }
 
     #[test]
-    fn words_are_found_by_their_highest_bits() {
-        let region = Region::heap(64);
-        for tops in [[7, 0, 7, 0x8000, 0xffff, 0x7fff, 7, 0], [0, 1, 0xff, 0xff00, 7, 0x0700, 1, 7]]
-        {
-            for low in [0, 0x0007_0007_0007, 0xffff_8000_7fff, 0xffff_ffff_ffff] {
-                for (index, top) in tops.iter().enumerate() {
-                    region.set(index as u64 * 8, u64::from(*top as u16) << 48 | low);
+    fn words_of_two_lines_are_found_by_their_highest_bits() {
+        let region = Region::heap(192);
+        let tops = [[7, 0, 7, 0x8000, 0xffff, 0x7fff, 7, 0], [0, 1, 0xff, 0xff00, 7, 0x0700, 1, 7]];
+        let offsets = [128, 0];
+        for low in [0, 0x0007_0007_0007, 0xffff_8000_7fff, 0xffff_ffff_ffff] {
+            for (line, offset) in tops.iter().zip(offsets) {
+                for (index, top) in line.iter().enumerate() {
+                    region.set(offset + index as u64 * 8, top << 48 | low);
                 }
-                for wanted in [0, 1, 7, 0xff, 0x700, 0x7fff, 0x8000, 0xff00, 0xffff] {
-                    let expected = (0..8).filter(|n| tops[*n] == i32::from(wanted));
+            }
+            for wanted in [0, 1, 7, 0xff, 0x700, 0x7fff, 0x8000, 0xff00, 0xffff] {
+                for (first, second) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
+                    let pair = region.pair(offsets[first], offsets[second]);
+                    let both = [tops[first], tops[second]].concat();
+                    let expected = (0..16).filter(|n| both[*n] == u64::from(wanted));
                     let bits = expected.fold(0, |bits, n| bits | 1 << n);
-                    assert_eq!(
-                        region.view::<8>(0).words_that_begin_with(wanted),
-                        bits,
-                        "{wanted:#x}"
-                    );
+                    assert_eq!(pair.words_that_begin_with(wanted), bits, "{wanted:#x}");
+                    for (index, top) in both.iter().enumerate() {
+                        assert_eq!(pair.load(index, Ordering::Relaxed) >> 48, *top);
+                        assert_eq!(pair.word(index).get(0) >> 48, *top);
+                    }
                 }
             }
         }

@@ -12,8 +12,6 @@ use std::sync::atomic::Ordering;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
 
-use crate::hash::KeyHash;
-use crate::index::choices_of;
 use crate::layout::{log, note, shard, Position, Shape, Slot};
 use crate::log::{with_scratch, LogKind};
 use crate::record::{flag, Head};
@@ -329,25 +327,18 @@ impl Shard<'_> {
 
     fn walk_index(&self, depth: Depth, reach: &mut Reach, report: &mut CheckReport) -> [Count; 2] {
         let buckets = self.bucket_count();
-        // Counted here and set at the end: a count that is too low for a moment would hide entries
-        // from readers, who take no lock.
-        let mut overflows = vec![0u64; buckets as usize];
         let mut counts = [Count::default(); 2];
         let mut version = self.word(shard::SEQUENCE);
         let mut buffer = Buffer::new();
         for bucket in 0..buckets {
             for (at, slot) in self.taken_slots(bucket) {
                 match self.prove_slot(bucket, slot, depth, reach, &mut buffer) {
-                    Proof::Sound(kind, head, hash) => {
+                    Proof::Sound(kind, head) => {
                         let count = &mut counts[kind as usize];
                         count.entries += 1;
                         count.bytes += head.log_bytes;
                         count.body_bytes += head.body_count * self.cache.shape.segment_bytes;
                         version = head.sequence.latest_version(version);
-                        let first = choices_of(hash, buckets).0;
-                        if first != bucket {
-                            overflows[first as usize] += 1;
-                        }
                         for body in head.bodies(&buffer.record) {
                             reach.others.insert(body.segment as u32);
                         }
@@ -375,9 +366,6 @@ impl Shard<'_> {
                     }
                 }
             }
-        }
-        for (bucket, count) in (0..).zip(overflows) {
-            self.recount_overflow(bucket, count);
         }
         self.set_word(shard::SEQUENCE, version);
         report.entries = counts.iter().map(|count| count.entries).sum();
@@ -455,7 +443,7 @@ impl Shard<'_> {
                 return Proof::Damaged("a segment of its value is damaged");
             }
         }
-        Proof::Sound(*kind, head, hash)
+        Proof::Sound(*kind, head)
     }
 
     /// Whether every segment that a record lies in belongs to its log. One that does not is about to
@@ -644,7 +632,7 @@ impl Shard<'_> {
 
 /// What became of proving a slot.
 enum Proof {
-    Sound(LogKind, Head, KeyHash),
+    Sound(LogKind, Head),
     Twin,
     Damaged(&'static str),
 }

@@ -11,16 +11,15 @@ use std::sync::atomic::Ordering;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::hash::KeyHash;
-use crate::index::{IndexState, Tagged};
-use crate::layout::{bucket_of, shard};
+use crate::index::{choices_of, IndexState};
+use crate::layout::shard;
+use crate::read::RECORD_BYTES;
 use crate::value::{Buffer, Entry};
 
 /// Keys whose memory is asked for at once: about as many lines as a processor fetches side by side.
 const WINDOW: usize = 16;
 /// A file of fewer bytes is mostly in the processor's own caches once it is in use.
 const FAR_FROM_BYTES: u64 = 16 << 20;
-/// Bytes of a record that are asked for. What follows them, the processor asks for by itself.
-const RECORD_BYTES: u64 = 256;
 
 impl Cache {
     /// Reads the entries of all `keys`, in their order: `answer` gets each key's place and its
@@ -44,7 +43,7 @@ impl Cache {
                 *hash = self.hasher.key(key.as_ref());
             }
             if is_far {
-                hashes[..keys.len()].iter().for_each(|hash| self.ask_for_bucket(*hash));
+                hashes[..keys.len()].iter().for_each(|hash| self.ask_for_buckets(*hash));
                 hashes[..keys.len()].iter().for_each(|hash| self.ask_for_record(*hash));
             }
             for (place, (key, hash)) in keys.iter().zip(hashes).enumerate() {
@@ -57,25 +56,31 @@ impl Cache {
         Ok(())
     }
 
-    /// Where the bucket of a hash's first choice is, as far as it can be told at a glance.
+    /// Where the shard of a hash is, and the state of its index.
     #[inline(always)]
-    fn likely_bucket(&self, hash: KeyHash) -> Option<u64> {
+    fn shard_of(&self, hash: KeyHash) -> (u64, IndexState) {
         let shard_at = self.arena.geometry().shard_at(hash.shard(self.shape.shard_count));
         let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Relaxed);
-        self.bucket_at(shard_at, bucket_of(hash.first(), IndexState(state).buckets()))
+        (shard_at, IndexState(state))
     }
 
-    fn ask_for_bucket(&self, hash: KeyHash) {
-        if let Some(bucket_at) = self.likely_bucket(hash) {
-            self.arena.region().prefetch(bucket_at, 1);
+    fn ask_for_buckets(&self, hash: KeyHash) {
+        let (shard_at, state) = self.shard_of(hash);
+        let (first, second) = choices_of(hash, state.buckets());
+        for bucket in [first, second] {
+            if let Some(bucket_at) = self.bucket_at(shard_at, bucket) {
+                self.arena.region().prefetch(bucket_at, 1);
+            }
         }
     }
 
     fn ask_for_record(&self, hash: KeyHash) {
-        let Some(bucket_at) = self.likely_bucket(hash) else { return };
+        let (shard_at, state) = self.shard_of(hash);
         let region = self.arena.region();
-        if let Some((_, slot)) = Tagged::new(region.view(bucket_at), hash.tag()).next() {
-            region.prefetch(slot.offset(), RECORD_BYTES);
+        let epoch = region.load(shard_at + shard::EPOCH, Ordering::Relaxed);
+        let tagged = self.tagged(shard_at, hash, state, epoch);
+        if let Some(found) = tagged.and_then(|mut tagged| tagged.next()) {
+            region.prefetch(found.slot.offset(), RECORD_BYTES);
         }
     }
 }

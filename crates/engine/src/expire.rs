@@ -18,7 +18,7 @@ impl Shard<'_> {
                     continue;
                 }
                 let Some(hash) = self.hash_of(slot) else { continue };
-                let found = Found { at, slot, overflowed: self.choices(hash).0 != bucket };
+                let found = Found { at, slot };
                 match self.expiry_us_at(slot.offset(), &head, hash) {
                     None => self.drop_damaged(hash, &found, &head),
                     Some(expiry_us) if self.cache.is_expired(expiry_us) => {

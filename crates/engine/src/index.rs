@@ -1,7 +1,7 @@
 //! The index of a shard: linear hashing over buckets of one cache line, with two choices.
 //!
 //! An entry's slot is in the bucket of its first choice, or, when that is full, in that of its
-//! second; the first bucket counts how many went on. A bucket grows by nothing: when both are
+//! second; who looks for it looks into both at once. A bucket grows by nothing: when both are
 //! full, entries are moved to their other choice, and buckets are split, one at a time, as the
 //! entries become more. Index segments stay index for ever.
 //!
@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{View, WORD};
+use tuckbox_arena::region::{Pair, View, WORD};
 use tuckbox_arena::segments::Owner;
 
 use crate::cache::Cache;
@@ -39,6 +39,8 @@ const FILL_MOST_64THS: u64 = 57;
 /// [`ENTRIES_LEAST`] it counts as if it had as many.
 const SLOTS_PER_ENTRY_MOST: u64 = 4;
 const ENTRIES_LEAST: u64 = 64;
+/// How many words a bucket has.
+const BUCKET_WORDS: usize = (BUCKET_BYTES / WORD) as usize;
 /// Of the words of a bucket those that are slots.
 const SLOT_PLACES: u32 = (1 << SLOTS_PER_BUCKET) - 1;
 /// Every segment is a multiple of this.
@@ -47,11 +49,8 @@ const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 /// Splits that one insert may do beyond the one that the growing number of entries asks for.
 const SPLITS_PER_INSERT: u32 = 64;
 
-/// A bucket's words: its slots, and the one that is its own.
-pub type Bucket<'a> = View<'a, { (BUCKET_BYTES / WORD) as usize }>;
-
 /// Which of a bucket's words is its own.
-pub const BUCKET_OWN: usize = (BUCKET_WORD / WORD) as usize;
+const BUCKET_OWN: usize = (BUCKET_WORD / WORD) as usize;
 
 /// A slot's place in the file, and what it held when it was found.
 #[derive(Debug, Clone, Copy)]
@@ -60,8 +59,6 @@ pub struct Found {
     pub at: u64,
     /// Its word.
     pub slot: Slot,
-    /// Whether it is in the second choice.
-    pub overflowed: bool,
 }
 
 /// Slots of one bucket, with their places in the file: no more than it has, so they take no memory.
@@ -72,10 +69,11 @@ pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
 pub struct IndexState(pub u64);
 
 impl IndexState {
-    /// Number of buckets; at least one whatever the file says.
+    /// Number of buckets; at least one whatever the file says. One that is too high leads out of the
+    /// directory.
     #[inline(always)]
     pub fn buckets(self) -> u32 {
-        (self.0 as u32).clamp(1, 1 << 30)
+        (self.0 as u32).max(1)
     }
 
     fn with_split(self) -> IndexState {
@@ -89,6 +87,7 @@ impl IndexState {
 }
 
 /// The two buckets that an entry may be in, in an index of `count` buckets.
+#[inline(always)]
 pub fn choices_of(hash: KeyHash, count: u32) -> (u32, u32) {
     (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
 }
@@ -134,77 +133,74 @@ impl Cache {
     }
 }
 
-/// The bucket of the second choice. Out of line, so that it is not reckoned before it is wanted.
-#[inline(never)]
-fn second_of(hash: KeyHash, count: u32) -> u32 {
-    bucket_of(hash.second(), count)
-}
-
-/// The slots of a bucket that lead somewhere and have this tag, and which of its words they are.
+/// The slots in both choices of a key that lead somewhere and have its tag, those of the first choice
+/// first.
 ///
-/// All tags are compared before any slot is looked at: how many slots come before the right one
-/// cannot be predicted. Each slot is then read once more, by itself: what is told of it is what it
-/// was at one moment.
+/// All tags of both buckets are compared before any slot is looked at: which of the two has the key,
+/// and where, nobody can predict, and a processor that guesses wrong waits for all that led there.
+/// Each slot is then read once more, by itself: what is told of it is what it was at one moment.
 pub(crate) struct Tagged<'a> {
-    bucket: Bucket<'a>,
+    pair: Pair<'a>,
+    at: [u64; 2],
     tag: u64,
     places: u32,
 }
 
-impl<'a> Tagged<'a> {
-    #[inline(always)]
-    pub(crate) fn new(bucket: Bucket<'a>, tag: u64) -> Tagged<'a> {
-        let places = bucket.words_that_begin_with(tag as u16) & SLOT_PLACES;
-        Tagged { bucket, tag, places }
-    }
+/// A slot with the tag that was looked for.
+pub(crate) struct TaggedSlot<'a> {
+    /// Its word.
+    pub word: View<'a, 1>,
+    /// What the word held.
+    pub slot: Slot,
+    /// Its place in the file.
+    pub at: u64,
 }
 
-impl Iterator for Tagged<'_> {
-    type Item = (usize, Slot);
+impl<'a> Iterator for Tagged<'a> {
+    type Item = TaggedSlot<'a>;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<(usize, Slot)> {
+    fn next(&mut self) -> Option<TaggedSlot<'a>> {
         while self.places != 0 {
             let place = self.places.trailing_zeros() as usize;
             self.places &= self.places - 1;
-            let slot = Slot(self.bucket.load(place, Ordering::Acquire));
+            let word = self.pair.word(place);
+            let slot = Slot(word.load(0, Ordering::Acquire));
             if slot.tag() == self.tag && !slot.is_empty() {
-                return Some((place, slot));
+                let at = self.at[place / BUCKET_WORDS] + (place % BUCKET_WORDS) as u64 * WORD;
+                return Some(TaggedSlot { word, slot, at });
             }
         }
         None
     }
 }
 
-/// See [`Shard::slots_of`].
-pub(crate) struct SlotsOf<'a> {
-    shard: &'a Shard<'a>,
-    hash: KeyHash,
-    buckets: u32,
-    bucket: u32,
-    bucket_at: u64,
-    tagged: Tagged<'a>,
-}
-
-impl Iterator for SlotsOf<'_> {
-    type Item = Found;
-
+impl Cache {
+    /// The slots that a hash can lead to, in an index of this state and epoch. None if the bucket of
+    /// its first choice cannot be reached.
     #[inline(always)]
-    fn next(&mut self) -> Option<Found> {
-        loop {
-            let first = bucket_of(self.hash.first(), self.buckets);
-            if let Some((place, slot)) = self.tagged.next() {
-                let at = self.bucket_at + place as u64 * WORD;
-                return Some(Found { at, slot, overflowed: self.bucket != first });
+    pub(crate) fn tagged(
+        &self,
+        shard_at: u64,
+        hash: KeyHash,
+        state: IndexState,
+        epoch: u64,
+    ) -> Option<Tagged<'_>> {
+        let (first, second) = choices_of(hash, state.buckets());
+        let first_at = self.bucket_at(shard_at, first)?;
+        let second_at = self.bucket_at(shard_at, second).unwrap_or(first_at);
+        let pair = self.arena.region().pair(first_at, second_at);
+        let mut places = pair.words_that_begin_with(hash.tag() as u16);
+        // Once, if both are the same.
+        let in_second = if second_at == first_at { 0 } else { SLOT_PLACES << BUCKET_WORDS };
+        places &= SLOT_PLACES | in_second;
+        for bucket in 0..2 {
+            // All slots of a bucket of an older epoch are empty.
+            if pair.load(bucket * BUCKET_WORDS + BUCKET_OWN, Ordering::Acquire) != epoch {
+                places &= !(SLOT_PLACES << (bucket * BUCKET_WORDS));
             }
-            let second = second_of(self.hash, self.buckets);
-            if self.bucket == second || self.shard.overflow(self.bucket_at) == 0 {
-                return None;
-            }
-            self.bucket = second;
-            self.bucket_at = self.shard.bucket(second)?;
-            self.tagged = self.shard.tagged(self.bucket_at, self.hash);
         }
+        Some(Tagged { pair, at: [first_at, second_at], tag: hash.tag(), places })
     }
 }
 
@@ -233,48 +229,20 @@ impl Shard<'_> {
     #[inline(always)]
     fn bucket(&self, bucket: u32) -> Option<u64> {
         let at = self.cache.bucket_at(self.at, bucket)?;
-        let epoch = self.word(shard::EPOCH) & 0xffff_ffff;
-        if self.region().get(at + BUCKET_WORD) >> 32 != epoch {
+        let epoch = self.word(shard::EPOCH);
+        if self.region().get(at + BUCKET_WORD) != epoch {
             self.wipe_bucket(at, epoch);
         }
         Some(at)
     }
 
+    /// Makes a bucket an empty one of this epoch.
     #[cold]
     fn wipe_bucket(&self, at: u64, epoch: u64) {
         for slot in 0..SLOTS_PER_BUCKET {
             self.region().set(at + slot * 8, 0);
         }
-        self.region().store(at + BUCKET_WORD, epoch << 32, Ordering::Release);
-    }
-
-    fn overflow(&self, bucket_at: u64) -> u64 {
-        self.region().get(bucket_at + BUCKET_WORD) & 0xffff
-    }
-
-    fn set_overflow(&self, bucket_at: u64, count: u64) {
-        let word = self.region().get(bucket_at + BUCKET_WORD) & !0xffff;
-        self.region().store(bucket_at + BUCKET_WORD, word | count.min(0xffff), Ordering::Release);
-    }
-
-    /// Changes how many entries of this first choice went on to their second.
-    pub fn shift_overflow(&self, bucket: u32, up: bool) {
-        if let Some(at) = self.bucket(bucket) {
-            let count = self.overflow(at);
-            // A full count stays: it no longer knows how many there are.
-            if up {
-                self.set_overflow(at, count + 1);
-            } else if count != 0 && count != 0xffff {
-                self.set_overflow(at, count - 1);
-            }
-        }
-    }
-
-    /// Sets the count of a bucket, after a recount.
-    pub fn recount_overflow(&self, bucket: u32, count: u64) {
-        if let Some(at) = self.bucket(bucket) {
-            self.set_overflow(at, count);
-        }
+        self.region().store(at + BUCKET_WORD, epoch, Ordering::Release);
     }
 
     fn slots(&self, bucket_at: u64) -> impl Iterator<Item = (u64, Slot)> + '_ {
@@ -296,20 +264,13 @@ impl Shard<'_> {
         self.slots(bucket_at).find(|(_, slot)| slot.is_empty()).map(|(at, _)| at)
     }
 
-    #[inline(always)]
-    fn tagged(&self, bucket_at: u64, hash: KeyHash) -> Tagged<'_> {
-        Tagged::new(self.region().view(bucket_at), hash.tag())
-    }
-
     /// The slots that the hash can lead to, first those of the first choice. None if that bucket
     /// cannot be reached.
     #[inline(always)]
-    pub(crate) fn slots_of(&self, hash: KeyHash) -> Option<SlotsOf<'_>> {
-        let buckets = self.index_state().buckets();
-        let bucket = bucket_of(hash.first(), buckets);
-        let bucket_at = self.bucket(bucket)?;
-        let tagged = self.tagged(bucket_at, hash);
-        Some(SlotsOf { shard: self, hash, buckets, bucket, bucket_at, tagged })
+    pub(crate) fn slots_of(&self, hash: KeyHash) -> Option<impl Iterator<Item = Found> + '_> {
+        let tagged = self.cache.tagged(self.at, hash, self.index_state(), self.word(shard::EPOCH));
+        let found = |TaggedSlot { at, slot, .. }: TaggedSlot<'_>| Found { at, slot };
+        Some(tagged?.map(found))
     }
 
     /// Publishes: one store makes the entry, or its new record, visible.
@@ -320,14 +281,6 @@ impl Shard<'_> {
             Ordering::Release
         };
         self.region().store(at, slot.0, order);
-    }
-
-    /// Empties a slot.
-    pub fn clear_slot(&self, hash: KeyHash, found: &Found) {
-        self.store_slot(found.at, Slot::EMPTY);
-        if found.overflowed {
-            self.shift_overflow(self.choices(hash).0, false);
-        }
     }
 
     /// Finds room for a new entry's slot, splitting and moving as needed. The caller stores the
@@ -348,8 +301,6 @@ impl Shard<'_> {
             let second_at = self.bucket(second)?;
             if second != first {
                 if let Some(at) = self.free_slot(second_at) {
-                    // Counted before the slot is stored: too high a count only costs a look.
-                    self.shift_overflow(first, true);
                     return Some(at);
                 }
             }
@@ -358,7 +309,6 @@ impl Shard<'_> {
             }
             if second != first {
                 if let Some(at) = self.move_one_away(&[second], 2) {
-                    self.shift_overflow(first, true);
                     return Some(at);
                 }
             }
@@ -394,18 +344,12 @@ impl Shard<'_> {
                 }
                 None => continue,
             };
-            if other == second {
-                self.shift_overflow(first, true);
-            }
             // Loaded again: a reader may have added a hit.
             let slot = Slot(self.region().get(at));
             self.store_slot(free, slot);
             hooks::reach(Point::MoveCopied);
             self.set_index_state(self.index_state().with_move());
             self.store_slot(at, Slot::EMPTY);
-            if other == first {
-                self.shift_overflow(first, false);
-            }
             return Some(at);
         }
         None
@@ -420,19 +364,11 @@ impl Shard<'_> {
         if !self.has_room_for(new) {
             return false;
         }
-        let (Some(old_at), Some(new_at)) = (self.bucket(old), self.cache.bucket_at(self.at, new))
-        else {
+        let (Some(_), Some(new_at)) = (self.bucket(old), self.cache.bucket_at(self.at, new)) else {
             return false;
         };
         // Nobody looks at the new bucket before the state names it.
-        for slot in 0..SLOTS_PER_BUCKET {
-            self.region().set(new_at + slot * 8, 0);
-        }
-        let epoch = self.word(shard::EPOCH) & 0xffff_ffff;
-        self.region().store(new_at + BUCKET_WORD, epoch << 32, Ordering::Release);
-        // Entries of the first choice that went on are not told apart by it: both buckets keep the
-        // count, which may be too high from now on.
-        self.set_overflow(new_at, self.overflow(old_at));
+        self.wipe_bucket(new_at, self.word(shard::EPOCH));
         let mut moved: SmallVec<[u64; SLOTS_PER_BUCKET as usize]> = SmallVec::new();
         for (at, slot) in self.taken_slots(old) {
             let Some(hash) = self.hash_of(slot) else { continue };

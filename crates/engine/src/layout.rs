@@ -157,8 +157,7 @@ pub mod note {
 pub const SLOTS_PER_BUCKET: u64 = 7;
 /// Bytes of a bucket.
 pub const BUCKET_BYTES: u64 = 64;
-/// Offset of the bucket's own word: bits 0..16 entries that overflowed to their second choice,
-/// bits 32..64 the epoch.
+/// Offset of the bucket's own word: the shard's epoch when it was last made empty.
 pub const BUCKET_WORD: u64 = SLOTS_PER_BUCKET * 8;
 /// Bytes of the ghosts that go with a bucket: fifteen of two bytes, and the halvings (low bits).
 pub const GHOST_ROW_BYTES: u64 = 32;

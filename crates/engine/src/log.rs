@@ -313,7 +313,7 @@ impl Shard<'_> {
         let position = self.cache.position_of(offset)?;
         let generation = self.arena().generation(position.segment);
         let hasher = &self.cache.hasher;
-        let content = head.content(words, hasher, &self.cache.shape);
+        let content = head.content(words, hasher);
         let is_proved = !head.sequence.is_busy()
             && head.expiry_us(words, hash).is_some()
             && (tuckbox_arena::mutants::is_on("no-checksum")

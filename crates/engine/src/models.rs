@@ -18,7 +18,7 @@ use tuckbox_arena::modelled;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::Acquired;
 
-use crate::layout::{bucket_of, shard, Slot, BUCKET_BYTES, SIZE_BYTES_LEAST};
+use crate::layout::{bucket_of, shard, Slot, SIZE_BYTES_LEAST};
 use crate::log::LogKind;
 use crate::read::{Copied, Seen};
 use crate::space::Need;
@@ -218,12 +218,10 @@ impl Before {
         let shard_at = cache.arena.geometry().shard_at(0);
         let mut buffer = Buffer::new();
         let region = cache.arena.region();
-        let bucket_at = self.slot_at / BUCKET_BYTES * BUCKET_BYTES;
         let seen = Seen {
             shard: &region.view(shard_at + shard::STATE),
             epoch: self.epoch,
-            bucket: &region.view(bucket_at),
-            place: (self.slot_at - bucket_at) as usize / 8,
+            word: region.view(self.slot_at),
             slot: self.slot,
         };
         let copied = cache.read_slot(seen, &mut buffer);

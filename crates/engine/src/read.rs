@@ -22,8 +22,8 @@ use tuckbox_arena::Counter;
 use crate::cache::Cache;
 use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
-use crate::index::{Bucket, IndexState, Tagged, BUCKET_OWN};
-use crate::layout::{bucket_of, shard, Position, Slot};
+use crate::index::{IndexState, TaggedSlot};
+use crate::layout::{shard, Position, Slot};
 use crate::record::{expiry, flag};
 use crate::value::{Buffer, Entry, Value};
 
@@ -32,6 +32,9 @@ const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
 /// How long it waits for that lock. In a model, where time must not matter, as long as it takes.
 const LOCK_LIMIT: Duration =
     if cfg!(loom) { Duration::from_secs(1000) } else { Duration::from_millis(25) };
+
+/// Bytes of a record that are asked for as soon as it is known where it is: as many as most records have.
+pub(crate) const RECORD_BYTES: u64 = 256;
 
 /// What one attempt came to.
 pub(crate) enum Attempt {
@@ -57,7 +60,6 @@ pub(crate) struct Wanted<'a> {
     pub shard_at: u64,
     /// The cache line of the shard that is for readers.
     pub shard: ReadersLine<'a>,
-    epoch: u64,
     notes_hit: bool,
 }
 
@@ -68,11 +70,9 @@ pub(crate) struct Seen<'a> {
     pub shard: &'a ReadersLine<'a>,
     /// The shard's epoch when the bucket was looked into.
     pub epoch: u64,
-    /// Its bucket.
-    pub bucket: &'a Bucket<'a>,
-    /// Which of the bucket's words it is.
-    pub place: usize,
-    /// What it held.
+    /// Its word.
+    pub word: View<'a, 1>,
+    /// What that held.
     pub slot: Slot,
 }
 
@@ -80,18 +80,8 @@ impl Seen<'_> {
     /// Whether the slot leads to the same record still.
     #[inline(always)]
     fn is_still(&self) -> bool {
-        Slot(self.bucket.load(self.place, Ordering::Acquire)).is_same_place(self.slot)
+        Slot(self.word.load(0, Ordering::Acquire)).is_same_place(self.slot)
     }
-}
-
-/// What looking into one bucket came to.
-enum Probed {
-    /// The attempt is over.
-    Ended(Attempt),
-    /// It is not there, and if it has a second choice it may be there.
-    GoOn,
-    /// It is nowhere.
-    NotThere,
 }
 
 /// What copying one record came to.
@@ -175,14 +165,14 @@ impl Cache {
         let state = shard.load(shard::readers_word(shard::STATE), Ordering::Acquire);
         let epoch = shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
         hooks::reach(Point::StateLoaded);
-        let wanted = Wanted { key, hash, shard_at, shard, epoch, notes_hit };
-        let count = IndexState(state).buckets();
-        let mut probed = self.probe(&wanted, bucket_of(hash.first(), count), buffer);
-        if matches!(probed, Probed::GoOn) && hash.first() != hash.second() {
-            probed = self.probe(&wanted, bucket_of(hash.second(), count), buffer);
-        }
-        if let Probed::Ended(attempt) = probed {
-            return attempt;
+        let wanted = Wanted { key, hash, shard_at, shard, notes_hit };
+        if let Some(tagged) = self.tagged(shard_at, hash, IndexState(state), epoch) {
+            for TaggedSlot { word, slot, .. } in tagged {
+                let seen = Seen { shard: &wanted.shard, epoch, word, slot };
+                if let Some(attempt) = self.try_slot(&wanted, seen, buffer) {
+                    return attempt;
+                }
+            }
         }
         hooks::reach(Point::ProbeMissed);
         // Nothing found: true only if no entry changed its bucket meanwhile.
@@ -196,55 +186,46 @@ impl Cache {
         }
     }
 
-    /// Looks for a key in one bucket.
+    /// Reads the record of one slot. How the attempt ends; none if it is not the key's.
     #[inline(always)]
-    fn probe(&self, wanted: &Wanted<'_>, bucket: u32, buffer: &mut Buffer) -> Probed {
+    fn try_slot(
+        &self,
+        wanted: &Wanted<'_>,
+        seen: Seen<'_>,
+        buffer: &mut Buffer,
+    ) -> Option<Attempt> {
         let Wanted { key, hash, .. } = *wanted;
-        let Some(at) = self.bucket_at(wanted.shard_at, bucket) else { return Probed::NotThere };
-        let bucket: Bucket<'_> = self.arena.region().view(at);
-        let tagged = Tagged::new(bucket, hash.tag());
-        // Its count may be of another moment than the tags: every move of an entry moves the state.
-        let word = bucket.load(BUCKET_OWN, Ordering::Acquire);
-        if word >> 32 != wanted.epoch & 0xffff_ffff {
-            return Probed::NotThere;
+        let slot = seen.slot;
+        let generation = match self.read_slot(seen, buffer) {
+            Copied::Changed => return Some(Attempt::Changed),
+            Copied::NoMemory(bytes) => return Some(Attempt::NoMemory(bytes)),
+            Copied::Damaged => {
+                self.arena.count(Counter::ChecksumMismatches, 1);
+                return None;
+            }
+            Copied::Whole(generation) => generation,
+        };
+        if !buffer.head.has_key(&buffer.record, key) {
+            self.count_if_damaged(buffer, slot.offset(), generation);
+            return None;
         }
-        for (place, slot) in tagged {
-            let (shard, epoch) = (&wanted.shard, wanted.epoch);
-            let seen = Seen { shard, epoch, bucket: &bucket, place, slot };
-            match self.read_slot(seen, buffer) {
-                Copied::Changed => return Probed::Ended(Attempt::Changed),
-                Copied::NoMemory(bytes) => return Probed::Ended(Attempt::NoMemory(bytes)),
-                Copied::Damaged => self.arena.count(Counter::ChecksumMismatches, 1),
-                Copied::Whole(generation) => {
-                    if !buffer.head.has_key(&buffer.record, key) {
-                        self.count_if_damaged(buffer, slot.offset(), generation);
-                        continue;
-                    }
-                    if !self.proves_itself(buffer, hash, slot.offset(), generation) {
-                        self.arena.count(Counter::ChecksumMismatches, 1);
-                        continue;
-                    }
-                    if buffer.head.body_count != 0 {
-                        if let Some(attempt) = self.collect_bodies(seen, buffer) {
-                            return Probed::Ended(attempt);
-                        }
-                    }
-                    if wanted.notes_hit {
-                        if let Some(hit) = slot.with_hit() {
-                            // Lost to any other change of the slot: a hit is a hint.
-                            bucket.replace(place, slot.0, hit.0);
-                        }
-                        self.sample_hit(wanted, &buffer.head);
-                    }
-                    return Probed::Ended(Attempt::Found);
-                }
+        if !self.proves_itself(buffer, hash, slot.offset(), generation) {
+            self.arena.count(Counter::ChecksumMismatches, 1);
+            return None;
+        }
+        if buffer.head.body_count != 0 {
+            if let Some(attempt) = self.collect_bodies(seen, buffer) {
+                return Some(attempt);
             }
         }
-        if word & 0xffff == 0 {
-            Probed::NotThere
-        } else {
-            Probed::GoOn
+        if wanted.notes_hit {
+            if let Some(hit) = slot.with_hit() {
+                // Lost to any other change of the slot: a hit is a hint.
+                seen.word.replace(0, slot.0, hit.0);
+            }
+            self.sample_hit(wanted, &buffer.head);
         }
+        Some(Attempt::Found)
     }
 
     /// Copies the parts of a large value that are in segments of their own. How the attempt ends if
@@ -290,6 +271,8 @@ impl Cache {
     pub(crate) fn read_slot(&self, seen: Seen<'_>, buffer: &mut Buffer) -> Copied {
         hooks::reach(Point::SlotLoaded);
         let offset = seen.slot.offset();
+        // Its lines come side by side then, not all others after the first.
+        self.arena.region().prefetch(offset, RECORD_BYTES);
         let Some(position) = self.position_of(offset) else { return Copied::Damaged };
         let use_of_segment = self.arena.generation_word(position.segment);
         let generation = use_of_segment.load(0, Ordering::Acquire);
@@ -380,7 +363,7 @@ impl Cache {
         let (head, words) = (&buffer.head, &buffer.record);
         let Some(expiry_us) = head.expiry_us(words, hash) else { return false };
         buffer.expiry_us = expiry_us;
-        buffer.content = head.content(words, &self.hasher, &self.shape);
+        buffer.content = head.content(words, &self.hasher);
         tuckbox_arena::mutants::is_on("no-checksum")
             || head.sequence.checksum()
                 == head.checksum(buffer.content, &self.hasher, hash, offset, generation)

@@ -25,7 +25,7 @@ use crate::layout::Shape;
 use crate::value::Value;
 
 /// Changes when the form of a record changes.
-pub const SIGNATURE: u64 = 3;
+pub const SIGNATURE: u64 = 4;
 
 /// Flags of word 0.
 pub mod flag {
@@ -338,6 +338,19 @@ impl Head {
             }
         }
         while let (Some((one, mine_next)), Some((other, there_next))) =
+            (mine.split_first_chunk::<16>(), there.split_first_chunk::<16>())
+        {
+            let halves = |pair: &[u8; 16]| {
+                let pair = u128::from_ne_bytes(*pair);
+                (pair as u64, (pair >> 64) as u64)
+            };
+            let (one, other) = (halves(one), halves(other));
+            if (one.0 ^ other.0) | (one.1 ^ other.1) != 0 {
+                return false;
+            }
+            (mine, there) = (mine_next, there_next);
+        }
+        if let (Some((one, mine_next)), Some((other, there_next))) =
             (mine.split_first_chunk::<8>(), there.split_first_chunk::<8>())
         {
             if one != other {
@@ -363,19 +376,13 @@ impl Head {
             .map(|part| Body { segment: part[0], generation: part[1], hash: part[2] })
     }
 
-    /// A hash of all that the entry holds: the value, or the number, or where its bodies are and the
-    /// rest. From a copy of the record.
+    /// A sum of all that does not change while the entry is this one: form, number, body list, key and
+    /// value, and the zeros behind them. From a copy of the record.
     #[inline(always)]
-    pub fn content(&self, words: &[u64], hasher: &Hasher, shape: &Shape) -> u64 {
-        self.content_with(words, hasher, hasher.bytes(self.tail(words, shape)))
-    }
-
-    #[inline(always)]
-    fn content_with(&self, words: &[u64], hasher: &Hasher, tail_hash: u64) -> u64 {
-        if self.sequence.flags() & (flag::LONG | flag::NUMBER) == 0 {
-            return tail_hash;
-        }
-        tail_hash ^ self.content_of_words(words, hasher)
+    pub fn content(&self, words: &[u64], hasher: &Hasher) -> u64 {
+        // Behind word 0 and the expiry.
+        let from = 1 + (self.sequence.flags() & flag::EXPIRY) as usize;
+        hasher.words(&words[from..(self.log_bytes / 8) as usize])
     }
 
     /// The checksum that a record of this content should have at this place.
@@ -388,9 +395,8 @@ impl Head {
         offset: u64,
         generation: u64,
     ) -> u32 {
-        let form = u64::from(self.tag) << 56 ^ self.key_bytes << 36 ^ self.value_bytes;
         let sequence = self.sequence.0 & 0xffff_ffff;
-        hasher.checksum(key, content, form, sequence, offset, generation)
+        hasher.checksum(key, content, sequence, offset, generation)
     }
 
     /// Names the state of an entry, in 63 bits: the version's low bits, and others of the content's
@@ -400,21 +406,6 @@ impl Head {
     pub fn version(&self, content: u64) -> u64 {
         let state = (content ^ u64::from(self.tag)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         state >> (VERSION_BITS + 1) << VERSION_BITS | self.sequence.version()
-    }
-
-    /// The content that is in words of its own: the number, or a hash of the body list.
-    #[inline(never)]
-    fn content_of_words(&self, words: &[u64], hasher: &Hasher) -> u64 {
-        let mut content = 0;
-        if self.has(flag::NUMBER) {
-            content ^= self.number(words) as u64;
-        }
-        if self.body_count != 0 {
-            let at = self.bodies_at() as usize / 8;
-            let list = &words[at..at + (BODY_WORDS * self.body_count) as usize];
-            content ^= hasher.bytes(bytes_of(list)).rotate_left(32);
-        }
-        content
     }
 
     /// The head of the same record with another word 0, of the same flags.
@@ -428,12 +419,11 @@ impl Head {
         &self,
         words: &mut [u64],
         hasher: &Hasher,
-        shape: &Shape,
         key: KeyHash,
         offset: u64,
         generation: u64,
     ) {
-        let content = self.content(words, hasher, shape);
+        let content = self.content(words, hasher);
         let checksum = self.checksum(content, hasher, key, offset, generation);
         words[0] = self.sequence.with_checksum(checksum).0;
     }
@@ -444,9 +434,9 @@ pub struct Draft<'a> {
     /// The key's hash.
     pub hash: KeyHash,
     value: Value<'a>,
-    tail_hash: u64,
     words: Vec<u64>,
     head: Head,
+    content: u64,
 }
 
 impl<'a> Draft<'a> {
@@ -506,7 +496,9 @@ impl<'a> Draft<'a> {
         let payload = &mut bytes_of_mut(&mut spare[..word_count])[head.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
-        Ok(Draft { hash, value, tail_hash: hasher.bytes(tail), words: spare, head })
+        // With bodies, when it is known where they are.
+        let content = if head.body_count == 0 { head.content(&spare, hasher) } else { 0 };
+        Ok(Draft { hash, value, words: spare, head, content })
     }
 
     /// The sizes.
@@ -520,12 +512,13 @@ impl<'a> Draft<'a> {
     }
 
     /// Enters where the value's whole segments are.
-    pub fn set_bodies(&mut self, bodies: &[Body]) {
+    pub fn set_bodies(&mut self, bodies: &[Body], hasher: &Hasher) {
         let at = self.head.bodies_at() as usize / 8;
         let list = &mut self.words[at..at + BODY_WORDS as usize * bodies.len()];
         for (part, body) in list.chunks_exact_mut(BODY_WORDS as usize).zip(bodies) {
             part.copy_from_slice(&[body.segment, body.generation, body.hash]);
         }
+        self.content = self.head.content(&self.words, hasher);
     }
 
     /// The finished words for this version and place.
@@ -538,8 +531,7 @@ impl<'a> Draft<'a> {
         hasher: &Hasher,
     ) -> &[u64] {
         let head = self.head.with_sequence(Sequence::new(version, self.head.sequence.flags()));
-        let content = head.content_with(&self.words, hasher, self.tail_hash);
-        let checksum = head.checksum(content, hasher, self.hash, offset, generation);
+        let checksum = head.checksum(self.content, hasher, self.hash, offset, generation);
         self.words[0] = head.sequence.with_checksum(checksum).0;
         &self.words[..(head.log_bytes / 8) as usize]
     }
@@ -604,7 +596,7 @@ mod tests {
                             assert_eq!((head.tag, head.tail(&words, &shape)), (tag, bytes));
                         }
                     }
-                    let content = head.content(&words, &hasher, &shape);
+                    let content = head.content(&words, &hasher);
                     let checksum = head.checksum(content, &hasher, hash, PLACE.0, PLACE.1);
                     assert_eq!(checksum, head.sequence.checksum());
                     assert_ne!(
@@ -624,7 +616,7 @@ mod tests {
         let state = |value, version| {
             let words = finished(b"key", value, None, version);
             let head = Head::of_copy(&words, &shape).unwrap();
-            head.version(head.content(&words, &hasher, &shape))
+            head.version(head.content(&words, &hasher))
         };
         let (one, other) = (Value::bytes(b"one"), Value::bytes(b"other"));
         assert_eq!(state(one, 5), state(one, 5 + (1 << VERSION_BITS)));

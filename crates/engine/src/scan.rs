@@ -11,10 +11,12 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::Ordering;
 
+use tuckbox_arena::region::WORD;
+
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::index::{Bucket, IndexState, BUCKET_OWN};
-use crate::layout::{shard, Slot, SLOTS_PER_BUCKET};
+use crate::index::IndexState;
+use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
 use crate::read::{Copied, Seen};
 use crate::shard::Shard;
 use crate::value::{Buffer, Item};
@@ -128,7 +130,7 @@ impl Cache {
                 walk.slot = 0;
                 walk.bucket += 1;
             }
-            let Some(hash) = self.scan_slot(shard_at, bucket, place as usize, buffer)? else {
+            let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer)? else {
                 continue;
             };
             if !self.has_expired(buffer) && walk.seen.insert(hash) {
@@ -143,7 +145,7 @@ impl Cache {
         &self,
         shard_at: u64,
         bucket: u32,
-        place: usize,
+        place: u64,
         buffer: &mut Buffer,
     ) -> Result<Option<u64>> {
         let region = self.arena.region();
@@ -151,16 +153,15 @@ impl Cache {
         for _ in 0..ATTEMPTS {
             let epoch = shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
             let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Ok(None) };
-            let bucket: &Bucket<'_> = &region.view(bucket_at);
-            let word = bucket.load(BUCKET_OWN, Ordering::Acquire);
-            if word >> 32 != epoch & 0xffff_ffff {
+            if region.load(bucket_at + BUCKET_WORD, Ordering::Acquire) != epoch {
                 return Ok(None);
             }
-            let slot = Slot(bucket.load(place, Ordering::Acquire));
+            let word = region.view(bucket_at + place * WORD);
+            let slot = Slot(word.load(0, Ordering::Acquire));
             if slot.is_empty() {
                 return Ok(None);
             }
-            match self.read_slot(Seen { shard, epoch, bucket, place, slot }, buffer) {
+            match self.read_slot(Seen { shard, epoch, word, slot }, buffer) {
                 Copied::Changed => std::hint::spin_loop(),
                 Copied::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
                 Copied::Damaged => return Ok(None),

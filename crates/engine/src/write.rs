@@ -20,6 +20,7 @@ use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{shard, PolicyBits, Position, Slot};
 use crate::log::{with_scratch, LogKind};
+use crate::read::RECORD_BYTES;
 use crate::record::{expiry, flag, Body, Draft, Head, Sequence};
 use crate::shard::Shard;
 use crate::space::Need;
@@ -203,7 +204,7 @@ impl Cache {
             }
             Value::Int(_) => Vec::new(),
         };
-        storing.draft.set_bodies(&bodies);
+        storing.draft.set_bodies(&bodies, &self.hasher);
         let result = self.attempt_again(storing, &bodies);
         if !matches!(result, Ok(true)) {
             self.drop_bodies(&bodies);
@@ -336,6 +337,8 @@ impl Shard<'_> {
         let mut slots = self.slots_of(hash)?;
         let live = loop {
             let found = slots.next()?;
+            // Its lines come side by side then.
+            self.region().prefetch(found.slot.offset(), RECORD_BYTES);
             if let Some((position, head)) = self.locate_head(found.slot.offset()) {
                 if self.has_key(position, &head, key) {
                     break Live { found, position, head };
@@ -385,7 +388,7 @@ impl Shard<'_> {
     /// Takes an entry out of index and counts, and frees its bodies. Its record is dead space.
     pub fn remove(&self, hash: KeyHash, found: &Found, head: &Head) {
         let offset = found.slot.offset();
-        self.clear_slot(hash, found);
+        self.store_slot(found.at, Slot::EMPTY);
         if let Some(position) = self.cache.position_of(offset) {
             self.count_out(self.log_of(position.segment), head);
         }
@@ -583,8 +586,8 @@ impl Shard<'_> {
             words[number_at as usize / 8] = sum as u64;
             let after = Sequence::new(self.next_version(), head.sequence.flags());
             let generation = self.arena().generation(live.position.segment);
-            let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
-            head.with_sequence(after).seal(words, hasher, shape, hash, offset, generation);
+            let hasher = &self.cache.hasher;
+            head.with_sequence(after).seal(words, hasher, hash, offset, generation);
             self.set_word(shard::INTENT_SUM, sum as u64);
             self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, words[0]);
             hooks::reach(Point::RewriteHalf);
@@ -625,8 +628,8 @@ impl Shard<'_> {
             let room = self.find_room(kind, head.log_bytes, Need::NewRecord)?;
             let new_offset = self.cache.offset_of(room.position);
             let generation = self.arena().generation(room.position.segment);
-            let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
-            head.seal(words, hasher, shape, hash, new_offset, generation);
+            let hasher = &self.cache.hasher;
+            head.seal(words, hasher, hash, new_offset, generation);
             let bits = self.keep(Slot(self.region().get(live.found.at)));
             self.append(room, words);
             self.store_slot(live.found.at, Slot::new(new_offset, hash.tag(), bits));

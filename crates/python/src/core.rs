@@ -115,22 +115,21 @@ impl Opened {
         object: &Bound<'_, PyAny>,
         key: &Key<'_>,
     ) -> Quick<Option<Bound<'py, PyAny>>> {
-        let mut buffer = scratch::take_buffer();
-        let mut read_bytes = 0;
-        let result = match self.cache.get(key.bytes(), &mut buffer) {
+        scratch::with_buffer(|buffer| match self.cache.get(key.bytes(), buffer) {
             Ok(Some(entry)) if entry.has_landed => {
                 let landed = buffer.landing::<BytesLanding>().and_then(BytesLanding::take);
-                Ok(landed.map(|bytes| bytes.into_bound(py).into_any()))
+                Used {
+                    result: Ok(landed.map(|bytes| bytes.into_bound(py).into_any())),
+                    read_bytes: 0,
+                }
             }
             Ok(Some(entry)) => {
-                read_bytes = entry.value.len();
-                decoded(py, object, entry.value).map(Some)
+                let read_bytes = entry.value.len();
+                Used { result: decoded(py, object, entry.value).map(Some), read_bytes }
             }
-            Ok(None) => Ok(None),
-            Err(error) => Err(self.refused(py, error).into()),
-        };
-        scratch::keep_buffer(buffer, read_bytes);
-        result
+            Ok(None) => Used { result: Ok(None), read_bytes: 0 },
+            Err(error) => Used { result: Err(self.refused(py, error).into()), read_bytes: 0 },
+        })
     }
 
     /// Writes a value that was encoded, without the GIL if it is long.

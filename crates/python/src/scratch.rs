@@ -30,37 +30,27 @@ pub struct Used<T> {
     pub read_bytes: usize,
 }
 
-/// Takes the buffer to read into. For [`keep_buffer`] afterwards. A get does so itself: as a closure
-/// for [`with_buffer`], what it does would be a call.
+/// Runs an operation that reads into a buffer.
 #[inline(always)]
-pub fn take_buffer() -> Box<Buffer> {
-    BUFFER.take().unwrap_or_else(new_buffer)
-}
-
-/// Keeps a buffer, into which `read_bytes` were read, for the next operation.
-#[inline(always)]
-pub fn keep_buffer(buffer: Box<Buffer>, read_bytes: usize) {
-    if read_bytes > KEPT_BYTES {
-        return give_back(buffer);
-    }
-    // Whoever came second on this thread may have kept his.
-    if let Some(second) = BUFFER.replace(Some(buffer)) {
-        give_back(second);
-    }
+pub fn with_buffer<T>(operation: impl FnOnce(&mut Buffer) -> Used<T>) -> T {
+    BUFFER.with(|kept| {
+        let mut buffer = kept.take().unwrap_or_else(new_buffer);
+        let used = operation(&mut buffer);
+        // Whoever came second on this thread may have kept his.
+        if used.read_bytes <= KEPT_BYTES {
+            if let Some(second) = kept.replace(Some(buffer)) {
+                give_back(second);
+            }
+        } else {
+            give_back(buffer);
+        }
+        used.result
+    })
 }
 
 #[cold]
 fn give_back(buffer: Box<Buffer>) {
     drop(buffer);
-}
-
-/// Runs an operation that reads into a buffer.
-#[inline]
-pub fn with_buffer<T>(operation: impl FnOnce(&mut Buffer) -> Used<T>) -> T {
-    let mut buffer = take_buffer();
-    let used = operation(&mut buffer);
-    keep_buffer(buffer, used.read_bytes);
-    used.result
 }
 
 /// Runs an operation that writes an encoded value.

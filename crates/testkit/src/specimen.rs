@@ -275,9 +275,9 @@ impl Specimen {
     pub fn loss_most(&self, at: u64) -> u64 {
         match self.part(at) {
             Part::Table => 0,
-            // A bucket's own word hides its slots, and those that went on from it, which it counts.
+            // A bucket's own word hides its slots.
             Part::Pool if self.is_in_bucket(at) && at % BUCKET_BYTES >= BUCKET_WORD => {
-                SLOTS_PER_BUCKET + (self.word(at / 8 * 8) & 0xffff)
+                SLOTS_PER_BUCKET
             }
             Part::Pool => 1,
             Part::Header | Part::Generation | Part::Guide => self.entries(),

@@ -61,8 +61,7 @@ impl Shard<'_> {
         let (at, slot) = self.taken_slots(bucket).into_iter().min_by_key(|(_, slot)| hits(slot))?;
         match (self.load_head(slot.offset()), self.hash_of(slot)) {
             (Some(head), Some(hash)) => {
-                let overflowed = self.choices(hash).0 != bucket;
-                self.remove(hash, &Found { at, slot, overflowed }, &head);
+                self.remove(hash, &Found { at, slot }, &head);
                 self.add_word(shard::EVICTIONS, 1);
             }
             _ => {

@@ -181,8 +181,8 @@ impl Shard<'_> {
             let room = self.find_room(to, head.log_bytes, Need::Move)?;
             let offset = self.cache.offset_of(room.position);
             let generation = self.arena().generation(room.position.segment);
-            let (hasher, shape) = (&self.cache.hasher, &self.cache.shape);
-            head.seal(words, hasher, shape, candidate.hash, offset, generation);
+            let hasher = &self.cache.hasher;
+            head.seal(words, hasher, candidate.hash, offset, generation);
             self.append(room, words);
             self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
             self.retire(candidate.offset);
