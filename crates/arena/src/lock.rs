@@ -23,8 +23,12 @@ use crate::process::{Counter, OwnerId};
 const WAITERS: u64 = 1 << 31;
 /// Names nobody, and is not the zero of a lock that was let go in order.
 const ABANDONED: u64 = 1 << 30;
-/// Tries before the first sleep. A shard's lock is held for about a microsecond.
-const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
+/// For how long a waiter tries before its first sleep: longer than nearly all holds are. Who sleeps gives
+/// its core away, and where there are more processes than cores gets it back after the others' turns,
+/// which are a hundred times as long.
+const SPIN_FOR: Duration = Duration::from_micros(if cfg!(loom) { 0 } else { 64 });
+/// Tries from one look at the clock to the next.
+const SPINS: u32 = 32;
 const FIRST_SLICE: Duration = Duration::from_millis(2);
 const SLICE: Duration = Duration::from_millis(25);
 
@@ -128,15 +132,17 @@ impl Arena {
     fn wait_for(&self, offset: u64, me: OwnerId, limit: Duration) -> Result<Acquired> {
         let word = self.region().lock_word(offset);
         let mine = self.lock_bits(offset, me);
-        for _ in 0..SPINS {
-            if word.load(Ordering::Relaxed) == 0
-                && word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
-                return Ok(Acquired::Clean);
-            }
-            std::hint::spin_loop();
-        }
         let began = Instant::now();
+        while began.elapsed() < SPIN_FOR.min(limit) {
+            for _ in 0..SPINS {
+                if word.load(Ordering::Relaxed) == 0
+                    && word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
+                    return Ok(Acquired::Clean);
+                }
+                std::hint::spin_loop();
+            }
+        }
         let mut slice = FIRST_SLICE;
         loop {
             let seen = word.load(Ordering::Relaxed);
