@@ -34,7 +34,7 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 /// A key's hash, and the parts of it that different places use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash(pub u64);
 
 impl KeyHash {

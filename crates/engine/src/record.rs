@@ -445,6 +445,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
+    #[inline(always)]
     pub fn new(
         key: &[u8],
         hash: KeyHash,

@@ -83,7 +83,7 @@ impl Patience {
 }
 
 /// A value on its way into the cache.
-struct Storing<'a> {
+pub(crate) struct Storing<'a> {
     key: &'a [u8],
     draft: Draft<'a>,
     condition: Condition,
@@ -92,8 +92,30 @@ struct Storing<'a> {
     stuck: u64,
 }
 
+impl<'a> Storing<'a> {
+    #[inline(always)]
+    pub(crate) fn new(key: &'a [u8], draft: Draft<'a>, condition: Condition) -> Storing<'a> {
+        Storing { key, draft, condition, patience: Patience::default(), stuck: 0 }
+    }
+
+    /// Gives the draft's memory back.
+    #[inline(always)]
+    pub(crate) fn into_spare(self) -> Vec<u64> {
+        self.draft.into_spare()
+    }
+}
+
+/// What could be done without a new record.
+pub(crate) enum InPlace {
+    /// All of it. Whether the condition held.
+    Done(bool),
+    /// Nothing: the entry that the key has now, if it has one, is of another form.
+    NotEnough(Option<Live>),
+}
+
 thread_local! {
-    static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+    /// Memory for the drafts of this thread.
+    pub(crate) static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
 impl Cache {
@@ -142,8 +164,7 @@ impl Cache {
         let mut spare = DRAFT_WORDS.take();
         let (hasher, shape) = (&self.hasher, &self.shape);
         let draft = Draft::new(key, hash, value, expiry_us, hasher, shape, &mut spare)?;
-        let patience = Patience::default();
-        let mut storing = Storing { key, draft, condition, patience, stuck: 0 };
+        let mut storing = Storing::new(key, draft, condition);
         // Nearly always it is done at once. All that comes otherwise is kept out of the way.
         let stored = match storing.draft.head().body_count {
             0 => self.attempt(&mut storing, &[]),
@@ -160,7 +181,7 @@ impl Cache {
 
     /// Ends what the first attempt did not.
     #[inline(never)]
-    fn store_patiently(
+    pub(crate) fn store_patiently(
         &self,
         mut storing: Storing<'_>,
         first: Result<Option<bool>>,
@@ -228,39 +249,17 @@ impl Cache {
     /// evicted first, after which another attempt may do.
     #[inline(always)]
     fn attempt(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
-        let (key, draft) = (storing.key, &mut storing.draft);
-        let index = draft.hash.shard(self.shape.shard_count);
+        let index = storing.draft.hash.shard(self.shape.shard_count);
         let shard = self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?;
-        let (live, version) = match storing.condition {
-            // It goes, whatever it holds.
-            Condition::Always => (shard.find_key(key, draft.hash), 0),
-            _ => match shard.find_proved(key, draft.hash) {
-                Some((live, version)) => (Some(live), version),
-                None => (None, 0),
-            },
-        };
-        let holds = match (storing.condition, &live) {
-            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => {
-                true
-            }
-            (Condition::Version(wanted), Some(_)) => version == wanted,
-            _ => false,
-        };
-        if !holds {
-            return Ok(Some(false));
+        match shard.put_in_place(storing) {
+            InPlace::Done(stored) => Ok(Some(stored)),
+            InPlace::NotEnough(live) => self.make_way_and_put(shard, storing, live, bodies),
         }
-        if let Some(live) = &live {
-            if shard.put_over(draft, live) {
-                shard.add_word(shard::SETS, 1);
-                return Ok(Some(true));
-            }
-        }
-        self.make_way_and_put(shard, storing, live, bodies)
     }
 
     /// As [`Cache::attempt`], for what needs a new record.
     #[inline(never)]
-    fn make_way_and_put(
+    pub(crate) fn make_way_and_put(
         &self,
         shard: Shard<'_>,
         storing: &mut Storing<'_>,
@@ -416,6 +415,37 @@ impl Shard<'_> {
                 }
             }
         });
+    }
+
+    /// Stores a value if the condition holds, and if it fits into the record that is there.
+    #[inline(always)]
+    pub(crate) fn put_in_place(&self, storing: &mut Storing<'_>) -> InPlace {
+        let (key, draft) = (storing.key, &mut storing.draft);
+        let (live, version) = match storing.condition {
+            // It goes, whatever it holds.
+            Condition::Always => (self.find_key(key, draft.hash), 0),
+            _ => match self.find_proved(key, draft.hash) {
+                Some((live, version)) => (Some(live), version),
+                None => (None, 0),
+            },
+        };
+        let holds = match (storing.condition, &live) {
+            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => {
+                true
+            }
+            (Condition::Version(wanted), Some(_)) => version == wanted,
+            _ => false,
+        };
+        if !holds {
+            return InPlace::Done(false);
+        }
+        if let Some(live) = &live {
+            if self.put_over(draft, live) {
+                self.add_word(shard::SETS, 1);
+                return InPlace::Done(true);
+            }
+        }
+        InPlace::NotEnough(live)
     }
 
     /// Stores a draft into the record of the entry that the key has now. False if it does not fit.

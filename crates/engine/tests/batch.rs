@@ -1,4 +1,4 @@
-//! Reading many keys at once answers what reading each of them does.
+//! Reading and storing many keys at once does what reading and storing each of them does.
 
 use tuckbox_engine::{Buffer, Cache, Config, Error, Place, Ttl, Value, KEY_BYTES_MAX};
 
@@ -18,18 +18,17 @@ fn every_key_is_answered_in_its_place() {
         cache.set(key.as_bytes(), Value::bytes(&value_of(number)), Ttl::Never).unwrap();
     }
     let before = cache.stats();
-    let mut seen = 0;
+    let mut answered = Vec::new();
     cache
         .get_each(&keys, &mut Buffer::new(), |place, entry| {
-            assert_eq!(place, seen);
-            seen += 1;
-            let expected = (place % 3 != 0).then(|| value_of(place));
-            assert_eq!(entry.map(|entry| entry.value), expected.as_deref().map(Value::bytes));
+            assert_eq!(entry.value, Value::bytes(&value_of(place)));
+            answered.push(place);
             Ok::<(), Error>(())
         })
         .unwrap();
     let after = cache.stats();
-    assert_eq!(seen, keys.len());
+    let stored: Vec<usize> = (0..keys.len()).filter(|number| number % 3 != 0).collect();
+    assert_eq!(answered, stored);
     assert_eq!((after.hits - before.hits, after.misses - before.misses), (666, 334));
 }
 
@@ -37,14 +36,15 @@ fn every_key_is_answered_in_its_place() {
 fn what_has_expired_is_not_there() {
     let cache = cache();
     cache.set(b"gone", Value::bytes(b"value"), Ttl::Us(0)).unwrap();
+    cache.set(b"there", Value::bytes(b"value"), Ttl::Never).unwrap();
     let mut answers = Vec::new();
-    let keys: [&[u8]; 2] = [b"gone", b"never"];
-    let answer = |_, entry: Option<tuckbox_engine::Entry<'_>>| {
-        answers.push(entry.is_some());
+    let keys: [&[u8]; 3] = [b"gone", b"never", b"there"];
+    let answer = |place, _: tuckbox_engine::Entry<'_>| {
+        answers.push(place);
         Ok::<(), Error>(())
     };
     cache.get_each(&keys, &mut Buffer::new(), answer).unwrap();
-    assert_eq!(answers, [false, false]);
+    assert_eq!(answers, [2]);
 }
 
 #[test]
@@ -64,6 +64,9 @@ fn a_key_that_is_too_long_is_refused_before_any_is_read() {
 fn who_is_asked_may_end_it() {
     let cache = cache();
     let keys = ["1", "2", "3", "4"];
+    for key in keys {
+        cache.set(key.as_bytes(), Value::Int(1), Ttl::Never).unwrap();
+    }
     let mut asked = 0;
     let ended = cache.get_each(&keys, &mut Buffer::new(), |place, _| {
         asked += 1;
@@ -74,4 +77,79 @@ fn who_is_asked_may_end_it() {
     });
     assert!(matches!(ended, Err(Error::NotAnInteger)));
     assert_eq!(asked, 2);
+}
+
+fn in_a_file_of(size_bytes: u64) -> Cache {
+    Cache::open(&Place::Private, &Config { size_bytes, ..Config::default() }).unwrap()
+}
+
+#[test]
+fn all_values_are_stored_whatever_their_size_and_shard() {
+    // One shard, and several.
+    for size_bytes in [64 << 20, 512 << 20] {
+        let cache = in_a_file_of(size_bytes);
+        for round in 0..3 {
+            let sizes = [0, 1, 160, 1000, 4000, 4096, 5000, 70_000, 1 << 20];
+            let value_of = |place: usize| vec![(place + round) as u8; sizes[place % sizes.len()]];
+            let values: Vec<Vec<u8>> = (0..200).map(value_of).collect();
+            let keys: Vec<String> = (0..200).map(|place| format!("key {place}")).collect();
+            let value = |place: usize| match place % 7 {
+                0 => Value::Int(place as i64 - round as i64),
+                // New keys, others in place, and others again at another place.
+                _ => Value::bytes(&values[(place + round / 2) % values.len()]),
+            };
+            let entry = |place: usize| (keys[place].as_bytes(), value(place));
+            let sets = cache.stats().sets;
+            cache.set_each(keys.len(), entry, Ttl::Never).unwrap();
+            assert_eq!(cache.stats().sets - sets, keys.len() as u64);
+            let mut buffer = Buffer::new();
+            for (place, key) in keys.iter().enumerate() {
+                let found = cache.get(key.as_bytes(), &mut buffer).unwrap().unwrap();
+                assert_eq!(
+                    (found.value, found.expiry_us),
+                    (value(place), None),
+                    "{key} {size_bytes}"
+                );
+            }
+        }
+        assert!(cache.check().unwrap().is_sound());
+    }
+}
+
+#[test]
+fn of_the_same_key_the_last_value_stays() {
+    let cache = cache();
+    let entry = |place: usize| (b"key".as_slice(), Value::Int(place as i64));
+    cache.set_each(100, entry, Ttl::Us(60_000_000)).unwrap();
+    let mut buffer = Buffer::new();
+    let found = cache.get(b"key", &mut buffer).unwrap().unwrap();
+    assert_eq!(found.value, Value::Int(99));
+    assert!(found.expiry_us.is_some());
+    cache.set_each(0, entry, Ttl::Never).unwrap();
+    cache.set_each(1, entry, Ttl::Us(0)).unwrap();
+    assert_eq!(cache.get(b"key", &mut buffer).unwrap(), None);
+}
+
+#[test]
+fn more_than_there_is_room_for_evicts() {
+    let cache = in_a_file_of(1 << 20);
+    let keys: Vec<String> = (0..20_000).map(|place| format!("key {place}")).collect();
+    let value = [7; 160];
+    let entry = |place: usize| (keys[place].as_bytes(), Value::bytes(&value));
+    for _ in 0..3 {
+        cache.set_each(keys.len(), entry, Ttl::Never).unwrap();
+    }
+    let stats = cache.stats();
+    assert!(stats.evictions > 0 && stats.entries > 3000, "{stats:?}");
+    assert!(cache.check().unwrap().is_sound());
+}
+
+#[test]
+fn what_is_too_long_is_refused_before_any_is_stored() {
+    let cache = cache();
+    let long = vec![b'k'; KEY_BYTES_MAX + 1];
+    let keys = [b"short".as_slice(), &long];
+    let stored = cache.set_each(2, |place| (keys[place], Value::Int(1)), Ttl::Never);
+    assert!(matches!(stored, Err(Error::KeyTooLong { .. })), "{stored:?}");
+    assert_eq!(cache.len(), 0);
 }

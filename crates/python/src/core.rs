@@ -27,7 +27,7 @@ use crate::scratch::{self, Used};
 use crate::waiter::{self, PythonWaiter};
 use crate::{codec, many, names, numbers, reports, ttl};
 
-/// A value longer than this is copied into the cache without the GIL.
+/// More bytes than this are copied into the cache without the GIL.
 const DETACHED_BYTES: usize = 128 << 10;
 
 /// What can be favoured, by name.
@@ -132,18 +132,18 @@ impl Opened {
         })
     }
 
-    /// Writes a value that was encoded, without the GIL if it is long.
+    /// Writes `len_bytes` of values, without the GIL if they are many.
     #[inline(always)]
     pub fn write<T: Send>(
         &self,
         py: Python<'_>,
-        value: Value<'_>,
-        operation: impl FnOnce(&Cache, Value<'_>) -> tuckbox_engine::Result<T> + Send,
+        len_bytes: usize,
+        operation: impl FnOnce(&Cache) -> tuckbox_engine::Result<T> + Send,
     ) -> Quick<T> {
-        let result = if value.len() > DETACHED_BYTES {
-            waiter::detached(py, || operation(&self.cache, value))
+        let result = if len_bytes > DETACHED_BYTES {
+            waiter::detached(py, || operation(&self.cache))
         } else {
-            operation(&self.cache, value)
+            operation(&self.cache)
         };
         result.map_err(|error| self.refused(py, error).into())
     }
@@ -157,10 +157,10 @@ impl Opened {
         operation: impl FnOnce(&Cache, Value<'_>) -> tuckbox_engine::Result<T> + Send,
     ) -> Quick<T> {
         match codec::encode_plain(value) {
-            Some(value) => self.write(py, value, operation),
+            Some(value) => self.write(py, value.len(), |cache| operation(cache, value)),
             None => scratch::with_bytes(|bytes| {
                 let value = codec::encode(value, self.value_bytes_max, bytes)?;
-                self.write(py, value, operation)
+                self.write(py, value.len(), |cache| operation(cache, value))
             }),
         }
     }

@@ -4,12 +4,12 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use tuckbox_engine::{Error, Ttl, Value, KEY_BYTES_MAX};
 
 use crate::core::{self, Core};
 use crate::errors::classes::KeyTypeError;
-use crate::errors::{Quick, Raised};
+use crate::errors::Raised;
 use crate::keys::{self, Key};
 use crate::scratch::{self, Used};
 use crate::{codec, names};
@@ -22,12 +22,14 @@ pub fn get<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let opened = core.opened()?;
     let objects = collected(keys, "get_many")?;
-    let encoded = objects.iter().map(keys::encode).collect::<Quick<Vec<Key<'_>>>>()?;
+    let mut encoded = Vec::with_capacity(objects.len());
+    for object in &objects {
+        encoded.push(keys::encode(object)?);
+    }
     let found = PyDict::new(py);
     let ended = scratch::with_buffer(|buffer| {
         let mut read_bytes = 0;
         let result = opened.cache.get_each(&encoded, buffer, |place, entry| {
-            let Some(entry) = entry else { return Ok(()) };
             read_bytes = read_bytes.max(entry.value.len());
             let value = core::decoded(py, &objects[place], entry.value)?;
             found.set_item(&objects[place], value).map_err(Raised::from)?;
@@ -97,9 +99,11 @@ pub fn set(core: &Core, py: Python<'_>, mapping: &Bound<'_, PyAny>, ttl: Ttl) ->
         }
         entries.push((key, value));
     }
-    for (key, value) in &entries {
-        opened.write(py, value.value(), |cache, value| cache.set(key.bytes(), value, ttl))?;
-    }
+    let all_bytes = entries.iter().map(|(_, value)| value.value().len()).sum();
+    opened.write(py, all_bytes, |cache| {
+        let entry = |place: usize| (entries[place].0.bytes(), entries[place].1.value());
+        cache.set_each(entries.len(), entry, ttl)
+    })?;
     Ok(())
 }
 
@@ -123,6 +127,10 @@ fn collected<'py>(keys: &Bound<'py, PyAny>, operation: &str) -> PyResult<Vec<Bou
             "{operation} takes an iterable of keys, not one {}; put the key in a list",
             names::of_type(keys)
         )));
+    }
+    // What most programs give, without asking it for each.
+    if let Ok(list) = keys.cast_exact::<PyList>() {
+        return Ok(list.iter().collect());
     }
     keys.try_iter()?.collect()
 }

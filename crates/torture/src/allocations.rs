@@ -123,6 +123,15 @@ const OPERATIONS: &[Operation] = &[
         play: |at| at.cache.set(&at.values.own, Value::bytes(&at.values.same_size), Ttl::Never),
     },
     Operation {
+        name: "many sets",
+        promise: IsRefused,
+        play: |at| {
+            let values = [&at.values.same_size, &at.values.longer, &at.values.same_size];
+            let entry = |place: usize| (at.values.own.as_slice(), Value::bytes(values[place]));
+            at.cache.set_each(values.len(), entry, Ttl::Never)
+        },
+    },
+    Operation {
         name: "set of another size",
         promise: AllocatesNothing,
         play: |at| at.cache.set(&at.values.own, Value::bytes(&at.values.longer), Ttl::Never),

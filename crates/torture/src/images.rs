@@ -36,6 +36,8 @@ pub enum Operation {
     SetNew,
     /// Stores over a value of the same size, in place.
     SetSame,
+    /// The same, as one of many.
+    SetMany,
     /// Stores over a value of another size.
     SetOther,
     /// Stores a value that crosses the end of a segment, or needs one of its own.
@@ -123,7 +125,7 @@ impl Operation {
         let segment_bytes = cache.stats().segment_bytes as usize;
         match self {
             Operation::SetNew | Operation::SetCollecting => bytes_for(OWN, 120),
-            Operation::SetSame => vec![7; 120],
+            Operation::SetSame | Operation::SetMany => vec![7; 120],
             Operation::SetOther => bytes_for(OWN, 200),
             Operation::SetCrossing => bytes_for(OWN, segment_bytes * 3 / 4),
             Operation::SetLarge | Operation::SetLargeOver => bytes_for(OWN, segment_bytes + 300),
@@ -153,6 +155,7 @@ impl Operation {
             | Operation::SetLarge
             | Operation::SetLargeOver
             | Operation::SetCollecting => cache.set(OWN, value, Ttl::Never),
+            Operation::SetMany => cache.set_each(1, |_| (OWN, value), Ttl::Never),
             Operation::Add => cache.add(OWN, value, Ttl::Never).map(|_| ()),
             Operation::Replace => cache.replace(OWN, value, Ttl::Never).map(|_| ()),
             Operation::Cas => cache.compare_and_set(OWN, value, Ttl::Never, version).map(|_| ()),
@@ -174,6 +177,7 @@ impl Operation {
             self,
             Operation::Get
                 | Operation::SetSame
+                | Operation::SetMany
                 | Operation::Delete
                 | Operation::DeleteLarge
                 | Operation::Pop
@@ -191,7 +195,7 @@ impl Operation {
 
     /// Whether a death may cost the old value and the new: only what is rewritten in place.
     fn may_lose(self) -> bool {
-        self == Operation::SetSame
+        matches!(self, Operation::SetSame | Operation::SetMany)
     }
 
     /// Stores what the operation finds under its key.
