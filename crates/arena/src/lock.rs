@@ -28,7 +28,7 @@ const ABANDONED: u64 = 1 << 30;
 /// which are a hundred times as long.
 const SPIN_FOR: Duration = Duration::from_micros(if cfg!(loom) { 0 } else { 64 });
 /// Tries from one look at the clock to the next.
-const SPINS: u32 = 32;
+const SPINS: u32 = if cfg!(loom) { 0 } else { 32 };
 const FIRST_SLICE: Duration = Duration::from_millis(2);
 const SLICE: Duration = Duration::from_millis(25);
 
@@ -133,7 +133,7 @@ impl Arena {
         let word = self.region().lock_word(offset);
         let mine = self.lock_bits(offset, me);
         let began = Instant::now();
-        while began.elapsed() < SPIN_FOR.min(limit) {
+        loop {
             for _ in 0..SPINS {
                 if word.load(Ordering::Relaxed) == 0
                     && word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -141,6 +141,9 @@ impl Arena {
                     return Ok(Acquired::Clean);
                 }
                 std::hint::spin_loop();
+            }
+            if began.elapsed() >= SPIN_FOR.min(limit) {
+                break;
             }
         }
         let mut slice = FIRST_SLICE;

@@ -1,13 +1,15 @@
 //! Many keys at once.
 //!
-//! Reading: while one is being read, the memory of the next ones is on its way. A read of a cache that is larger than the processor's own waits twice, for a bucket and then for
-//! a record. Both can be asked for before they are needed: first all buckets of a window of keys,
-//! then, once these are there, all records, then the reads themselves. What is asked for is a
-//! guess, made without any of the care that a read takes; only a read answers. In a small cache
-//! nothing is asked for: what is near already is not worth the asking.
+//! Reading: while one is being read, the memory of the next ones is on its way. A read of a cache
+//! that is larger than the processor's own waits twice, for its buckets and then for a record. Both
+//! can be asked for before they are needed: first the buckets of a window of keys, then, once these
+//! are there, all records, then the reads themselves. What is asked for is a guess, made without any
+//! of the care that a read takes; only a read answers. In a small cache nothing is asked for: what
+//! is near already is not worth the asking.
 //!
-//! Writing: keys of the same shard are stored under one lock, so many that it is not held for long.
-//! Each is stored as if it were alone: a death leaves some of them stored, and nothing half done.
+//! Writing: what fits into the records that its keys have is stored under one lock for several keys of
+//! a shard, so many that it is not held for long. Each is stored as if it were alone: a death
+//! leaves some of them stored, and costs at most one.
 
 use std::sync::atomic::Ordering;
 
@@ -19,29 +21,18 @@ use crate::layout::shard;
 use crate::read::RECORD_BYTES;
 use crate::record::{Draft, Head};
 use crate::value::{Buffer, Entry, Ttl, Value};
-use crate::write::{Condition, InPlace, Storing, DRAFT_WORDS};
+use crate::write::{Condition, InPlace, Patience, Storing, DRAFT_WORDS};
 
 /// Keys whose memory is asked for at once: about as many lines as a processor fetches side by side.
 const WINDOW: usize = 16;
 /// Entries that are stored under one lock at most.
 const GROUP: usize = 16;
 /// An entry with more bytes of key and value is stored by itself.
-const GROUPED_BYTES: usize = 4096;
-/// Words that a record may have beside those that its key and value fill.
-const OTHER_WORDS: usize = Head::WORDS_MOST as usize + 1;
+const SHORT_BYTES: usize = 4096;
+/// Words of the longest record of another one.
+const SHORT_WORDS: usize = SHORT_BYTES / 8 + Head::WORDS_MOST as usize + 1;
 /// A file of fewer bytes is mostly in the processor's own caches once it is in use.
 const FAR_FROM_BYTES: u64 = 16 << 20;
-
-/// Values on their way into the cache.
-struct Many<F> {
-    /// Gives the key and the value of a place.
-    entry: F,
-    /// Of each place the hash of its key, and the next place of the same shard.
-    places: Vec<(KeyHash, Option<usize>)>,
-    expiry_us: Option<u64>,
-    /// Words that the longest draft takes which is made under a lock.
-    draft_words: usize,
-}
 
 impl Cache {
     /// Reads the entries of all `keys`, in their order: of those that have one, `answer` gets the key's
@@ -79,69 +70,65 @@ impl Cache {
         Ok(())
     }
 
-    /// Stores `count` values over those that are there; `entry` gives the key and the value of each
-    /// place. Keys of one shard are stored in the order of their places.
+    /// Stores values over those that are there, shard by shard, in each in the order of `entries`.
     ///
     /// # Errors
     /// As [`Cache::set`]. If a key or a value is too long, before anything is stored; otherwise some
     /// may have been stored.
-    pub fn set_each<'e>(
-        &self,
-        count: usize,
-        entry: impl Fn(usize) -> (&'e [u8], Value<'e>),
-        ttl: Ttl,
-    ) -> Result<()> {
+    pub fn set_each(&self, entries: &[(&[u8], Value<'_>)], ttl: Ttl) -> Result<()> {
         // The places of each shard in their order: the first, and after each the next.
         let (mut firsts, mut places) = (Vec::new(), Vec::new());
         lengthen(&mut firsts, self.shape.shard_count as usize)?;
-        lengthen(&mut places, count)?;
-        let mut longest_bytes = 0;
-        for place in (0..count).rev() {
-            let (key, value) = entry(place);
-            self.check_lengths(key, Some(value))?;
-            longest_bytes = longest_bytes.max(key.len() + value.len());
+        lengthen(&mut places, entries.len())?;
+        for (place, (key, value)) in entries.iter().enumerate().rev() {
+            self.check_lengths(key, Some(*value))?;
             let hash = self.hasher.key(key);
             let first: &mut Option<usize> =
                 &mut firsts[hash.shard(self.shape.shard_count) as usize];
             places[place] = (hash, first.replace(place));
         }
-        let expiry_us = self.expiry_of(ttl);
-        let draft_words = longest_bytes.min(GROUPED_BYTES).div_ceil(8) + OTHER_WORDS;
-        let many = Many { entry, places, expiry_us, draft_words };
         for (index, mut next) in (0..).zip(firsts) {
             while let Some(place) = next {
-                next = self.set_group(index, place, &many)?;
+                let mut spare = DRAFT_WORDS.take();
+                let stored = self.set_group(index, place, entries, &places, ttl, &mut spare);
+                DRAFT_WORDS.set(spare);
+                next = stored?;
             }
         }
         self.arena.vouch()?;
         Ok(())
     }
 
-    /// Stores the entry of a place of one shard and some of those after it, under one lock where
-    /// that is possible. Returns the place that is next.
-    fn set_group<'e>(
+    /// Stores the entry of a place of one shard and some of those after it, and those under one lock
+    /// that fit into the records of their keys. Returns the place that is next.
+    fn set_group(
         &self,
         index: u64,
         first: usize,
-        many: &Many<impl Fn(usize) -> (&'e [u8], Value<'e>)>,
+        entries: &[(&[u8], Value<'_>)],
+        places: &[(KeyHash, Option<usize>)],
+        ttl: Ttl,
+        spare: &mut Vec<u64>,
     ) -> Result<Option<usize>> {
-        let (hasher, shape) = (&self.hasher, &self.shape);
-        let mut spare = DRAFT_WORDS.take();
-        // Before the lock is taken, since no memory is asked for under it.
-        if spare.len() < many.draft_words {
-            lengthen(&mut spare, many.draft_words)?;
+        // Before a lock is taken, since no memory is asked for under it.
+        if spare.len() < SHORT_WORDS {
+            lengthen(spare, SHORT_WORDS)?;
         }
+        let expiry_us = self.expiry_of(ttl);
         let (mut held, mut next) = (None, Some(first));
         for _ in 0..GROUP {
             let Some(place) = next else { break };
-            let ((key, value), (hash, after)) = ((many.entry)(place), many.places[place]);
-            let is_short = key.len() + value.len() <= GROUPED_BYTES;
+            let ((key, value), (hash, after)) = (entries[place], places[place]);
+            let mut patience = Patience::default();
+            let is_short = self.is_short(key, value);
             let shard = match held.take().filter(|_| is_short) {
-                None if is_short => Some(self.lock_shard_for(index, self.lock_limit)?),
+                None if is_short => {
+                    Some(self.lock_shard_for(index, patience.left_of(self.lock_limit))?)
+                }
                 held => held,
             };
-            let draft = Draft::new(key, hash, value, many.expiry_us, hasher, shape, &mut spare)?;
-            let mut storing = Storing::new(key, draft, Condition::Always);
+            let draft = Draft::new(key, hash, value, expiry_us, &self.hasher, &self.shape, spare)?;
+            let mut storing = Storing::new(key, draft, Condition::Always, patience);
             let stored = match shard {
                 Some(shard) => match shard.put_in_place(&mut storing) {
                     InPlace::Done(stored) => {
@@ -154,18 +141,21 @@ impl Cache {
                 },
                 None => Ok(None),
             };
-            spare = match stored {
-                Ok(Some(_)) => storing.into_spare(),
-                unfinished => {
-                    self.store_patiently(storing, unfinished)?;
-                    DRAFT_WORDS.take()
-                }
+            let (stored, words) = match stored {
+                Ok(Some(stored)) => (Ok(stored), storing.into_spare()),
+                unfinished => self.store_patiently(storing, unfinished),
             };
+            *spare = words;
+            stored?;
             next = after;
         }
-        drop(held);
-        DRAFT_WORDS.set(spare);
         Ok(next)
+    }
+
+    /// Whether an entry may be stored under a lock that others are stored under as well: it has no
+    /// segments of its own, and is soon copied.
+    fn is_short(&self, key: &[u8], value: Value<'_>) -> bool {
+        (value.len() as u64) < self.shape.segment_bytes && key.len() + value.len() <= SHORT_BYTES
     }
 
     /// Where the shard of a hash is, and the state of its index.

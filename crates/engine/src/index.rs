@@ -69,11 +69,10 @@ pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
 pub struct IndexState(pub u64);
 
 impl IndexState {
-    /// Number of buckets; at least one whatever the file says. One that is too high leads out of the
-    /// directory.
+    /// Number of buckets; at least one whatever the file says.
     #[inline(always)]
     pub fn buckets(self) -> u32 {
-        (self.0 as u32).max(1)
+        (self.0 as u32).clamp(1, 1 << 30)
     }
 
     fn with_split(self) -> IndexState {

@@ -302,7 +302,7 @@ impl Shard<'_> {
         self.proved_content(offset, head, words, hash).is_some()
     }
 
-    /// The hash of what the record holds, from a copy of it; none if it does not prove itself.
+    /// The sum of what the record holds, from a copy of it; none if it does not prove itself.
     pub fn proved_content(
         &self,
         offset: u64,

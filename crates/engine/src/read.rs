@@ -351,7 +351,7 @@ impl Cache {
     }
 
     /// Whether the record in a buffer is what was written at this place under a key of this hash.
-    /// Its expiry, and its content's hash, are in the buffer then.
+    /// Its expiry, and its content's sum, are in the buffer then.
     #[inline(always)]
     pub(crate) fn proves_itself(
         &self,

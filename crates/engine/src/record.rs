@@ -400,11 +400,11 @@ impl Head {
     }
 
     /// Names the state of an entry, in 63 bits: the version's low bits, and others of the content's
-    /// hash and the tag, so that a version which comes round is not taken for the one before. Of a
-    /// large value the content is where it lies, too, which stays as long as the value.
+    /// sum, so that a version which comes round is not taken for the one before. Of a large value the
+    /// content is where it lies, too, which stays as long as the value.
     #[inline(always)]
     pub fn version(&self, content: u64) -> u64 {
-        let state = (content ^ u64::from(self.tag)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let state = content.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         state >> (VERSION_BITS + 1) << VERSION_BITS | self.sequence.version()
     }
 

@@ -64,7 +64,7 @@ pub struct Entry<'a> {
     /// When it expires, in microseconds since 1970 by the file's clock; none if it does not.
     pub expiry_us: Option<u64>,
     /// Names this state of the entry, in 63 bits: 28 of a count of the shard's writes, and 35 of a
-    /// hash of the value, in case the count comes round.
+    /// sum of what it holds, in case the count comes round.
     pub version: u64,
     /// Whether the value is in the buffer's [`Landing`].
     pub has_landed: bool,
@@ -86,7 +86,7 @@ pub struct Buffer {
     pub(crate) head: Head,
     /// When the entry expires, [`crate::record::expiry::NEVER_US`] if it does not.
     pub(crate) expiry_us: u64,
-    /// The hash of what the record in it holds.
+    /// The sum of what the record in it holds.
     pub(crate) content: u64,
     pub(crate) record: Vec<u64>,
     /// The value, if it is longer than a segment and was not landed.

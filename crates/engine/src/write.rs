@@ -65,7 +65,7 @@ struct NoRoom;
 /// How long a write that takes its shard's lock again and again may wait for it: as long as the
 /// configuration allows for the first time, and as long again for all others together.
 #[derive(Default)]
-struct Patience {
+pub(crate) struct Patience {
     asked: bool,
     // Not from the beginning: most writes take the lock once, and need no clock.
     again: Option<Instant>,
@@ -73,7 +73,7 @@ struct Patience {
 
 impl Patience {
     #[inline(always)]
-    fn left_of(&mut self, limit: Duration) -> Duration {
+    pub(crate) fn left_of(&mut self, limit: Duration) -> Duration {
         if !std::mem::replace(&mut self.asked, true) {
             return limit;
         }
@@ -94,8 +94,13 @@ pub(crate) struct Storing<'a> {
 
 impl<'a> Storing<'a> {
     #[inline(always)]
-    pub(crate) fn new(key: &'a [u8], draft: Draft<'a>, condition: Condition) -> Storing<'a> {
-        Storing { key, draft, condition, patience: Patience::default(), stuck: 0 }
+    pub(crate) fn new(
+        key: &'a [u8],
+        draft: Draft<'a>,
+        condition: Condition,
+        patience: Patience,
+    ) -> Storing<'a> {
+        Storing { key, draft, condition, patience, stuck: 0 }
     }
 
     /// Gives the draft's memory back.
@@ -164,32 +169,39 @@ impl Cache {
         let mut spare = DRAFT_WORDS.take();
         let (hasher, shape) = (&self.hasher, &self.shape);
         let draft = Draft::new(key, hash, value, expiry_us, hasher, shape, &mut spare)?;
-        let mut storing = Storing::new(key, draft, condition);
+        let mut storing = Storing::new(key, draft, condition, Patience::default());
         // Nearly always it is done at once. All that comes otherwise is kept out of the way.
         let stored = match storing.draft.head().body_count {
             0 => self.attempt(&mut storing, &[]),
             _ => Ok(None),
         };
-        let stored = match stored {
-            Ok(Some(stored)) => stored,
-            unfinished => return self.store_patiently(storing, unfinished),
+        let Ok(Some(stored)) = stored else {
+            return self.store_after_all(storing, stored);
         };
-        DRAFT_WORDS.set(storing.draft.into_spare());
+        DRAFT_WORDS.set(storing.into_spare());
         self.arena.vouch()?;
         Ok(stored)
     }
 
-    /// Ends what the first attempt did not.
+    /// As [`Cache::store`], from where the first attempt did not end it.
+    #[inline(never)]
+    fn store_after_all(&self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
+        let (stored, spare) = self.store_patiently(storing, first);
+        DRAFT_WORDS.set(spare);
+        self.arena.vouch()?;
+        stored
+    }
+
+    /// Ends what the first attempt did not. Gives the draft's memory back, too.
+    // By value: what is lent lies in memory, also where it is never needed there.
     #[inline(never)]
     pub(crate) fn store_patiently(
         &self,
         mut storing: Storing<'_>,
         first: Result<Option<bool>>,
-    ) -> Result<bool> {
-        let result = first.and_then(|_| self.store_or_prove(&mut storing));
-        DRAFT_WORDS.set(storing.draft.into_spare());
-        self.arena.vouch()?;
-        result
+    ) -> (Result<bool>, Vec<u64>) {
+        let stored = first.and_then(|_| self.store_or_prove(&mut storing));
+        (stored, storing.into_spare())
     }
 
     fn store_or_prove(&self, storing: &mut Storing<'_>) -> Result<bool> {
@@ -468,6 +480,7 @@ impl Shard<'_> {
         bodies: &[Body],
         need: Need,
     ) -> std::result::Result<(), NoRoom> {
+        debug_assert_eq!(bodies.len() as u64, draft.head().body_count);
         let kind = live.map_or(LogKind::Small, |live| self.log_of(live.position.segment));
         let head = *draft.head();
         let Some(room) = self.find_room(kind, head.log_bytes, need) else {

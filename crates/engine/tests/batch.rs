@@ -98,9 +98,10 @@ fn all_values_are_stored_whatever_their_size_and_shard() {
                 // New keys, others in place, and others again at another place.
                 _ => Value::bytes(&values[(place + round / 2) % values.len()]),
             };
-            let entry = |place: usize| (keys[place].as_bytes(), value(place));
+            let entries: Vec<_> =
+                keys.iter().enumerate().map(|(at, key)| (key.as_bytes(), value(at))).collect();
             let sets = cache.stats().sets;
-            cache.set_each(keys.len(), entry, Ttl::Never).unwrap();
+            cache.set_each(&entries, Ttl::Never).unwrap();
             assert_eq!(cache.stats().sets - sets, keys.len() as u64);
             let mut buffer = Buffer::new();
             for (place, key) in keys.iter().enumerate() {
@@ -119,14 +120,14 @@ fn all_values_are_stored_whatever_their_size_and_shard() {
 #[test]
 fn of_the_same_key_the_last_value_stays() {
     let cache = cache();
-    let entry = |place: usize| (b"key".as_slice(), Value::Int(place as i64));
-    cache.set_each(100, entry, Ttl::Us(60_000_000)).unwrap();
+    let entries: Vec<_> = (0..100).map(|place| (b"key".as_slice(), Value::Int(place))).collect();
+    cache.set_each(&entries, Ttl::Us(60_000_000)).unwrap();
     let mut buffer = Buffer::new();
     let found = cache.get(b"key", &mut buffer).unwrap().unwrap();
     assert_eq!(found.value, Value::Int(99));
     assert!(found.expiry_us.is_some());
-    cache.set_each(0, entry, Ttl::Never).unwrap();
-    cache.set_each(1, entry, Ttl::Us(0)).unwrap();
+    cache.set_each(&[], Ttl::Never).unwrap();
+    cache.set_each(&entries[..1], Ttl::Us(0)).unwrap();
     assert_eq!(cache.get(b"key", &mut buffer).unwrap(), None);
 }
 
@@ -135,9 +136,9 @@ fn more_than_there_is_room_for_evicts() {
     let cache = in_a_file_of(1 << 20);
     let keys: Vec<String> = (0..20_000).map(|place| format!("key {place}")).collect();
     let value = [7; 160];
-    let entry = |place: usize| (keys[place].as_bytes(), Value::bytes(&value));
+    let entries: Vec<_> = keys.iter().map(|key| (key.as_bytes(), Value::bytes(&value))).collect();
     for _ in 0..3 {
-        cache.set_each(keys.len(), entry, Ttl::Never).unwrap();
+        cache.set_each(&entries, Ttl::Never).unwrap();
     }
     let stats = cache.stats();
     assert!(stats.evictions > 0 && stats.entries > 3000, "{stats:?}");
@@ -148,8 +149,22 @@ fn more_than_there_is_room_for_evicts() {
 fn what_is_too_long_is_refused_before_any_is_stored() {
     let cache = cache();
     let long = vec![b'k'; KEY_BYTES_MAX + 1];
-    let keys = [b"short".as_slice(), &long];
-    let stored = cache.set_each(2, |place| (keys[place], Value::Int(1)), Ttl::Never);
+    let entries = [(b"short".as_slice(), Value::Int(1)), (&long, Value::Int(1))];
+    let stored = cache.set_each(&entries, Ttl::Never);
     assert!(matches!(stored, Err(Error::KeyTooLong { .. })), "{stored:?}");
     assert_eq!(cache.len(), 0);
+}
+
+#[test]
+fn a_value_of_a_whole_segment_is_no_short_one() {
+    let cache = in_a_file_of(512 << 10);
+    assert_eq!(cache.stats().segment_bytes, 4096);
+    for len in [4000, 4095, 4096, 4097] {
+        let value = vec![len as u8; len];
+        let entries = [(b"a".as_slice(), Value::Int(1)), (b"", Value::bytes(&value))];
+        cache.set_each(&entries, Ttl::Never).unwrap();
+        let found = cache.get(b"", &mut Buffer::new()).unwrap().map(|entry| entry.value.len());
+        assert_eq!(found, Some(len));
+    }
+    assert!(cache.check().unwrap().is_sound());
 }

@@ -99,11 +99,10 @@ pub fn set(core: &Core, py: Python<'_>, mapping: &Bound<'_, PyAny>, ttl: Ttl) ->
         }
         entries.push((key, value));
     }
-    let all_bytes = entries.iter().map(|(_, value)| value.value().len()).sum();
-    opened.write(py, all_bytes, |cache| {
-        let entry = |place: usize| (entries[place].0.bytes(), entries[place].1.value());
-        cache.set_each(entries.len(), entry, ttl)
-    })?;
+    let stored: Vec<(&[u8], Value<'_>)> =
+        entries.iter().map(|(key, value)| (key.bytes(), value.value())).collect();
+    let all_bytes = stored.iter().map(|(_, value)| value.len()).sum();
+    opened.write(py, all_bytes, |cache| cache.set_each(&stored, ttl))?;
     Ok(())
 }
 

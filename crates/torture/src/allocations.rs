@@ -126,9 +126,9 @@ const OPERATIONS: &[Operation] = &[
         name: "many sets",
         promise: IsRefused,
         play: |at| {
-            let values = [&at.values.same_size, &at.values.longer, &at.values.same_size];
-            let entry = |place: usize| (at.values.own.as_slice(), Value::bytes(values[place]));
-            at.cache.set_each(values.len(), entry, Ttl::Never)
+            let own = |value| (at.values.own.as_slice(), Value::bytes(value));
+            let (same_size, longer) = (own(&at.values.same_size), own(&at.values.longer));
+            at.cache.set_each(&[same_size, same_size, longer, longer, same_size], Ttl::Never)
         },
     },
     Operation {

@@ -23,6 +23,8 @@ const NOW_US: u64 = FILLED_US + 60_000_000;
 const SHORT: Ttl = Ttl::Us(30_000_000);
 /// The key that an operation is about.
 const OWN: &[u8] = b"own";
+/// What is stored together with it.
+const BESIDE: &[u8] = b"beside it";
 /// How long a lock is asked for again whose dead owner was not noticed in the short time limit: on a
 /// busy machine a child of ours may not have let go yet of what it was forked with.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,7 +38,7 @@ pub enum Operation {
     SetNew,
     /// Stores over a value of the same size, in place.
     SetSame,
-    /// The same, as one of many.
+    /// The same for two keys at once.
     SetMany,
     /// Stores over a value of another size.
     SetOther,
@@ -155,7 +157,7 @@ impl Operation {
             | Operation::SetLarge
             | Operation::SetLargeOver
             | Operation::SetCollecting => cache.set(OWN, value, Ttl::Never),
-            Operation::SetMany => cache.set_each(1, |_| (OWN, value), Ttl::Never),
+            Operation::SetMany => cache.set_each(&[(OWN, value), (BESIDE, value)], Ttl::Never),
             Operation::Add => cache.add(OWN, value, Ttl::Never).map(|_| ()),
             Operation::Replace => cache.replace(OWN, value, Ttl::Never).map(|_| ()),
             Operation::Cas => cache.compare_and_set(OWN, value, Ttl::Never, version).map(|_| ()),
@@ -210,6 +212,10 @@ impl Operation {
             Operation::TouchAgain => set(120, Ttl::Us(7_200_000_000)),
             Operation::Incr => cache.set(OWN, Value::Int(37), Ttl::Never),
             Operation::SetCollecting => set(120, SHORT),
+            Operation::SetMany => {
+                cache.set(BESIDE, Value::bytes(&bytes_for(BESIDE, 120)), Ttl::Never)?;
+                set(120, Ttl::Never)
+            }
             _ => set(120, Ttl::Never),
         }
     }
@@ -289,7 +295,7 @@ impl Case {
         let geometry = Geometry::new(plan).map_err(|error| error.to_string())?;
         let place = Place::Path(path.into());
         let cache = Cache::open(&place, &config(size_bytes, FILLED_US)).map_err(in_words)?;
-        let mut keys = vec![OWN.to_vec()];
+        let mut keys = vec![OWN.to_vec(), BESIDE.to_vec()];
         operation.prepare(&cache).map_err(in_words)?;
         for number in 0..20_000 {
             if is_in_state(state, operation, &cache, &geometry, path, copy, size_bytes)? {
@@ -385,7 +391,8 @@ impl Case {
         for key in &self.keys {
             let (before, after) = (self.before.get(key), self.after.get(key));
             let now = found.get(key);
-            let is_lost = now.is_none() && key == OWN && self.operation.may_lose();
+            let is_own = key == OWN || key == BESIDE;
+            let is_lost = now.is_none() && is_own && self.operation.may_lose();
             if now != before && now != after && !is_lost {
                 return Err(format!(
                     "{:?} is {}; it was {} and is to become {}",
