@@ -213,19 +213,15 @@ impl Region {
     }
 
     /// Asks the processor for the lines of some bytes, which a read may want soon. A hint: nothing is
-    /// read, and nothing is asked for if some of it lies outside of the region.
+    /// read, and where there is no memory nothing comes.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64, len_bytes: u64) {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        if offset.saturating_add(len_bytes) <= self.usable_bytes() {
-            for line in 0..len_bytes.div_ceil(LINE_BYTES) {
-                use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-                // SAFETY: the address lies in the mapping, checked above.
-                unsafe {
-                    let at = self.base.add((offset + line * LINE_BYTES) as usize);
-                    _mm_prefetch::<_MM_HINT_T0>(at.cast());
-                }
-            }
+        for line in 0..len_bytes.div_ceil(LINE_BYTES) {
+            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            let at = self.base.wrapping_add((offset + line * LINE_BYTES) as usize);
+            // SAFETY: the instruction takes any address, and fails at none.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         let _ = (offset, len_bytes);
@@ -427,6 +423,12 @@ impl<const COUNT: usize> View<'_, COUNT> {
     #[inline(always)]
     pub fn get(&self, index: usize) -> u64 {
         self.nth(index).load(Ordering::Relaxed)
+    }
+
+    /// Writes a word whose ordering others take care of.
+    #[inline(always)]
+    pub fn set(&self, index: usize, value: u64) {
+        self.nth(index).store(value, Ordering::Relaxed);
     }
 
     /// Reads them all, each by itself.
@@ -701,6 +703,13 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn memory_that_is_not_there_may_be_asked_for() {
+        for offset in [0, 56, 64, 1 << 40, u64::MAX - 1000] {
+            Region::heap(64).prefetch(offset, 256);
         }
     }
 

@@ -69,10 +69,10 @@ pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
 pub struct IndexState(pub u64);
 
 impl IndexState {
-    /// Number of buckets; at least one whatever the file says.
+    /// Number of buckets; at least one whatever the file says. More than there are lead nowhere.
     #[inline(always)]
     pub fn buckets(self) -> u32 {
-        (self.0 as u32).clamp(1, 1 << 30)
+        (self.0 as u32).max(1)
     }
 
     fn with_split(self) -> IndexState {
@@ -193,11 +193,13 @@ impl Cache {
         // Once, if both are the same.
         let in_second = if second_at == first_at { 0 } else { SLOT_PLACES << BUCKET_WORDS };
         places &= SLOT_PLACES | in_second;
-        for bucket in 0..2 {
-            // All slots of a bucket of an older epoch are empty.
-            if pair.load(bucket * BUCKET_WORDS + BUCKET_OWN, Ordering::Acquire) != epoch {
-                places &= !(SLOT_PLACES << (bucket * BUCKET_WORDS));
-            }
+        // All slots of a bucket of an older epoch are empty.
+        let is_older = |own| pair.load(own, Ordering::Acquire) != epoch;
+        let (first_is_older, second_is_older) =
+            (is_older(BUCKET_OWN), is_older(BUCKET_WORDS + BUCKET_OWN));
+        if first_is_older | second_is_older {
+            places &= if first_is_older { 0 } else { SLOT_PLACES }
+                | if second_is_older { 0 } else { SLOT_PLACES << BUCKET_WORDS };
         }
         Some(Tagged { pair, at: [first_at, second_at], tag: hash.tag(), places })
     }
@@ -358,9 +360,8 @@ impl Shard<'_> {
     pub fn split(&self) -> bool {
         let state = self.index_state();
         let count = state.buckets();
-        let new = count;
-        let old = count - (1 << count.ilog2());
-        if !self.has_room_for(new) {
+        let (new, old) = (count, count - (1 << count.ilog2()));
+        if count >= self.cache.shape.buckets_most() || !self.has_room_for(new) {
             return false;
         }
         let (Some(_), Some(new_at)) = (self.bucket(old), self.cache.bucket_at(self.at, new)) else {

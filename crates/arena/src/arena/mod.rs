@@ -542,8 +542,8 @@ impl Arena {
     #[inline(always)]
     pub fn count_read(&self, owner: OwnerId, counter: Counter) {
         let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
-        let at = at + counter as u64 * 8;
-        self.region.set(at, self.region.get(at).wrapping_add(1));
+        let count = self.region.view::<1>(at + counter as u64 * 8);
+        count.set(0, count.get(0).wrapping_add(1));
     }
 
     /// The sums of all process slots' counters.
