@@ -274,6 +274,7 @@ pub struct Case {
     keys: Vec<Vec<u8>>,
     before: Contents,
     after: Contents,
+    evictions_before: u64,
     geometry: Geometry,
     /// Keeps the first process slot, as other processes do that go on.
     _other: Cache,
@@ -322,6 +323,7 @@ impl Case {
             keys,
             before,
             after,
+            evictions_before: evictions_in(&bytes, &geometry),
             geometry,
             _other: cache,
         })
@@ -363,6 +365,19 @@ impl Case {
         }
     }
 
+    /// What a reader finds, who answers a miss where a dead owner of a lock was not noticed in the time
+    /// that a read waits, and counts it.
+    fn read_patiently(&self, cache: &Cache) -> Result<Contents, Error> {
+        let began = Instant::now();
+        loop {
+            let given_up = cache.stats().reads_given_up;
+            let found = contents(cache, &self.keys)?;
+            if cache.stats().reads_given_up == given_up || began.elapsed() >= PATIENCE {
+                return Ok(found);
+            }
+        }
+    }
+
     /// Whether the lock of a shard is held in an image.
     pub fn is_locked(&self, image: &[u8]) -> bool {
         (0..self.geometry.plan.shard_count).any(|shard| {
@@ -388,11 +403,16 @@ impl Case {
     /// What is wrong, in words.
     pub fn judge(&self, image: &[u8], copy: &Copy, frees_first: bool) -> Result<Contents, String> {
         let found = self.mend(image, copy, frees_first)?;
+        let is_gone = |key: &&Vec<u8>| self.before.contains_key(*key) && !found.contains_key(*key);
+        let others_gone = self.keys.iter().filter(|key| *key != OWN).filter(is_gone).count();
+        // The operation may have made room by evicting what it was to replace.
+        let is_evicted = self.evictions(image) > self.evictions_before + others_gone as u64;
         for key in &self.keys {
             let (before, after) = (self.before.get(key), self.after.get(key));
             let now = found.get(key);
             let is_own = key == OWN || key == BESIDE;
-            let is_lost = now.is_none() && is_own && self.operation.may_lose();
+            let is_lost =
+                now.is_none() && (is_own && self.operation.may_lose() || key == OWN && is_evicted);
             if now != before && now != after && !is_lost {
                 return Err(format!(
                     "{:?} is {}; it was {} and is to become {}",
@@ -408,14 +428,7 @@ impl Case {
 
     /// Entries that an image's shards have evicted so far.
     pub fn evictions(&self, image: &[u8]) -> u64 {
-        (0..self.geometry.plan.shard_count)
-            .map(|shard| {
-                let at = (self.geometry.shard_at(shard) + layout::shard::EVICTIONS) as usize;
-                let mut word = [0; 8];
-                word.copy_from_slice(&image[at..at + 8]);
-                u64::from_ne_bytes(word)
-            })
-            .sum()
+        evictions_in(image, &self.geometry)
     }
 
     /// Judges an image as [`Case::judge`] does, but lets up to `evicted` other entries than foreseen
@@ -480,7 +493,7 @@ impl Case {
         };
         // Readers take no lock, so they come before whoever repairs.
         let early = match frees_first {
-            true => Some(contents(&cache, &self.keys).map_err(in_words)?),
+            true => Some(self.read_patiently(&cache).map_err(in_words)?),
             false => None,
         };
         prove("after the death")?;
@@ -518,6 +531,16 @@ impl Case {
         prove("after writes")?;
         Ok(found)
     }
+}
+
+fn evictions_in(image: &[u8], geometry: &Geometry) -> u64 {
+    let word = |shard| {
+        let at = (geometry.shard_at(shard) + layout::shard::EVICTIONS) as usize;
+        let mut word = [0; 8];
+        word.copy_from_slice(&image[at..at + 8]);
+        u64::from_ne_bytes(word)
+    };
+    (0..geometry.plan.shard_count).map(word).sum()
 }
 
 fn in_words(error: Error) -> String {
