@@ -398,7 +398,7 @@ impl Shard<'_> {
         let Some(head) = self.load_record(offset, &mut buffer.record) else {
             return Proof::Damaged("its lengths are damaged");
         };
-        if !self.is_within(position, &head, *kind, reach) {
+        if !self.is_within(position, &head, *kind, *to, reach) {
             return Proof::Damaged("it goes on outside of its log");
         }
         if head.sequence.is_busy() {
@@ -446,10 +446,21 @@ impl Shard<'_> {
         Proof::Sound(*kind, head)
     }
 
-    /// Whether every segment that a record lies in belongs to its log. One that does not is about to
-    /// be freed.
-    fn is_within(&self, position: Position, head: &Head, kind: LogKind, reach: &Reach) -> bool {
+    /// Whether a record ends where its segment's records do or before, or every segment that it goes on
+    /// in belongs to its log: one that does not is about to be freed, and what lies behind the head is
+    /// about to be written.
+    fn is_within(
+        &self,
+        position: Position,
+        head: &Head,
+        kind: LogKind,
+        to: u64,
+        reach: &Reach,
+    ) -> bool {
         let log_bytes = self.cache.shape.log_bytes;
+        if position.byte + head.log_bytes <= log_bytes {
+            return position.byte + head.log_bytes <= to;
+        }
         let mut rest_bytes = head.log_bytes.saturating_sub(log_bytes - position.byte);
         let mut segment = position.segment;
         while rest_bytes > 0 {
