@@ -3,9 +3,16 @@
 //! An instruction waits three cycles for the one before it, so two sums are made side by side: one of
 //! the words with even numbers, one of those with odd ones. It is here, and not with the other hashes,
 //! because the call of code for one kind of processor is unsafe; it touches no shared memory.
+//! [`Region::copy_out_summed`](crate::region::Region::copy_out_summed) makes the same sums.
 
 /// What both sums begin with, so that zeros count as well.
-const BEGIN: [u32; 2] = [0x5bd1_e995, 0x1b87_3593];
+pub(crate) const BEGIN: [u32; 2] = [0x5bd1_e995, 0x1b87_3593];
+
+/// Both sums in one word.
+#[inline(always)]
+pub(crate) fn joined(even: u64, odd: u64) -> u64 {
+    even << 32 | odd
+}
 
 /// The sums of the words with even and with odd numbers, the first in the upper half.
 #[inline(always)]
@@ -46,13 +53,13 @@ macro_rules! pair_by {
         if let [last] = pairs.remainder() {
             even = $step(even, *last);
         }
-        u64::from(even) << 32 | u64::from(odd)
+        joined(u64::from(even), u64::from(odd))
     }};
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use super::BEGIN;
+    use super::{joined, BEGIN};
     use std::arch::x86_64::_mm_crc32_u64;
 
     /// # Safety
@@ -68,7 +75,7 @@ mod x86_64 {
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64 {
-    use super::BEGIN;
+    use super::{joined, BEGIN};
     use std::arch::aarch64::__crc32cd;
 
     /// # Safety
@@ -83,7 +90,7 @@ mod aarch64 {
 }
 
 mod by_table {
-    use super::BEGIN;
+    use super::{joined, BEGIN};
 
     /// The polynomial, its bits reversed.
     const POLYNOMIAL: u32 = 0x82f6_3b78;

@@ -154,6 +154,8 @@ pub struct Geometry {
     /// Where the pool begins; a multiple of 4096.
     pub pool_at: u64,
     segment_shift: u32,
+    /// The bits of an offset within a segment.
+    segment_mask: u64,
 }
 
 fn process_count_for(size_bytes: u64) -> u64 {
@@ -203,6 +205,7 @@ impl Geometry {
             tables_at,
             pool_at: place(segment_count),
             segment_shift: plan.segment_bytes.trailing_zeros(),
+            segment_mask: plan.segment_bytes - 1,
             plan,
         })
     }
@@ -224,8 +227,7 @@ impl Geometry {
     pub fn place_of(&self, offset: u64) -> Option<(u32, u64)> {
         let in_pool = offset.checked_sub(self.pool_at)?;
         let index = in_pool >> self.segment_shift;
-        (index < self.segment_count)
-            .then_some((index as u32, in_pool & (self.plan.segment_bytes - 1)))
+        (index < self.segment_count).then_some((index as u32, in_pool & self.segment_mask))
     }
 
     /// Where a shard begins.

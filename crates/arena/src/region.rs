@@ -8,9 +8,11 @@
 //!
 //! Every access is checked against the length held privately here, never against one in the file.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use crate::crc;
 use crate::fault::Mapping;
 
 #[cfg(loom)]
@@ -28,9 +30,10 @@ type Word = AtomicU64;
 #[cfg(not(loom))]
 pub(crate) type LockWord<'a> = &'a AtomicU64;
 
-/// Some words of the region that [`Region::at`] has checked.
+/// Some words of the region that [`Region::at`] has checked, for as long as it is mapped.
 #[cfg(not(loom))]
-type Words<'a> = *mut u8;
+#[derive(Clone, Copy)]
+struct Words<'a>(*mut u8, PhantomData<&'a Region>);
 #[cfg(loom)]
 type Words<'a> = &'a [Word];
 
@@ -61,6 +64,8 @@ pub struct Region {
     base: *mut u8,
     reserved_bytes: u64,
     usable_words: AtomicU64,
+    /// At how many of the words a line may begin: fewer by seven, if there are so many.
+    usable_lines: AtomicU64,
     backing: Backing,
 }
 
@@ -82,6 +87,7 @@ impl Region {
             base: memory.as_ptr() as *mut u8,
             reserved_bytes: len_bytes,
             usable_words: AtomicU64::new(len_bytes / WORD),
+            usable_lines: AtomicU64::new(lines_in(len_bytes / WORD)),
             backing: Backing::Heap(memory),
         }
     }
@@ -94,6 +100,7 @@ impl Region {
             base: self.base,
             reserved_bytes: self.reserved_bytes,
             usable_words: AtomicU64::new(0),
+            usable_lines: AtomicU64::new(0),
             backing: Backing::Heap(Arc::clone(memory)),
         })
     }
@@ -109,8 +116,13 @@ impl Region {
         let base = crate::os::map_shared(fd, reserved_bytes as usize, writable)
             .inspect_err(|_| mapping.end())?;
         mapping.begin(base, reserved_bytes as usize);
-        let usable_words = AtomicU64::new(0);
-        Ok(Region { base, reserved_bytes, usable_words, backing: Backing::Mapping(mapping) })
+        Ok(Region {
+            base,
+            reserved_bytes,
+            usable_words: AtomicU64::new(0),
+            usable_lines: AtomicU64::new(0),
+            backing: Backing::Mapping(mapping),
+        })
     }
 
     /// Whether the file ended before something that was touched: what is read here is zeros since
@@ -132,6 +144,7 @@ impl Region {
     pub(crate) fn set_usable(&self, bytes: u64) {
         let bytes = bytes.min(self.reserved_bytes);
         self.usable_words.fetch_max(bytes / WORD, Ordering::Relaxed);
+        self.usable_lines.fetch_max(lines_in(bytes / WORD), Ordering::Relaxed);
         if let Backing::Mapping(mapping) = &self.backing {
             mapping.set_usable(bytes);
         }
@@ -140,55 +153,58 @@ impl Region {
     /// The address of `word_count` words at `offset`, which is a multiple of eight.
     #[inline(always)]
     fn at(&self, offset: u64, word_count: u64) -> Words<'_> {
-        // The low bits of a misaligned offset become the highest, so one comparison refuses both.
-        let index = offset.rotate_right(WORD.trailing_zeros());
+        let index = index_of(offset);
         let usable_words = self.usable_words.load(Ordering::Relaxed);
         if index > usable_words || word_count > usable_words - index {
-            refuse(offset, word_count, usable_words);
+            self.refuse(offset, word_count);
         }
-        #[cfg(not(loom))]
-        // SAFETY: the words lie within the usable part of one allocation, checked above.
-        unsafe {
-            self.base.add(offset as usize)
+        self.checked(offset, word_count)
+    }
+
+    /// As [`Region::at`], of a line of eight words, by one comparison.
+    #[inline(always)]
+    fn line(&self, offset: u64) -> Words<'_> {
+        if index_of(offset) >= self.usable_lines.load(Ordering::Relaxed) {
+            self.refuse(offset, LINE_WORDS as u64);
         }
-        #[cfg(loom)]
+        self.checked(offset, LINE_WORDS as u64)
+    }
+
+    #[inline(always)]
+    fn word(&self, offset: u64) -> &Word {
+        if index_of(offset) >= self.usable_words.load(Ordering::Relaxed) {
+            self.refuse(offset, 1);
+        }
+        nth(self.checked(offset, 1), 0)
+    }
+
+    /// The address of words that the caller has checked.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn checked(&self, offset: u64, _word_count: u64) -> Words<'_> {
+        // SAFETY: the callers have checked that the words lie within the usable part of the one
+        // allocation that `base` is the beginning of.
+        Words(unsafe { self.base.add(offset as usize) }, PhantomData)
+    }
+
+    #[cfg(loom)]
+    fn checked(&self, offset: u64, word_count: u64) -> Words<'_> {
         match &self.backing {
-            Backing::Heap(memory) => &memory[index as usize..(index + word_count) as usize],
+            Backing::Heap(memory) => &memory[(offset / WORD) as usize..][..word_count as usize],
             Backing::Mapping(_) => panic!("a model has no file"),
         }
     }
 
-    /// One of some words that [`Region::at`] has checked.
-    #[cfg(not(loom))]
-    #[inline(always)]
-    fn nth(&self, words: Words<'_>, index: usize) -> &Word {
-        // SAFETY: the callers count below the number of words that they gave to `at`; the reference
-        // is to an atomic, does not leave this module, and the memory lives as long as `self`.
-        unsafe { AtomicU64::from_ptr(words.add(index * 8).cast()) }
-    }
-
-    #[cfg(loom)]
-    fn nth<'a>(&self, words: Words<'a>, index: usize) -> &'a Word {
-        &words[index]
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self, offset: u64, word_count: u64) -> ! {
+        let usable_bytes = self.usable_bytes();
+        panic!("access to {word_count} words at {offset} outside of {usable_bytes} bytes")
     }
 
     #[cfg(loom)]
     pub(crate) fn modelled_word(&self, index: usize) -> &Word {
         self.word(index as u64 * WORD)
-    }
-
-    #[inline(always)]
-    fn word(&self, offset: u64) -> &Word {
-        let index = offset.rotate_right(WORD.trailing_zeros());
-        let usable_words = self.usable_words.load(Ordering::Relaxed);
-        if index >= usable_words {
-            refuse(offset, 1, usable_words);
-        }
-        #[cfg(not(loom))]
-        // SAFETY: the word lies within the usable part of one allocation, checked above.
-        return self.nth(unsafe { self.base.add(offset as usize) }, 0);
-        #[cfg(loom)]
-        self.nth(self.at(offset, 1), 0)
     }
 
     /// The lock word at `offset`, which a thread can sleep on.
@@ -260,18 +276,50 @@ impl Region {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         if target.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
-            unsafe { string_copy(from, target.as_mut_ptr().cast(), target.len() * 8) };
+            unsafe { string_copy(from.0, target.as_mut_ptr().cast(), target.len() * 8) };
             return;
         }
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `from` covers the words by `at`, `target` is exclusively ours.
         unsafe {
-            vector_copy(from, target.as_mut_ptr().cast(), target.len())
+            vector_copy(from.0, target.as_mut_ptr().cast(), target.len())
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in target.iter_mut().enumerate() {
-            *word = self.nth(from, index).load(Ordering::Relaxed);
+            *word = nth(from, index).load(Ordering::Relaxed);
         }
+    }
+
+    /// Copies words out, each relaxed, two at least, and sums up those behind the first `from`, which
+    /// is 1 or 2: [`crc::pair_of`] of that part of the copy. For short copies.
+    #[inline(always)]
+    pub fn copy_out_summed(&self, offset: u64, target: &mut [u64], from: usize) -> u64 {
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        if std::arch::is_x86_feature_detected!("sse4.2") {
+            let words = self.at(offset, target.len() as u64);
+            let [first, second, rest @ ..] = target else {
+                panic!("{} words are no record", target.len());
+            };
+            *first = nth(words, 0).load(Ordering::Relaxed);
+            *second = nth(words, 1).load(Ordering::Relaxed);
+            let [even, odd] = crc::BEGIN.map(u64::from);
+            // SAFETY: the processor has the instruction; `words` covers two words more than `rest`,
+            // by `at`, and `rest` is exclusively ours.
+            return unsafe {
+                let (source, to, count) = (words.0.add(16), rest.as_mut_ptr(), rest.len());
+                let copy = |one, other| vector_copy_summed(source, to, count, one, other);
+                if from == 1 {
+                    // The second word is the first of those that are summed up, the third the second.
+                    let (odd, even) = copy(odd, summed(even, *second));
+                    crc::joined(even, odd)
+                } else {
+                    let (even, odd) = copy(even, odd);
+                    crc::joined(even, odd)
+                }
+            };
+        }
+        self.copy_out(offset, target);
+        crc::pair_of(&target[from..])
     }
 
     /// Copies whole words out as bytes, each relaxed: the length of `target` is a multiple of eight.
@@ -281,25 +329,28 @@ impl Region {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
         unsafe {
-            string_copy(from, target.as_mut_ptr(), target.len())
+            string_copy(from.0, target.as_mut_ptr(), target.len())
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in target.chunks_exact_mut(8).enumerate() {
-            word.copy_from_slice(&self.nth(from, index).load(Ordering::Relaxed).to_ne_bytes());
+            word.copy_from_slice(&nth(from, index).load(Ordering::Relaxed).to_ne_bytes());
         }
     }
 
     /// The lines of eight words at two offsets.
     #[inline(always)]
     pub fn pair(&self, first: u64, second: u64) -> Pair<'_> {
-        let line = |offset| self.at(offset, LINE_WORDS as u64);
-        Pair { region: self, lines: [line(first), line(second)] }
+        Pair { lines: [self.line(first), self.line(second)] }
     }
 
     /// Some words that are used several times, and checked once.
     #[inline(always)]
     pub fn view<const COUNT: usize>(&self, offset: u64) -> View<'_, COUNT> {
-        View { region: self, words: self.at(offset, COUNT as u64) }
+        let words = match COUNT {
+            LINE_WORDS => self.line(offset),
+            _ => self.at(offset, COUNT as u64),
+        };
+        View { words }
     }
 
     /// Whether the bytes at `offset`, which may be any, are these; each word is read once.
@@ -307,32 +358,23 @@ impl Region {
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
         let lead_bytes = offset % WORD;
         let from = self.at(offset - lead_bytes, (lead_bytes + bytes.len() as u64).div_ceil(WORD));
-        let load = |index: usize| self.nth(from, index).load(Ordering::Relaxed);
-        let mut first = 0;
-        let mut bytes = bytes;
+        let load = |index: usize| nth(from, index).load(Ordering::Relaxed);
+        let (mut first, mut bytes, mut difference) = (0, bytes, 0);
         if lead_bytes != 0 && !bytes.is_empty() {
             let (lead, rest) = bytes.split_at(bytes.len().min((WORD - lead_bytes) as usize));
-            if load(0).to_ne_bytes()[lead_bytes as usize..][..lead.len()] != *lead {
-                return false;
-            }
+            difference = difference_of(load(0), lead_bytes as usize, lead);
             (first, bytes) = (1, rest);
         }
         let chunks = bytes.chunks_exact(8);
-        let rest_bytes = chunks.remainder().len();
-        let rest_is_same = rest_bytes == 0 || {
-            // The bytes of the last word that are asked for, and how many bits of it are not.
-            let unused_bits = 64 - 8 * rest_bytes as u32;
-            let rest = match bytes.last_chunk::<8>() {
-                Some(last) => u64::from_le_bytes(*last) >> unused_bits,
-                None => bytes.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte)),
-            };
-            (load(first + bytes.len() / 8).to_le() ^ rest) << unused_bits == 0
-        };
-        rest_is_same
-            && chunks.enumerate().all(|(index, chunk)| {
-                load(first + index)
-                    == u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"))
-            })
+        let rest = chunks.remainder();
+        if !rest.is_empty() {
+            difference |= difference_of(load(first + bytes.len() / 8), 0, rest);
+        }
+        for (index, chunk) in chunks.enumerate() {
+            let word = u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"));
+            difference |= load(first + index) ^ word;
+        }
+        difference == 0
     }
 
     /// Copies words in, each relaxed.
@@ -342,23 +384,23 @@ impl Region {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         if source.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `to` covers the bytes by `at`, `source` is borrowed from its owner.
-            unsafe { string_copy(source.as_ptr().cast(), to, source.len() * 8) };
+            unsafe { string_copy(source.as_ptr().cast(), to.0, source.len() * 8) };
             return;
         }
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `to` covers the words by `at`, `source` is borrowed from its owner.
         unsafe {
-            vector_copy(source.as_ptr().cast(), to, source.len())
+            vector_copy(source.as_ptr().cast(), to.0, source.len())
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in source.iter().enumerate() {
             #[cfg(not(loom))]
             if crate::mutants::is_on("plain-words") {
                 // SAFETY: none. It is what the tools that look for it must notice.
-                unsafe { to.add(index * 8).cast::<u64>().write(*word) };
+                unsafe { to.0.add(index * 8).cast::<u64>().write(*word) };
                 continue;
             }
-            self.nth(to, index).store(*word, Ordering::Relaxed);
+            nth(to, index).store(*word, Ordering::Relaxed);
         }
     }
 
@@ -370,7 +412,7 @@ impl Region {
         {
             let to = self.at(offset, whole_bytes as u64 / WORD);
             // SAFETY: `to` covers the bytes by `at`, `whole` is borrowed from its owner.
-            unsafe { string_copy(whole.as_ptr(), to, whole_bytes) };
+            unsafe { string_copy(whole.as_ptr(), to.0, whole_bytes) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, chunk) in whole.chunks_exact(8).enumerate() {
@@ -402,7 +444,6 @@ pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
 /// `COUNT` words of a region, in their order: see [`Region::view`].
 #[derive(Clone, Copy)]
 pub struct View<'a, const COUNT: usize> {
-    region: &'a Region,
     words: Words<'a>,
 }
 
@@ -410,7 +451,7 @@ impl<const COUNT: usize> View<'_, COUNT> {
     #[inline(always)]
     fn nth(&self, index: usize) -> &Word {
         assert!(index < COUNT, "word {index} of {COUNT}");
-        self.region.nth(self.words, index)
+        nth(self.words, index)
     }
 
     /// Reads a word.
@@ -450,14 +491,24 @@ const LINE_WORDS: usize = 8;
 /// the second line's. Both may be the same line.
 #[derive(Clone, Copy)]
 pub struct Pair<'a> {
-    region: &'a Region,
     lines: [Words<'a>; 2],
 }
 
 impl<'a> Pair<'a> {
+    /// Which of the lines, by a choice that the processor need not guess.
+    #[inline(always)]
+    fn line_of(&self, index: usize) -> Words<'a> {
+        let [first, second] = self.lines;
+        if index < LINE_WORDS {
+            first
+        } else {
+            second
+        }
+    }
+
     #[inline(always)]
     fn nth(&self, index: usize) -> &Word {
-        self.region.nth(self.lines[index / LINE_WORDS], index % LINE_WORDS)
+        nth(self.line_of(index), index % LINE_WORDS)
     }
 
     /// Reads a word.
@@ -471,10 +522,11 @@ impl<'a> Pair<'a> {
     pub fn word(&self, index: usize) -> View<'a, 1> {
         #[cfg(not(loom))]
         // SAFETY: one of the eight words of a line that `at` has checked.
-        let words = unsafe { self.lines[index / LINE_WORDS].add(index % LINE_WORDS * 8) };
+        let words =
+            Words(unsafe { self.line_of(index).0.add(index % LINE_WORDS * 8) }, PhantomData);
         #[cfg(loom)]
-        let words = &self.lines[index / LINE_WORDS][index % LINE_WORDS..];
-        View { region: self.region, words }
+        let words = &self.line_of(index)[index % LINE_WORDS..];
+        View { words }
     }
 
     /// Which of the words have `top` as their highest sixteen bits: one bit each, the lowest for the
@@ -483,13 +535,27 @@ impl<'a> Pair<'a> {
     pub fn words_that_begin_with(&self, top: u16) -> u32 {
         // SAFETY: each line covers eight words by `at`.
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        return unsafe { vector_compare(self.lines[0], self.lines[1], top) };
+        return unsafe { vector_compare(self.lines[0].0, self.lines[1].0, top) };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         (0..2 * LINE_WORDS).fold(0, |found, index| {
             let word = self.load(index, Ordering::Relaxed);
             found | u32::from(word >> 48 == u64::from(top)) << index
         })
     }
+}
+
+/// One of some words that [`Region::at`] has checked.
+#[cfg(not(loom))]
+#[inline(always)]
+fn nth(words: Words<'_>, index: usize) -> &Word {
+    // SAFETY: the callers count below the number of words that they gave to `at`; the reference is to
+    // an atomic, does not leave this module, and the memory lives as long as the region it is of.
+    unsafe { AtomicU64::from_ptr(words.0.add(index * 8).cast()) }
+}
+
+#[cfg(loom)]
+fn nth(words: Words<'_>, index: usize) -> &Word {
+    &words[index]
 }
 
 impl Drop for Region {
@@ -502,10 +568,29 @@ impl Drop for Region {
     }
 }
 
-#[cold]
-#[inline(never)]
-fn refuse(offset: u64, word_count: u64, usable_words: u64) -> ! {
-    panic!("access to {word_count} words at {offset} outside of {} bytes", usable_words * WORD)
+/// What differs between some bytes of a word, from the one `at` on, and others, of which there are one
+/// at least: 0 if nothing does.
+#[inline(always)]
+fn difference_of(word: u64, at: usize, bytes: &[u8]) -> u64 {
+    let mine = match bytes {
+        // What keys of 36 characters, and others, have on either side of whole words.
+        [a, b, c, d] => u64::from(u32::from_le_bytes([*a, *b, *c, *d])),
+        _ => bytes.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte)),
+    };
+    let unused_bits = 64 - 8 * bytes.len() as u32;
+    (word.to_le() >> (8 * at) ^ mine) << unused_bits
+}
+
+/// The number of a word. The low bits of a misaligned offset become the highest of it, so that one
+/// comparison refuses what is too far and what is misaligned.
+#[inline(always)]
+fn index_of(offset: u64) -> u64 {
+    offset.rotate_right(WORD.trailing_zeros())
+}
+
+/// At how many of so many words a line may begin.
+fn lines_in(words: u64) -> u64 {
+    words.saturating_sub(LINE_WORDS as u64 - 1)
 }
 
 /// Copies words that others may be writing, each whole, by vector registers.
@@ -568,6 +653,112 @@ unsafe fn vector_copy(from: *const u8, to: *mut u8, word_count: usize) {
             options(nostack)
         );
     }
+}
+
+/// A CRC-32C and a word more.
+///
+/// # Safety
+/// The processor must have SSE 4.2.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+#[inline(always)]
+unsafe fn summed(mut sum: u64, word: u64) -> u64 {
+    // SAFETY: the caller vouches for the processor; the instruction touches registers alone.
+    unsafe {
+        std::arch::asm!(
+            "crc32 {sum}, {word}",
+            sum = inout(reg) sum,
+            word = in(reg) word,
+            options(nomem, nostack, preserves_flags, pure)
+        );
+    }
+    sum
+}
+
+/// As [`vector_copy`], and sums up the words of the copy: the first by `even`, the next by `odd`, and
+/// so in turns.
+///
+/// # Safety
+/// As of [`vector_copy`], and the processor must have SSE 4.2.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+#[inline(always)]
+unsafe fn vector_copy_summed(
+    from: *const u8,
+    to: *mut u64,
+    word_count: usize,
+    mut even: u64,
+    mut odd: u64,
+) -> (u64, u64) {
+    // SAFETY: the caller vouches for the ranges and the processor; eight words at a time, then what is
+    // left of them, the instructions touch nothing else. Sums are made of the copy, which is ours.
+    unsafe {
+        std::arch::asm!(
+            "mov {rest:e}, {count:e}",
+            "shr {count}, 3",
+            "jz 3f",
+            "2:",
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 32]",
+            "movups {d}, [{from} + 48]",
+            "movups [{to}], {a}",
+            "movups [{to} + 16], {b}",
+            "movups [{to} + 32], {c}",
+            "movups [{to} + 48], {d}",
+            "crc32 {even}, qword ptr [{to}]",
+            "crc32 {odd}, qword ptr [{to} + 8]",
+            "crc32 {even}, qword ptr [{to} + 16]",
+            "crc32 {odd}, qword ptr [{to} + 24]",
+            "crc32 {even}, qword ptr [{to} + 32]",
+            "crc32 {odd}, qword ptr [{to} + 40]",
+            "crc32 {even}, qword ptr [{to} + 48]",
+            "crc32 {odd}, qword ptr [{to} + 56]",
+            "add {from}, 64",
+            "add {to}, 64",
+            "dec {count}",
+            "jnz 2b",
+            "3:",
+            "test {rest:e}, 4",
+            "jz 4f",
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups [{to}], {a}",
+            "movups [{to} + 16], {b}",
+            "crc32 {even}, qword ptr [{to}]",
+            "crc32 {odd}, qword ptr [{to} + 8]",
+            "crc32 {even}, qword ptr [{to} + 16]",
+            "crc32 {odd}, qword ptr [{to} + 24]",
+            "add {from}, 32",
+            "add {to}, 32",
+            "4:",
+            "test {rest:e}, 2",
+            "jz 5f",
+            "movups {a}, [{from}]",
+            "movups [{to}], {a}",
+            "crc32 {even}, qword ptr [{to}]",
+            "crc32 {odd}, qword ptr [{to} + 8]",
+            "add {from}, 16",
+            "add {to}, 16",
+            "5:",
+            "test {rest:e}, 1",
+            "jz 6f",
+            "mov {count}, [{from}]",
+            "mov [{to}], {count}",
+            "crc32 {even}, {count}",
+            "6:",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            count = inout(reg) word_count => _,
+            rest = out(reg) _,
+            even = inout(reg) even,
+            odd = inout(reg) odd,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack)
+        );
+    }
+    (even, odd)
 }
 
 /// Compares the highest sixteen bits of two times eight words, which others may be writing, by vector
@@ -677,6 +868,28 @@ mod tests {
         }
         assert_eq!(region.get(8).to_ne_bytes(), *b"twelve b");
         assert_eq!(region.get(16).to_ne_bytes(), *b"ytes\0\0\0\0");
+    }
+
+    #[test]
+    fn what_is_copied_out_is_summed_up() {
+        let region = Region::heap(1024);
+        let source: Vec<u64> =
+            (1..100).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        region.copy_in(64, &source);
+        for count in 2..source.len() {
+            for from in [1, 2] {
+                let mut target = vec![7; count + 1];
+                let sum = region.copy_out_summed(64, &mut target[..count], from);
+                assert_eq!(target[..count], source[..count]);
+                assert_eq!((target[count], sum), (7, crc::pair_of(&source[from..count])));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of")]
+    fn a_summed_copy_past_the_end_is_refused() {
+        Region::heap(64).copy_out_summed(8, &mut [0; 8], 1);
     }
 
     #[test]

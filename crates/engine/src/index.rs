@@ -174,6 +174,15 @@ impl<'a> Iterator for Tagged<'a> {
     }
 }
 
+/// The places of two buckets but for one of an older epoch: its slots are empty, all of them. Of each
+/// bucket it is told how its own epoch differs.
+#[cold]
+#[inline(never)]
+fn places_of_epoch(differences: [u64; 2]) -> u32 {
+    let of = |bucket: usize| if differences[bucket] == 0 { SLOT_PLACES } else { 0 };
+    of(0) | of(1) << BUCKET_WORDS
+}
+
 impl Cache {
     /// The slots that a hash can lead to, in an index of this state and epoch. None if the bucket of
     /// its first choice cannot be reached.
@@ -193,13 +202,10 @@ impl Cache {
         // Once, if both are the same.
         let in_second = if second_at == first_at { 0 } else { SLOT_PLACES << BUCKET_WORDS };
         places &= SLOT_PLACES | in_second;
-        // All slots of a bucket of an older epoch are empty.
-        let is_older = |own| pair.load(own, Ordering::Acquire) != epoch;
-        let (first_is_older, second_is_older) =
-            (is_older(BUCKET_OWN), is_older(BUCKET_WORDS + BUCKET_OWN));
-        if first_is_older | second_is_older {
-            places &= if first_is_older { 0 } else { SLOT_PLACES }
-                | if second_is_older { 0 } else { SLOT_PLACES << BUCKET_WORDS };
+        let own = [BUCKET_OWN, BUCKET_WORDS + BUCKET_OWN]
+            .map(|place| pair.load(place, Ordering::Acquire) ^ epoch);
+        if own[0] | own[1] != 0 {
+            places &= places_of_epoch(own);
         }
         Some(Tagged { pair, at: [first_at, second_at], tag: hash.tag(), places })
     }

@@ -322,6 +322,8 @@ pub struct Shape {
     pub segment_bytes: u64,
     /// The power of two that these are.
     pub segment_shift: u32,
+    /// The bits of a byte's place within a segment.
+    segment_mask: u64,
     /// Bytes of a log segment that records may use.
     pub log_bytes: u64,
     /// Records longer than this may cross the end of a segment; shorter ones leave a gap there.
@@ -447,6 +449,7 @@ impl Shape {
             segment_bytes,
             record_words_most: (record_bytes_most / 8) as usize,
             segment_shift: segment_bytes.trailing_zeros(),
+            segment_mask: segment_bytes - 1,
             log_bytes: segment_bytes - TRAILER_BYTES,
             crossing_bytes: segment_bytes / 16,
             directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
@@ -484,14 +487,14 @@ impl Shape {
         let byte = u64::from(bucket) * BUCKET_BYTES;
         let segment = byte >> self.segment_shift;
         // Behind every second one are ghosts.
-        (segment + segment / 2, byte & (self.segment_bytes - 1))
+        (segment + segment / 2, byte & self.segment_mask)
     }
 
     /// Which segment of the index directory the ghosts of a bucket are in, and at which byte.
     pub fn ghosts_place(&self, bucket: u32) -> (u64, u64) {
         let byte = u64::from(bucket) * GHOST_ROW_BYTES;
         let group = byte >> self.segment_shift;
-        (group * INDEX_GROUP + INDEX_GROUP - 1, byte & (self.segment_bytes - 1))
+        (group * INDEX_GROUP + INDEX_GROUP - 1, byte & self.segment_mask)
     }
 
     /// Whether what is at this place of the index directory are ghosts, which need not be there.

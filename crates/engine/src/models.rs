@@ -219,7 +219,7 @@ impl Before {
         let mut buffer = Buffer::new();
         let region = cache.arena.region();
         let seen = Seen {
-            shard: &region.view(shard_at + shard::STATE),
+            shard: region.view(shard_at + shard::STATE),
             epoch: self.epoch,
             word: region.view(self.slot_at),
             slot: self.slot,

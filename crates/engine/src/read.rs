@@ -52,6 +52,7 @@ pub(crate) enum Attempt {
 pub(crate) type ReadersLine<'a> = View<'a, { shard::READERS_WORDS }>;
 
 /// What is looked for, and where.
+#[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     key: &'a [u8],
     /// The key's hash.
@@ -67,13 +68,19 @@ pub(crate) struct Wanted<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     /// The cache line of its shard that is for readers.
-    pub shard: &'a ReadersLine<'a>,
+    pub shard: ReadersLine<'a>,
     /// The shard's epoch when the bucket was looked into.
     pub epoch: u64,
     /// Its word.
     pub word: View<'a, 1>,
     /// What that held.
     pub slot: Slot,
+}
+
+impl<'a> TaggedSlot<'a> {
+    fn seen(self, shard: ReadersLine<'a>, epoch: u64) -> Seen<'a> {
+        Seen { shard, epoch, word: self.word, slot: self.slot }
+    }
 }
 
 impl Seen<'_> {
@@ -96,25 +103,58 @@ pub(crate) enum Copied {
     NoMemory(usize),
 }
 
+/// What a read came to, in two words: so it stays in registers.
+pub(crate) enum Answer {
+    /// The entry is in the buffer.
+    Found,
+    /// There is none.
+    Missing,
+    /// It was refused.
+    Refused(Box<Error>),
+}
+
+impl Answer {
+    /// Whether there is an entry.
+    #[inline(always)]
+    pub fn into_result(self) -> Result<bool> {
+        match self {
+            Answer::Found => Ok(true),
+            Answer::Missing => Ok(false),
+            Answer::Refused(error) => Err(*error),
+        }
+    }
+}
+
+impl From<Result<bool>> for Answer {
+    #[cold]
+    fn from(result: Result<bool>) -> Answer {
+        match result {
+            Ok(true) => Answer::Found,
+            Ok(false) => Answer::Missing,
+            Err(error) => Answer::Refused(Box::new(error)),
+        }
+    }
+}
+
 impl Cache {
     /// Finds and copies an entry; whether there is one. The hit is noted in the slot if
     /// `notes_hit`.
+    #[inline(always)]
     pub(crate) fn read(
         &self,
         key: &[u8],
         hash: KeyHash,
         buffer: &mut Buffer,
         notes_hit: bool,
-    ) -> Result<bool> {
+    ) -> Answer {
         match self.try_read(key, hash, buffer, notes_hit) {
-            Attempt::Found => Ok(true),
-            Attempt::Missing => Ok(false),
-            Attempt::Changed => self.read_again(key, hash, buffer, notes_hit),
-            Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
+            Attempt::Found => Answer::Found,
+            Attempt::Missing => Answer::Missing,
+            rare => self.read_again(key, hash, buffer, notes_hit, rare).into(),
         }
     }
 
-    /// As [`Cache::read`], after an attempt that met a change.
+    /// As [`Cache::read`], after a first attempt that came to this.
     #[cold]
     #[inline(never)]
     fn read_again(
@@ -123,17 +163,20 @@ impl Cache {
         hash: KeyHash,
         buffer: &mut Buffer,
         notes_hit: bool,
+        first: Attempt,
     ) -> Result<bool> {
+        let mut attempt = first;
         for _ in 1..ATTEMPTS {
+            let Attempt::Changed = attempt else { break };
             std::hint::spin_loop();
-            match self.try_read(key, hash, buffer, notes_hit) {
-                Attempt::Found => return Ok(true),
-                Attempt::Missing => return Ok(false),
-                Attempt::Changed => {}
-                Attempt::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
-            }
+            attempt = self.try_read(key, hash, buffer, notes_hit);
         }
-        self.read_under_lock(key, hash, buffer)
+        match attempt {
+            Attempt::Found => Ok(true),
+            Attempt::Missing => Ok(false),
+            Attempt::Changed => self.read_under_lock(key, hash, buffer),
+            Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
+        }
     }
 
     #[cold]
@@ -165,20 +208,24 @@ impl Cache {
         let state = shard.load(shard::readers_word(shard::STATE), Ordering::Acquire);
         let epoch = shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
         hooks::reach(Point::StateLoaded);
-        let wanted = Wanted { key, hash, shard_at, shard, notes_hit };
-        if let Some(tagged) = self.tagged(shard_at, hash, IndexState(state), epoch) {
-            for TaggedSlot { word, slot, .. } in tagged {
-                let seen = Seen { shard: &wanted.shard, epoch, word, slot };
-                if let Some(attempt) = self.try_slot(&wanted, seen, buffer) {
-                    return attempt;
-                }
+        let wanted = || Wanted { key, hash, shard_at, shard, notes_hit };
+        let tagged = self.tagged(shard_at, hash, IndexState(state), epoch);
+        if let Some(first) = tagged.and_then(|mut tagged| tagged.next()) {
+            let slot = first.slot;
+            // Returned here: joined with the answer of the others it would leave its registers.
+            if let Some(attempt) = self.try_slot(wanted(), first.seen(shard, epoch), buffer) {
+                return attempt;
+            }
+            let state = IndexState(state);
+            if let Some(attempt) = self.try_others(wanted(), state, epoch, slot, buffer) {
+                return attempt;
             }
         }
         hooks::reach(Point::ProbeMissed);
         // Nothing found: true only if no entry changed its bucket meanwhile.
         fence(Ordering::Acquire);
-        let unchanged = wanted.shard.get(shard::readers_word(shard::STATE)) == state
-            && wanted.shard.get(shard::readers_word(shard::EPOCH)) == epoch;
+        let unchanged = shard.get(shard::readers_word(shard::STATE)) == state
+            && shard.get(shard::readers_word(shard::EPOCH)) == epoch;
         if unchanged || tuckbox_arena::mutants::is_on("no-state-check") {
             Attempt::Missing
         } else {
@@ -186,15 +233,27 @@ impl Cache {
         }
     }
 
-    /// Reads the record of one slot. How the attempt ends; none if it is not the key's.
-    #[inline(always)]
-    fn try_slot(
+    /// Reads the records of the other slots with the tag, after `first` was not the key's, which is
+    /// rare.
+    #[cold]
+    #[inline(never)]
+    fn try_others(
         &self,
-        wanted: &Wanted<'_>,
-        seen: Seen<'_>,
+        wanted: Wanted<'_>,
+        state: IndexState,
+        epoch: u64,
+        first: Slot,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
-        let Wanted { key, hash, .. } = *wanted;
+        self.tagged(wanted.shard_at, wanted.hash, state, epoch)?
+            .filter(|other| other.slot != first)
+            .find_map(|other| self.try_slot(wanted, other.seen(wanted.shard, epoch), buffer))
+    }
+
+    /// Reads the record of one slot. How the attempt ends; none if it is not the key's.
+    #[inline(always)]
+    fn try_slot(&self, wanted: Wanted<'_>, seen: Seen<'_>, buffer: &mut Buffer) -> Option<Attempt> {
+        let Wanted { key, hash, .. } = wanted;
         let slot = seen.slot;
         let generation = match self.read_slot(seen, buffer) {
             Copied::Changed => return Some(Attempt::Changed),
@@ -286,40 +345,38 @@ impl Cache {
         hooks::reach(Point::SlotConfirmed);
         let start = self.record_start(offset);
         let first = start.load(0, Ordering::Acquire);
-        let is_record = match self.head_of(&start, first) {
-            Some(head) => {
-                buffer.head = head;
-                true
+        let is_still = || {
+            if !tuckbox_arena::mutants::is_on("no-acquire-fence") {
+                fence(Ordering::Acquire);
             }
-            None => false,
+            start.get(0) == first && use_of_segment.load(0, Ordering::Acquire) == generation
         };
-        let is_busy = is_record && buffer.head.sequence.is_busy();
-        let mut is_whole = is_record && !is_busy;
-        if is_whole {
-            let count = (buffer.head.log_bytes / 8) as usize;
-            if buffer.record.len() < count && lengthen(&mut buffer.record, count).is_err() {
-                return Copied::NoMemory(count * 8);
-            }
-            let words = &mut buffer.record[..count];
-            if position.byte + buffer.head.log_bytes <= self.shape.log_bytes {
-                self.arena.region().copy_out(offset, words);
-            } else {
-                is_whole = self.copy_crossing(position, words);
-            }
+        let Some(head) = self.head_of(&start, first) else {
+            return if is_still() { Copied::Damaged } else { Copied::Changed };
+        };
+        if head.sequence.is_busy() {
+            // Rewritten by a live writer, or by one that died: the lock tells.
+            return Copied::Changed;
+        }
+        buffer.head = head;
+        let count = (head.log_bytes / 8) as usize;
+        if buffer.record.len() < count && lengthen(&mut buffer.record, count).is_err() {
+            return Copied::NoMemory(count * 8);
+        }
+        let words = &mut buffer.record[..count];
+        let mut is_whole = true;
+        if position.byte + head.log_bytes <= self.shape.log_bytes {
+            let region = self.arena.region();
+            buffer.content = self.hasher.copied_words(region, offset, words, head.content_from());
+        } else {
+            is_whole = self.copy_crossing(position, words);
+            buffer.content = head.content(words, &self.hasher);
         }
         hooks::reach(Point::RecordCopied);
-        if !tuckbox_arena::mutants::is_on("no-acquire-fence") {
-            fence(Ordering::Acquire);
-        }
-        let is_still =
-            start.get(0) == first && use_of_segment.load(0, Ordering::Acquire) == generation;
-        if is_whole && is_still {
-            Copied::Whole(generation)
-        } else if is_busy || !is_still {
-            // Rewritten by a live writer, or by one that died: the lock tells.
-            Copied::Changed
-        } else {
-            Copied::Damaged
+        match (is_still(), is_whole) {
+            (true, true) => Copied::Whole(generation),
+            (true, false) => Copied::Damaged,
+            (false, _) => Copied::Changed,
         }
     }
 
@@ -351,7 +408,7 @@ impl Cache {
     }
 
     /// Whether the record in a buffer is what was written at this place under a key of this hash.
-    /// Its expiry, and its content's sum, are in the buffer then.
+    /// Its expiry is in the buffer then.
     #[inline(always)]
     pub(crate) fn proves_itself(
         &self,
@@ -363,7 +420,6 @@ impl Cache {
         let (head, words) = (&buffer.head, &buffer.record);
         let Some(expiry_us) = head.expiry_us(words, hash) else { return false };
         buffer.expiry_us = expiry_us;
-        buffer.content = head.content(words, &self.hasher);
         tuckbox_arena::mutants::is_on("no-checksum")
             || head.sequence.checksum()
                 == head.checksum(buffer.content, &self.hasher, hash, offset, generation)

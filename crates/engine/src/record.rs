@@ -99,6 +99,18 @@ fn form_in(word: u64) -> u64 {
     u64::from(word.to_le() as u32)
 }
 
+/// Whether two times four words differ, compared as words.
+#[inline(always)]
+fn differ(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    let words = |line: &[u8; 32]| {
+        let mut words = [0; 4];
+        bytes_of_mut(&mut words).copy_from_slice(line);
+        words
+    };
+    let (one, other) = (words(one), words(other));
+    (one[0] ^ other[0]) | (one[1] ^ other[1]) | (one[2] ^ other[2]) | (one[3] ^ other[3]) != 0
+}
+
 /// Word 0 of a record.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Sequence(pub u64);
@@ -321,11 +333,13 @@ impl Head {
     /// wider ones would wait until those have reached the cache.
     #[inline(always)]
     pub fn has_key(&self, words: &[u64], key: &[u8]) -> bool {
-        let at = self.key_at as usize;
         if self.key_bytes != key.len() as u64 {
             return false;
         }
-        let Some(there) = bytes_of(words).get(at..at + key.len()) else { return false };
+        let (at, len) = (self.key_at as usize, key.len());
+        let Some(there) = bytes_of(words).get(at..).and_then(|rest| rest.get(..len)) else {
+            return false;
+        };
         let (mut mine, mut there) = (key, there);
         if at % 8 != 0 {
             // Behind a form of four bytes the key begins in the middle of a word.
@@ -338,19 +352,14 @@ impl Head {
             }
         }
         while let (Some((one, mine_next)), Some((other, there_next))) =
-            (mine.split_first_chunk::<16>(), there.split_first_chunk::<16>())
+            (mine.split_first_chunk::<32>(), there.split_first_chunk::<32>())
         {
-            let halves = |pair: &[u8; 16]| {
-                let pair = u128::from_ne_bytes(*pair);
-                (pair as u64, (pair >> 64) as u64)
-            };
-            let (one, other) = (halves(one), halves(other));
-            if (one.0 ^ other.0) | (one.1 ^ other.1) != 0 {
+            if differ(one, other) {
                 return false;
             }
             (mine, there) = (mine_next, there_next);
         }
-        if let (Some((one, mine_next)), Some((other, there_next))) =
+        while let (Some((one, mine_next)), Some((other, there_next))) =
             (mine.split_first_chunk::<8>(), there.split_first_chunk::<8>())
         {
             if one != other {
@@ -380,9 +389,13 @@ impl Head {
     /// value, and the zeros behind them. From a copy of the record.
     #[inline(always)]
     pub fn content(&self, words: &[u64], hasher: &Hasher) -> u64 {
-        // Behind word 0 and the expiry.
-        let from = 1 + (self.sequence.flags() & flag::EXPIRY) as usize;
-        hasher.words(&words[from..(self.log_bytes / 8) as usize])
+        hasher.words(&words[..(self.log_bytes / 8) as usize], self.content_from())
+    }
+
+    /// The first word that belongs to the content: behind word 0 and the expiry.
+    #[inline(always)]
+    pub fn content_from(&self) -> usize {
+        1 + (self.sequence.flags() & flag::EXPIRY) as usize
     }
 
     /// The checksum that a record of this content should have at this place.

@@ -98,7 +98,7 @@ impl Cache {
                     *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
                     continue;
                 };
-                let found = self.read(&key, self.hasher.key(&key), buffer, false)?;
+                let found = self.read(&key, self.hasher.key(&key), buffer, false).into_result()?;
                 if found && !self.has_expired(buffer) {
                     return Ok(true);
                 }
@@ -149,7 +149,7 @@ impl Cache {
         buffer: &mut Buffer,
     ) -> Result<Option<u64>> {
         let region = self.arena.region();
-        let shard = &region.view(shard_at + shard::STATE);
+        let shard = region.view(shard_at + shard::STATE);
         for _ in 0..ATTEMPTS {
             let epoch = shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
             let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Ok(None) };

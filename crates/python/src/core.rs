@@ -20,10 +20,10 @@ use tuckbox_engine::{
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
 use crate::fastcall::{self, Argument, Method};
-use crate::keys::{self, Key};
+use crate::keys;
 use crate::landing::BytesLanding;
 use crate::scan::{Part, Scan};
-use crate::scratch::{self, Used};
+use crate::scratch::{self, Kept, Used};
 use crate::waiter::{self, PythonWaiter};
 use crate::{codec, many, names, numbers, reports, ttl};
 
@@ -107,15 +107,26 @@ impl Opened {
         errors::raised(py, error, self.path())
     }
 
-    /// Reads a value.
+    /// Reads the value of a key, of which `object` is what Python calls it.
     #[inline(always)]
     pub fn read<'py>(
         &self,
         py: Python<'py>,
         object: &Bound<'_, PyAny>,
-        key: &Key<'_>,
+        key: &[u8],
     ) -> Quick<Option<Bound<'py, PyAny>>> {
-        scratch::with_buffer(|buffer| match self.cache.get(key.bytes(), buffer) {
+        scratch::with_kept(|kept| self.read_into(kept, py, object, key))
+    }
+
+    #[inline(never)]
+    fn read_into<'py>(
+        &self,
+        kept: &Kept,
+        py: Python<'py>,
+        object: &Bound<'_, PyAny>,
+        key: &[u8],
+    ) -> Quick<Option<Bound<'py, PyAny>>> {
+        kept.with_buffer(|buffer| match self.cache.get(key, buffer) {
             Ok(Some(entry)) if entry.has_landed => {
                 let landed = buffer.landing::<BytesLanding>().and_then(BytesLanding::take);
                 Used {
@@ -250,7 +261,7 @@ impl Method<Core, 2> for Get {
         [key, default]: [Argument<'_, 'py>; 2],
     ) -> Quick<Bound<'py, PyAny>> {
         let key = key.ok_or_else(not_given)?;
-        match core.opened()?.read(py, &key, &keys::encode(&key)?)? {
+        match core.opened()?.read(py, &key, keys::encode(&key)?.bytes())? {
             Some(value) => Ok(value),
             None => Ok(default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned())),
         }
@@ -537,7 +548,7 @@ impl Core {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
     ) -> Quick<Bound<'py, PyAny>> {
-        let found = self.opened()?.read(py, key, &keys::encode(key)?)?;
+        let found = self.opened()?.read(py, key, keys::encode(key)?.bytes())?;
         found.ok_or_else(|| missing(key).into())
     }
 

@@ -13,7 +13,7 @@ use crate::landing::BytesLanding;
 const KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
-    static BUFFER: Cell<Option<Box<Buffer>>> = const { Cell::new(None) };
+    static BUFFER: Kept = const { Kept(Cell::new(None)) };
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -30,22 +30,38 @@ pub struct Used<T> {
     pub read_bytes: usize,
 }
 
-/// Runs an operation that reads into a buffer.
-#[inline(always)]
-pub fn with_buffer<T>(operation: impl FnOnce(&mut Buffer) -> Used<T>) -> T {
-    BUFFER.with(|kept| {
-        let mut buffer = kept.take().unwrap_or_else(new_buffer);
+/// This thread's buffer, if nobody has it.
+pub struct Kept(Cell<Option<Box<Buffer>>>);
+
+impl Kept {
+    /// Runs an operation that reads into a buffer.
+    #[inline(always)]
+    pub fn with_buffer<T>(&self, operation: impl FnOnce(&mut Buffer) -> Used<T>) -> T {
+        let mut buffer = self.0.take().unwrap_or_else(new_buffer);
         let used = operation(&mut buffer);
         // Whoever came second on this thread may have kept his.
         if used.read_bytes <= KEPT_BYTES {
-            if let Some(second) = kept.replace(Some(buffer)) {
+            if let Some(second) = self.0.replace(Some(buffer)) {
                 give_back(second);
             }
         } else {
             give_back(buffer);
         }
         used.result
-    })
+    }
+}
+
+/// Gives this thread's buffer to an operation: for whoever does the work in a function of its own, so
+/// that what is handed over stays in registers.
+#[inline(always)]
+pub fn with_kept<T>(operation: impl FnOnce(&Kept) -> T) -> T {
+    BUFFER.with(operation)
+}
+
+/// Runs an operation that reads into this thread's buffer.
+#[inline(always)]
+pub fn with_buffer<T>(operation: impl FnOnce(&mut Buffer) -> Used<T>) -> T {
+    with_kept(|kept| kept.with_buffer(operation))
 }
 
 #[cold]

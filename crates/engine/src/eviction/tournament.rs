@@ -64,7 +64,7 @@ fn size_of(head: &Head, shape: &Shape) -> u64 {
 impl Cache {
     /// Shows the tournament a hit, if its key is sampled. Takes no lock.
     #[inline(always)]
-    pub(crate) fn sample_hit(&self, wanted: &Wanted<'_>, head: &Head) {
+    pub(crate) fn sample_hit(&self, wanted: Wanted<'_>, head: &Head) {
         let below = wanted.shard.get(shard::readers_word(shard::SAMPLED_BELOW));
         if u64::from(wanted.hash.first()) < below {
             self.note_hit(wanted.shard_at, wanted.hash, head);

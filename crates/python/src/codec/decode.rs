@@ -25,18 +25,21 @@ use crate::{keys, varint};
 pub fn decode<'py>(py: Python<'py>, value: Value<'_>) -> Quick<Bound<'py, PyAny>> {
     match value {
         Value::Bytes { tag: code::BYTES, bytes } => Ok(PyBytes::new(py, bytes).into_any()),
-        other => decode_other(py, other),
+        Value::Bytes { tag, bytes } => decode_other(py, tag, bytes),
+        Value::Int(number) => decode_int(py, number),
     }
 }
 
 #[inline(never)]
-fn decode_other<'py>(py: Python<'py>, value: Value<'_>) -> Quick<Bound<'py, PyAny>> {
-    let decoded = match value {
-        Value::Int(number) => return Ok(number.into_pyobject(py).map_err(PyErr::from)?.into_any()),
-        Value::Bytes { tag: code::STR, bytes } => {
-            PyString::from_bytes(py, bytes).map(Bound::into_any)
-        }
-        Value::Bytes { tag, bytes } => decode_item(py, tag, bytes),
+fn decode_int(py: Python<'_>, number: i64) -> Quick<Bound<'_, PyAny>> {
+    Ok(number.into_pyobject(py).map_err(PyErr::from)?.into_any())
+}
+
+#[inline(never)]
+fn decode_other<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> Quick<Bound<'py, PyAny>> {
+    let decoded = match tag {
+        code::STR => PyString::from_bytes(py, bytes).map(Bound::into_any),
+        _ => decode_item(py, tag, bytes),
     };
     decoded.map_err(|error| told(py, error).into())
 }
