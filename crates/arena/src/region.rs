@@ -717,6 +717,8 @@ unsafe fn vector_copy_summed(
             "dec {count}",
             "jnz 2b",
             "3:",
+            "test {rest:e}, 7",
+            "jz 6f",
             "test {rest:e}, 4",
             "jz 4f",
             "movups {a}, [{from}]",

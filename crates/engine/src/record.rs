@@ -93,6 +93,12 @@ const fn bits(word: u64, count: u32) -> u64 {
     word & ((1 << count) - 1)
 }
 
+/// Bytes of the words that so many bytes take, which are fewer than any file has.
+#[inline(always)]
+const fn whole_words(len_bytes: u64) -> u64 {
+    (len_bytes + 7) & !7
+}
+
 /// The form in the first four bytes of a word; the key begins in the others.
 #[inline(always)]
 fn form_in(word: u64) -> u64 {
@@ -223,7 +229,7 @@ impl Head {
         }
         let (key_bytes, value_bytes) = (bits(form, KEY_BITS), bits(form >> KEY_BITS, VALUE_BITS));
         let key_at = form_index * 8 + FORM_BYTES;
-        let log_bytes = (key_at + key_bytes + value_bytes).next_multiple_of(8);
+        let log_bytes = whole_words(key_at + key_bytes + value_bytes);
         let tag = bits(form >> TAG_SHIFT, TAG_BITS) as u8;
         Some(Head { sequence, tag, key_bytes, value_bytes, body_count: 0, log_bytes, key_at })
     }
@@ -241,7 +247,7 @@ impl Head {
         let body_count = value_bytes >> shape.segment_shift;
         let key_at = (form_index + 1 + BODY_WORDS * body_count) * 8;
         let payload_bytes = key_bytes + value_bytes - (body_count << shape.segment_shift);
-        let log_bytes = key_at + payload_bytes.next_multiple_of(8);
+        let log_bytes = key_at + whole_words(payload_bytes);
         let tag = bits(form >> LONG_TAG_SHIFT, TAG_BITS) as u8;
         Some(Head { sequence, tag, key_bytes, value_bytes, body_count, log_bytes, key_at })
     }
@@ -263,7 +269,7 @@ impl Head {
     /// Bytes that the longest record takes in its log: the longest key, nearly a segment of its value,
     /// and where so many others are.
     pub fn longest_bytes(key_bytes: u64, segment_bytes: u64, body_count: u64) -> u64 {
-        let payload_bytes = (key_bytes + segment_bytes).next_multiple_of(8);
+        let payload_bytes = whole_words(key_bytes + segment_bytes);
         (Head::WORDS_MOST + BODY_WORDS * body_count) * 8 + payload_bytes
     }
 
@@ -358,6 +364,9 @@ impl Head {
                 return false;
             }
             (mine, there) = (mine_next, there_next);
+        }
+        if mine.is_empty() {
+            return true;
         }
         while let (Some((one, mine_next)), Some((other, there_next))) =
             (mine.split_first_chunk::<8>(), there.split_first_chunk::<8>())
