@@ -14,6 +14,8 @@ pub enum Point {
     SlotConfirmed,
     /// A reader has copied the record and not yet looked at the generation again.
     RecordCopied,
+    /// A reader has found another key in the first slot with its tag and not yet looked for further ones.
+    OtherKeyFound,
     /// A reader has found nothing and not yet looked at the index state again.
     ProbeMissed,
     /// A writer has written the record and not yet moved the log's cursor.

@@ -8,6 +8,7 @@
 //!
 //! Every access is checked against the length held privately here, never against one in the file.
 
+#[cfg(not(loom))]
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -30,7 +31,8 @@ type Word = AtomicU64;
 #[cfg(not(loom))]
 pub(crate) type LockWord<'a> = &'a AtomicU64;
 
-/// Some words of the region that [`Region::at`] has checked, for as long as it is mapped.
+/// Some words of the region that [`Region::at`], [`Region::line`] or [`Region::word`] has checked, for as
+/// long as it is mapped.
 #[cfg(not(loom))]
 #[derive(Clone, Copy)]
 struct Words<'a>(*mut u8, PhantomData<&'a Region>);
@@ -294,6 +296,7 @@ impl Region {
     /// is 1 or 2: [`crc::pair_of`] of that part of the copy. For short copies.
     #[inline(always)]
     pub fn copy_out_summed(&self, offset: u64, target: &mut [u64], from: usize) -> u64 {
+        debug_assert!(matches!(from, 1 | 2) && target.len() >= 2, "{} from {from}", target.len());
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         if std::arch::is_x86_feature_detected!("sse4.2") {
             let words = self.at(offset, target.len() as u64);
@@ -477,6 +480,11 @@ impl<const COUNT: usize> View<'_, COUNT> {
         std::array::from_fn(|index| self.get(index))
     }
 
+    /// Whether both are of the same words.
+    pub fn is_at(&self, other: View<'_, COUNT>) -> bool {
+        std::ptr::eq(nth(self.words, 0), nth(other.words, 0))
+    }
+
     /// As [`Region::replace`].
     #[inline(always)]
     pub fn replace(&self, index: usize, current: u64, new: u64) -> bool {
@@ -498,6 +506,7 @@ impl<'a> Pair<'a> {
     /// Which of the lines, by a choice that the processor need not guess.
     #[inline(always)]
     fn line_of(&self, index: usize) -> Words<'a> {
+        debug_assert!(index < 2 * LINE_WORDS, "word {index} of two lines");
         let [first, second] = self.lines;
         if index < LINE_WORDS {
             first
@@ -521,7 +530,7 @@ impl<'a> Pair<'a> {
     #[inline(always)]
     pub fn word(&self, index: usize) -> View<'a, 1> {
         #[cfg(not(loom))]
-        // SAFETY: one of the eight words of a line that `at` has checked.
+        // SAFETY: one of the eight words of a line that was checked.
         let words =
             Words(unsafe { self.line_of(index).0.add(index % LINE_WORDS * 8) }, PhantomData);
         #[cfg(loom)]
@@ -533,7 +542,7 @@ impl<'a> Pair<'a> {
     /// first word. Each word is read once, relaxed.
     #[inline(always)]
     pub fn words_that_begin_with(&self, top: u16) -> u32 {
-        // SAFETY: each line covers eight words by `at`.
+        // SAFETY: each line covers eight words, which were checked.
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         return unsafe { vector_compare(self.lines[0].0, self.lines[1].0, top) };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
@@ -544,12 +553,12 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// One of some words that [`Region::at`] has checked.
+/// One of some words that were checked.
 #[cfg(not(loom))]
 #[inline(always)]
 fn nth(words: Words<'_>, index: usize) -> &Word {
-    // SAFETY: the callers count below the number of words that they gave to `at`; the reference is to
-    // an atomic, does not leave this module, and the memory lives as long as the region it is of.
+    // SAFETY: the callers count below the number of words that were checked; the reference is to an
+    // atomic, does not leave this module, and the memory lives as long as the region it is of.
     unsafe { AtomicU64::from_ptr(words.0.add(index * 8).cast()) }
 }
 
@@ -843,6 +852,8 @@ unsafe fn string_copy(from: *const u8, to: *mut u8, len_bytes: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::AssertUnwindSafe;
+
     use super::*;
 
     #[test]
@@ -867,6 +878,15 @@ mod tests {
                 bytes[wrong] ^= 1;
                 assert!(!region.holds(offset, &bytes), "{start}..{end}, {wrong}");
             }
+        }
+        // In front of whole words, whole words, and behind them.
+        let long = b"twenty-three bytes long";
+        region.copy_in_bytes(40, &[&b"...."[..], long].concat());
+        assert!(region.holds(44, long));
+        for wrong in 0..long.len() {
+            let mut bytes = long.to_vec();
+            bytes[wrong] ^= 0x80;
+            assert!(!region.holds(44, &bytes), "{wrong}");
         }
         assert_eq!(region.get(8).to_ne_bytes(), *b"twelve b");
         assert_eq!(region.get(16).to_ne_bytes(), *b"ytes\0\0\0\0");
@@ -926,6 +946,36 @@ mod tests {
         for offset in [0, 56, 64, 1 << 40, u64::MAX - 1000] {
             Region::heap(64).prefetch(offset, 256);
         }
+    }
+
+    #[test]
+    fn a_line_may_end_where_the_region_does() {
+        let region = Region::heap(128);
+        region.set(120, 7);
+        assert_eq!(region.view::<8>(64).get(7), 7);
+        assert_eq!(region.pair(0, 64).load(15, Ordering::Relaxed), 7);
+        let again = region.again().unwrap();
+        again.set_usable(64);
+        assert_eq!(again.view::<8>(0).get(7), 0);
+        again.set_usable(128);
+        assert_eq!(again.view::<8>(64).get(7), 7);
+    }
+
+    #[test]
+    fn lines_past_the_end_or_misaligned_are_refused() {
+        let refused = |bytes: u64, offset: u64| {
+            let region = Region::heap(bytes);
+            let view =
+                std::panic::catch_unwind(AssertUnwindSafe(|| region.view::<8>(offset).get(0)));
+            let pair = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                region.pair(0, offset).load(8, Ordering::Relaxed)
+            }));
+            view.is_err() && pair.is_err()
+        };
+        for offset in [72, 128, 4, 60, 1 << 40, u64::MAX - 7, u64::MAX - 63, u64::MAX] {
+            assert!(refused(128, offset), "{offset}");
+        }
+        assert!(refused(56, 0) && !refused(64, 0));
     }
 
     #[test]

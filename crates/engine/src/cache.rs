@@ -159,7 +159,8 @@ impl Cache {
         hash: KeyHash,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Entry<'b>>> {
-        let found = self.read(key, hash, buffer, owner.is_some()).into_result()?;
+        let answer = self.read(key, hash, buffer, owner.is_some());
+        let found = buffer.outcome(answer)?;
         if found && !self.has_expired(buffer) {
             if let Some(owner) = owner {
                 self.arena.count_read(owner, Counter::Hits);
@@ -181,7 +182,8 @@ impl Cache {
         self.arena.reader()?;
         self.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
-        let found = self.read(key, self.hasher.key(key), &mut buffer, false).into_result()?;
+        let answer = self.read(key, self.hasher.key(key), &mut buffer, false);
+        let found = buffer.outcome(answer)?;
         self.arena.vouch()?;
         Ok(found && !self.has_expired(&buffer))
     }

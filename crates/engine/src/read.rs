@@ -103,35 +103,24 @@ pub(crate) enum Copied {
     NoMemory(usize),
 }
 
-/// What a read came to, in two words: so it stays in registers.
+/// What a read came to: no more than fits a register.
 pub(crate) enum Answer {
     /// The entry is in the buffer.
     Found,
     /// There is none.
     Missing,
-    /// It was refused.
-    Refused(Box<Error>),
+    /// It was refused; why is in the buffer.
+    Refused,
 }
 
-impl Answer {
-    /// Whether there is an entry.
+impl Buffer {
+    /// Whether the read that came to this found an entry, or why it was refused.
     #[inline(always)]
-    pub fn into_result(self) -> Result<bool> {
-        match self {
+    pub(crate) fn outcome(&mut self, answer: Answer) -> Result<bool> {
+        match answer {
             Answer::Found => Ok(true),
             Answer::Missing => Ok(false),
-            Answer::Refused(error) => Err(*error),
-        }
-    }
-}
-
-impl From<Result<bool>> for Answer {
-    #[cold]
-    fn from(result: Result<bool>) -> Answer {
-        match result {
-            Ok(true) => Answer::Found,
-            Ok(false) => Answer::Missing,
-            Err(error) => Answer::Refused(Box::new(error)),
+            Answer::Refused => Err(self.take_refusal()),
         }
     }
 }
@@ -150,7 +139,7 @@ impl Cache {
         match self.try_read(key, hash, buffer, notes_hit) {
             Attempt::Found => Answer::Found,
             Attempt::Missing => Answer::Missing,
-            rare => self.read_again(key, hash, buffer, notes_hit, rare).into(),
+            rare => self.read_again(key, hash, buffer, notes_hit, rare),
         }
     }
 
@@ -164,18 +153,26 @@ impl Cache {
         buffer: &mut Buffer,
         notes_hit: bool,
         first: Attempt,
-    ) -> Result<bool> {
+    ) -> Answer {
         let mut attempt = first;
         for _ in 1..ATTEMPTS {
             let Attempt::Changed = attempt else { break };
             std::hint::spin_loop();
             attempt = self.try_read(key, hash, buffer, notes_hit);
         }
-        match attempt {
+        let result = match attempt {
             Attempt::Found => Ok(true),
             Attempt::Missing => Ok(false),
             Attempt::Changed => self.read_under_lock(key, hash, buffer),
             Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
+        };
+        match result {
+            Ok(true) => Answer::Found,
+            Ok(false) => Answer::Missing,
+            Err(error) => {
+                buffer.refusal = Some(error);
+                Answer::Refused
+            }
         }
     }
 
@@ -211,13 +208,13 @@ impl Cache {
         let wanted = || Wanted { key, hash, shard_at, shard, notes_hit };
         let tagged = self.tagged(shard_at, hash, IndexState(state), epoch);
         if let Some(first) = tagged.and_then(|mut tagged| tagged.next()) {
-            let slot = first.slot;
+            let word = first.word;
             // Returned here: joined with the answer of the others it would leave its registers.
             if let Some(attempt) = self.try_slot(wanted(), first.seen(shard, epoch), buffer) {
                 return attempt;
             }
             let state = IndexState(state);
-            if let Some(attempt) = self.try_others(wanted(), state, epoch, slot, buffer) {
+            if let Some(attempt) = self.try_others(wanted(), state, epoch, word, buffer) {
                 return attempt;
             }
         }
@@ -233,8 +230,8 @@ impl Cache {
         }
     }
 
-    /// Reads the records of the other slots with the tag, after `first` was not the key's, which is
-    /// rare.
+    /// Reads the records of the other slots with the tag, after that of the slot `first` was not the
+    /// key's, which is rare. Left out is its place, not what it held: that may be the key's slot by now.
     #[cold]
     #[inline(never)]
     fn try_others(
@@ -242,11 +239,12 @@ impl Cache {
         wanted: Wanted<'_>,
         state: IndexState,
         epoch: u64,
-        first: Slot,
+        first: View<'_, 1>,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
+        hooks::reach(Point::OtherKeyFound);
         self.tagged(wanted.shard_at, wanted.hash, state, epoch)?
-            .filter(|other| other.slot != first)
+            .filter(|other| !other.word.is_at(first))
             .find_map(|other| self.try_slot(wanted, other.seen(wanted.shard, epoch), buffer))
     }
 
@@ -370,7 +368,9 @@ impl Cache {
             buffer.content = self.hasher.copied_words(region, offset, words, head.content_from());
         } else {
             is_whole = self.copy_crossing(position, words);
-            buffer.content = head.content(words, &self.hasher);
+            if is_whole {
+                buffer.content = head.content(words, &self.hasher);
+            }
         }
         hooks::reach(Point::RecordCopied);
         match (is_still(), is_whole) {

@@ -98,7 +98,8 @@ impl Cache {
                     *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
                     continue;
                 };
-                let found = self.read(&key, self.hasher.key(&key), buffer, false).into_result()?;
+                let answer = self.read(&key, self.hasher.key(&key), buffer, false);
+                let found = buffer.outcome(answer)?;
                 if found && !self.has_expired(buffer) {
                     return Ok(true);
                 }

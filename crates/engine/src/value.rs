@@ -8,7 +8,7 @@ use std::time::Duration;
 use tuckbox_arena::clock::Clock;
 use tuckbox_arena::{NativeWaiter, Rights, Waiter};
 
-use crate::error::{lengthen, Result};
+use crate::error::{lengthen, Error, Result};
 use crate::record::Head;
 
 /// What a key leads to.
@@ -91,6 +91,8 @@ pub struct Buffer {
     pub(crate) record: Vec<u64>,
     /// The value, if it is longer than a segment and was not landed.
     pub(crate) value: Vec<u8>,
+    /// Why the last read was refused. Here because an error is long, and a box for it would want memory.
+    pub(crate) refusal: Option<Error>,
     landing: Option<Box<dyn Landing>>,
     has_landed: bool,
 }
@@ -130,6 +132,12 @@ impl Buffer {
     /// The landing, if there is one of this type.
     pub fn landing<T: Landing + 'static>(&mut self) -> Option<&mut T> {
         self.landing.as_mut()?.as_any().downcast_mut()
+    }
+
+    /// Why the last read was refused.
+    #[cold]
+    pub(crate) fn take_refusal(&mut self) -> Error {
+        self.refusal.take().expect("a read that is refused says why")
     }
 
     /// Makes sure that the buffer can take a large value.

@@ -73,7 +73,8 @@ pub struct Child {
     pub list: PathBuf,
 }
 
-/// All points of the engine.
+/// All points of the engine but `OtherKeyFound`, which only keys of one tag lead to: the protocol's tests
+/// play it.
 const POINTS: [&str; 21] = [
     "StateLoaded",
     "SlotLoaded",

@@ -3,12 +3,14 @@
 //!
 //! It runs on the in-process twin, whose handles act as processes of their own, with the hooks of
 //! `tuckbox_arena::hooks`, by which a thread stops, stalls or dies at a named point. `script` plays
-//! chosen interleavings, `stall` random ones, `death` kills a writer at every point that it
-//! reaches. `mutants.sh` shows that builds which break one rule of the protocol fail here.
+//! chosen interleavings, `one_tag` those of keys that look alike, `stall` random ones, `death` kills a
+//! writer at every point that it reaches. `mutants.sh` shows that builds which break one rule of the
+//! protocol fail here.
 
 #![cfg(feature = "hooks")]
 
 mod death;
+mod one_tag;
 mod script;
 mod stall;
 

@@ -1,0 +1,96 @@
+//! Keys that cannot be told apart before their records are read: same tag, same buckets at first. A reader
+//! that met the other key looks for further slots, and must not leave out the one that it wants.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tuckbox_arena::hooks::{self, Point};
+use tuckbox_engine::hash::{Hasher, KeyHash};
+use tuckbox_engine::{Buffer, Cache, Ttl, Value};
+use tuckbox_testkit::watchdog::Watchdog;
+
+use super::{assert_sound, twins};
+
+const SIZE_BYTES: u64 = 64 << 10;
+/// Of the first bucket's number in an index as small as this file's.
+const BUCKET_BITS: u32 = 0x3ff;
+
+/// Keys of one tag and first bucket in a twin, whose hash key everybody knows.
+fn alike(count: usize) -> Vec<[u8; 8]> {
+    let hasher = Hasher::new([3, 4]);
+    let place = |hash: KeyHash| (hash.tag(), hash.first() & BUCKET_BITS);
+    let wanted = place(hasher.key(&1u64.to_le_bytes()));
+    let keys = (1u64..).map(u64::to_le_bytes);
+    keys.filter(|key| place(hasher.key(key)) == wanted).take(count).collect()
+}
+
+fn set(cache: &Cache, key: &[u8], round: usize) {
+    // Now and then longer, so that a new record is written where another was.
+    let value = [round as u8; 160];
+    cache.set(key, Value::bytes(&value[..100 + round % 2 * 60]), Ttl::Never).unwrap();
+}
+
+fn byte_of(cache: &Cache, key: &[u8]) -> Option<u8> {
+    let mut buffer = Buffer::new();
+    let entry = cache.get(key, &mut buffer).unwrap()?;
+    let Value::Bytes { bytes, .. } = entry.value else { panic!("a number") };
+    Some(bytes[0])
+}
+
+#[test]
+fn each_of_them_is_found_replaced_and_removed() {
+    let keys = alike(3);
+    let twins = twins(SIZE_BYTES, 2);
+    let met = Rc::new(Cell::new(0));
+    let count = Rc::clone(&met);
+    hooks::set(move |point| count.set(count.get() + u32::from(point == Point::OtherKeyFound)));
+    for round in 0..4 {
+        for (index, key) in keys.iter().enumerate() {
+            set(&twins[index % 2], key, 10 * round + index);
+        }
+        for (index, key) in keys.iter().enumerate() {
+            assert_eq!(byte_of(&twins[0], key), Some((10 * round + index) as u8));
+        }
+    }
+    for (index, key) in keys.iter().enumerate() {
+        assert!(twins[1].delete(key).unwrap());
+        let there = keys.iter().filter(|key| byte_of(&twins[0], &key[..]).is_some()).count();
+        assert_eq!(there, keys.len() - 1 - index);
+    }
+    hooks::clear();
+    assert!(met.get() > 0, "no reader met another key first");
+    assert_sound(&twins[0]);
+}
+
+/// The bug that this guards against: the reader had met the other key, and left out whatever slot held
+/// the same word as that one had. While it was stopped the other key was removed and the wanted key's
+/// record came to lie where the other's had been: its own slot, elsewhere, held that very word.
+#[test]
+fn a_key_is_found_whose_record_lies_where_anothers_was() {
+    const WRITES: usize = 53;
+    let _watchdog = Watchdog::new("keys of one tag", Duration::from_secs(120));
+    let keys = alike(2);
+    let (other, wanted) = (keys[0], keys[1]);
+    let mut met = 0;
+    for writes in 0..1_500 {
+        let twins = twins(SIZE_BYTES, 2);
+        (0..WRITES).for_each(|round| set(&twins[0], &other, round));
+        set(&twins[0], &wanted, 1);
+        let writer = Arc::clone(&twins[1]);
+        let has_met = Rc::new(Cell::new(false));
+        let first = Rc::clone(&has_met);
+        hooks::set(move |point| {
+            if point == Point::OtherKeyFound && !first.replace(true) {
+                assert!(writer.delete(&other).unwrap());
+                (0..writes).for_each(|round| set(&writer, &wanted, round));
+            }
+        });
+        let found = byte_of(&twins[0], &wanted);
+        hooks::clear();
+        met += u32::from(has_met.get());
+        assert!(found.is_some(), "a key that was there all the time, {writes} writes");
+    }
+    assert!(met > 1_000, "{met} readers met another key first");
+}
