@@ -4,9 +4,11 @@
 //! A [`Reader`] takes a key apart, hashes it with a secret, finds a place, and copies the value
 //! there into a new bytes object. It compares no key, verifies nothing, counts nothing, and knows
 //! neither other processes nor time. A [`Writer`] hashes, finds, takes a lock that nobody else
-//! wants, and copies the value in, over the one of the same size. What a goal demands below these
-//! is out of reach from here; what lies between these and Tuckbox is the cost of its promises.
+//! wants, and copies the value in, over the one of the same size. CPython calls both as it calls the
+//! product's methods, by the same code. What a goal demands below these is out of reach from here; what
+//! lies between these and Tuckbox is the cost of its promises.
 
+use std::ffi::CStr;
 use std::hash::Hasher;
 use std::hint::black_box;
 use std::ops::Range;
@@ -17,6 +19,18 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use twox_hash::XxHash3_64;
+
+mod errors {
+    //! What [`crate::fastcall`] asks for: how a method fails.
+
+    /// The result of a method.
+    pub type Quick<T> = pyo3::PyResult<T>;
+}
+#[path = "../../../crates/python/src/fastcall.rs"]
+#[allow(unsafe_code, clippy::useless_conversion, reason = "the product's own, as it is")]
+mod fastcall;
+
+use fastcall::{Argument, Method};
 
 const SECRET: [u8; 192] = [0x5a; 192];
 
@@ -105,46 +119,79 @@ impl Reader {
         let (table, values) = Table::of(entries)?;
         Ok(Reader { table, values })
     }
+}
 
-    /// A copy of the value of `key`, or `default`.
-    #[pyo3(signature = (key, default=None))]
-    fn get<'py>(
+impl Reader {
+    fn read<'py>(
         &self,
         py: Python<'py>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        [key, default]: [Argument<'_, 'py>; 2],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let key = key.ok_or_else(|| PyValueError::new_err("no key"))?;
         let start = self.table.find(key.cast_exact::<PyString>()?.to_str()?);
         Ok(match start {
-            Some(start) => {
-                Some(PyBytes::new(py, &self.values[range(&self.values, start)]).into_any())
-            }
-            None => default,
+            Some(start) => PyBytes::new(py, &self.values[range(&self.values, start)]).into_any(),
+            None => default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned()),
         })
     }
+}
 
-    /// As `get`, and reads the clock, as an entry demands that has an expiry.
-    #[pyo3(signature = (key, default=None))]
-    fn get_by_the_clock<'py>(
-        &self,
+/// A copy of the value of `key`, or `default`.
+struct Get;
+
+impl Method<Reader, 2> for Get {
+    const NAME: &'static CStr = c"get";
+    const DOC: &'static CStr = c"get($self, key, default=None)\n--\n\n";
+    const PARAMETERS: [&'static str; 2] = ["key", "default"];
+    const REQUIRED: usize = 1;
+
+    #[inline(always)]
+    fn call<'py>(
         py: Python<'py>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        black_box(Instant::now());
-        self.get(py, key, default)
+        this: &Reader,
+        arguments: [Argument<'_, 'py>; 2],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        this.read(py, arguments)
     }
+}
 
-    /// As `get`, and computes a checksum of the copy.
-    #[pyo3(signature = (key, default=None))]
-    fn get_verified<'py>(
-        &self,
+/// As [`Get`], and reads the clock, as an entry demands that has an expiry.
+struct GetByTheClock;
+
+impl Method<Reader, 2> for GetByTheClock {
+    const NAME: &'static CStr = c"get_by_the_clock";
+    const DOC: &'static CStr = c"get_by_the_clock($self, key, default=None)\n--\n\n";
+    const PARAMETERS: [&'static str; 2] = ["key", "default"];
+    const REQUIRED: usize = 1;
+
+    #[inline(always)]
+    fn call<'py>(
         py: Python<'py>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.get(py, key, default)?;
-        if let Some(Ok(copy)) = found.as_ref().map(|found| found.cast::<PyBytes>()) {
+        this: &Reader,
+        arguments: [Argument<'_, 'py>; 2],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        black_box(Instant::now());
+        this.read(py, arguments)
+    }
+}
+
+/// As [`Get`], and computes a checksum of the copy.
+struct GetVerified;
+
+impl Method<Reader, 2> for GetVerified {
+    const NAME: &'static CStr = c"get_verified";
+    const DOC: &'static CStr = c"get_verified($self, key, default=None)\n--\n\n";
+    const PARAMETERS: [&'static str; 2] = ["key", "default"];
+    const REQUIRED: usize = 1;
+
+    #[inline(always)]
+    fn call<'py>(
+        py: Python<'py>,
+        this: &Reader,
+        arguments: [Argument<'_, 'py>; 2],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let found = this.read(py, arguments)?;
+        if let Ok(copy) = found.cast::<PyBytes>() {
             black_box(XxHash3_64::oneshot(copy.as_bytes()));
         }
         Ok(found)
@@ -166,37 +213,6 @@ impl Writer {
         Ok(Writer { table, values: Mutex::new(values) })
     }
 
-    /// Overwrites the value of `key`. `ttl` is there to be taken apart, as in a cache.
-    #[pyo3(signature = (key, value, ttl=None))]
-    fn set(
-        &self,
-        key: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-        ttl: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        black_box(ttl);
-        self.store(key, value.cast_exact::<PyBytes>()?.as_bytes(), <[u8]>::copy_from_slice)
-    }
-
-    /// As `set`, and computes a checksum of the value, piece by piece as it is copied.
-    #[pyo3(signature = (key, value, ttl=None))]
-    fn set_verified(
-        &self,
-        key: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-        ttl: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        black_box(ttl);
-        self.store(key, value.cast_exact::<PyBytes>()?.as_bytes(), |to, from| {
-            let mut checksum = XxHash3_64::new();
-            for (to, from) in to.chunks_mut(NEAR_BYTES).zip(from.chunks(NEAR_BYTES)) {
-                checksum.write(from);
-                to.copy_from_slice(from);
-            }
-            black_box(checksum.finish());
-        })
-    }
-
     /// A copy of the value of `key`.
     fn get<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyBytes>> {
         let start = self.start(key)?;
@@ -205,13 +221,63 @@ impl Writer {
     }
 }
 
+/// Overwrites the value of `key`. `ttl` is there to be taken apart, as in a cache.
+struct Set;
+
+impl Method<Writer, 3> for Set {
+    const NAME: &'static CStr = c"set";
+    const DOC: &'static CStr = c"set($self, key, value, ttl=None)\n--\n\n";
+    const PARAMETERS: [&'static str; 3] = ["key", "value", "ttl"];
+    const REQUIRED: usize = 2;
+
+    #[inline(always)]
+    fn call<'py>(
+        py: Python<'py>,
+        this: &Writer,
+        arguments: [Argument<'_, 'py>; 3],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        this.store(py, arguments, <[u8]>::copy_from_slice)
+    }
+}
+
+/// As [`Set`], and computes a checksum of the value, piece by piece as it is copied.
+struct SetVerified;
+
+impl Method<Writer, 3> for SetVerified {
+    const NAME: &'static CStr = c"set_verified";
+    const DOC: &'static CStr = c"set_verified($self, key, value, ttl=None)\n--\n\n";
+    const PARAMETERS: [&'static str; 3] = ["key", "value", "ttl"];
+    const REQUIRED: usize = 2;
+
+    #[inline(always)]
+    fn call<'py>(
+        py: Python<'py>,
+        this: &Writer,
+        arguments: [Argument<'_, 'py>; 3],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        this.store(py, arguments, |to, from| {
+            let mut checksum = XxHash3_64::new();
+            for (to, from) in to.chunks_mut(NEAR_BYTES).zip(from.chunks(NEAR_BYTES)) {
+                checksum.write(from);
+                to.copy_from_slice(from);
+            }
+            black_box(checksum.finish());
+        })
+    }
+}
+
 impl Writer {
-    fn store(
+    fn store<'py>(
         &self,
-        key: &Bound<'_, PyAny>,
-        value: &[u8],
+        py: Python<'py>,
+        [key, value, ttl]: [Argument<'_, 'py>; 3],
         copy: impl Fn(&mut [u8], &[u8]),
-    ) -> PyResult<()> {
+    ) -> PyResult<Bound<'py, PyAny>> {
+        black_box(ttl.is_some());
+        let missing = || PyValueError::new_err("no key, or no value");
+        let (key, value) = (key.ok_or_else(missing)?, value.ok_or_else(missing)?);
+        let value = value.cast_exact::<PyBytes>()?;
+        let value = value.as_bytes();
         let start = self.start(key.cast_exact::<PyString>()?.to_str()?)?;
         let mut values = self.values.lock().map_err(|_| unusable())?;
         let range = range(&values, start);
@@ -219,7 +285,7 @@ impl Writer {
             return Err(PyValueError::new_err("a value is overwritten by one of the same size"));
         }
         copy(&mut values[range], value);
-        Ok(())
+        Ok(py.None().into_bound(py))
     }
 
     fn start(&self, key: &str) -> PyResult<usize> {
@@ -239,4 +305,17 @@ mod _limits {
     use super::Reader;
     #[pymodule_export]
     use super::Writer;
+
+    #[pymodule_init]
+    fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        super::install_methods(module.py())
+    }
+}
+
+fn install_methods(py: Python<'_>) -> PyResult<()> {
+    fastcall::install::<Reader, Get, 2>(py)?;
+    fastcall::install::<Reader, GetByTheClock, 2>(py)?;
+    fastcall::install::<Reader, GetVerified, 2>(py)?;
+    fastcall::install::<Writer, Set, 3>(py)?;
+    fastcall::install::<Writer, SetVerified, 3>(py)
 }
