@@ -136,67 +136,59 @@ impl Reader {
     }
 }
 
-/// A copy of the value of `key`, or `default`.
-struct Get;
+/// A method of a class with these parameters, called by CPython as the product's are.
+macro_rules! method {
+    (
+        $(#[$text:meta])* $name:ident, $called:literal, $required:literal of [$($parameter:literal),+],
+        |$py:ident, $this:ident: &$class:ty, $arguments:ident| $work:expr
+    ) => {
+        $(#[$text])*
+        struct $name;
 
-impl Method<Reader, 2> for Get {
-    const NAME: &'static CStr = c"get";
-    const DOC: &'static CStr = c"get($self, key, default=None)\n--\n\n";
-    const PARAMETERS: [&'static str; 2] = ["key", "default"];
-    const REQUIRED: usize = 1;
+        impl Method<$class, { [$($parameter),+].len() }> for $name {
+            const NAME: &'static CStr = $called;
+            const DOC: &'static CStr = c"";
+            const PARAMETERS: [&'static str; [$($parameter),+].len()] = [$($parameter),+];
+            const REQUIRED: usize = $required;
 
-    #[inline(always)]
-    fn call<'py>(
-        py: Python<'py>,
-        this: &Reader,
-        arguments: [Argument<'_, 'py>; 2],
-    ) -> PyResult<Bound<'py, PyAny>> {
-        this.read(py, arguments)
-    }
+            #[inline(always)]
+            fn call<'py>(
+                $py: Python<'py>,
+                $this: &$class,
+                $arguments: [Argument<'_, 'py>; [$($parameter),+].len()],
+            ) -> PyResult<Bound<'py, PyAny>> {
+                $work
+            }
+        }
+    };
 }
 
-/// As [`Get`], and reads the clock, as an entry demands that has an expiry.
-struct GetByTheClock;
+method!(
+    /// A copy of the value of `key`, or `default`.
+    Get, c"get", 1 of ["key", "default"],
+    |py, this: &Reader, arguments| this.read(py, arguments)
+);
 
-impl Method<Reader, 2> for GetByTheClock {
-    const NAME: &'static CStr = c"get_by_the_clock";
-    const DOC: &'static CStr = c"get_by_the_clock($self, key, default=None)\n--\n\n";
-    const PARAMETERS: [&'static str; 2] = ["key", "default"];
-    const REQUIRED: usize = 1;
-
-    #[inline(always)]
-    fn call<'py>(
-        py: Python<'py>,
-        this: &Reader,
-        arguments: [Argument<'_, 'py>; 2],
-    ) -> PyResult<Bound<'py, PyAny>> {
+method!(
+    /// As [`Get`], and reads the clock, as an entry demands that has an expiry.
+    GetByTheClock, c"get_by_the_clock", 1 of ["key", "default"],
+    |py, this: &Reader, arguments| {
         black_box(Instant::now());
         this.read(py, arguments)
     }
-}
+);
 
-/// As [`Get`], and computes a checksum of the copy.
-struct GetVerified;
-
-impl Method<Reader, 2> for GetVerified {
-    const NAME: &'static CStr = c"get_verified";
-    const DOC: &'static CStr = c"get_verified($self, key, default=None)\n--\n\n";
-    const PARAMETERS: [&'static str; 2] = ["key", "default"];
-    const REQUIRED: usize = 1;
-
-    #[inline(always)]
-    fn call<'py>(
-        py: Python<'py>,
-        this: &Reader,
-        arguments: [Argument<'_, 'py>; 2],
-    ) -> PyResult<Bound<'py, PyAny>> {
+method!(
+    /// As [`Get`], and computes a checksum of the copy.
+    GetVerified, c"get_verified", 1 of ["key", "default"],
+    |py, this: &Reader, arguments| {
         let found = this.read(py, arguments)?;
         if let Ok(copy) = found.cast::<PyBytes>() {
             black_box(XxHash3_64::oneshot(copy.as_bytes()));
         }
         Ok(found)
     }
-}
+);
 
 /// The floor under a set that overwrites a value of the same size.
 #[pyclass(frozen, module = "_limits")]
@@ -221,50 +213,24 @@ impl Writer {
     }
 }
 
-/// Overwrites the value of `key`. `ttl` is there to be taken apart, as in a cache.
-struct Set;
+method!(
+    /// Overwrites the value of `key`. `ttl` is there to be taken apart, as in a cache.
+    Set, c"set", 2 of ["key", "value", "ttl"],
+    |py, this: &Writer, arguments| this.store(py, arguments, <[u8]>::copy_from_slice)
+);
 
-impl Method<Writer, 3> for Set {
-    const NAME: &'static CStr = c"set";
-    const DOC: &'static CStr = c"set($self, key, value, ttl=None)\n--\n\n";
-    const PARAMETERS: [&'static str; 3] = ["key", "value", "ttl"];
-    const REQUIRED: usize = 2;
-
-    #[inline(always)]
-    fn call<'py>(
-        py: Python<'py>,
-        this: &Writer,
-        arguments: [Argument<'_, 'py>; 3],
-    ) -> PyResult<Bound<'py, PyAny>> {
-        this.store(py, arguments, <[u8]>::copy_from_slice)
-    }
-}
-
-/// As [`Set`], and computes a checksum of the value, piece by piece as it is copied.
-struct SetVerified;
-
-impl Method<Writer, 3> for SetVerified {
-    const NAME: &'static CStr = c"set_verified";
-    const DOC: &'static CStr = c"set_verified($self, key, value, ttl=None)\n--\n\n";
-    const PARAMETERS: [&'static str; 3] = ["key", "value", "ttl"];
-    const REQUIRED: usize = 2;
-
-    #[inline(always)]
-    fn call<'py>(
-        py: Python<'py>,
-        this: &Writer,
-        arguments: [Argument<'_, 'py>; 3],
-    ) -> PyResult<Bound<'py, PyAny>> {
-        this.store(py, arguments, |to, from| {
-            let mut checksum = XxHash3_64::new();
-            for (to, from) in to.chunks_mut(NEAR_BYTES).zip(from.chunks(NEAR_BYTES)) {
-                checksum.write(from);
-                to.copy_from_slice(from);
-            }
-            black_box(checksum.finish());
-        })
-    }
-}
+method!(
+    /// As [`Set`], and computes a checksum of the value, piece by piece as it is copied.
+    SetVerified, c"set_verified", 2 of ["key", "value", "ttl"],
+    |py, this: &Writer, arguments| this.store(py, arguments, |to, from| {
+        let mut checksum = XxHash3_64::new();
+        for (to, from) in to.chunks_mut(NEAR_BYTES).zip(from.chunks(NEAR_BYTES)) {
+            checksum.write(from);
+            to.copy_from_slice(from);
+        }
+        black_box(checksum.finish());
+    })
+);
 
 impl Writer {
     fn store<'py>(
