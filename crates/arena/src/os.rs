@@ -210,6 +210,16 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
     }
 }
 
+/// Has the first bytes of a file read into memory, all at once and without waiting for it. Whoever
+/// touches them next waits for what is still on its way, and only for that: else a mapping's first
+/// touch of a file that memory does not hold reads as much around it as the device is set to read
+/// ahead, megabytes on some, and the next touch waits for the disk again.
+pub fn read_ahead(fd: RawFd, len_bytes: u64) {
+    // SAFETY: no memory is passed.
+    let _ =
+        unsafe { libc::posix_fadvise(fd, 0, len_bytes as libc::off_t, libc::POSIX_FADV_WILLNEED) };
+}
+
 /// Maps a file shared, to be read, and to be written too if it is `writable`.
 pub fn map_shared(fd: RawFd, len_bytes: usize, writable: bool) -> io::Result<*mut u8> {
     let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };

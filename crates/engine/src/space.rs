@@ -2,6 +2,11 @@
 //!
 //! First what the file has free, then growth, and only then eviction. When the pool runs out, a
 //! shard keeps a few spare segments, so that moving what is to stay never needs to evict first.
+//!
+//! Which shard evicts: the one that needs room, unless it has less than its share of the file; then
+//! the one that has most. An entry of many segments that goes frees more of them than were asked for,
+//! and the rest is for whoever comes next. By that chance alone a few shards would have all of the file
+//! in the end, and the others nothing.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +18,7 @@ use tuckbox_arena::segments::Owner;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, SLICE};
-use crate::layout::shard;
+use crate::layout::{log, shard};
 use crate::log::LogKind;
 use crate::record::{Body, Head};
 use crate::shard::Shard;
@@ -34,6 +39,9 @@ const SCARCE_PER_SHARD: u64 = 4;
 /// Below this much, whoever builds bodies sees to the spare segments first. More than the above:
 /// several may build at the same time.
 const BUILDERS_LEAVE_PER_SHARD: u64 = 12;
+/// A shard is poor that has so much less than its share. Not less of it: each segment that a poor one
+/// needs is asked for across shards.
+const POOR_PART: u64 = 8;
 
 impl Shard<'_> {
     fn spare_words(&self) -> impl Iterator<Item = u64> {
@@ -141,6 +149,12 @@ impl Shard<'_> {
         self.take_from_pool().or_else(|| self.pop_spare())
     }
 
+    /// Gives the spare segment to the pool that there is more than are kept. Whether there was one.
+    pub fn give_surplus_spare(&self) -> bool {
+        let surplus = self.pop_surplus_spare();
+        surplus.inspect(|segment| self.arena().give_segment(*segment, Owner::Free)).is_some()
+    }
+
     /// Gives all spare segments to the pool. Whether there were any.
     pub fn give_up_spares(&self) -> bool {
         let mut gave = false;
@@ -229,6 +243,31 @@ impl Shard<'_> {
 }
 
 impl Cache {
+    /// Whether others have to give way to a shard, because it has less than its share.
+    pub(crate) fn is_poor(&self, shard: u64) -> bool {
+        let share = self.arena.geometry().segment_count / self.shape.shard_count;
+        self.shape.shard_count > 1 && self.segments_of(shard) < share - share / POOR_PART
+    }
+
+    /// The shard that evicts when this one needs room, and the pool has none.
+    pub(crate) fn giver_for(&self, home: u64) -> u64 {
+        let richest = || (0..self.shape.shard_count).max_by_key(|one| self.segments_of(*one));
+        Some(home).filter(|home| !self.is_poor(*home)).or_else(richest).unwrap_or(home)
+    }
+
+    /// How many segments a shard has for its index and its entries. Asked without its lock.
+    fn segments_of(&self, shard: u64) -> u64 {
+        let at = self.arena.geometry().shard_at(shard);
+        let words = [
+            shard::INDEX_SEGMENTS,
+            shard::BODY_SEGMENTS,
+            shard::SMALL + log::SEGMENTS,
+            shard::MAIN + log::SEGMENTS,
+        ];
+        let counts = words.iter().map(|word| self.arena.region().get(at + word));
+        counts.fold(0, u64::saturating_add)
+    }
+
     /// How many segments a shard keeps for moving. Asked without its lock.
     pub(crate) fn spares_of(&self, shard: u64) -> u64 {
         let at = self.arena.geometry().shard_at(shard) + shard::SPARES;
@@ -323,18 +362,20 @@ impl Cache {
         if present < self.arena.geometry().segment_count && count > present / 4 {
             return Err(Error::Full { wanted_bytes: count * self.shape.segment_bytes });
         }
-        // Every shard gives a slice in turn, the home shard first, until a segment is free. Only
-        // the home shard may be waited for.
+        // Every shard gives a slice in turn, until a segment is free. Only the home shard may be
+        // waited for.
         for round in 0..self.shape.slices_most {
+            let first = self.giver_for(home);
             for step in 0..self.shape.shard_count {
-                let index = (home + step) % self.shape.shard_count;
-                let shard = match step {
-                    0 => Some(self.lock_shard(index)?),
-                    _ => self.try_lock_shard(index)?,
+                let index = (first + step) % self.shape.shard_count;
+                let shard = match index == home {
+                    true => Some(self.lock_shard(index)?),
+                    false => self.try_lock_shard(index)?,
                 };
                 if let Some(shard) = shard {
                     let wanted_bytes = count * self.shape.segment_bytes;
                     shard.make_room(SLICE, IfStuck::after(round), wanted_bytes);
+                    shard.give_surplus_spare();
                 }
                 if let Some(segment) = take() {
                     return Ok(segment);
@@ -384,5 +425,34 @@ impl Cache {
             rest[..tail.len()].copy_from_slice(tail);
         }
         is_whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Place, Ttl, Value};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
+    fn a_full_file_is_shared_out_evenly() {
+        let config = Config { size_bytes: 64 << 20, ..Config::default() };
+        let cache = Cache::open(&Place::Private, &config).unwrap();
+        assert_eq!(cache.shape.shard_count, 4);
+        let share = cache.arena.geometry().segment_count / 4;
+        let value = vec![7; 4 << 20];
+        let mut state = 1u64;
+        for key in 0..3_000u64 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // 32 KiB to 4 MiB, as many of each order of magnitude.
+            let len = (32usize << 10) << (state >> 61);
+            cache.set(&key.to_le_bytes(), Value::bytes(&value[..len]), Ttl::Never).unwrap();
+            if key > 1_000 {
+                // Not closer: one value may be a quarter of a share.
+                let held: Vec<u64> = (0..4).map(|shard| cache.segments_of(shard)).collect();
+                let is_shared = held.iter().all(|it| (share / 2..share * 3 / 2).contains(it));
+                assert!(is_shared, "{held:?} of {share} each after {key} sets");
+            }
+        }
     }
 }

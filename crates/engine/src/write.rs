@@ -88,6 +88,8 @@ pub(crate) struct Storing<'a> {
     draft: Draft<'a>,
     condition: Condition,
     patience: Patience,
+    /// Whether a richer shard was asked to give way, and did not.
+    was_refused: bool,
     /// How often nothing could be evicted.
     stuck: u64,
 }
@@ -100,7 +102,7 @@ impl<'a> Storing<'a> {
         condition: Condition,
         patience: Patience,
     ) -> Storing<'a> {
-        Storing { key, draft, condition, patience, stuck: 0 }
+        Storing { key, draft, condition, patience, was_refused: false, stuck: 0 }
     }
 
     /// Gives the draft's memory back.
@@ -293,15 +295,29 @@ impl Cache {
             shard.tidy();
             return Ok(Some(true));
         }
+        let index = shard.index;
+        let giver = self.giver_for(index);
+        if giver != index && !storing.was_refused {
+            drop(shard);
+            storing.was_refused = !self.asks_to_give_way(giver)?;
+            return Ok(None);
+        }
         let if_stuck = IfStuck::after(storing.stuck);
         let more = shard.make_room(SLICE, if_stuck, draft.head().total_bytes(&self.shape));
-        let index = shard.index;
         drop(shard);
         if !more {
             self.make_room_elsewhere(index, if_stuck)?;
             storing.stuck += 1;
         }
         Ok(None)
+    }
+
+    /// Lets a shard evict for another one, if nobody is in it. Whether the pool has a segment more.
+    #[cold]
+    fn asks_to_give_way(&self, giver: u64) -> Result<bool> {
+        let Some(shard) = self.try_lock_shard(giver)? else { return Ok(false) };
+        shard.make_room(SLICE, IfStuck::Stop, 0);
+        Ok(shard.give_surplus_spare())
     }
 
     /// Lets other shards evict an entry, because this one has none and the limit is reached.

@@ -234,6 +234,7 @@ fn name_of(kind: Kind) -> String {
         (libc::SYS_prlimit64, "prlimit64"),
         (libc::SYS_clock_nanosleep, "clock_nanosleep"),
         (libc::SYS_munmap, "munmap"),
+        (libc::SYS_fadvise64, "fadvise64"),
     ];
     let found = known.iter().find(|(number, _)| *number as u64 == kind);
     found.map_or_else(|| format!("call {kind}"), |(_, name)| (*name).into())

@@ -587,13 +587,16 @@ fn read_header(file: &CacheFile, file_bytes: u64, signature: u64) -> Result<(Geo
         let reason = "it is shorter than a header";
         return Err(Error::NotACache { path: path.into(), reason });
     }
+    os::read_ahead(file.fd(), HEADER_BYTES);
     let page = map(file, HEADER_BYTES, false)?;
     page.set_usable(HEADER_BYTES);
     let read = header::read(&page, path, file_bytes, signature);
     if page.is_lost() {
         return Err(Error::Lost { path: path.into() });
     }
-    read
+    let (geometry, identity) = read?;
+    os::read_ahead(file.fd(), geometry.pool_at);
+    Ok((geometry, identity))
 }
 
 fn first_bytes(geometry: &Geometry) -> u64 {
