@@ -1,4 +1,4 @@
-"""The floors under a get and a set: programs that do only the named part of the work.
+"""The floors under gets and sets: programs that do only the named part of the work.
 
 Owns how they are built and loaded; what they do is in `src/lib.rs`. Must not know the goals.
 """
@@ -37,6 +37,9 @@ class Reader(Protocol):
     def get_verified(self, key: str, default: object = None) -> bytes | None:
         """Return a copy of the value, and compute its checksum."""
 
+    def get_many(self, keys: list[str]) -> dict[str, bytes]:
+        """Return copies of the values of keys that are all there."""
+
 
 class Writer(Protocol):
     """The floor under a set: a key is hashed, a place found, a lock taken, bytes are copied in."""
@@ -51,6 +54,16 @@ class Writer(Protocol):
         """Return a copy of the value."""
 
 
+class Keeper(Protocol):
+    """The floor under many sets at once: as a writer, but each record is compared and summed up."""
+
+    def set_many(self, entries: dict[str, bytes]) -> None:
+        """Overwrite the values by some of the same size, under one lock."""
+
+    def get(self, key: str) -> bytes:
+        """Return a copy of the value, whose record is what its sum says."""
+
+
 def reader(entries: Mapping[str, bytes]) -> Reader:
     """Return the floor under a get of these entries. Raises LimitsError."""
     made: Reader = _module().Reader(dict(entries))
@@ -60,6 +73,12 @@ def reader(entries: Mapping[str, bytes]) -> Reader:
 def writer(entries: Mapping[str, bytes]) -> Writer:
     """Return the floor under a set that overwrites these entries. Raises LimitsError."""
     made: Writer = _module().Writer(dict(entries))
+    return made
+
+
+def keeper(entries: Mapping[str, bytes]) -> Keeper:
+    """Return the floor under many sets that overwrite these entries. Raises LimitsError."""
+    made: Keeper = _module().Keeper(dict(entries))
     return made
 
 

@@ -5,7 +5,8 @@
 //! there into a new bytes object. It compares no key, verifies nothing, counts nothing, and knows
 //! neither other processes nor time. A [`Writer`] hashes, finds, takes a lock that nobody else
 //! wants, and copies the value in, over the one of the same size. CPython calls both as it calls the
-//! product's methods, by the same code. What a goal demands below these is out of reach from here; what
+//! product's methods, by the same code. A [`Keeper`] stores many entries at once, each with a sum by
+//! which it can be proved, over the one of which it has seen that it is the same key's. What a goal demands below these is out of reach from here; what
 //! lies between these and Tuckbox is the cost of its promises.
 
 use std::ffi::CStr;
@@ -17,7 +18,7 @@ use std::time::Instant;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use twox_hash::XxHash3_64;
 
 mod errors {
@@ -31,6 +32,10 @@ mod errors {
 mod fastcall;
 
 use fastcall::{Argument, Method};
+
+#[path = "../../../crates/arena/src/crc.rs"]
+#[allow(unsafe_code, dead_code, missing_docs, reason = "the product's own, as it is")]
+mod crc;
 
 const SECRET: [u8; 192] = [0x5a; 192];
 
@@ -74,25 +79,37 @@ impl Table {
         }
     }
 
-    /// A table of all keys of a dictionary of str to bytes, and the values in one piece.
-    fn of(entries: &Bound<'_, PyDict>) -> PyResult<(Table, Vec<u8>)> {
+    /// A table of all keys of a dictionary of str to bytes. `keep` says where it has put an entry.
+    fn of(
+        entries: &Bound<'_, PyDict>,
+        mut keep: impl FnMut(&str, &[u8]) -> PyResult<usize>,
+    ) -> PyResult<Table> {
         let count = (2 * entries.len()).next_power_of_two();
         let mut table = Table { places: vec![Place::default(); count].into_boxed_slice() };
-        let mut values = Vec::new();
         for (key, value) in entries {
-            let (tag, mut index) = table.tag_and_index(key.cast::<PyString>()?.to_str()?);
+            let key = key.cast::<PyString>()?.to_str()?;
+            let (tag, mut index) = table.tag_and_index(key);
             while table.places[index].tag != 0 {
                 if table.places[index].tag == tag {
                     return Err(PyValueError::new_err("two keys have the same tag"));
                 }
                 index = (index + 1) & (count - 1);
             }
-            let value = value.cast::<PyBytes>()?.as_bytes();
-            let start = u32::try_from(values.len())?;
+            let start = u32::try_from(keep(key, value.cast::<PyBytes>()?.as_bytes())?)?;
             table.places[index] = Place { tag, start };
+        }
+        Ok(table)
+    }
+
+    /// A table, and the values in one piece.
+    fn with_values(entries: &Bound<'_, PyDict>) -> PyResult<(Table, Vec<u8>)> {
+        let mut values = Vec::new();
+        let table = Table::of(entries, |_key, value| {
+            let start = values.len();
             values.extend_from_slice(&u32::try_from(value.len())?.to_ne_bytes());
             values.extend_from_slice(value);
-        }
+            Ok(start)
+        })?;
         Ok((table, values))
     }
 }
@@ -116,8 +133,24 @@ pub struct Reader {
 impl Reader {
     #[new]
     fn new(entries: &Bound<'_, PyDict>) -> PyResult<Reader> {
-        let (table, values) = Table::of(entries)?;
+        let (table, values) = Table::with_values(entries)?;
         Ok(Reader { table, values })
+    }
+
+    /// Copies of the values of `keys`, all of which are there.
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyList>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let found = PyDict::new(py);
+        for key in keys {
+            let start = self.table.find(key.cast_exact::<PyString>()?.to_str()?);
+            let start = start.ok_or_else(|| PyValueError::new_err("a key is not there"))?;
+            let value = PyBytes::new(py, &self.values[range(&self.values, start)]);
+            found.set_item(key, value)?;
+        }
+        Ok(found)
     }
 }
 
@@ -201,7 +234,7 @@ pub struct Writer {
 impl Writer {
     #[new]
     fn new(entries: &Bound<'_, PyDict>) -> PyResult<Writer> {
-        let (table, values) = Table::of(entries)?;
+        let (table, values) = Table::with_values(entries)?;
         Ok(Writer { table, values: Mutex::new(values) })
     }
 
@@ -248,16 +281,139 @@ impl Writer {
         let mut values = self.values.lock().map_err(|_| unusable())?;
         let range = range(&values, start);
         if value.len() != range.len() {
-            return Err(PyValueError::new_err("a value is overwritten by one of the same size"));
+            return Err(other_size());
         }
         copy(&mut values[range], value);
         Ok(py.None().into_bound(py))
     }
 
     fn start(&self, key: &str) -> PyResult<usize> {
-        let none = || PyValueError::new_err(format!("{key:?} is not there"));
-        self.table.find(key).ok_or_else(none)
+        self.table.find(key).ok_or_else(|| missing(key))
     }
+}
+
+/// Words of the longest record: its sum, its lengths, the key and the value.
+const RECORD_WORDS: usize = 64;
+/// Words before the key's.
+const HEAD_WORDS: usize = 2;
+
+/// Lays a record out; its words.
+fn lay_out<'a>(
+    words: &'a mut [u64; RECORD_WORDS],
+    key: &[u8],
+    value: &[u8],
+) -> PyResult<&'a [u64]> {
+    let value_at = HEAD_WORDS + key.len().div_ceil(8);
+    let end = value_at + value.len().div_ceil(8);
+    if end > RECORD_WORDS {
+        return Err(PyValueError::new_err("the entry is too long"));
+    }
+    words[1] = lengths(key, value);
+    copy_in(&mut words[HEAD_WORDS..value_at], key);
+    copy_in(&mut words[value_at..end], value);
+    words[0] = crc::pair_of(&words[1..end]);
+    Ok(&words[..end])
+}
+
+fn lengths(key: &[u8], value: &[u8]) -> u64 {
+    (key.len() as u64) << 32 | value.len() as u64
+}
+
+#[inline(always)]
+fn copy_in(words: &mut [u64], bytes: &[u8]) {
+    let whole = bytes.chunks_exact(8);
+    if let (Some(last), rest @ [_, ..]) = (words.last_mut(), whole.remainder()) {
+        *last = last_word(rest);
+    }
+    for (word, bytes) in words.iter_mut().zip(whole) {
+        *word = whole_word(bytes);
+    }
+}
+
+#[inline(always)]
+fn has_key(words: &[u64], key: &[u8]) -> bool {
+    let whole = key.chunks_exact(8);
+    let rest = whole.remainder();
+    let last = &words[key.len() / 8];
+    whole.zip(words).all(|(bytes, word)| *word == whole_word(bytes))
+        && (rest.is_empty() || *last == last_word(rest))
+}
+
+fn whole_word(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+fn last_word(rest: &[u8]) -> u64 {
+    rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// The floor under sets of many entries of which each can be proved afterwards.
+#[pyclass(frozen, module = "_limits")]
+pub struct Keeper {
+    table: Table,
+    records: Mutex<Vec<u64>>,
+}
+
+#[pymethods]
+impl Keeper {
+    #[new]
+    fn new(entries: &Bound<'_, PyDict>) -> PyResult<Keeper> {
+        let mut records = Vec::new();
+        let table = Table::of(entries, |key, value| {
+            let start = records.len();
+            let mut words = [0; RECORD_WORDS];
+            records.extend_from_slice(lay_out(&mut words, key.as_bytes(), value)?);
+            Ok(start)
+        })?;
+        Ok(Keeper { table, records: Mutex::new(records) })
+    }
+
+    /// Overwrites the values of all keys of a dictionary by some of the same size, under one lock.
+    fn set_many(&self, entries: &Bound<'_, PyDict>) -> PyResult<()> {
+        let mut records = self.records.lock().map_err(|_| unusable())?;
+        let mut words = [0; RECORD_WORDS];
+        for (key, value) in entries {
+            let key = key.cast_exact::<PyString>()?.to_str()?;
+            let value = value.cast_exact::<PyBytes>()?.as_bytes();
+            let start = self.table.find(key).ok_or_else(|| missing(key))?;
+            let record = &mut records[start..];
+            if !has_key(&record[HEAD_WORDS..], key.as_bytes()) {
+                return Err(missing(key));
+            }
+            if record[1] != lengths(key.as_bytes(), value) {
+                return Err(other_size());
+            }
+            let words = lay_out(&mut words, key.as_bytes(), value)?;
+            record[..words.len()].copy_from_slice(words);
+        }
+        Ok(())
+    }
+
+    /// A copy of the value of `key`, proved.
+    fn get<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let start = self.table.find(key).ok_or_else(|| missing(key))?;
+        let records = self.records.lock().map_err(|_| unusable())?;
+        let record = &records[start..];
+        let (key_bytes, value_bytes) = (record[1] >> 32, record[1] as u32);
+        let value_at = HEAD_WORDS + key_bytes.div_ceil(8) as usize;
+        let end = value_at + value_bytes.div_ceil(8) as usize;
+        if !has_key(&record[HEAD_WORDS..], key.as_bytes())
+            || record[0] != crc::pair_of(&record[1..end])
+        {
+            return Err(PyValueError::new_err("a record is not what its sum says"));
+        }
+        let bytes: Vec<u8> =
+            record[value_at..end].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        Ok(PyBytes::new(py, &bytes[..value_bytes as usize]))
+    }
+}
+
+fn missing(key: &str) -> PyErr {
+    PyValueError::new_err(format!("{key:?} is not there"))
+}
+
+fn other_size() -> PyErr {
+    PyValueError::new_err("a value is overwritten by one of the same size")
 }
 
 fn unusable() -> PyErr {
@@ -267,6 +423,8 @@ fn unusable() -> PyErr {
 /// The module's table.
 #[pymodule]
 mod _limits {
+    #[pymodule_export]
+    use super::Keeper;
     #[pymodule_export]
     use super::Reader;
     #[pymodule_export]
