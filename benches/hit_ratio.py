@@ -48,8 +48,9 @@ RECORD = ROOT / "docs" / "hit-ratio.json"
 SHARDS = (1, 4, 16)
 FAVOURS = ("balanced", "hits", "bytes")
 #: Every file has a random hash key, and the smaller a cell is, the more the luck of it shows: cells
-#: of fewer entries than the second are replayed so often, and the median counts.
-SMALL_REPETITIONS, SMALL_BELOW_ENTRIES = 5, 2_000
+#: of fewer entries than the second, or where they have many sizes of fewer bytes than the third,
+#: are replayed so often, and the median counts.
+SMALL_REPETITIONS, SMALL_BELOW_ENTRIES, SMALL_BELOW_BYTES = 5, 2_000, 4_000_000
 #: Per cent of keys and values: all the memory there is for them; what Tokyo Cabinet takes, the
 #: leanest peer, whose file evicts nothing; what the items of memcached take by themselves, the
 #: leanest peer that evicts; and memcached, with what its slabs waste.
@@ -87,7 +88,8 @@ class Cell:
     @property
     def repetitions(self) -> int:
         """How often the cell is replayed."""
-        return SMALL_REPETITIONS if not self.sized and self.limit < SMALL_BELOW_ENTRIES else 1
+        small_below = SMALL_BELOW_BYTES if self.sized else SMALL_BELOW_ENTRIES
+        return SMALL_REPETITIONS if self.limit < small_below else 1
 
     def arguments(self) -> list[str]:
         """Return the cells that the replay is asked for."""
@@ -225,7 +227,7 @@ def measure(program: Path, traces: Path, cells: list[Cell], console: Console) ->
     names = list(dict.fromkeys(cell.trace for cell in cells))
     with Progress(console=console, transient=True) as progress:
         total = sum(
-            len(cell.arguments()) * cell.repetitions + cell.sized * len(FAVOURS) for cell in cells
+            (len(cell.arguments()) + cell.sized * len(FAVOURS)) * cell.repetitions for cell in cells
         )
         task = progress.add_task("", total=total)
 
@@ -276,10 +278,14 @@ def beside_metadata(
     }
     runs: dict[tuple[int, str], Run] = {}
     for _ in range(LONGER_FILES_MOST):
-        arguments = [f"bytes:{length}:{favour}" for (_, favour), length in lengths.items()]
-        if not arguments:
+        asked = [which for which in lengths for _ in range(results[which[0]].cell.repetitions)]
+        if not asked:
             break
-        runs |= dict(zip(lengths, run(arguments), strict=True))
+        found: dict[tuple[int, str], list[Run]] = {}
+        arguments = [f"bytes:{lengths[place, favour]}:{favour}" for place, favour in asked]
+        for which, came_to in zip(asked, run(arguments), strict=True):
+            found.setdefault(which, []).append(came_to)
+        runs |= {which: _middle(same) for which, same in found.items()}
         lengths = {
             which: longer_file(limits[which], length, runs[which].value_bytes)
             for which, length in lengths.items()
@@ -532,7 +538,8 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
                 "Entries of one size",
                 "The limit is the number of entries. The gap is that with one shard. Cells too "
                 "small for 4 or 16 shards of 64 entries have fewer. Of cells of fewer than "
-                f"{SMALL_BELOW_ENTRIES:,} entries, the median of {SMALL_REPETITIONS} replays.",
+                f"{SMALL_BELOW_ENTRIES:,} entries, the median of {SMALL_REPETITIONS} replays, and "
+                f"of those of many sizes below {SMALL_BELOW_BYTES / 1e6:.0f} MB.",
                 *unit_rows(unit),
             )
         )

@@ -61,6 +61,7 @@ def test_what_is_charged_for_metadata_is_told_and_not_judged() -> None:
 
 def test_files_are_made_longer_until_values_take_the_limit() -> None:
     cell = Cell("trace", 4_000, True, 50, "best", 50, 100)
+    times = hit_ratio.SMALL_REPETITIONS
     asked: list[list[str]] = []
 
     def run(arguments: list[str]) -> list[Run]:
@@ -72,7 +73,9 @@ def test_files_are_made_longer_until_values_take_the_limit() -> None:
     first = replace(_run(50), value_bytes=2_250)
     [found] = hit_ratio.beside_metadata([_replayed(cell, first)], run)
     assert len(asked) > 1
-    assert asked[0] == [f"bytes:7111:{favour}" for favour in hit_ratio.FAVOURS]
+    assert asked[0] == [
+        f"bytes:7111:{favour}" for favour in hit_ratio.FAVOURS for _ in range(times)
+    ]
     taken = {run.value_bytes for run in found.beside_metadata.values()}
     assert max(taken) <= 1.005 * 4_000
     assert min(taken) >= 0.95 * 4_000
@@ -81,6 +84,8 @@ def test_files_are_made_longer_until_values_take_the_limit() -> None:
 def test_small_cells_are_replayed_several_times() -> None:
     assert Cell("trace", 100, False, 1, "", 1, 1).repetitions > 1
     assert _result(False, 1, 1).cell.repetitions == 1
+    assert Cell("trace", 1_000_000, True, 1, "", 1, 1).repetitions > 1
+    assert Cell("trace", 10_000_000, True, 1, "", 1, 1).repetitions == 1
 
 
 def test_the_best_policy_has_a_gap_in_less_room() -> None:

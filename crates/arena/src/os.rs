@@ -210,10 +210,11 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Has the first bytes of a file read into memory, all at once and without waiting for it. Whoever
-/// touches them next waits for what is still on its way, and only for that: else a mapping's first
-/// touch of a file that memory does not hold reads as much around it as the device is set to read
-/// ahead, megabytes on some, and the next touch waits for the disk again.
+/// Has the first bytes of a file read into memory, at once and without waiting for it. Whoever touches
+/// them next waits for what is still on its way, and only for that: else a mapping's first touch of a
+/// file that memory does not hold reads as much around it as the device is set to read ahead,
+/// megabytes on some, and the next touch waits for the disk again. The system may read less than it
+/// was asked for; the rest is read when it is touched.
 pub fn read_ahead(fd: RawFd, len_bytes: u64) {
     // SAFETY: no memory is passed.
     let _ =

@@ -96,6 +96,7 @@ impl Cache {
 
     /// Locks a shard if nobody has it. For a second shard, which may not be waited for.
     pub(crate) fn try_lock_shard(&self, index: u64) -> Result<Option<Shard<'_>>> {
+        reserve_scratch(&self.shape)?;
         let at = self.arena.geometry().shard_at(index);
         let taken = self.arena.try_lock(at + shard::LOCK)?;
         if tuckbox_arena::mutants::is_on("eager-unlock") {

@@ -30,6 +30,9 @@ use crate::value::{Buffer, Ttl, Value};
 /// and others must give.
 const SLICES_WITHOUT_GAIN: u64 = 1_000;
 
+/// Slices of eviction that one write of a poor shard asks a richer one for, before its own shard evicts.
+const ASKS_MOST: u32 = 64;
+
 /// When a value is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
@@ -88,8 +91,8 @@ pub(crate) struct Storing<'a> {
     draft: Draft<'a>,
     condition: Condition,
     patience: Patience,
-    /// Whether a richer shard was asked to give way, and did not.
-    was_refused: bool,
+    /// How often a richer shard may still be asked to give way.
+    asks_left: u32,
     /// How often nothing could be evicted.
     stuck: u64,
 }
@@ -102,7 +105,7 @@ impl<'a> Storing<'a> {
         condition: Condition,
         patience: Patience,
     ) -> Storing<'a> {
-        Storing { key, draft, condition, patience, was_refused: false, stuck: 0 }
+        Storing { key, draft, condition, patience, asks_left: ASKS_MOST, stuck: 0 }
     }
 
     /// Gives the draft's memory back.
@@ -297,9 +300,9 @@ impl Cache {
         }
         let index = shard.index;
         let giver = self.giver_for(index);
-        if giver != index && !storing.was_refused {
+        if giver != index && storing.asks_left > 0 {
             drop(shard);
-            storing.was_refused = !self.asks_to_give_way(giver)?;
+            storing.asks_left = if self.gives_way(giver)? { storing.asks_left - 1 } else { 0 };
             return Ok(None);
         }
         let if_stuck = IfStuck::after(storing.stuck);
@@ -312,12 +315,13 @@ impl Cache {
         Ok(None)
     }
 
-    /// Lets a shard evict for another one, if nobody is in it. Whether the pool has a segment more.
+    /// Lets a shard evict a slice for another one, if nobody is in it. Whether it did: where segments
+    /// hold many entries, only several slices free one.
     #[cold]
-    fn asks_to_give_way(&self, giver: u64) -> Result<bool> {
+    fn gives_way(&self, giver: u64) -> Result<bool> {
         let Some(shard) = self.try_lock_shard(giver)? else { return Ok(false) };
-        shard.make_room(SLICE, IfStuck::Stop, 0);
-        Ok(shard.give_surplus_spare())
+        let more = shard.make_room(SLICE, IfStuck::Stop, 0);
+        Ok(shard.give_surplus_spare() || more)
     }
 
     /// Lets other shards evict an entry, because this one has none and the limit is reached.

@@ -248,6 +248,7 @@ impl<'a> Shadow<'a> {
 
     /// Notes an event; whether the key was there. `room` is the capacity in costs.
     pub(super) fn happen(&mut self, event: Event, hash: u32, cost: u64, room: u64) -> bool {
+        self.give_way(0, room);
         let place = self.find(hash);
         match (place, event) {
             (Some(place), Event::Read) => {
@@ -283,19 +284,26 @@ impl<'a> Shadow<'a> {
             }
         }
         self.count_increments(1);
+        if self.give_way(cost, room) {
+            let place = (!self.all_members()).trailing_zeros() as usize;
+            let entry = Entry::new(hash, cost, frequency + 1, is_admitted);
+            self.append(place, entry, LogKind::Small);
+        }
+    }
+
+    /// Evicts until there is a place and room for what costs so much; whether there is. For nothing,
+    /// too: the room may be shorter than it was, and where every request hits no newcomer asks for any.
+    fn give_way(&mut self, cost: u64, room: u64) -> bool {
         // More than enough: each step drops an entry, moves one on, or takes a hit from one.
         for _ in 0..8 * LEN_MOST {
             let used = self.used(LogKind::Small) + self.used(LogKind::Main);
-            let place = (!self.all_members()).trailing_zeros() as usize;
-            match place < self.len {
-                true if used + cost <= room => {
-                    let entry = Entry::new(hash, cost, frequency + 1, is_admitted);
-                    self.append(place, entry, LogKind::Small);
-                    return;
-                }
-                _ => self.evict_one(room),
+            let has_place = cost == 0 || (self.all_members().count_ones() as usize) < self.len;
+            if has_place && used + cost <= room {
+                return true;
             }
+            self.evict_one(room);
         }
+        false
     }
 
     fn append(&mut self, place: usize, entry: Entry, kind: LogKind) {
@@ -516,6 +524,22 @@ mod tests {
         }
         assert!(!shadow.happen(Event::Read, 7, COST_MOST + 1, ROOM));
         assert!(!shadow.happen(Event::Read, 7, COST_MOST + 1, ROOM));
+    }
+
+    #[test]
+    fn a_shorter_room_holds_where_every_request_hits() {
+        for setting in 0..SETTINGS.len() {
+            let region = Region::heap(shadow_bytes(LEN));
+            let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[setting], Favour::Balanced);
+            for round in 0..20 {
+                for key in 0..LEN - 4 {
+                    let room = if round < 10 { ROOM } else { ROOM * 3 / 4 };
+                    shadow.happen(Event::Read, hash(key), COST_OF_MEAN, room);
+                    let used = shadow.used(LogKind::Small) + shadow.used(LogKind::Main);
+                    assert!(used <= room, "{used} of {room}, setting {setting}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -31,7 +31,8 @@ impl Shard<'_> {
         // Not the entry that was just written, though it may be all that the small log holds.
         let older = self.used(LogKind::Small, Unit::Entries).saturating_sub(1) as u32;
         let steps = steps.min(EVICT_STEPS).min(older);
-        if steps > 0 && !self.has_segment_ready() && !self.cache.is_poor(self.index) {
+        // For a poor shard others make room, once it needs it.
+        if steps > 0 && !self.cache.is_poor(self.index) && !self.has_segment_ready() {
             self.make_room(steps, IfStuck::Stop, 0);
         }
     }
