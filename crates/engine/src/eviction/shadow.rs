@@ -528,15 +528,15 @@ mod tests {
 
     #[test]
     fn a_shorter_room_holds_where_every_request_hits() {
-        for setting in 0..SETTINGS.len() {
+        for (number, setting) in SETTINGS.iter().enumerate() {
             let region = Region::heap(shadow_bytes(LEN));
-            let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[setting], Favour::Balanced);
+            let mut shadow = Shadow::load(&region, 0, LEN, setting, Favour::Balanced);
             for round in 0..20 {
                 for key in 0..LEN - 4 {
                     let room = if round < 10 { ROOM } else { ROOM * 3 / 4 };
                     shadow.happen(Event::Read, hash(key), COST_OF_MEAN, room);
                     let used = shadow.used(LogKind::Small) + shadow.used(LogKind::Main);
-                    assert!(used <= room, "{used} of {room}, setting {setting}");
+                    assert!(used <= room, "{used} of {room}, setting {number}");
                 }
             }
         }
