@@ -27,6 +27,8 @@ mod os;
 mod process;
 mod trust;
 mod users;
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+mod vectors;
 mod wait;
 
 pub use arena::{Arena, Place, Stay};

@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 use crate::crc;
 use crate::fault::Mapping;
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+use crate::vectors;
 
 #[cfg(loom)]
 pub use crate::modelled::fence;
@@ -278,13 +280,13 @@ impl Region {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         if target.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
-            unsafe { string_copy(from.0, target.as_mut_ptr().cast(), target.len() * 8) };
+            unsafe { vectors::string_copy(from.0, target.as_mut_ptr().cast(), target.len() * 8) };
             return;
         }
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `from` covers the words by `at`, `target` is exclusively ours.
         unsafe {
-            vector_copy(from.0, target.as_mut_ptr().cast(), target.len())
+            vectors::copy(from.0, target.as_mut_ptr().cast(), target.len())
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in target.iter_mut().enumerate() {
@@ -310,10 +312,10 @@ impl Region {
             // by `at`, and `rest` is exclusively ours.
             return unsafe {
                 let (source, to, count) = (words.0.add(16), rest.as_mut_ptr(), rest.len());
-                let copy = |one, other| vector_copy_summed(source, to, count, one, other);
+                let copy = |one, other| vectors::copy_summed(source, to, count, one, other);
                 if from == 1 {
                     // The second word is the first of those that are summed up, the third the second.
-                    let (odd, even) = copy(odd, summed(even, *second));
+                    let (odd, even) = copy(odd, vectors::summed(even, *second));
                     crc::joined(even, odd)
                 } else {
                     let (even, odd) = copy(even, odd);
@@ -332,7 +334,7 @@ impl Region {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
         unsafe {
-            string_copy(from.0, target.as_mut_ptr(), target.len())
+            vectors::string_copy(from.0, target.as_mut_ptr(), target.len())
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in target.chunks_exact_mut(8).enumerate() {
@@ -387,13 +389,13 @@ impl Region {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         if source.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `to` covers the bytes by `at`, `source` is borrowed from its owner.
-            unsafe { string_copy(source.as_ptr().cast(), to.0, source.len() * 8) };
+            unsafe { vectors::string_copy(source.as_ptr().cast(), to.0, source.len() * 8) };
             return;
         }
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `to` covers the words by `at`, `source` is borrowed from its owner.
         unsafe {
-            vector_copy(source.as_ptr().cast(), to.0, source.len())
+            vectors::copy(source.as_ptr().cast(), to.0, source.len())
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in source.iter().enumerate() {
@@ -415,7 +417,7 @@ impl Region {
         {
             let to = self.at(offset, whole_bytes as u64 / WORD);
             // SAFETY: `to` covers the bytes by `at`, `whole` is borrowed from its owner.
-            unsafe { string_copy(whole.as_ptr(), to.0, whole_bytes) };
+            unsafe { vectors::string_copy(whole.as_ptr(), to.0, whole_bytes) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, chunk) in whole.chunks_exact(8).enumerate() {
@@ -544,7 +546,7 @@ impl<'a> Pair<'a> {
     pub fn words_that_begin_with(&self, top: u16) -> u32 {
         // SAFETY: each line covers eight words, which were checked.
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        return unsafe { vector_compare(self.lines[0].0, self.lines[1].0, top) };
+        return unsafe { vectors::compare(self.lines[0].0, self.lines[1].0, top) };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         (0..2 * LINE_WORDS).fold(0, |found, index| {
             let word = self.load(index, Ordering::Relaxed);
@@ -600,254 +602,6 @@ fn index_of(offset: u64) -> u64 {
 /// At how many of so many words a line may begin.
 fn lines_in(words: u64) -> u64 {
     words.saturating_sub(LINE_WORDS as u64 - 1)
-}
-
-/// Copies words that others may be writing, each whole, by vector registers.
-///
-/// # Safety
-/// `from` must be readable and `to` writable for `word_count` words, and they must not overlap.
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-#[inline(always)]
-unsafe fn vector_copy(from: *const u8, to: *mut u8, word_count: usize) {
-    // SAFETY: the caller vouches for the ranges; eight words at a time, then what is left of them, the
-    // instructions touch nothing else.
-    unsafe {
-        std::arch::asm!(
-            "mov {rest}, {count}",
-            "shr {count}, 3",
-            "jz 3f",
-            "2:",
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 16]",
-            "movups {c}, [{from} + 32]",
-            "movups {d}, [{from} + 48]",
-            "movups [{to}], {a}",
-            "movups [{to} + 16], {b}",
-            "movups [{to} + 32], {c}",
-            "movups [{to} + 48], {d}",
-            "add {from}, 64",
-            "add {to}, 64",
-            "dec {count}",
-            "jnz 2b",
-            "3:",
-            "test {rest:e}, 4",
-            "jz 4f",
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 16]",
-            "movups [{to}], {a}",
-            "movups [{to} + 16], {b}",
-            "add {from}, 32",
-            "add {to}, 32",
-            "4:",
-            "test {rest:e}, 2",
-            "jz 5f",
-            "movups {a}, [{from}]",
-            "movups [{to}], {a}",
-            "add {from}, 16",
-            "add {to}, 16",
-            "5:",
-            "test {rest:e}, 1",
-            "jz 6f",
-            "mov {count}, [{from}]",
-            "mov [{to}], {count}",
-            "6:",
-            from = inout(reg) from => _,
-            to = inout(reg) to => _,
-            count = inout(reg) word_count => _,
-            rest = out(reg) _,
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            options(nostack)
-        );
-    }
-}
-
-/// A CRC-32C and a word more.
-///
-/// # Safety
-/// The processor must have SSE 4.2.
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-#[inline(always)]
-unsafe fn summed(mut sum: u64, word: u64) -> u64 {
-    // SAFETY: the caller vouches for the processor; the instruction touches registers alone.
-    unsafe {
-        std::arch::asm!(
-            "crc32 {sum}, {word}",
-            sum = inout(reg) sum,
-            word = in(reg) word,
-            options(nomem, nostack, preserves_flags, pure)
-        );
-    }
-    sum
-}
-
-/// As [`vector_copy`], and sums up the words of the copy: the first by `even`, the next by `odd`, and
-/// so in turns.
-///
-/// # Safety
-/// As of [`vector_copy`], and the processor must have SSE 4.2.
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-#[inline(always)]
-unsafe fn vector_copy_summed(
-    from: *const u8,
-    to: *mut u64,
-    word_count: usize,
-    mut even: u64,
-    mut odd: u64,
-) -> (u64, u64) {
-    // SAFETY: the caller vouches for the ranges and the processor; eight words at a time, then what is
-    // left of them, the instructions touch nothing else. Sums are made of the copy, which is ours.
-    unsafe {
-        std::arch::asm!(
-            "mov {rest:e}, {count:e}",
-            "shr {count}, 3",
-            "jz 3f",
-            "2:",
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 16]",
-            "movups {c}, [{from} + 32]",
-            "movups {d}, [{from} + 48]",
-            "movups [{to}], {a}",
-            "movups [{to} + 16], {b}",
-            "movups [{to} + 32], {c}",
-            "movups [{to} + 48], {d}",
-            "crc32 {even}, qword ptr [{to}]",
-            "crc32 {odd}, qword ptr [{to} + 8]",
-            "crc32 {even}, qword ptr [{to} + 16]",
-            "crc32 {odd}, qword ptr [{to} + 24]",
-            "crc32 {even}, qword ptr [{to} + 32]",
-            "crc32 {odd}, qword ptr [{to} + 40]",
-            "crc32 {even}, qword ptr [{to} + 48]",
-            "crc32 {odd}, qword ptr [{to} + 56]",
-            "add {from}, 64",
-            "add {to}, 64",
-            "dec {count}",
-            "jnz 2b",
-            "3:",
-            "test {rest:e}, 7",
-            "jz 6f",
-            "test {rest:e}, 4",
-            "jz 4f",
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 16]",
-            "movups [{to}], {a}",
-            "movups [{to} + 16], {b}",
-            "crc32 {even}, qword ptr [{to}]",
-            "crc32 {odd}, qword ptr [{to} + 8]",
-            "crc32 {even}, qword ptr [{to} + 16]",
-            "crc32 {odd}, qword ptr [{to} + 24]",
-            "add {from}, 32",
-            "add {to}, 32",
-            "4:",
-            "test {rest:e}, 2",
-            "jz 5f",
-            "movups {a}, [{from}]",
-            "movups [{to}], {a}",
-            "crc32 {even}, qword ptr [{to}]",
-            "crc32 {odd}, qword ptr [{to} + 8]",
-            "add {from}, 16",
-            "add {to}, 16",
-            "5:",
-            "test {rest:e}, 1",
-            "jz 6f",
-            "mov {count}, [{from}]",
-            "mov [{to}], {count}",
-            "crc32 {even}, {count}",
-            "6:",
-            from = inout(reg) from => _,
-            to = inout(reg) to => _,
-            count = inout(reg) word_count => _,
-            rest = out(reg) _,
-            even = inout(reg) even,
-            odd = inout(reg) odd,
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            options(nostack)
-        );
-    }
-    (even, odd)
-}
-
-/// Compares the highest sixteen bits of two times eight words, which others may be writing, by vector
-/// registers.
-///
-/// # Safety
-/// `first` and `second` must each be readable for eight words.
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-#[inline(always)]
-unsafe fn vector_compare(first: *const u8, second: *const u8, top: u16) -> u32 {
-    let found: u32;
-    // SAFETY: the caller vouches for the ranges; the instructions touch nothing else.
-    unsafe {
-        std::arch::asm!(
-            "movd {top}, {found:e}",
-            "pshuflw {top}, {top}, 0",
-            "punpcklqdq {top}, {top}",
-            "movdqu {a}, [{first}]",
-            "movdqu {b}, [{first} + 16]",
-            "movdqu {c}, [{first} + 32]",
-            "movdqu {d}, [{first} + 48]",
-            "movdqu {e}, [{second}]",
-            "movdqu {f}, [{second} + 16]",
-            "movdqu {g}, [{second} + 32]",
-            "movdqu {h}, [{second} + 48]",
-            "pcmpeqw {a}, {top}",
-            "pcmpeqw {b}, {top}",
-            "pcmpeqw {c}, {top}",
-            "pcmpeqw {d}, {top}",
-            "pcmpeqw {e}, {top}",
-            "pcmpeqw {f}, {top}",
-            "pcmpeqw {g}, {top}",
-            "pcmpeqw {h}, {top}",
-            // Quarters of words that are the same are -1, others 0. Each packing halves the width of
-            // all, and the highest part of a word keeps its sign.
-            "packsswb {a}, {b}",
-            "packsswb {c}, {d}",
-            "packsswb {e}, {f}",
-            "packsswb {g}, {h}",
-            "packsswb {a}, {c}",
-            "packsswb {e}, {g}",
-            "packsswb {a}, {e}",
-            "pmovmskb {found:e}, {a}",
-            first = in(reg) first,
-            second = in(reg) second,
-            found = inout(reg) u32::from(top) => found,
-            top = out(xmm_reg) _,
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            e = out(xmm_reg) _,
-            f = out(xmm_reg) _,
-            g = out(xmm_reg) _,
-            h = out(xmm_reg) _,
-            options(nostack, readonly, preserves_flags)
-        );
-    }
-    found
-}
-
-/// Copies bytes that others may be writing, in an order of the processor's choosing.
-///
-/// # Safety
-/// `from` must be readable and `to` writable for `len_bytes` bytes, and they must not overlap.
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-#[inline]
-unsafe fn string_copy(from: *const u8, to: *mut u8, len_bytes: usize) {
-    // SAFETY: the caller vouches for the ranges; the instruction touches nothing else.
-    unsafe {
-        std::arch::asm!(
-            "rep movsb",
-            inout("rcx") len_bytes => _,
-            inout("rsi") from => _,
-            inout("rdi") to => _,
-            options(nostack, preserves_flags)
-        );
-    }
 }
 
 #[cfg(test)]
