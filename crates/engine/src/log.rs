@@ -180,6 +180,15 @@ impl Shard<'_> {
         self.cursor(kind, log::HEAD)
     }
 
+    fn is_head_damaged(&self, kind: LogKind) -> bool {
+        self.log_word(kind, log::HEAD) != 0 && self.head_cursor(kind).is_none()
+    }
+
+    /// Whether nothing can be written to one of the logs before the shard has been proved.
+    pub fn has_damaged_head(&self) -> bool {
+        LogKind::BOTH.into_iter().any(|kind| self.is_head_damaged(kind))
+    }
+
     /// Where a log begins; none if it is empty or the word is damaged.
     pub fn tail_cursor(&self, kind: LogKind) -> Option<Position> {
         self.cursor(kind, log::TAIL)
@@ -351,8 +360,8 @@ impl Shard<'_> {
     pub fn find_room(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Room> {
         let shape = &self.cache.shape;
         let head = self.head_cursor(kind);
-        if head.is_none() && self.log_word(kind, log::HEAD) != 0 {
-            // Damaged. Nothing may be written before the shard has been proved.
+        if head.is_none() && self.is_head_damaged(kind) {
+            // Nothing may be written before the shard has been proved.
             return None;
         }
         let room_bytes = head.map_or(0, |head| shape.log_bytes.saturating_sub(head.byte));

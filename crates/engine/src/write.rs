@@ -91,6 +91,8 @@ pub(crate) struct Storing<'a> {
     draft: Draft<'a>,
     condition: Condition,
     patience: Patience,
+    /// Whether the shard was proved, because its logs lead nowhere.
+    was_proved: bool,
     /// How often a richer shard may still be asked to give way.
     asks_left: u32,
     /// How often nothing could be evicted.
@@ -105,7 +107,15 @@ impl<'a> Storing<'a> {
         condition: Condition,
         patience: Patience,
     ) -> Storing<'a> {
-        Storing { key, draft, condition, patience, asks_left: ASKS_MOST, stuck: 0 }
+        Storing {
+            key,
+            draft,
+            condition,
+            patience,
+            was_proved: false,
+            asks_left: ASKS_MOST,
+            stuck: 0,
+        }
     }
 
     /// Gives the draft's memory back.
@@ -299,6 +309,11 @@ impl Cache {
             return Ok(Some(true));
         }
         let index = shard.index;
+        // No room that others make would do.
+        if shard.has_damaged_head() && !std::mem::replace(&mut storing.was_proved, true) {
+            shard.prove();
+            return Ok(None);
+        }
         let giver = self.giver_for(index);
         if giver != index && storing.asks_left > 0 {
             drop(shard);
