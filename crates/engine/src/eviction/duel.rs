@@ -3,7 +3,7 @@
 use super::budget::Budget;
 use super::capacity::{Capacity, Unit};
 use super::tail::{Candidate, Place, Reason};
-use super::{MARGIN, WINS_MOST};
+use super::{worth_of_hit, MARGIN, WINS_MOST};
 use crate::layout::{shard, Slot};
 use crate::log::LogKind;
 use crate::record::Head;
@@ -184,10 +184,18 @@ impl Shard<'_> {
                 > used.saturating_mul(self.large_means())
     }
 
-    /// Frequency, in hundredths, of what `cost` would displace from `first` on.
+    /// Frequency, in hundredths, of what `cost` would displace from `first` on, by what the hits of
+    /// that are worth beside those of the newcomer.
     fn frequency_of_victims(&self, first: &Candidate, cost: u64, unit: Unit) -> u64 {
+        let mean = self.used(LogKind::Main, unit) / self.used(LogKind::Main, Unit::Entries).max(1);
+        let favour = self.cache.shape.favour;
+        let own_worth = worth_of_hit(favour, cost, mean);
+        let displaced = |frequency: u64, share: u64, victim_cost: u64| {
+            let frequency = frequency * 100 * share / victim_cost.max(1);
+            frequency.saturating_mul(worth_of_hit(favour, victim_cost, mean)) / own_worth
+        };
         let mut covered = self.cost(&first.head, unit);
-        let mut needed = first.frequency * 100 * cost.min(covered) / covered.max(1);
+        let mut needed = displaced(first.frequency, cost.min(covered), covered);
         let mut position = self.end_of(first.position, first.head.log_bytes);
         let mut seen = 1;
         while covered < cost && seen < VICTIMS_MOST {
@@ -198,7 +206,7 @@ impl Shard<'_> {
                 Place::Live(next) => {
                     let next_cost = self.cost(&next.head, unit);
                     let share = (cost - covered).min(next_cost);
-                    needed += next.frequency * 100 * share / next_cost.max(1);
+                    needed += displaced(next.frequency, share, next_cost);
                     covered += next_cost;
                     seen += 1;
                     position = self.end_of(at, next.head.log_bytes);

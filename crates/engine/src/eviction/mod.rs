@@ -50,6 +50,7 @@ mod tidy;
 mod tournament;
 
 pub use self::budget::IfStuck;
+use crate::value::Favour;
 
 /// Entries that are looked at before the lock is let go.
 pub const SLICE: u32 = 64;
@@ -59,7 +60,33 @@ const HALVE_AFTER: u64 = 5;
 const REUSE_TENTHS: u64 = 7;
 /// By how much a frequency must be beaten.
 const MARGIN: u64 = 1;
+/// Where nothing is favoured, one part in so many of what a hit is worth goes by its bytes, and the rest
+/// is the same for all.
+const BYTES_PART: u64 = 16;
 /// Duels that a victim may win in a row before it is moved to the head; against larger entries,
 /// times its own bytes. Without this a dead key whose frequency came from another's ghost would
 /// block the main log for ever, and a small one shield large ones behind it.
 const WINS_MOST: u64 = 64;
+
+/// What a hit of an entry is worth that takes `cost`, where the mean is `mean`: only beside that of
+/// another one.
+fn worth_of_hit(favour: Favour, cost: u64, mean: u64) -> u64 {
+    match favour {
+        Favour::Balanced => mean.saturating_mul(BYTES_PART - 1).saturating_add(cost).max(1),
+        Favour::Hits | Favour::Bytes => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_worth_a_little_unless_hits_are_favoured() {
+        let balanced = |cost| worth_of_hit(Favour::Balanced, cost, 100);
+        assert_eq!((balanced(0), balanced(100), balanced(1_700)), (1_500, 1_600, 3_200));
+        assert_eq!(worth_of_hit(Favour::Hits, 1_700, 100), worth_of_hit(Favour::Hits, 1, 100));
+        assert!(worth_of_hit(Favour::Balanced, 0, 0) > 0);
+        assert_eq!(worth_of_hit(Favour::Balanced, u64::MAX, u64::MAX), u64::MAX);
+    }
+}

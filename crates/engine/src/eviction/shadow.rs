@@ -13,7 +13,7 @@ use tuckbox_arena::region::Region;
 
 use super::ghosts::Row;
 use super::setting::Setting;
-use super::{HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MOST};
+use super::{worth_of_hit, HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MOST};
 use crate::layout::{shadow, shadow_rows, FREQUENCY_MOST, GHOST_ROW_BYTES};
 use crate::log::LogKind;
 use crate::value::Favour;
@@ -425,8 +425,10 @@ impl<'a> Shadow<'a> {
             Favour::Bytes => (1, 1),
             _ => (entry.cost(), victim.cost().max(1)),
         };
+        let worth = |cost: u64| worth_of_hit(self.favour, cost, COST_OF_MEAN);
         // In hundredths, and as if those behind the victim were of its kind.
-        let needed = victim.frequency() * 100 * cost / victim_cost
+        let needed = victim.frequency() * 100 * cost / victim_cost * worth(victim_cost)
+            / worth(cost)
             + MARGIN * 100 * cost.min(victim_cost) / victim_cost;
         if is_admitted || entry.frequency() * 100 > needed {
             *self.word(shadow::WINS) = 0;
