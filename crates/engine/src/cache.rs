@@ -274,7 +274,10 @@ impl Cache {
                 self.arena.vouch()?;
                 return Ok(true);
             }
-            shard.make_room(SLICE, IfStuck::after(attempt), 0);
+            match attempt {
+                0 if shard.has_damaged_log() => shard.prove(),
+                _ => _ = shard.make_room(SLICE, IfStuck::after(attempt), 0),
+            }
         }
         self.arena.vouch()?;
         Err(Error::Full { wanted_bytes: key.len() as u64 })

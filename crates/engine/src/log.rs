@@ -184,9 +184,19 @@ impl Shard<'_> {
         self.log_word(kind, log::HEAD) != 0 && self.head_cursor(kind).is_none()
     }
 
-    /// Whether nothing can be written to one of the logs before the shard has been proved.
-    pub fn has_damaged_head(&self) -> bool {
-        LogKind::BOTH.into_iter().any(|kind| self.is_head_damaged(kind))
+    /// Whether the ends of one of the logs are not what they can be: no room that is made would do,
+    /// or none could be made from what lies there, before the shard has been proved.
+    pub fn has_damaged_log(&self) -> bool {
+        let is_sound = |kind: LogKind| {
+            if self.log_word(kind, log::HEAD) == 0 {
+                return self.log_word(kind, log::TAIL) == 0;
+            }
+            let ends = [self.head_cursor(kind), self.tail_cursor(kind)];
+            let is_empty = self.log_count(kind, log::ENTRIES) == 0;
+            ends.iter().all(|end| end.is_some_and(|end| self.owns(end.segment)))
+                && (is_empty || self.tail(kind).is_some())
+        };
+        !LogKind::BOTH.into_iter().all(is_sound)
     }
 
     /// Where a log begins; none if it is empty or the word is damaged.

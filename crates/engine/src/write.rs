@@ -310,7 +310,7 @@ impl Cache {
         }
         let index = shard.index;
         // No room that others make would do.
-        if shard.has_damaged_head() && !std::mem::replace(&mut storing.was_proved, true) {
+        if shard.has_damaged_log() && !std::mem::replace(&mut storing.was_proved, true) {
             shard.prove();
             return Ok(None);
         }

@@ -188,11 +188,11 @@ impl Shard<'_> {
     /// that are worth beside those of the newcomer.
     fn frequency_of_victims(&self, first: &Candidate, cost: u64, unit: Unit) -> u64 {
         let mean = self.used(LogKind::Main, unit) / self.used(LogKind::Main, Unit::Entries).max(1);
-        let favour = self.cache.shape.favour;
-        let own_worth = worth_of_hit(favour, cost, mean);
+        let worth = |cost: u64| u128::from(worth_of_hit(self.cache.shape.favour, cost, mean));
+        // Divided at the end alone: a small one beside a very large one is next to nothing, but many are not.
         let displaced = |frequency: u64, share: u64, victim_cost: u64| {
-            let frequency = frequency * 100 * share / victim_cost.max(1);
-            frequency.saturating_mul(worth_of_hit(favour, victim_cost, mean)) / own_worth
+            u128::from(frequency * 100) * u128::from(share) * worth(victim_cost)
+                / u128::from(victim_cost.max(1))
         };
         let mut covered = self.cost(&first.head, unit);
         let mut needed = displaced(first.frequency, cost.min(covered), covered);
@@ -220,6 +220,40 @@ impl Shard<'_> {
         }
         // Those behind are taken to be like these: else the largest would win against the many small
         // ones that they push out.
-        needed.saturating_mul(cost) / covered.min(cost).max(1)
+        let needed = needed.saturating_mul(cost.into()) / u128::from(covered.min(cost).max(1));
+        u64::try_from(needed.div_ceil(worth(cost))).unwrap_or(u64::MAX / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eviction::budget::IfStuck;
+    use crate::{Cache, Config, Place, Ttl, Value};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
+    fn who_displaces_more_needs_more() {
+        for favour in [Favour::Balanced, Favour::Hits] {
+            let config = Config { size_bytes: 1 << 20, favour, ..Config::default() };
+            let cache = Cache::open(&Place::Private, &config).unwrap();
+            for key in 0..20_000u64 {
+                cache.set(&key.to_le_bytes(), Value::bytes(&[7; 160]), Ttl::Never).unwrap();
+            }
+            let shard = cache.lock_shard(0).unwrap();
+            let mut budget = Budget::new(4, IfStuck::Stop, Unit::Bytes);
+            let victim = shard.candidate(LogKind::Main, &mut budget).unwrap();
+            let cost = shard.cost(&victim.head, Unit::Bytes);
+            let needed = |cost: u64| shard.frequency_of_victims(&victim, cost, Unit::Bytes);
+            let one = needed(cost);
+            assert_eq!(one, victim.frequency * 100);
+            assert!(one > 0, "nobody was asked for");
+            // As much for one that is a few bytes larger, and more by far for one that displaces thousands.
+            let costs: Vec<u64> =
+                [0, 1, 8, 80, 800, 800_000].iter().map(|more| cost + more).collect();
+            let most: Vec<u64> = costs.iter().map(|cost| needed(*cost)).collect();
+            assert!(most.is_sorted(), "{most:?} for {costs:?}");
+            assert!(most[5] >= 12 * one, "{most:?}");
+        }
     }
 }

@@ -25,9 +25,9 @@
 //!
 //! Sizes: when the limit of entries binds, every entry counts one; when bytes are short, its bytes,
 //! and the newcomer has to beat the frequency per byte of those that it displaces, unless the cache
-//! was made to favour bytes. An entry of the main log that is small for its frequency goes round
-//! instead of going, by chance, as often as it is cheap, or once it has kept out many times its
-//! bytes.
+//! was made to favour bytes; unless it was to favour hits, a sixteenth of what a hit is worth goes by
+//! its bytes. An entry of the main log that is small for its frequency goes round instead of going, by
+//! chance, as often as it is cheap, or once it has kept out many times its bytes.
 //!
 //! The method as a whole, its sources and figures are in `docs/eviction.md`. Everything that is read
 //! from the file bounds nothing by itself: each loop has a budget.
