@@ -49,7 +49,7 @@ SHARDS = (1, 4, 16)
 FAVOURS = ("balanced", "hits", "bytes")
 #: Every file has a random hash key, and the smaller a cell is, the more the luck of it shows: cells
 #: of fewer entries than the second, or where they have many sizes of fewer bytes than the third,
-#: are replayed so often, and the median counts.
+#: are replayed so often, and the one counts that is the median by objects hit.
 SMALL_REPETITIONS, SMALL_BELOW_ENTRIES, SMALL_BELOW_BYTES = 5, 2_000, 4_000_000
 #: Per cent of keys and values: all the memory there is for them; what Tokyo Cabinet takes, the
 #: leanest peer, whose file evicts nothing; what the items of memcached take by themselves, the
@@ -538,8 +538,9 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
                 "Entries of one size",
                 "The limit is the number of entries. The gap is that with one shard. Cells too "
                 "small for 4 or 16 shards of 64 entries have fewer. Of cells of fewer than "
-                f"{SMALL_BELOW_ENTRIES:,} entries, the median of {SMALL_REPETITIONS} replays, and "
-                f"of those of many sizes below {SMALL_BELOW_BYTES / 1e6:.0f} MB.",
+                f"{SMALL_BELOW_ENTRIES:,} entries, and of those of many sizes below "
+                f"{SMALL_BELOW_BYTES / 1e6:.0f} MB, the median of {SMALL_REPETITIONS} replays by "
+                "objects hit.",
                 *unit_rows(unit),
             )
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import count
+from typing import TypeVar
 
 from tuckbox import Cache
 
@@ -12,6 +14,7 @@ from benches.row import Conditions, Figure, Goal, Row
 from benches.turns import Turn, take_turns
 
 _BATCH = 100
+_Batch = TypeVar("_Batch")
 
 
 def measure(conditions: Conditions) -> list[Figure]:
@@ -30,40 +33,20 @@ def measure(conditions: Conditions) -> list[Figure]:
             for batch in given:
                 _ = {key: get(key) for key in batch}
 
-        def get_many(given: list[list[str]]) -> None:
-            get = cache.get_many
-            for batch in given:
-                _ = get(batch)
-
         def set_loop(given: list[dict[str, bytes]]) -> None:
             store = cache.set
             for mapping in given:
                 for key, value in mapping.items():
                     store(key, value)
 
-        def set_many(given: list[dict[str, bytes]]) -> None:
-            store = cache.set_many
-            for mapping in given:
-                store(mapping)
-
         def check_set(given: list[dict[str, bytes]]) -> None:
             wanted = [mapping[key] for mapping in given for key in mapping]
             require("Tuckbox", map(cache.get, names), wanted)
 
         stored = mappings()
-        set_many(stored)
+        _of_each(cache.set_many)(stored)
         entries = {key: mapping[key] for mapping in stored for key in mapping}
         reader, keeper = limits.reader(entries), limits.keeper(entries)
-
-        def get_floor(given: list[list[str]]) -> None:
-            get = reader.get_many
-            for batch in given:
-                _ = get(batch)
-
-        def set_floor(given: list[dict[str, bytes]]) -> None:
-            store = keeper.set_many
-            for mapping in given:
-                store(mapping)
 
         def check_get_floor(given: list[list[str]]) -> None:
             require("the floor", map(reader.get_many, given), stored)
@@ -83,8 +66,8 @@ def measure(conditions: Conditions) -> list[Figure]:
             conditions,
             [
                 Turn(ENTRIES, get_loop, lambda: batches, check_loop),
-                Turn(ENTRIES, get_many, lambda: batches, check_many),
-                Turn(ENTRIES, get_floor, lambda: batches, check_get_floor),
+                Turn(ENTRIES, _of_each(cache.get_many), lambda: batches, check_many),
+                Turn(ENTRIES, _of_each(reader.get_many), lambda: batches, check_get_floor),
             ],
         )
         conditions.progress("set_many")
@@ -92,8 +75,8 @@ def measure(conditions: Conditions) -> list[Figure]:
             conditions,
             [
                 Turn(ENTRIES, set_loop, mappings, check_set),
-                Turn(ENTRIES, set_many, mappings, check_set),
-                Turn(ENTRIES, set_floor, mappings, check_set_floor),
+                Turn(ENTRIES, _of_each(cache.set_many), mappings, check_set),
+                Turn(ENTRIES, _of_each(keeper.set_many), mappings, check_set_floor),
             ],
         )
     return [
@@ -115,6 +98,14 @@ def measure(conditions: Conditions) -> list[Figure]:
             "their checksums",
         ),
     ]
+
+
+def _of_each(call: Callable[[_Batch], object]) -> Callable[[Sequence[_Batch]], None]:
+    def work(given: Sequence[_Batch]) -> None:
+        for batch in given:
+            _ = call(batch)
+
+    return work
 
 
 def _figure(

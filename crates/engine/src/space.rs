@@ -39,8 +39,8 @@ const SCARCE_PER_SHARD: u64 = 4;
 /// Below this much, whoever builds bodies sees to the spare segments first. More than the above:
 /// several may build at the same time.
 const BUILDERS_LEAVE_PER_SHARD: u64 = 12;
-/// A shard is poor that has so much less than its share. Not less of it: each segment that a poor one
-/// needs is asked for across shards.
+/// A shard is poor that lacks such a part of its share. A larger lack than none, because each segment
+/// that a poor one needs costs an asking across shards.
 const POOR_PART: u64 = 8;
 
 impl Shard<'_> {

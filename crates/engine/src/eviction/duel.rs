@@ -189,7 +189,8 @@ impl Shard<'_> {
     fn frequency_of_victims(&self, first: &Candidate, cost: u64, unit: Unit) -> u64 {
         let mean = self.used(LogKind::Main, unit) / self.used(LogKind::Main, Unit::Entries).max(1);
         let worth = |cost: u64| u128::from(worth_of_hit(self.cache.shape.favour, cost, mean));
-        // Divided at the end alone: a small one beside a very large one is next to nothing, but many are not.
+        // Divided by the newcomer's at the end alone: a small one beside a very large one is next to
+        // nothing, but many are not.
         let displaced = |frequency: u64, share: u64, victim_cost: u64| {
             u128::from(frequency * 100) * u128::from(share) * worth(victim_cost)
                 / u128::from(victim_cost.max(1))
@@ -221,6 +222,7 @@ impl Shard<'_> {
         // Those behind are taken to be like these: else the largest would win against the many small
         // ones that they push out.
         let needed = needed.saturating_mul(cost.into()) / u128::from(covered.min(cost).max(1));
+        // Not all there is: a margin comes on top.
         u64::try_from(needed.div_ceil(worth(cost))).unwrap_or(u64::MAX / 2)
     }
 }
@@ -248,7 +250,8 @@ mod tests {
             let one = needed(cost);
             assert_eq!(one, victim.frequency * 100);
             assert!(one > 0, "nobody was asked for");
-            // As much for one that is a few bytes larger, and more by far for one that displaces thousands.
+            // As much for one that is a few bytes larger, and more by far for one that displaces
+            // thousands.
             let costs: Vec<u64> =
                 [0, 1, 8, 80, 800, 800_000].iter().map(|more| cost + more).collect();
             let most: Vec<u64> = costs.iter().map(|cost| needed(*cost)).collect();
