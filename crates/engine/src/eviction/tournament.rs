@@ -36,7 +36,8 @@ use crate::value::Favour;
 const WORTH_OF_HIT: u64 = COST_OF_MEAN;
 /// though not more than so much: no single one decides.
 const WORTH_MOST: u64 = 4 * COST_OF_MEAN;
-/// Hits that a change of setting costs in any case.
+/// Hits that a change of setting costs in any case. Where bytes are favoured they are hits that count
+/// most: in a shadow of a dozen entries of many sizes a few large ones are ahead by luck.
 const SWITCH_HITS: u64 = 4;
 /// Of the cache's places, in per cent, how many change their role in any case.
 const SWITCH_PERCENT: u64 = 25;
@@ -144,10 +145,6 @@ impl Shard<'_> {
         self.set_word(shard::SAMPLED_BELOW, below);
     }
 
-    fn weighs_bytes(&self) -> bool {
-        self.cache.shape.favour == Favour::Bytes
-    }
-
     /// Replays what readers noted, and then this event, on all shadows; changes the setting if
     /// another has earned it.
     #[cold]
@@ -198,17 +195,17 @@ impl Shard<'_> {
             .filter(|(_, ((event, _), _))| *event == Event::Read)
             .map(|(index, (_, won))| (won[in_force], is_hit(index)));
         self.compare_with_cache(at, shortened, entries, shadow_hits);
+        let weighs_bytes = shape.favour == Favour::Bytes;
+        let worth_most = if weighs_bytes { WORTH_MOST } else { WORTH_OF_HIT };
         for ((_, request), won) in events.iter().zip(&won) {
-            let worth = match self.weighs_bytes() {
-                true => cost_of(*request).min(WORTH_MOST),
-                false => WORTH_OF_HIT,
-            };
+            let worth = if weighs_bytes { cost_of(*request) } else { WORTH_OF_HIT };
+            let worth = worth.min(worth_most);
             for (regret, hit) in regrets.iter_mut().zip(won) {
                 let gain = worth * u64::from(*hit);
                 let given_up = worth * u64::from(won[in_force]);
                 *regret = regret.saturating_add(gain).saturating_sub(given_up);
             }
-            if let Some(better) = better_setting(&regrets, in_force, entries) {
+            if let Some(better) = better_setting(&regrets, in_force, entries, worth_most) {
                 regrets = [0; SETTINGS.len()];
                 self.set_word(shard::SETTING, better as u64);
                 self.add_word(shard::SWITCHES, 1);
@@ -251,12 +248,18 @@ impl Shard<'_> {
     }
 }
 
-/// The setting that has most more than the price of the change, if one has.
-fn better_setting(regrets: &[u64], in_force: usize, entries: u64) -> Option<usize> {
+/// The setting that has most more than the price of the change, if one has. A hit counts `worth_most`
+/// at the most.
+fn better_setting(
+    regrets: &[u64],
+    in_force: usize,
+    entries: u64,
+    worth_most: u64,
+) -> Option<usize> {
     let excess = |index: usize| {
         let rebuilt = SETTINGS[index].small_percent.abs_diff(SETTINGS[in_force].small_percent);
         let price = 100 * SWITCH_HITS + entries * (rebuilt + SWITCH_PERCENT);
-        regrets[index].saturating_mul(100).checked_sub(WORTH_OF_HIT * price + 1)
+        regrets[index].saturating_mul(100).checked_sub(worth_most * price + 1)
     };
     (0..regrets.len())
         .filter(|index| *index != in_force)
@@ -329,13 +332,17 @@ mod tests {
         // From 5 to 30 per cent of 64 entries: 4 + 64 * 0.5 = 36 hits.
         let mut regrets = [0u64; SETTINGS.len()];
         regrets[2] = 36 * WORTH_OF_HIT;
-        assert_eq!(better_setting(&regrets, 0, 64), None);
+        assert_eq!(better_setting(&regrets, 0, 64, WORTH_OF_HIT), None);
         regrets[2] = 37 * WORTH_OF_HIT;
-        assert_eq!(better_setting(&regrets, 0, 64), Some(2));
+        assert_eq!(better_setting(&regrets, 0, 64, WORTH_OF_HIT), Some(2));
         // From 5 to 1 per cent it is less, 4 + 64 * 0.29 = 22.6: farther above its price, it wins.
         regrets[1] = 37 * WORTH_OF_HIT;
-        assert_eq!(better_setting(&regrets, 0, 64), Some(1));
+        assert_eq!(better_setting(&regrets, 0, 64, WORTH_OF_HIT), Some(1));
+        // Where a hit may count four, the price is four times as high.
+        assert_eq!(better_setting(&regrets, 0, 64, WORTH_MOST), None);
+        regrets[2] = 4 * 36 * WORTH_OF_HIT + 1;
+        assert_eq!(better_setting(&regrets, 0, 64, WORTH_MOST), Some(2));
         // Damaged sums are sums.
-        assert!(better_setting(&[u64::MAX; SETTINGS.len()], 4, 64).is_some());
+        assert!(better_setting(&[u64::MAX; SETTINGS.len()], 4, 64, WORTH_OF_HIT).is_some());
     }
 }
