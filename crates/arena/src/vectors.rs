@@ -4,10 +4,14 @@
 //!
 //! Knows addresses, which [`region`](crate::region) has checked, and nothing of what lies there.
 
-/// Eight words at a time, then what is left of them, from `from` to `to`, of which there are `count`.
-/// What `$sum` makes of a line belongs to the sums `even` and `odd`, of the words of the copy in turns.
-macro_rules! copy_by_vectors {
-    ($sum:ident, $from:ident, $to:ident, $count:ident, $($sums:tt)*) => {
+/// Copies words, each whole.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `word_count` words, and they must not overlap.
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, word_count: usize) {
+    // SAFETY: the caller vouches for the ranges; the instructions touch nothing else.
+    unsafe {
         std::arch::asm!(
             "mov {rest:e}, {count:e}",
             "shr {count}, 3",
@@ -21,14 +25,6 @@ macro_rules! copy_by_vectors {
             "movups [{to} + 16], {b}",
             "movups [{to} + 32], {c}",
             "movups [{to} + 48], {d}",
-            $sum!("crc32 {even}, qword ptr [{to}]"),
-            $sum!("crc32 {odd}, qword ptr [{to} + 8]"),
-            $sum!("crc32 {even}, qword ptr [{to} + 16]"),
-            $sum!("crc32 {odd}, qword ptr [{to} + 24]"),
-            $sum!("crc32 {even}, qword ptr [{to} + 32]"),
-            $sum!("crc32 {odd}, qword ptr [{to} + 40]"),
-            $sum!("crc32 {even}, qword ptr [{to} + 48]"),
-            $sum!("crc32 {odd}, qword ptr [{to} + 56]"),
             "add {from}, 64",
             "add {to}, 64",
             "dec {count}",
@@ -42,10 +38,6 @@ macro_rules! copy_by_vectors {
             "movups {b}, [{from} + 16]",
             "movups [{to}], {a}",
             "movups [{to} + 16], {b}",
-            $sum!("crc32 {even}, qword ptr [{to}]"),
-            $sum!("crc32 {odd}, qword ptr [{to} + 8]"),
-            $sum!("crc32 {even}, qword ptr [{to} + 16]"),
-            $sum!("crc32 {odd}, qword ptr [{to} + 24]"),
             "add {from}, 32",
             "add {to}, 32",
             "4:",
@@ -53,8 +45,6 @@ macro_rules! copy_by_vectors {
             "jz 5f",
             "movups {a}, [{from}]",
             "movups [{to}], {a}",
-            $sum!("crc32 {even}, qword ptr [{to}]"),
-            $sum!("crc32 {odd}, qword ptr [{to} + 8]"),
             "add {from}, 16",
             "add {to}, 16",
             "5:",
@@ -62,46 +52,23 @@ macro_rules! copy_by_vectors {
             "jz 6f",
             "mov {count}, [{from}]",
             "mov [{to}], {count}",
-            $sum!("crc32 {even}, {count}"),
             "6:",
-            from = inout(reg) $from => _,
-            to = inout(reg) $to => _,
-            count = inout(reg) $count => _,
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            count = inout(reg) word_count => _,
             rest = out(reg) _,
             a = out(xmm_reg) _,
             b = out(xmm_reg) _,
             c = out(xmm_reg) _,
             d = out(xmm_reg) _,
-            $($sums)*
             options(nostack)
-        )
-    };
-}
-
-macro_rules! with_sum {
-    ($line:literal) => {
-        $line
-    };
-}
-
-macro_rules! without_sum {
-    ($line:literal) => {
-        ""
-    };
-}
-
-/// Copies words, each whole.
-///
-/// # Safety
-/// `from` must be readable and `to` writable for `word_count` words, and they must not overlap.
-#[inline(always)]
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, word_count: usize) {
-    // SAFETY: the caller vouches for the ranges; the instructions touch nothing else.
-    unsafe { copy_by_vectors!(without_sum, from, to, word_count,) };
+        );
+    }
 }
 
 /// As [`copy`], and sums up the words of the copy: the first by `even`, the next by `odd`, and so in
-/// turns.
+/// turns. Each word goes through a register of its own, from which it is both stored and summed up: a
+/// sum that loaded what a vector register has just stored would wait for it.
 ///
 /// # Safety
 /// As of [`copy`], and the processor must have SSE 4.2.
@@ -114,9 +81,70 @@ pub(crate) unsafe fn copy_summed(
     mut odd: u64,
 ) -> (u64, u64) {
     // SAFETY: the caller vouches for the ranges and the processor; the instructions touch nothing
-    // else. Sums are made of the copy, which is ours.
+    // else. Sums are made of the words that were stored.
     unsafe {
-        copy_by_vectors!(with_sum, from, to, word_count, even = inout(reg) even, odd = inout(reg) odd,);
+        std::arch::asm!(
+            "sub {count}, 8",
+            "jc 3f",
+            "2:",
+            "mov {a}, [{from}]",
+            "mov {b}, [{from} + 8]",
+            "mov [{to}], {a}",
+            "mov [{to} + 8], {b}",
+            "crc32 {even}, {a}",
+            "crc32 {odd}, {b}",
+            "mov {a}, [{from} + 16]",
+            "mov {b}, [{from} + 24]",
+            "mov [{to} + 16], {a}",
+            "mov [{to} + 24], {b}",
+            "crc32 {even}, {a}",
+            "crc32 {odd}, {b}",
+            "mov {a}, [{from} + 32]",
+            "mov {b}, [{from} + 40]",
+            "mov [{to} + 32], {a}",
+            "mov [{to} + 40], {b}",
+            "crc32 {even}, {a}",
+            "crc32 {odd}, {b}",
+            "mov {a}, [{from} + 48]",
+            "mov {b}, [{from} + 56]",
+            "mov [{to} + 48], {a}",
+            "mov [{to} + 56], {b}",
+            "crc32 {even}, {a}",
+            "crc32 {odd}, {b}",
+            "add {from}, 64",
+            "add {to}, 64",
+            "sub {count}, 8",
+            "jnc 2b",
+            "3:",
+            "add {count}, 6",
+            "jnc 5f",
+            "4:",
+            "mov {a}, [{from}]",
+            "mov {b}, [{from} + 8]",
+            "mov [{to}], {a}",
+            "mov [{to} + 8], {b}",
+            "crc32 {even}, {a}",
+            "crc32 {odd}, {b}",
+            "add {from}, 16",
+            "add {to}, 16",
+            "sub {count}, 2",
+            "jnc 4b",
+            "5:",
+            "test {count:e}, 1",
+            "jz 6f",
+            "mov {a}, [{from}]",
+            "mov [{to}], {a}",
+            "crc32 {even}, {a}",
+            "6:",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            count = inout(reg) word_count => _,
+            a = out(reg) _,
+            b = out(reg) _,
+            even = inout(reg) even,
+            odd = inout(reg) odd,
+            options(nostack)
+        );
     }
     (even, odd)
 }

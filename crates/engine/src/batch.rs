@@ -161,7 +161,7 @@ impl Cache {
     /// Where the shard of a hash is, and the state of its index.
     #[inline(always)]
     fn shard_of(&self, hash: KeyHash) -> (u64, IndexState) {
-        let shard_at = self.arena.geometry().shard_at(hash.shard(self.shape.shard_count));
+        let shard_at = self.shard_at(hash);
         let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Relaxed);
         (shard_at, IndexState(state))
     }

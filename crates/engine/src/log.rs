@@ -55,7 +55,7 @@ pub struct Room {
 }
 
 /// Words that [`RECORD_ROOM_LEAST`] comes to.
-const RECORD_START_WORDS: usize = (RECORD_ROOM_LEAST / WORD) as usize;
+pub(crate) const RECORD_START_WORDS: usize = (RECORD_ROOM_LEAST / WORD) as usize;
 
 /// Segments that a record can be in without asking for memory: a key is at most sixteen of the
 /// shortest long, and what is beside it at most one.

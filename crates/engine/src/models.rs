@@ -20,7 +20,7 @@ use tuckbox_arena::Acquired;
 
 use crate::layout::{bucket_of, shard, Slot, SIZE_BYTES_LEAST};
 use crate::log::LogKind;
-use crate::read::{Copied, Seen};
+use crate::read::Seen;
 use crate::space::Need;
 use crate::value::{Buffer, Config, Ttl, Value};
 use crate::Cache;
@@ -225,7 +225,7 @@ impl Before {
             slot: self.slot,
         };
         let copied = cache.read_slot(seen, &mut buffer);
-        if !matches!(copied, Copied::Whole(_)) || buffer.record == self.record {
+        if copied.is_err() || buffer.record == self.record {
             return;
         }
         let slot = cache.arena.region().load(self.slot_at, Ordering::Acquire);

@@ -24,7 +24,8 @@ use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
 use crate::index::{IndexState, TaggedSlot};
 use crate::layout::{shard, Position, Slot};
-use crate::record::{expiry, flag};
+use crate::log::RECORD_START_WORDS;
+use crate::record::{expiry, flag, Head, Sequence};
 use crate::value::{Buffer, Entry, Value};
 
 /// How often a read starts again before it goes on under the lock.
@@ -50,19 +51,6 @@ pub(crate) enum Attempt {
 
 /// A shard's cache line that is for readers.
 pub(crate) type ReadersLine<'a> = View<'a, { shard::READERS_WORDS }>;
-
-/// What is looked for, and where.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
-    key: &'a [u8],
-    /// The key's hash.
-    pub hash: KeyHash,
-    /// Where its shard begins.
-    pub shard_at: u64,
-    /// The cache line of the shard that is for readers.
-    pub shard: ReadersLine<'a>,
-    notes_hit: bool,
-}
 
 /// A slot as a reader loaded it, and where.
 #[derive(Clone, Copy)]
@@ -91,10 +79,39 @@ impl Seen<'_> {
     }
 }
 
-/// What copying one record came to.
-pub(crate) enum Copied {
-    /// Whole, and still in its place when the copy was complete. The generation of its segment.
-    Whole(u64),
+/// A record that a slot led to at one moment, and what was seen of it then.
+#[derive(Clone, Copy)]
+struct Led<'a> {
+    position: Position,
+    use_of_segment: View<'a, 1>,
+    generation: u64,
+    start: View<'a, RECORD_START_WORDS>,
+    /// Its word 0.
+    first: u64,
+}
+
+impl Led<'_> {
+    /// The same, so that the compiler knows the flags.
+    #[inline(always)]
+    fn with_flags(self, flags: u64) -> Self {
+        debug_assert_eq!(Sequence(self.first).flags(), flags);
+        Led { first: self.first & !flag::ALL | flags, ..self }
+    }
+}
+
+/// A record that was copied into a buffer, and was in its place until the copy was complete.
+#[derive(Clone, Copy)]
+pub(crate) struct Copied {
+    /// What it is.
+    pub head: Head,
+    /// The sum of what it holds.
+    pub content: u64,
+    /// The generation of its segment.
+    pub generation: u64,
+}
+
+/// Why a record was not copied.
+pub(crate) enum Uncopied {
     /// Something moved meanwhile.
     Changed,
     /// Nothing moved, and yet it is no record.
@@ -102,6 +119,8 @@ pub(crate) enum Copied {
     /// There is no memory to copy so many bytes to.
     NoMemory(usize),
 }
+
+type Copying<T> = std::result::Result<T, Uncopied>;
 
 /// What a read came to: no more than fits a register.
 pub(crate) enum Answer {
@@ -197,24 +216,35 @@ impl Cache {
         }
     }
 
+    /// Where the shard of a key begins.
+    #[inline(always)]
+    pub(crate) fn shard_at(&self, hash: KeyHash) -> u64 {
+        self.arena.geometry().shard_at(hash.shard(self.shape.shard_count))
+    }
+
+    /// A shard's cache line for readers, and the index's state and epoch that it holds.
+    #[inline(always)]
+    fn readers_line(&self, shard_at: u64) -> (ReadersLine<'_>, u64, u64) {
+        let line: ReadersLine<'_> = self.arena.region().view(shard_at + shard::STATE);
+        let state = line.load(shard::readers_word(shard::STATE), Ordering::Acquire);
+        let epoch = line.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
+        (line, state, epoch)
+    }
+
     #[inline(always)]
     fn try_read(&self, key: &[u8], hash: KeyHash, buffer: &mut Buffer, notes_hit: bool) -> Attempt {
-        let region = self.arena.region();
-        let shard_at = self.arena.geometry().shard_at(hash.shard(self.shape.shard_count));
-        let shard = region.view(shard_at + shard::STATE);
-        let state = shard.load(shard::readers_word(shard::STATE), Ordering::Acquire);
-        let epoch = shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
+        let shard_at = self.shard_at(hash);
+        let (shard, state, epoch) = self.readers_line(shard_at);
         hooks::reach(Point::StateLoaded);
-        let wanted = || Wanted { key, hash, shard_at, shard, notes_hit };
         let tagged = self.tagged(shard_at, hash, IndexState(state), epoch);
         if let Some(first) = tagged.and_then(|mut tagged| tagged.next()) {
             let word = first.word;
             // Returned here: joined with the answer of the others it would leave its registers.
-            if let Some(attempt) = self.try_slot(wanted(), first.seen(shard, epoch), buffer) {
+            let seen = first.seen(shard, epoch);
+            if let Some(attempt) = self.try_slot(key, hash, notes_hit, seen, buffer) {
                 return attempt;
             }
-            let state = IndexState(state);
-            if let Some(attempt) = self.try_others(wanted(), state, epoch, word, buffer) {
+            if let Some(attempt) = self.try_others(key, hash, notes_hit, word, buffer) {
                 return attempt;
             }
         }
@@ -236,53 +266,120 @@ impl Cache {
     #[inline(never)]
     fn try_others(
         &self,
-        wanted: Wanted<'_>,
-        state: IndexState,
-        epoch: u64,
+        key: &[u8],
+        hash: KeyHash,
+        notes_hit: bool,
         first: View<'_, 1>,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
         hooks::reach(Point::OtherKeyFound);
-        self.tagged(wanted.shard_at, wanted.hash, state, epoch)?
+        let shard_at = self.shard_at(hash);
+        let (shard, state, epoch) = self.readers_line(shard_at);
+        self.tagged(shard_at, hash, IndexState(state), epoch)?
             .filter(|other| !other.word.is_at(first))
-            .find_map(|other| self.try_slot(wanted, other.seen(wanted.shard, epoch), buffer))
+            .find_map(|other| self.try_slot(key, hash, notes_hit, other.seen(shard, epoch), buffer))
     }
 
     /// Reads the record of one slot. How the attempt ends; none if it is not the key's.
     #[inline(always)]
-    fn try_slot(&self, wanted: Wanted<'_>, seen: Seen<'_>, buffer: &mut Buffer) -> Option<Attempt> {
-        let Wanted { key, hash, .. } = wanted;
-        let slot = seen.slot;
-        let generation = match self.read_slot(seen, buffer) {
-            Copied::Changed => return Some(Attempt::Changed),
-            Copied::NoMemory(bytes) => return Some(Attempt::NoMemory(bytes)),
-            Copied::Damaged => {
-                self.arena.count(Counter::ChecksumMismatches, 1);
-                return None;
-            }
-            Copied::Whole(generation) => generation,
+    fn try_slot(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        notes_hit: bool,
+        seen: Seen<'_>,
+        buffer: &mut Buffer,
+    ) -> Option<Attempt> {
+        let led = match self.follow(seen) {
+            Ok(led) => led,
+            Err(uncopied) => return self.unread(uncopied),
         };
-        if !buffer.head.has_key(&buffer.record, key) {
-            self.count_if_damaged(buffer, slot.offset(), generation);
+        // Each of the two has a copy of the code, in which the compiler knows what such a record has not.
+        match Sequence(led.first).flags() {
+            0 => self.try_record(key, hash, notes_hit, seen, led.with_flags(0), buffer),
+            flag::EXPIRY => {
+                let led = led.with_flags(flag::EXPIRY);
+                self.try_record(key, hash, notes_hit, seen, led, buffer)
+            }
+            _ => self.try_rare_record(key, hash, notes_hit, seen.word, seen.epoch, buffer),
+        }
+    }
+
+    /// As [`Cache::try_slot`], of a number or a long record. The slot is loaded anew: handed over, what
+    /// was seen would leave its registers in all reads.
+    #[inline(never)]
+    fn try_rare_record(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        notes_hit: bool,
+        word: View<'_, 1>,
+        epoch: u64,
+        buffer: &mut Buffer,
+    ) -> Option<Attempt> {
+        let (shard, ..) = self.readers_line(self.shard_at(hash));
+        let slot = Slot(word.load(0, Ordering::Acquire));
+        if slot.is_empty() || slot.tag() != hash.tag() {
+            return Some(Attempt::Changed);
+        }
+        let seen = Seen { shard, epoch, word, slot };
+        match self.follow(seen) {
+            Ok(led) => self.try_record(key, hash, notes_hit, seen, led, buffer),
+            Err(uncopied) => self.unread(uncopied),
+        }
+    }
+
+    /// Reads the record that a slot led to. How the attempt ends; none if it is not the key's.
+    #[inline(always)]
+    fn try_record(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        notes_hit: bool,
+        seen: Seen<'_>,
+        led: Led<'_>,
+        buffer: &mut Buffer,
+    ) -> Option<Attempt> {
+        let copied = match self.copy_record(seen, led, buffer) {
+            Ok(copied) => copied,
+            Err(uncopied) => return self.unread(uncopied),
+        };
+        let offset = seen.slot.offset();
+        if !copied.head.has_key(&buffer.record, key) {
+            buffer.head = copied.head;
+            self.count_if_damaged(buffer, copied.content, offset, copied.generation);
             return None;
         }
-        if !self.proves_itself(buffer, hash, slot.offset(), generation) {
+        if !self.proves_itself(&copied, buffer, hash, offset) {
             self.arena.count(Counter::ChecksumMismatches, 1);
             return None;
         }
-        if buffer.head.body_count != 0 {
+        if copied.head.body_count != 0 {
             if let Some(attempt) = self.collect_bodies(seen, buffer) {
                 return Some(attempt);
             }
         }
-        if wanted.notes_hit {
-            if let Some(hit) = slot.with_hit() {
+        if notes_hit {
+            if let Some(hit) = seen.slot.with_hit() {
                 // Lost to any other change of the slot: a hit is a hint.
-                seen.word.replace(0, slot.0, hit.0);
+                seen.word.replace(0, seen.slot.0, hit.0);
             }
-            self.sample_hit(wanted, &buffer.head);
+            self.sample_hit(seen.shard, hash, &copied.head);
         }
         Some(Attempt::Found)
+    }
+
+    /// How an attempt ends that did not get a record; none if that was no record.
+    #[inline(always)]
+    fn unread(&self, uncopied: Uncopied) -> Option<Attempt> {
+        match uncopied {
+            Uncopied::Changed => Some(Attempt::Changed),
+            Uncopied::NoMemory(bytes) => Some(Attempt::NoMemory(bytes)),
+            Uncopied::Damaged => {
+                self.arena.count(Counter::ChecksumMismatches, 1);
+                None
+            }
+        }
     }
 
     /// Copies the parts of a large value that are in segments of their own. How the attempt ends if
@@ -301,12 +398,13 @@ impl Cache {
         }
     }
 
-    /// A record of another key under this key's tag: the tags agree by chance, which is rare, or
-    /// one of the two is damaged.
+    /// A record of another key under this key's tag, in the buffer: the tags agree by chance, which is
+    /// rare, or one of the two is damaged.
     #[cold]
-    fn count_if_damaged(&self, buffer: &mut Buffer, offset: u64, generation: u64) {
-        let hash = self.hasher.key(buffer.head.key(&buffer.record));
-        if !self.proves_itself(buffer, hash, offset, generation) {
+    fn count_if_damaged(&self, buffer: &mut Buffer, content: u64, offset: u64, generation: u64) {
+        let copied = Copied { head: buffer.head, content, generation };
+        let hash = self.hasher.key(copied.head.key(&buffer.record));
+        if !self.proves_itself(&copied, buffer, hash, offset) {
             self.arena.count(Counter::ChecksumMismatches, 1);
         }
     }
@@ -324,13 +422,18 @@ impl Cache {
 
     /// Copies the record that a slot leads to, and makes sure that it was that slot's record all
     /// the time.
+    pub(crate) fn read_slot(&self, seen: Seen<'_>, buffer: &mut Buffer) -> Copying<Copied> {
+        self.copy_record(seen, self.follow(seen)?, buffer)
+    }
+
+    /// Follows a slot to its record, and makes sure that it was that slot's then.
     #[inline(always)]
-    pub(crate) fn read_slot(&self, seen: Seen<'_>, buffer: &mut Buffer) -> Copied {
+    fn follow<'a>(&'a self, seen: Seen<'a>) -> Copying<Led<'a>> {
         hooks::reach(Point::SlotLoaded);
         let offset = seen.slot.offset();
         // Its lines come side by side then, not all others after the first.
         self.arena.region().prefetch(offset, RECORD_BYTES);
-        let Some(position) = self.position_of(offset) else { return Copied::Damaged };
+        let position = self.position_of(offset).ok_or(Uncopied::Damaged)?;
         let use_of_segment = self.arena.generation_word(position.segment);
         let generation = use_of_segment.load(0, Ordering::Acquire);
         let is_same = seen.is_still() || tuckbox_arena::mutants::is_on("one-slot-load");
@@ -338,11 +441,18 @@ impl Cache {
             == seen.epoch
             || tuckbox_arena::mutants::is_on("no-epoch-check");
         if !is_same || !is_epoch {
-            return Copied::Changed;
+            return Err(Uncopied::Changed);
         }
         hooks::reach(Point::SlotConfirmed);
         let start = self.record_start(offset);
         let first = start.load(0, Ordering::Acquire);
+        Ok(Led { position, use_of_segment, generation, start, first })
+    }
+
+    /// Copies a record, and makes sure that it was in its place all the time.
+    #[inline(always)]
+    fn copy_record(&self, seen: Seen<'_>, led: Led<'_>, buffer: &mut Buffer) -> Copying<Copied> {
+        let Led { position, use_of_segment, generation, start, first } = led;
         let is_still = || {
             if !tuckbox_arena::mutants::is_on("no-acquire-fence") {
                 fence(Ordering::Acquire);
@@ -350,33 +460,32 @@ impl Cache {
             start.get(0) == first && use_of_segment.load(0, Ordering::Acquire) == generation
         };
         let Some(head) = self.head_of(&start, first) else {
-            return if is_still() { Copied::Damaged } else { Copied::Changed };
+            return Err(if is_still() { Uncopied::Damaged } else { Uncopied::Changed });
         };
         if head.sequence.is_busy() {
             // Rewritten by a live writer, or by one that died: the lock tells.
-            return Copied::Changed;
+            return Err(Uncopied::Changed);
         }
-        buffer.head = head;
         let count = (head.log_bytes / 8) as usize;
         if buffer.record.len() < count && lengthen(&mut buffer.record, count).is_err() {
-            return Copied::NoMemory(count * 8);
+            return Err(Uncopied::NoMemory(count * 8));
         }
         let words = &mut buffer.record[..count];
-        let mut is_whole = true;
+        let (mut is_whole, mut content) = (true, 0);
         if position.byte + head.log_bytes <= self.shape.log_bytes {
-            let region = self.arena.region();
-            buffer.content = self.hasher.copied_words(region, offset, words, head.content_from());
+            let (region, offset) = (self.arena.region(), seen.slot.offset());
+            content = self.hasher.copied_words(region, offset, words, head.content_from());
         } else {
             is_whole = self.copy_crossing(position, words);
             if is_whole {
-                buffer.content = head.content(words, &self.hasher);
+                content = head.content(words, &self.hasher);
             }
         }
         hooks::reach(Point::RecordCopied);
         match (is_still(), is_whole) {
-            (true, true) => Copied::Whole(generation),
-            (true, false) => Copied::Damaged,
-            (false, _) => Copied::Changed,
+            (true, true) => Ok(Copied { head, content, generation }),
+            (true, false) => Err(Uncopied::Damaged),
+            (false, _) => Err(Uncopied::Changed),
         }
     }
 
@@ -407,22 +516,22 @@ impl Cache {
         }
     }
 
-    /// Whether the record in a buffer is what was written at this place under a key of this hash.
-    /// Its expiry is in the buffer then.
+    /// Whether a record that was copied into the buffer is what was written at this place under a key
+    /// of this hash. What is known of it is in the buffer then.
     #[inline(always)]
     pub(crate) fn proves_itself(
         &self,
+        copied: &Copied,
         buffer: &mut Buffer,
         hash: KeyHash,
         offset: u64,
-        generation: u64,
     ) -> bool {
-        let (head, words) = (&buffer.head, &buffer.record);
-        let Some(expiry_us) = head.expiry_us(words, hash) else { return false };
-        buffer.expiry_us = expiry_us;
+        let Copied { head, content, generation } = *copied;
+        let Some(expiry_us) = head.expiry_us(&buffer.record, hash) else { return false };
+        (buffer.head, buffer.content, buffer.expiry_us) = (head, content, expiry_us);
         tuckbox_arena::mutants::is_on("no-checksum")
             || head.sequence.checksum()
-                == head.checksum(buffer.content, &self.hasher, hash, offset, generation)
+                == head.checksum(content, &self.hasher, hash, offset, generation)
     }
 
     /// The entry in a buffer that was filled.

@@ -17,7 +17,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::index::IndexState;
 use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
-use crate::read::{Copied, Seen};
+use crate::read::{Seen, Uncopied};
 use crate::shard::Shard;
 use crate::value::{Buffer, Item};
 
@@ -163,15 +163,17 @@ impl Cache {
                 return Ok(None);
             }
             match self.read_slot(Seen { shard, epoch, word, slot }, buffer) {
-                Copied::Changed => std::hint::spin_loop(),
-                Copied::NoMemory(wanted_bytes) => return Err(Error::OutOfMemory { wanted_bytes }),
-                Copied::Damaged => return Ok(None),
-                Copied::Whole(generation) => {
-                    let hash = self.hasher.key(buffer.head.key(&buffer.record));
-                    if !self.proves_itself(buffer, hash, slot.offset(), generation) {
+                Err(Uncopied::Changed) => std::hint::spin_loop(),
+                Err(Uncopied::NoMemory(wanted_bytes)) => {
+                    return Err(Error::OutOfMemory { wanted_bytes })
+                }
+                Err(Uncopied::Damaged) => return Ok(None),
+                Ok(copied) => {
+                    let head = copied.head;
+                    let hash = self.hasher.key(head.key(&buffer.record));
+                    if !self.proves_itself(&copied, buffer, hash, slot.offset()) {
                         return Ok(None);
                     }
-                    let head = buffer.head;
                     if head.body_count != 0 {
                         if !self.has_bodies(&head, &buffer.record) {
                             continue;

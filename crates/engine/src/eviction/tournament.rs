@@ -26,7 +26,7 @@ use crate::cache::Cache;
 use crate::hash::KeyHash;
 use crate::layout::{shadow_bytes, shard, tournament, Shape};
 use crate::log::LogKind;
-use crate::read::Wanted;
+use crate::read::ReadersLine;
 use crate::record::Head;
 use crate::shard::Shard;
 use crate::value::Favour;
@@ -65,20 +65,20 @@ fn size_of(head: &Head, shape: &Shape) -> u64 {
 impl Cache {
     /// Shows the tournament a hit, if its key is sampled. Takes no lock.
     #[inline(always)]
-    pub(crate) fn sample_hit(&self, wanted: Wanted<'_>, head: &Head) {
-        let below = wanted.shard.get(shard::readers_word(shard::SAMPLED_BELOW));
-        if u64::from(wanted.hash.first()) < below {
-            self.note_hit(wanted.shard_at, wanted.hash, head);
+    pub(crate) fn sample_hit(&self, shard: ReadersLine<'_>, hash: KeyHash, head: &Head) {
+        let below = shard.get(shard::readers_word(shard::SAMPLED_BELOW));
+        if u64::from(hash.first()) < below {
+            self.note_hit(hash, size_of(head, &self.shape));
         }
     }
 
     #[cold]
-    fn note_hit(&self, shard_at: u64, hash: KeyHash, head: &Head) {
+    fn note_hit(&self, hash: KeyHash, size: u64) {
         let region = self.arena.region();
-        let at = self.shape.tournament_at(shard_at);
+        let at = self.shape.tournament_at(self.shard_at(hash));
         let count = region.get(at + tournament::NOTED_COUNT);
         let place = count % tournament::NOTED_LEN;
-        let word = hash.0 >> 32 << 32 | size_of(head, &self.shape);
+        let word = hash.0 >> 32 << 32 | size;
         region.set(at + tournament::NOTED + place * 8, word);
         region.set(at + tournament::NOTED_COUNT, count.wrapping_add(1));
     }
