@@ -16,6 +16,8 @@ pub enum Point {
     RecordCopied,
     /// A reader has found another key in the first slot with its tag and not yet looked for further ones.
     OtherKeyFound,
+    /// A reader has met a number or a long record and not yet loaded its slot anew.
+    RareRecordFound,
     /// A reader has found nothing and not yet looked at the index state again.
     ProbeMissed,
     /// A writer has written the record and not yet moved the log's cursor.

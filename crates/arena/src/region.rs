@@ -45,7 +45,7 @@ type Words<'a> = &'a [Word];
 pub const WORD: u64 = 8;
 
 /// Payloads from this length on are copied by the processor's string instruction, shorter ones by
-/// vector registers: the semantics proposed for a byte-wise atomic copy (RFC 3301) allow it to be
+/// vector registers, or by general ones if they are summed up: the semantics proposed for a byte-wise atomic copy (RFC 3301) allow it to be
 /// written as assembly. Elsewhere, and for tools that watch every access (Miri, loom, the thread
 /// sanitizer), it is a loop of relaxed words.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]

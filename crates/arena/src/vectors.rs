@@ -1,5 +1,5 @@
-//! Copying and comparing words that others may be writing, by the vector registers and the string
-//! instruction of x86-64. The semantics proposed for a byte-wise atomic copy (RFC 3301) allow it to be
+//! Copying, summing up and comparing words that others may be writing, by the vector and general
+//! registers and the string instruction of x86-64. The semantics proposed for a byte-wise atomic copy (RFC 3301) allow it to be
 //! written as assembly: to the compiler it is not a read of plain memory.
 //!
 //! Knows addresses, which [`region`](crate::region) has checked, and nothing of what lies there.
@@ -67,8 +67,8 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, word_count: usize) {
 }
 
 /// As [`copy`], and sums up the words of the copy: the first by `even`, the next by `odd`, and so in
-/// turns. Each word goes through a register of its own, from which it is both stored and summed up: a
-/// sum that loaded what a vector register has just stored would wait for it.
+/// turns. Each word goes through a general register, from which it is both stored and summed up: a sum
+/// that loaded what a vector register has just stored would wait for it.
 ///
 /// # Safety
 /// As of [`copy`], and the processor must have SSE 4.2.

@@ -81,28 +81,29 @@ impl Seen<'_> {
 
 /// A record that a slot led to at one moment, and what was seen of it then.
 #[derive(Clone, Copy)]
-struct Led<'a> {
+struct Located<'a> {
     position: Position,
+    /// Where the generation of its segment is, and what it was.
     use_of_segment: View<'a, 1>,
     generation: u64,
+    /// Its first words, and what word 0 was.
     start: View<'a, RECORD_START_WORDS>,
-    /// Its word 0.
     first: u64,
 }
 
-impl Led<'_> {
+impl Located<'_> {
     /// The same, so that the compiler knows the flags.
     #[inline(always)]
     fn with_flags(self, flags: u64) -> Self {
         debug_assert_eq!(Sequence(self.first).flags(), flags);
-        Led { first: self.first & !flag::ALL | flags, ..self }
+        Located { first: self.first & !flag::ALL | flags, ..self }
     }
 }
 
 /// A record that was copied into a buffer, and was in its place until the copy was complete.
 #[derive(Clone, Copy)]
 pub(crate) struct Copied {
-    /// What it is.
+    /// Its first words, parsed.
     pub head: Head,
     /// The sum of what it holds.
     pub content: u64,
@@ -111,7 +112,7 @@ pub(crate) struct Copied {
 }
 
 /// Why a record was not copied.
-pub(crate) enum Uncopied {
+pub(crate) enum CopyError {
     /// Something moved meanwhile.
     Changed,
     /// Nothing moved, and yet it is no record.
@@ -120,7 +121,7 @@ pub(crate) enum Uncopied {
     NoMemory(usize),
 }
 
-type Copying<T> = std::result::Result<T, Uncopied>;
+type CopyResult<T> = std::result::Result<T, CopyError>;
 
 /// What a read came to: no more than fits a register.
 pub(crate) enum Answer {
@@ -262,6 +263,9 @@ impl Cache {
 
     /// Reads the records of the other slots with the tag, after that of the slot `first` was not the
     /// key's, which is rare. Left out is its place, not what it held: that may be the key's slot by now.
+    ///
+    /// State and epoch are loaded anew: handed over, they would leave their registers in all reads. What
+    /// is found is held against this epoch; that nothing was is held by the caller against his own.
     #[cold]
     #[inline(never)]
     fn try_others(
@@ -290,23 +294,24 @@ impl Cache {
         seen: Seen<'_>,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
-        let led = match self.follow(seen) {
-            Ok(led) => led,
-            Err(uncopied) => return self.unread(uncopied),
+        let located = match self.follow(seen) {
+            Ok(located) => located,
+            Err(error) => return self.attempt_of(error),
         };
         // Each of the two has a copy of the code, in which the compiler knows what such a record has not.
-        match Sequence(led.first).flags() {
-            0 => self.try_record(key, hash, notes_hit, seen, led.with_flags(0), buffer),
+        match Sequence(located.first).flags() {
+            0 => self.try_record(key, hash, notes_hit, seen, located.with_flags(0), buffer),
             flag::EXPIRY => {
-                let led = led.with_flags(flag::EXPIRY);
-                self.try_record(key, hash, notes_hit, seen, led, buffer)
+                let located = located.with_flags(flag::EXPIRY);
+                self.try_record(key, hash, notes_hit, seen, located, buffer)
             }
             _ => self.try_rare_record(key, hash, notes_hit, seen.word, seen.epoch, buffer),
         }
     }
 
-    /// As [`Cache::try_slot`], of a number or a long record. The slot is loaded anew: handed over, what
-    /// was seen would leave its registers in all reads.
+    /// As [`Cache::try_slot`], of a number or a long record. The slot is loaded anew, for the same reason
+    /// as above, and followed anew; one that is empty by now, or another key's, is a change. The epoch is
+    /// the one that was loaded before the slot was found.
     #[inline(never)]
     fn try_rare_record(
         &self,
@@ -317,15 +322,16 @@ impl Cache {
         epoch: u64,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
-        let (shard, ..) = self.readers_line(self.shard_at(hash));
+        hooks::reach(Point::RareRecordFound);
+        let shard = self.arena.region().view(self.shard_at(hash) + shard::STATE);
         let slot = Slot(word.load(0, Ordering::Acquire));
         if slot.is_empty() || slot.tag() != hash.tag() {
             return Some(Attempt::Changed);
         }
         let seen = Seen { shard, epoch, word, slot };
         match self.follow(seen) {
-            Ok(led) => self.try_record(key, hash, notes_hit, seen, led, buffer),
-            Err(uncopied) => self.unread(uncopied),
+            Ok(located) => self.try_record(key, hash, notes_hit, seen, located, buffer),
+            Err(error) => self.attempt_of(error),
         }
     }
 
@@ -337,15 +343,16 @@ impl Cache {
         hash: KeyHash,
         notes_hit: bool,
         seen: Seen<'_>,
-        led: Led<'_>,
+        located: Located<'_>,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
-        let copied = match self.copy_record(seen, led, buffer) {
+        let copied = match self.copy_record(seen, located, buffer) {
             Ok(copied) => copied,
-            Err(uncopied) => return self.unread(uncopied),
+            Err(error) => return self.attempt_of(error),
         };
         let offset = seen.slot.offset();
         if !copied.head.has_key(&buffer.record, key) {
+            // By the buffer: as an argument it would be in memory in all reads.
             buffer.head = copied.head;
             self.count_if_damaged(buffer, copied.content, offset, copied.generation);
             return None;
@@ -371,11 +378,11 @@ impl Cache {
 
     /// How an attempt ends that did not get a record; none if that was no record.
     #[inline(always)]
-    fn unread(&self, uncopied: Uncopied) -> Option<Attempt> {
-        match uncopied {
-            Uncopied::Changed => Some(Attempt::Changed),
-            Uncopied::NoMemory(bytes) => Some(Attempt::NoMemory(bytes)),
-            Uncopied::Damaged => {
+    fn attempt_of(&self, error: CopyError) -> Option<Attempt> {
+        match error {
+            CopyError::Changed => Some(Attempt::Changed),
+            CopyError::NoMemory(bytes) => Some(Attempt::NoMemory(bytes)),
+            CopyError::Damaged => {
                 self.arena.count(Counter::ChecksumMismatches, 1);
                 None
             }
@@ -422,18 +429,18 @@ impl Cache {
 
     /// Copies the record that a slot leads to, and makes sure that it was that slot's record all
     /// the time.
-    pub(crate) fn read_slot(&self, seen: Seen<'_>, buffer: &mut Buffer) -> Copying<Copied> {
+    pub(crate) fn read_slot(&self, seen: Seen<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
         self.copy_record(seen, self.follow(seen)?, buffer)
     }
 
     /// Follows a slot to its record, and makes sure that it was that slot's then.
     #[inline(always)]
-    fn follow<'a>(&'a self, seen: Seen<'a>) -> Copying<Led<'a>> {
+    fn follow<'a>(&'a self, seen: Seen<'a>) -> CopyResult<Located<'a>> {
         hooks::reach(Point::SlotLoaded);
         let offset = seen.slot.offset();
         // Its lines come side by side then, not all others after the first.
         self.arena.region().prefetch(offset, RECORD_BYTES);
-        let position = self.position_of(offset).ok_or(Uncopied::Damaged)?;
+        let position = self.position_of(offset).ok_or(CopyError::Damaged)?;
         let use_of_segment = self.arena.generation_word(position.segment);
         let generation = use_of_segment.load(0, Ordering::Acquire);
         let is_same = seen.is_still() || tuckbox_arena::mutants::is_on("one-slot-load");
@@ -441,18 +448,23 @@ impl Cache {
             == seen.epoch
             || tuckbox_arena::mutants::is_on("no-epoch-check");
         if !is_same || !is_epoch {
-            return Err(Uncopied::Changed);
+            return Err(CopyError::Changed);
         }
         hooks::reach(Point::SlotConfirmed);
         let start = self.record_start(offset);
         let first = start.load(0, Ordering::Acquire);
-        Ok(Led { position, use_of_segment, generation, start, first })
+        Ok(Located { position, use_of_segment, generation, start, first })
     }
 
     /// Copies a record, and makes sure that it was in its place all the time.
     #[inline(always)]
-    fn copy_record(&self, seen: Seen<'_>, led: Led<'_>, buffer: &mut Buffer) -> Copying<Copied> {
-        let Led { position, use_of_segment, generation, start, first } = led;
+    fn copy_record(
+        &self,
+        seen: Seen<'_>,
+        located: Located<'_>,
+        buffer: &mut Buffer,
+    ) -> CopyResult<Copied> {
+        let Located { position, use_of_segment, generation, start, first } = located;
         let is_still = || {
             if !tuckbox_arena::mutants::is_on("no-acquire-fence") {
                 fence(Ordering::Acquire);
@@ -460,15 +472,15 @@ impl Cache {
             start.get(0) == first && use_of_segment.load(0, Ordering::Acquire) == generation
         };
         let Some(head) = self.head_of(&start, first) else {
-            return Err(if is_still() { Uncopied::Damaged } else { Uncopied::Changed });
+            return Err(if is_still() { CopyError::Damaged } else { CopyError::Changed });
         };
         if head.sequence.is_busy() {
             // Rewritten by a live writer, or by one that died: the lock tells.
-            return Err(Uncopied::Changed);
+            return Err(CopyError::Changed);
         }
         let count = (head.log_bytes / 8) as usize;
         if buffer.record.len() < count && lengthen(&mut buffer.record, count).is_err() {
-            return Err(Uncopied::NoMemory(count * 8));
+            return Err(CopyError::NoMemory(count * 8));
         }
         let words = &mut buffer.record[..count];
         let (mut is_whole, mut content) = (true, 0);
@@ -484,8 +496,8 @@ impl Cache {
         hooks::reach(Point::RecordCopied);
         match (is_still(), is_whole) {
             (true, true) => Ok(Copied { head, content, generation }),
-            (true, false) => Err(Uncopied::Damaged),
-            (false, _) => Err(Uncopied::Changed),
+            (true, false) => Err(CopyError::Damaged),
+            (false, _) => Err(CopyError::Changed),
         }
     }
 
@@ -517,7 +529,7 @@ impl Cache {
     }
 
     /// Whether a record that was copied into the buffer is what was written at this place under a key
-    /// of this hash. What is known of it is in the buffer then.
+    /// of this hash. The buffer has what the record says of itself then, proved or not.
     #[inline(always)]
     pub(crate) fn proves_itself(
         &self,

@@ -17,7 +17,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::index::IndexState;
 use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
-use crate::read::{Seen, Uncopied};
+use crate::read::{CopyError, Seen};
 use crate::shard::Shard;
 use crate::value::{Buffer, Item};
 
@@ -163,11 +163,11 @@ impl Cache {
                 return Ok(None);
             }
             match self.read_slot(Seen { shard, epoch, word, slot }, buffer) {
-                Err(Uncopied::Changed) => std::hint::spin_loop(),
-                Err(Uncopied::NoMemory(wanted_bytes)) => {
+                Err(CopyError::Changed) => std::hint::spin_loop(),
+                Err(CopyError::NoMemory(wanted_bytes)) => {
                     return Err(Error::OutOfMemory { wanted_bytes })
                 }
-                Err(Uncopied::Damaged) => return Ok(None),
+                Err(CopyError::Damaged) => return Ok(None),
                 Ok(copied) => {
                     let head = copied.head;
                     let hash = self.hasher.key(head.key(&buffer.record));

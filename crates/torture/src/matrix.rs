@@ -75,11 +75,12 @@ pub struct Child {
 
 /// All points of the engine but `OtherKeyFound`, which only keys of one tag lead to: the protocol's tests
 /// play it.
-const POINTS: [&str; 21] = [
+const POINTS: [&str; 22] = [
     "StateLoaded",
     "SlotLoaded",
     "SlotConfirmed",
     "RecordCopied",
+    "RareRecordFound",
     "ProbeMissed",
     "RecordWritten",
     "CursorMoved",

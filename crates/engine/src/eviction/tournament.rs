@@ -3,8 +3,8 @@
 //! No setting is good at everything, so each plays on a shadow of its own, fed by the requests for
 //! a sample of the keys. For each setting a sum is kept of the hits that its shadow had more than
 //! that of the setting in force, never below zero (a CUSUM, Page 1954); it takes over when the sum
-//! has paid for the change. Every place that changes its role costs up to one hit, so the price is
-//! the part of the cache to be rebuilt: short phases, and sweeps that favour now one setting and
+//! has paid for the change. Every place that changes its role costs up to one hit, of what counts most, so
+//! the price is the part of the cache to be rebuilt: short phases, and sweeps that favour now one setting and
 //! now another, do not pay it.
 //!
 //! Who reads takes no lock, so a hit of a sampled key is only *noted* (two words that are not
@@ -36,8 +36,7 @@ use crate::value::Favour;
 const WORTH_OF_HIT: u64 = COST_OF_MEAN;
 /// though not more than so much: no single one decides.
 const WORTH_MOST: u64 = 4 * COST_OF_MEAN;
-/// Hits that a change of setting costs in any case. Where bytes are favoured they are hits that count
-/// most: in a shadow of a dozen entries of many sizes a few large ones are ahead by luck.
+/// Hits that a change of setting costs in any case.
 const SWITCH_HITS: u64 = 4;
 /// Of the cache's places, in per cent, how many change their role in any case.
 const SWITCH_PERCENT: u64 = 25;
@@ -195,7 +194,9 @@ impl Shard<'_> {
             .filter(|(_, ((event, _), _))| *event == Event::Read)
             .map(|(index, (_, won))| (won[in_force], is_hit(index)));
         self.compare_with_cache(at, shortened, entries, shadow_hits);
-        let weighs_bytes = shape.favour == Favour::Bytes;
+        let weighs_bytes = shape.favour == Favour::Bytes && room_word & HAS_COSTS != 0;
+        // In a shadow of a dozen entries of many sizes a few large ones are ahead by luck: so a change
+        // costs hits that count most.
         let worth_most = if weighs_bytes { WORTH_MOST } else { WORTH_OF_HIT };
         for ((_, request), won) in events.iter().zip(&won) {
             let worth = if weighs_bytes { cost_of(*request) } else { WORTH_OF_HIT };

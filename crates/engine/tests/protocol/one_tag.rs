@@ -94,3 +94,32 @@ fn a_key_is_found_whose_record_lies_where_anothers_was() {
     }
     assert!(met > 1_000, "{met} readers met another key first");
 }
+
+/// The index grows while the reader is stopped, and the wanted entry moves with it: the reader looks for
+/// it in the index as it is by then.
+#[test]
+fn a_key_is_found_that_moves_after_the_other_was_met() {
+    let _watchdog = Watchdog::new("keys of one tag that move", Duration::from_secs(120));
+    let keys = alike(2);
+    let (other, wanted) = (keys[0], keys[1]);
+    let mut met = 0;
+    for count in (0..600).step_by(7) {
+        let twins = twins(1 << 20, 2);
+        set(&twins[0], &other, 0);
+        set(&twins[0], &wanted, 1);
+        let writer = Arc::clone(&twins[1]);
+        let has_met = Rc::new(Cell::new(false));
+        let first = Rc::clone(&has_met);
+        hooks::set(move |point| {
+            if point == Point::OtherKeyFound && !first.replace(true) {
+                let more = (1u64 << 40..).take(count);
+                more.for_each(|number| set(&writer, &number.to_le_bytes(), 0));
+            }
+        });
+        let found = byte_of(&twins[0], &wanted);
+        hooks::clear();
+        met += u32::from(has_met.get());
+        assert_eq!(found, Some(1), "{count} entries more");
+    }
+    assert!(met > 50, "{met} readers met another key first");
+}
