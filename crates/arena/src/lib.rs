@@ -20,6 +20,8 @@ pub mod segments;
 pub mod modelled;
 
 mod arena;
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+mod assembly;
 mod fault;
 mod file;
 mod header;
@@ -27,8 +29,6 @@ mod os;
 mod process;
 mod trust;
 mod users;
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-mod vectors;
 mod wait;
 
 pub use arena::{Arena, Place, Stay};

@@ -13,10 +13,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+use crate::assembly;
 use crate::crc;
 use crate::fault::Mapping;
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-use crate::vectors;
 
 #[cfg(loom)]
 pub use crate::modelled::fence;
@@ -45,8 +45,8 @@ type Words<'a> = &'a [Word];
 pub const WORD: u64 = 8;
 
 /// Payloads from this length on are copied by the processor's string instruction, shorter ones by
-/// vector registers, or by general ones if they are summed up: the semantics proposed for a byte-wise atomic copy (RFC 3301) allow it to be
-/// written as assembly. Elsewhere, and for tools that watch every access (Miri, loom, the thread
+/// vector registers, or by general ones if they are summed up: the semantics proposed for a byte-wise
+/// atomic copy (RFC 3301) allow it to be written as assembly. Elsewhere, and for tools that watch every access (Miri, loom, the thread
 /// sanitizer), it is a loop of relaxed words.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 const STRING_COPY_FROM: usize = 2048;
@@ -280,13 +280,13 @@ impl Region {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         if target.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
-            unsafe { vectors::string_copy(from.0, target.as_mut_ptr().cast(), target.len() * 8) };
+            unsafe { assembly::string_copy(from.0, target.as_mut_ptr().cast(), target.len() * 8) };
             return;
         }
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `from` covers the words by `at`, `target` is exclusively ours.
         unsafe {
-            vectors::copy(from.0, target.as_mut_ptr().cast(), target.len())
+            assembly::copy(from.0, target.as_mut_ptr().cast(), target.len())
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in target.iter_mut().enumerate() {
@@ -312,10 +312,10 @@ impl Region {
             // by `at`, and `rest` is exclusively ours.
             return unsafe {
                 let (source, to, count) = (words.0.add(16), rest.as_mut_ptr(), rest.len());
-                let copy = |one, other| vectors::copy_summed(source, to, count, one, other);
+                let copy = |one, other| assembly::copy_summed(source, to, count, one, other);
                 if from == 1 {
                     // The second word is the first of those that are summed up, the third the second.
-                    let (odd, even) = copy(odd, vectors::summed(even, *second));
+                    let (odd, even) = copy(odd, assembly::summed(even, *second));
                     crc::joined(even, odd)
                 } else {
                     let (even, odd) = copy(even, odd);
@@ -334,7 +334,7 @@ impl Region {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
         unsafe {
-            vectors::string_copy(from.0, target.as_mut_ptr(), target.len())
+            assembly::string_copy(from.0, target.as_mut_ptr(), target.len())
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in target.chunks_exact_mut(8).enumerate() {
@@ -389,13 +389,13 @@ impl Region {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         if source.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `to` covers the bytes by `at`, `source` is borrowed from its owner.
-            unsafe { vectors::string_copy(source.as_ptr().cast(), to.0, source.len() * 8) };
+            unsafe { assembly::string_copy(source.as_ptr().cast(), to.0, source.len() * 8) };
             return;
         }
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         // SAFETY: `to` covers the words by `at`, `source` is borrowed from its owner.
         unsafe {
-            vectors::copy(source.as_ptr().cast(), to.0, source.len())
+            assembly::copy(source.as_ptr().cast(), to.0, source.len())
         };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, word) in source.iter().enumerate() {
@@ -417,7 +417,7 @@ impl Region {
         {
             let to = self.at(offset, whole_bytes as u64 / WORD);
             // SAFETY: `to` covers the bytes by `at`, `whole` is borrowed from its owner.
-            unsafe { vectors::string_copy(whole.as_ptr(), to.0, whole_bytes) };
+            unsafe { assembly::string_copy(whole.as_ptr(), to.0, whole_bytes) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         for (index, chunk) in whole.chunks_exact(8).enumerate() {
@@ -546,7 +546,7 @@ impl<'a> Pair<'a> {
     pub fn words_that_begin_with(&self, top: u16) -> u32 {
         // SAFETY: each line covers eight words, which were checked.
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        return unsafe { vectors::compare(self.lines[0].0, self.lines[1].0, top) };
+        return unsafe { assembly::compare(self.lines[0].0, self.lines[1].0, top) };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
         (0..2 * LINE_WORDS).fold(0, |found, index| {
             let word = self.load(index, Ordering::Relaxed);

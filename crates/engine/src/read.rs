@@ -35,7 +35,8 @@ const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
 const LOCK_LIMIT: Duration =
     if cfg!(loom) { Duration::from_secs(1000) } else { Duration::from_millis(25) };
 
-/// Bytes of a record that are asked for long before it is read, or to be written: as many as most records have.
+/// Bytes of a record that are asked for long before it is read, or to be written: as many as most
+/// records have.
 pub(crate) const RECORD_BYTES: u64 = 256;
 /// Which bytes are asked for when it is about to be read: its second and third line. The first is loaded
 /// at once, and what comes behind them as soon as it is asked for; all four take a tenth more time.
@@ -289,6 +290,9 @@ impl Cache {
     }
 
     /// Reads the record of one slot. How the attempt ends; none if it is not the key's.
+    ///
+    /// Here and beneath, what is wanted is handed over one by one: as a struct it would be written to
+    /// memory in all reads, for the calls that are rare.
     #[inline(always)]
     fn try_slot(
         &self,
@@ -313,8 +317,8 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::try_slot`], of a number or a long record. The slot is loaded anew, for the same reason
-    /// as above, and followed anew; one that is empty by now, or another key's, is a change. The epoch is
+    /// As [`Cache::try_slot`], of a number or a long record. The slot is loaded and followed anew: what was
+    /// seen of it would leave its registers in all reads. One that is empty by now, or another key's, is a change. The epoch is
     /// the one that was loaded before the slot was found.
     #[inline(never)]
     fn try_rare_record(

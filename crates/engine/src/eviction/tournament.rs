@@ -3,9 +3,9 @@
 //! No setting is good at everything, so each plays on a shadow of its own, fed by the requests for
 //! a sample of the keys. For each setting a sum is kept of the hits that its shadow had more than
 //! that of the setting in force, never below zero (a CUSUM, Page 1954); it takes over when the sum
-//! has paid for the change. Every place that changes its role costs up to one hit, of what counts most, so
-//! the price is the part of the cache to be rebuilt: short phases, and sweeps that favour now one setting and
-//! now another, do not pay it.
+//! has paid for the change. Every place that changes its role costs up to one hit, of those that
+//! count most, so the price is the part of the cache to be rebuilt: short phases, and sweeps that
+//! favour now one setting and now another, do not pay it.
 //!
 //! Who reads takes no lock, so a hit of a sampled key is only *noted* (two words that are not
 //! touched otherwise), and replayed by the next sampled write, under the shard's lock. Notes may be

@@ -64,6 +64,24 @@ fn each_of_them_is_found_replaced_and_removed() {
     assert_sound(&twins[0]);
 }
 
+/// What a reader finds, and whether it met the other key first: then `work` was done meanwhile, once.
+fn found_after(
+    reader: &Cache,
+    wanted: &[u8],
+    mut work: impl FnMut() + 'static,
+) -> (Option<u8>, bool) {
+    let has_met = Rc::new(Cell::new(false));
+    let met = Rc::clone(&has_met);
+    hooks::set(move |point| {
+        if point == Point::OtherKeyFound && !met.replace(true) {
+            work();
+        }
+    });
+    let found = byte_of(reader, wanted);
+    hooks::clear();
+    (found, has_met.get())
+}
+
 /// The bug that this guards against: the reader had met the other key, and left out whatever slot held
 /// the same word as that one had. While it was stopped the other key was removed and the wanted key's
 /// record came to lie where the other's had been: its own slot, elsewhere, held that very word.
@@ -79,17 +97,11 @@ fn a_key_is_found_whose_record_lies_where_anothers_was() {
         (0..WRITES).for_each(|round| set(&twins[0], &other, round));
         set(&twins[0], &wanted, 1);
         let writer = Arc::clone(&twins[1]);
-        let has_met = Rc::new(Cell::new(false));
-        let first = Rc::clone(&has_met);
-        hooks::set(move |point| {
-            if point == Point::OtherKeyFound && !first.replace(true) {
-                assert!(writer.delete(&other).unwrap());
-                (0..writes).for_each(|round| set(&writer, &wanted, round));
-            }
+        let (found, has_met) = found_after(&twins[0], &wanted, move || {
+            assert!(writer.delete(&other).unwrap());
+            (0..writes).for_each(|round| set(&writer, &wanted, round));
         });
-        let found = byte_of(&twins[0], &wanted);
-        hooks::clear();
-        met += u32::from(has_met.get());
+        met += u32::from(has_met);
         assert!(found.is_some(), "a key that was there all the time, {writes} writes");
     }
     assert!(met > 1_000, "{met} readers met another key first");
@@ -108,17 +120,11 @@ fn a_key_is_found_that_moves_after_the_other_was_met() {
         set(&twins[0], &other, 0);
         set(&twins[0], &wanted, 1);
         let writer = Arc::clone(&twins[1]);
-        let has_met = Rc::new(Cell::new(false));
-        let first = Rc::clone(&has_met);
-        hooks::set(move |point| {
-            if point == Point::OtherKeyFound && !first.replace(true) {
-                let more = (1u64 << 40..).take(count);
-                more.for_each(|number| set(&writer, &number.to_le_bytes(), 0));
-            }
+        let (found, has_met) = found_after(&twins[0], &wanted, move || {
+            let more = (1u64 << 40..).take(count);
+            more.for_each(|number| set(&writer, &number.to_le_bytes(), 0));
         });
-        let found = byte_of(&twins[0], &wanted);
-        hooks::clear();
-        met += u32::from(has_met.get());
+        met += u32::from(has_met);
         assert_eq!(found, Some(1), "{count} entries more");
     }
     assert!(met > 50, "{met} readers met another key first");

@@ -45,23 +45,36 @@ impl Ledger {
 }
 
 /// How [`KEY`] is stored with a sequence.
-type StoreKey = fn(&Cache, u64);
-const AS_BYTES: StoreKey = |cache, sequence| store(cache, KEY, sequence, LEN);
-/// Whose reads load the slot anew.
-const AS_NUMBER: StoreKey =
-    |cache, sequence| cache.set(&name(KEY), Value::Int(sequence as i64), Ttl::Never).unwrap();
+#[derive(Clone, Copy)]
+enum Form {
+    Bytes,
+    /// Whose reads load the slot anew.
+    Number,
+}
+
+impl Form {
+    fn store(self, cache: &Cache, sequence: u64) {
+        match self {
+            Form::Bytes => store(cache, KEY, sequence, LEN),
+            Form::Number => {
+                let number = Value::Int(sequence as i64);
+                cache.set(&name(KEY), number, Ttl::Never).unwrap();
+            }
+        }
+    }
+}
 
 /// A cache with [`KEY`] in it, among others.
 fn prepared(size_bytes: u64) -> (Vec<Arc<Cache>>, Arc<Ledger>) {
-    prepared_as(AS_BYTES, size_bytes)
+    prepared_as(Form::Bytes, size_bytes)
 }
 
-fn prepared_as(store_key: StoreKey, size_bytes: u64) -> (Vec<Arc<Cache>>, Arc<Ledger>) {
+fn prepared_as(form: Form, size_bytes: u64) -> (Vec<Arc<Cache>>, Arc<Ledger>) {
     let twins = twins(size_bytes, 3);
     for key in 1..20 {
         store(&twins[1], key, 1, LEN);
     }
-    store_key(&twins[1], 1);
+    form.store(&twins[1], 1);
     let ledger = Ledger { announced: AtomicU64::new(1), acknowledged: AtomicU64::new(1) };
     (twins, Arc::new(ledger))
 }
@@ -208,15 +221,17 @@ const PARTS: &[Part] = &[
 struct Judge<'a> {
     part: &'a Part,
     ledger: &'a Ledger,
+    form: Form,
     what: &'a dyn Fn() -> String,
 }
 
 impl Judge<'_> {
     fn sequence(&self, seen: Option<Seen>) -> Option<u64> {
-        match seen {
-            Some(Seen::Value(sequence)) => Some(sequence),
-            Some(Seen::Number(sequence)) => Some(sequence as u64),
-            None => None,
+        match (seen, self.form) {
+            (Some(Seen::Value(sequence)), Form::Bytes) => Some(sequence),
+            (Some(Seen::Number(sequence)), Form::Number) => Some(sequence as u64),
+            (None, _) => None,
+            (Some(other), _) => panic!("{}: {other:?}", (self.what)()),
         }
     }
 
@@ -283,7 +298,7 @@ fn start_reader(cache: &Arc<Cache>, stop: (Point, u32)) -> Reader {
 fn reader_first(part: &Part, point: Point, stop: (Point, u32)) {
     let what = || format!("{}, a reader at {point:?}, then {stop:?}", part.what);
     let (twins, ledger) = prepared(part.size_bytes);
-    let judge = Judge { part, ledger: &ledger, what: &what };
+    let judge = Judge { part, ledger: &ledger, form: Form::Bytes, what: &what };
     let (reader, answered) = start_reader(&twins[0], (point, 1));
     let Some(reader) = reader else { return };
     let (its_ledger, play) = (Arc::clone(&ledger), part.play);
@@ -304,7 +319,7 @@ fn reader_first(part: &Part, point: Point, stop: (Point, u32)) {
 fn reader_last(part: &Part, point: Point, stop: (Point, u32)) {
     let what = || format!("{} at {stop:?}, then a reader at {point:?}", part.what);
     let (twins, ledger) = prepared(part.size_bytes);
-    let judge = Judge { part, ledger: &ledger, what: &what };
+    let judge = Judge { part, ledger: &ledger, form: Form::Bytes, what: &what };
     let (its_ledger, play) = (Arc::clone(&ledger), part.play);
     let other = Stopped::start(&twins[1], nth(stop.0, stop.1), move |cache| {
         play(cache, &its_ledger);
@@ -350,27 +365,23 @@ fn a_reader_and_any_other_party_in_any_order() {
 /// the same key to the same place, and not yet published it. Everything about that record is in
 /// order, its checksum included. A reader that believed it would answer a value that is not there
 /// for anybody else, nor for itself the next time.
-fn unpublished_record_is_not_read(
-    stop: (Point, u32),
-    store_key: StoreKey,
-    free: fn(&Cache, &Ledger),
-) {
+fn unpublished_record_is_not_read(stop: (Point, u32), form: Form, free: fn(&Cache, &Ledger)) {
     let _watchdog = Watchdog::new("unpublished records", Duration::from_secs(60));
     let mut met_a_change = 0;
     // Where the new record comes to lie goes on with every other entry that is stored before it:
     // through all segments and all places in them, the old one among them.
     for count in 0..420 {
-        let (twins, ledger) = prepared_as(store_key, SMALL);
+        let (twins, ledger) = prepared_as(form, SMALL);
         let part = Part { what: "", play: |_, _| (), keeps: false, size_bytes: SMALL };
         let what = || format!("a reader at {stop:?}, {count} others, then an unpublished record");
-        let judge = Judge { part: &part, ledger: &ledger, what: &what };
+        let judge = Judge { part: &part, ledger: &ledger, form, what: &what };
         let (reader, answered) = start_reader(&twins[0], stop);
         free(&twins[1], &ledger);
         fill(&twins[1], count, LEN);
         let its_ledger = Arc::clone(&ledger);
         let unpublished = if count % 2 == 0 { Point::RecordWritten } else { Point::CursorMoved };
         let writer = Stopped::start(&twins[1], nth(unpublished, 1), move |cache| {
-            its_ledger.change(|sequence| store_key(cache, sequence));
+            its_ledger.change(|sequence| form.store(cache, sequence));
         });
         reader.expect("a reader passes its points").resume();
         let seen = judge.judge(answered.recv().unwrap(), 1);
@@ -403,18 +414,18 @@ fn by_clearing(cache: &Cache, ledger: &Ledger) {
 #[test]
 fn an_unpublished_record_is_not_read_by_a_reader_with_an_old_slot() {
     for free in [by_deleting, by_clearing] {
-        unpublished_record_is_not_read((Point::SlotLoaded, 1), AS_BYTES, free);
+        unpublished_record_is_not_read((Point::SlotLoaded, 1), Form::Bytes, free);
         // A number's slot is loaded twice, and what was true of the first is not of the second.
-        unpublished_record_is_not_read((Point::RareRecordFound, 1), AS_NUMBER, free);
-        unpublished_record_is_not_read((Point::SlotLoaded, 2), AS_NUMBER, free);
+        unpublished_record_is_not_read((Point::RareRecordFound, 1), Form::Number, free);
+        unpublished_record_is_not_read((Point::SlotLoaded, 2), Form::Number, free);
     }
 }
 
 #[test]
 fn an_unpublished_record_is_not_read_by_a_reader_with_an_old_generation() {
     for free in [by_deleting, by_clearing] {
-        unpublished_record_is_not_read((Point::SlotConfirmed, 1), AS_BYTES, free);
-        unpublished_record_is_not_read((Point::SlotConfirmed, 2), AS_NUMBER, free);
+        unpublished_record_is_not_read((Point::SlotConfirmed, 1), Form::Bytes, free);
+        unpublished_record_is_not_read((Point::SlotConfirmed, 2), Form::Number, free);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Copying, summing up and comparing words that others may be writing, by the vector and general
-//! registers and the string instruction of x86-64. The semantics proposed for a byte-wise atomic copy (RFC 3301) allow it to be
+//! Copying, summing up and comparing words that others may be writing, by the registers and the string
+//! instruction of x86-64. The semantics proposed for a byte-wise atomic copy (RFC 3301) allow it to be
 //! written as assembly: to the compiler it is not a read of plain memory.
 //!
 //! Knows addresses, which [`region`](crate::region) has checked, and nothing of what lies there.
@@ -66,6 +66,28 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, word_count: usize) {
     }
 }
 
+/// Copies and sums up the words at two distances, in bytes.
+macro_rules! two_words {
+    ($first:literal, $second:literal) => {
+        concat!(
+            "mov {a}, [{from} + ",
+            $first,
+            "]\n",
+            "mov {b}, [{from} + ",
+            $second,
+            "]\n",
+            "mov [{to} + ",
+            $first,
+            "], {a}\n",
+            "mov [{to} + ",
+            $second,
+            "], {b}\n",
+            "crc32 {even}, {a}\n",
+            "crc32 {odd}, {b}",
+        )
+    };
+}
+
 /// As [`copy`], and sums up the words of the copy: the first by `even`, the next by `odd`, and so in
 /// turns. Each word goes through a general register, from which it is both stored and summed up: a sum
 /// that loaded what a vector register has just stored would wait for it.
@@ -87,30 +109,10 @@ pub(crate) unsafe fn copy_summed(
             "sub {count}, 8",
             "jc 3f",
             "2:",
-            "mov {a}, [{from}]",
-            "mov {b}, [{from} + 8]",
-            "mov [{to}], {a}",
-            "mov [{to} + 8], {b}",
-            "crc32 {even}, {a}",
-            "crc32 {odd}, {b}",
-            "mov {a}, [{from} + 16]",
-            "mov {b}, [{from} + 24]",
-            "mov [{to} + 16], {a}",
-            "mov [{to} + 24], {b}",
-            "crc32 {even}, {a}",
-            "crc32 {odd}, {b}",
-            "mov {a}, [{from} + 32]",
-            "mov {b}, [{from} + 40]",
-            "mov [{to} + 32], {a}",
-            "mov [{to} + 40], {b}",
-            "crc32 {even}, {a}",
-            "crc32 {odd}, {b}",
-            "mov {a}, [{from} + 48]",
-            "mov {b}, [{from} + 56]",
-            "mov [{to} + 48], {a}",
-            "mov [{to} + 56], {b}",
-            "crc32 {even}, {a}",
-            "crc32 {odd}, {b}",
+            two_words!("0", "8"),
+            two_words!("16", "24"),
+            two_words!("32", "40"),
+            two_words!("48", "56"),
             "add {from}, 64",
             "add {to}, 64",
             "sub {count}, 8",
@@ -119,12 +121,7 @@ pub(crate) unsafe fn copy_summed(
             "add {count}, 6",
             "jnc 5f",
             "4:",
-            "mov {a}, [{from}]",
-            "mov {b}, [{from} + 8]",
-            "mov [{to}], {a}",
-            "mov [{to} + 8], {b}",
-            "crc32 {even}, {a}",
-            "crc32 {odd}, {b}",
+            two_words!("0", "8"),
             "add {from}, 16",
             "add {to}, 16",
             "sub {count}, 2",
