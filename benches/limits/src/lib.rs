@@ -33,9 +33,9 @@ mod fastcall;
 
 use fastcall::{Argument, Method};
 
-#[path = "../../../crates/arena/src/crc.rs"]
+#[path = "../../../crates/arena/src/sum.rs"]
 #[allow(unsafe_code, dead_code, missing_docs, reason = "the product's own, as it is")]
-mod crc;
+mod sum;
 
 const SECRET: [u8; 192] = [0x5a; 192];
 
@@ -311,7 +311,7 @@ fn lay_out<'a>(
     words[1] = lengths(key, value);
     copy_in(&mut words[HEAD_WORDS..value_at], key);
     copy_in(&mut words[value_at..end], value);
-    words[0] = crc::pair_of(&words[1..end]);
+    words[0] = sum::of(&words[1..end]);
     Ok(&words[..end])
 }
 
@@ -397,8 +397,7 @@ impl Keeper {
         let (key_bytes, value_bytes) = (record[1] >> 32, record[1] as u32);
         let value_at = HEAD_WORDS + key_bytes.div_ceil(8) as usize;
         let end = value_at + value_bytes.div_ceil(8) as usize;
-        if !has_key(&record[HEAD_WORDS..], key.as_bytes())
-            || record[0] != crc::pair_of(&record[1..end])
+        if !has_key(&record[HEAD_WORDS..], key.as_bytes()) || record[0] != sum::of(&record[1..end])
         {
             return Err(PyValueError::new_err("a record is not what its sum says"));
         }

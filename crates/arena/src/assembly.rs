@@ -4,6 +4,8 @@
 //!
 //! Knows addresses, which [`region`](crate::region) has checked, and nothing of what lies there.
 
+use crate::sum;
+
 /// Copies words, each whole.
 ///
 /// # Safety
@@ -66,99 +68,89 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, word_count: usize) {
     }
 }
 
-/// Copies and sums up the words at two distances, in bytes.
-macro_rules! two_words {
-    ($first:literal, $second:literal) => {
-        concat!(
-            "mov {a}, [{from} + ",
-            $first,
-            "]\n",
-            "mov {b}, [{from} + ",
-            $second,
-            "]\n",
-            "mov [{to} + ",
-            $first,
-            "], {a}\n",
-            "mov [{to} + ",
-            $second,
-            "], {b}\n",
-            "crc32 {even}, {a}\n",
-            "crc32 {odd}, {b}",
-        )
-    };
-}
-
-/// As [`copy`], and sums up the words of the copy: the first by `even`, the next by `odd`, and so in
-/// turns. Each word goes through a general register, from which it is both stored and summed up: a sum
-/// that loaded what a vector register has just stored would wait for it.
+/// As [`copy`], and sums up the copy: see [`sum`](crate::sum). What is summed up is what the registers hold
+/// that are stored, so it need not wait for the store.
 ///
 /// # Safety
-/// As of [`copy`], and the processor must have SSE 4.2.
+/// As of [`copy`], and the processor must have AES.
 #[inline(always)]
-pub(crate) unsafe fn copy_summed(
-    from: *const u8,
-    to: *mut u64,
-    word_count: usize,
-    mut even: u64,
-    mut odd: u64,
-) -> (u64, u64) {
-    // SAFETY: the caller vouches for the ranges and the processor; the instructions touch nothing
-    // else. Sums are made of the words that were stored.
+pub(crate) unsafe fn copy_summed(from: *const u8, to: *mut u64, word_count: usize) -> u64 {
+    let sum: u64;
+    // SAFETY: the caller vouches for the ranges and the processor; the instructions touch nothing else
+    // but the constants.
     unsafe {
         std::arch::asm!(
-            "sub {count}, 8",
-            "jc 3f",
+            "movdqu {one}, [{begin}]",
+            "movdqu {two}, [{begin} + 16]",
+            "movdqu {three}, [{begin} + 32]",
+            "movdqu {four}, [{begin} + 48]",
+            "test {count:e}, 1",
+            "jz 2f",
+            "movq {a}, [{from} + {count} * 8 - 8]",
+            "movq [{to} + {count} * 8 - 8], {a}",
+            "pxor {four}, {a}",
             "2:",
-            two_words!("0", "8"),
-            two_words!("16", "24"),
-            two_words!("32", "40"),
-            two_words!("48", "56"),
+            "mov {rest:e}, {count:e}",
+            "shr {count}, 3",
+            "jz 4f",
+            "3:",
+            "movdqu {a}, [{from}]",
+            "movdqu {b}, [{from} + 16]",
+            "movdqu {c}, [{from} + 32]",
+            "movdqu {d}, [{from} + 48]",
+            "movdqu [{to}], {a}",
+            "movdqu [{to} + 16], {b}",
+            "movdqu [{to} + 32], {c}",
+            "movdqu [{to} + 48], {d}",
+            "aesenc {one}, {a}",
+            "aesenc {two}, {b}",
+            "aesenc {three}, {c}",
+            "aesenc {four}, {d}",
             "add {from}, 64",
             "add {to}, 64",
-            "sub {count}, 8",
-            "jnc 2b",
-            "3:",
-            "add {count}, 6",
-            "jnc 5f",
+            "dec {count}",
+            "jnz 3b",
             "4:",
-            two_words!("0", "8"),
-            "add {from}, 16",
-            "add {to}, 16",
-            "sub {count}, 2",
-            "jnc 4b",
+            "test {rest:e}, 4",
+            "jz 5f",
+            "movdqu {a}, [{from}]",
+            "movdqu {b}, [{from} + 16]",
+            "movdqu [{to}], {a}",
+            "movdqu [{to} + 16], {b}",
+            "aesenc {one}, {a}",
+            "aesenc {two}, {b}",
+            "add {from}, 32",
+            "add {to}, 32",
             "5:",
-            "test {count:e}, 1",
+            "test {rest:e}, 2",
             "jz 6f",
-            "mov {a}, [{from}]",
-            "mov [{to}], {a}",
-            "crc32 {even}, {a}",
+            "movdqu {a}, [{from}]",
+            "movdqu [{to}], {a}",
+            "aesenc {three}, {a}",
             "6:",
+            "movdqu {a}, [{begin}]",
+            "movdqu {b}, [{begin} + 16]",
+            "aesenc {one}, {two}",
+            "aesenc {one}, {three}",
+            "aesenc {one}, {four}",
+            "aesenc {one}, {a}",
+            "aesenc {one}, {b}",
+            "movq {sum}, {one}",
+            begin = in(reg) sum::BEGIN.as_ptr(),
             from = inout(reg) from => _,
             to = inout(reg) to => _,
             count = inout(reg) word_count => _,
-            a = out(reg) _,
-            b = out(reg) _,
-            even = inout(reg) even,
-            odd = inout(reg) odd,
+            rest = out(reg) _,
+            sum = lateout(reg) sum,
+            one = out(xmm_reg) _,
+            two = out(xmm_reg) _,
+            three = out(xmm_reg) _,
+            four = out(xmm_reg) _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
             options(nostack)
-        );
-    }
-    (even, odd)
-}
-
-/// A CRC-32C and a word more.
-///
-/// # Safety
-/// The processor must have SSE 4.2.
-#[inline(always)]
-pub(crate) unsafe fn summed(mut sum: u64, word: u64) -> u64 {
-    // SAFETY: the caller vouches for the processor; the instruction touches registers alone.
-    unsafe {
-        std::arch::asm!(
-            "crc32 {sum}, {word}",
-            sum = inout(reg) sum,
-            word = in(reg) word,
-            options(nomem, nostack, preserves_flags, pure)
         );
     }
     sum

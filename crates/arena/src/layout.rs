@@ -9,6 +9,7 @@
 //! inside a shard, a table or a segment is the business of the layer above.
 
 use crate::error::{Error, Result};
+use crate::region::Pool;
 
 /// The header page: constants of this file, then words that change.
 pub const HEADER_BYTES: u64 = 4096;
@@ -221,13 +222,17 @@ impl Geometry {
         self.pool_at + (u64::from(segment) << self.segment_shift)
     }
 
-    /// Which segment an offset of the file lies in, and at which of its bytes; none if it lies
-    /// outside of the pool.
+    /// Which segment an offset of the file lies in, and at which of its bytes; none if it lies before
+    /// the pool. There may be no such segment, see [`Arena::segments_present`](crate::Arena::segments_present).
     #[inline(always)]
-    pub fn place_of(&self, offset: u64) -> Option<(u32, u64)> {
+    pub fn place_of(&self, offset: u64) -> Option<(u64, u64)> {
         let in_pool = offset.checked_sub(self.pool_at)?;
-        let index = in_pool >> self.segment_shift;
-        (index < self.segment_count).then_some((index as u32, in_pool & self.segment_mask))
+        Some((in_pool >> self.segment_shift, in_pool & self.segment_mask))
+    }
+
+    pub(crate) fn pool(&self) -> Pool {
+        let segment_count = self.segment_count as u32;
+        Pool { at: self.pool_at, segment_shift: self.segment_shift, segment_count }
     }
 
     /// Where a shard begins.
@@ -295,9 +300,9 @@ mod tests {
             assert!(size_bytes - geometry.file_bytes_max() < segment_bytes + 8192);
             assert_eq!(geometry.place_of(geometry.pool_at), Some((0, 0)));
             assert_eq!(geometry.place_of(geometry.pool_at - 1), None);
-            assert_eq!(geometry.place_of(geometry.file_bytes_max()), None);
-            let last = geometry.segment_count as u32 - 1;
-            assert_eq!(geometry.place_of(geometry.segment_at(last) + 7), Some((last, 7)));
+            let last = geometry.segment_count - 1;
+            assert_eq!(geometry.place_of(geometry.segment_at(last as u32) + 7), Some((last, 7)));
+            assert_eq!(geometry.place_of(geometry.file_bytes_max()), Some((last + 1, 0)));
         }
     }
 

@@ -7,7 +7,6 @@
 //! Read [`layout`] first, then [`Arena`].
 
 pub mod clock;
-pub mod crc;
 pub mod error;
 pub mod hooks;
 pub mod layout;
@@ -15,6 +14,7 @@ pub mod lock;
 pub mod mutants;
 pub mod region;
 pub mod segments;
+pub mod sum;
 
 #[cfg(loom)]
 pub mod modelled;

@@ -127,7 +127,7 @@ impl Cache {
                 }
                 held => held,
             };
-            let draft = Draft::new(key, hash, value, expiry_us, &self.hasher, &self.shape, spare)?;
+            let draft = Draft::new(key, hash, value, expiry_us, &self.shape, spare)?;
             let mut storing = Storing::new(key, draft, Condition::Always, patience);
             let stored = match shard {
                 Some(shard) => match shard.put_in_place(&mut storing) {

@@ -4,13 +4,9 @@
 //! keys that collide, and one who does (he can read the file) meets buckets of bounded length and
 //! a comparison of the whole key. It is no authentication.
 
-use tuckbox_arena::crc;
-use tuckbox_arena::region::{bytes_of, Region};
 use twox_hash::XxHash3_64;
 
 const SECRET_BYTES: usize = 192;
-/// Records of up to so many words are summed up by [`crc`], longer ones by XXH3.
-const SHORT_WORDS: usize = 64;
 
 /// The keyed hash of one file.
 pub struct Hasher {
@@ -98,34 +94,6 @@ impl Hasher {
     #[inline(always)]
     pub fn bytes(&self, bytes: &[u8]) -> u64 {
         XxHash3_64::oneshot_with_secret(&self.secret, bytes).expect("the secret is long enough")
-    }
-
-    /// Sums up the words of a record behind the first `from`, which are 1 or 2. What is short has no use
-    /// for the speed of a hash that reads much at once, and pays for its setting up.
-    #[inline(always)]
-    pub fn words(&self, words: &[u64], from: usize) -> u64 {
-        if words.len() - from <= SHORT_WORDS {
-            crc::pair_of(&words[from..])
-        } else {
-            self.bytes(bytes_of(&words[from..]))
-        }
-    }
-
-    /// As [`Hasher::words`], of words that are copied out of a file on the way.
-    #[inline(always)]
-    pub fn copied_words(
-        &self,
-        region: &Region,
-        offset: u64,
-        words: &mut [u64],
-        from: usize,
-    ) -> u64 {
-        if words.len() - from <= SHORT_WORDS {
-            region.copy_out_summed(offset, words, from)
-        } else {
-            region.copy_out(offset, words);
-            self.bytes(bytes_of(&words[from..]))
-        }
     }
 
     /// The checksum of a record: of its key, its content, its word 0, and the place and time where it

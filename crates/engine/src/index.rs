@@ -69,10 +69,16 @@ pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
 pub struct IndexState(pub u64);
 
 impl IndexState {
+    /// Number of buckets as the file has it: none, or more than there are, if it is damaged.
+    #[inline(always)]
+    fn count(self) -> u32 {
+        self.0 as u32
+    }
+
     /// Number of buckets; at least one whatever the file says. More than there are lead nowhere.
     #[inline(always)]
     pub fn buckets(self) -> u32 {
-        (self.0 as u32).max(1)
+        self.count().max(1)
     }
 
     fn with_split(self) -> IndexState {
@@ -85,34 +91,54 @@ impl IndexState {
     }
 }
 
-/// The two buckets that an entry may be in, in an index of `count` buckets.
+/// The two buckets that an entry may be in, in an index of `count` buckets; the first of all if there are
+/// none.
 #[inline(always)]
 pub fn choices_of(hash: KeyHash, count: u32) -> (u32, u32) {
     (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
 }
 
 impl Cache {
+    /// What the directory of a shard's index has at a place: there may be no such segment. None behind its
+    /// end.
+    #[inline(always)]
+    fn index_segment(&self, shard_at: u64, index: u64) -> Option<u64> {
+        if index >= self.shape.directory_len {
+            return None;
+        }
+        let entry = self.arena.region().get(shard_at + shard::DIRECTORY + index * 8);
+        Some(entry.wrapping_sub(1))
+    }
+
+    /// A bucket of a shard; none if the directory does not lead to a segment.
+    #[inline(always)]
+    fn bucket(&self, shard_at: u64, bucket: u32) -> Option<View<'_, BUCKET_WORDS>> {
+        let (index, byte) = self.shape.bucket_place(bucket);
+        let segment = self.index_segment(shard_at, index)?;
+        match self.arena.region().line_in_segment(segment, byte) {
+            Some(line) => Some(line),
+            None => self.line_that_became_usable(segment, byte),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn line_that_became_usable(&self, segment: u64, byte: u64) -> Option<View<'_, BUCKET_WORDS>> {
+        self.has_become_usable(segment)
+            .then(|| self.arena.region().line_in_segment(segment, byte))?
+    }
+
     /// Where a bucket of a shard is; none if the directory does not lead to a segment.
     #[inline(always)]
     pub(crate) fn bucket_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
-        let (index, at) = self.shape.bucket_place(bucket);
-        Some(self.index_segment_at(shard_at, index)? + at)
+        Some(self.arena.region().offset_of(self.bucket(shard_at, bucket)?))
     }
 
     /// Where the ghosts of a bucket are; none if they have no segment.
     pub(crate) fn ghosts_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
         let (index, at) = self.shape.ghosts_place(bucket);
-        Some(self.index_segment_at(shard_at, index)? + at)
-    }
-
-    #[inline(always)]
-    fn index_segment_at(&self, shard_at: u64, index: u64) -> Option<u64> {
-        if index >= self.shape.directory_len {
-            return None;
-        }
-        let entry = self.arena.region().get(shard_at + shard::DIRECTORY + index * 8);
-        let segment = entry.wrapping_sub(1);
-        self.is_usable(segment).then(|| self.arena.geometry().segment_at(segment as u32))
+        let segment = self.index_segment(shard_at, index)?;
+        self.is_usable(segment).then(|| self.arena.geometry().segment_at(segment as u32) + at)
     }
 
     /// Whether all of a segment can be touched; looks at the file's length if need be.
@@ -140,7 +166,6 @@ impl Cache {
 /// Each slot is then read once more, by itself: what is told of it is what it was at one moment.
 pub(crate) struct Tagged<'a> {
     pair: Pair<'a>,
-    at: [u64; 2],
     tag: u64,
     places: u32,
 }
@@ -151,8 +176,6 @@ pub(crate) struct TaggedSlot<'a> {
     pub word: View<'a, 1>,
     /// What the word held.
     pub slot: Slot,
-    /// Its place in the file.
-    pub at: u64,
 }
 
 impl<'a> Iterator for Tagged<'a> {
@@ -166,8 +189,7 @@ impl<'a> Iterator for Tagged<'a> {
             let word = self.pair.word(place);
             let slot = Slot(word.load(0, Ordering::Acquire));
             if slot.tag() == self.tag && !slot.is_empty() {
-                let at = self.at[place / BUCKET_WORDS] + (place % BUCKET_WORDS) as u64 * WORD;
-                return Some(TaggedSlot { word, slot, at });
+                return Some(TaggedSlot { word, slot });
             }
         }
         None
@@ -194,20 +216,20 @@ impl Cache {
         state: IndexState,
         epoch: u64,
     ) -> Option<Tagged<'_>> {
-        let (first, second) = choices_of(hash, state.buckets());
-        let first_at = self.bucket_at(shard_at, first)?;
-        let second_at = self.bucket_at(shard_at, second).unwrap_or(first_at);
-        let pair = self.arena.region().pair(first_at, second_at);
+        let (first, second) = choices_of(hash, state.count());
+        let first = self.bucket(shard_at, first)?;
+        let second = self.bucket(shard_at, second).unwrap_or(first);
+        let pair = Pair::new(first, second);
         let mut places = pair.words_that_begin_with(hash.tag() as u16);
         // Once, if both are the same.
-        let in_second = if second_at == first_at { 0 } else { SLOT_PLACES << BUCKET_WORDS };
+        let in_second = if second.is_at(first) { 0 } else { SLOT_PLACES << BUCKET_WORDS };
         places &= SLOT_PLACES | in_second;
         let own = [BUCKET_OWN, BUCKET_WORDS + BUCKET_OWN]
             .map(|place| pair.load(place, Ordering::Acquire) ^ epoch);
         if own[0] | own[1] != 0 {
             places &= places_of_epoch(own);
         }
-        Some(Tagged { pair, at: [first_at, second_at], tag: hash.tag(), places })
+        Some(Tagged { pair, tag: hash.tag(), places })
     }
 }
 
@@ -276,8 +298,8 @@ impl Shard<'_> {
     #[inline(always)]
     pub(crate) fn slots_of(&self, hash: KeyHash) -> Option<impl Iterator<Item = Found> + '_> {
         let tagged = self.cache.tagged(self.at, hash, self.index_state(), self.word(shard::EPOCH));
-        let found = |TaggedSlot { at, slot, .. }: TaggedSlot<'_>| Found { at, slot };
-        Some(tagged?.map(found))
+        let region = self.region();
+        Some(tagged?.map(|found| Found { at: region.offset_of(found.word), slot: found.slot }))
     }
 
     /// Publishes: one store makes the entry, or its new record, visible.

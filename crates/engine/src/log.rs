@@ -10,12 +10,12 @@ use std::cell::Cell;
 
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{bytes_of, View, WORD};
+use tuckbox_arena::region::{bytes_of, Stretch, View, WORD};
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
-use crate::layout::{log, note, shard, Position, Shape, Slot, RECORD_ROOM_LEAST};
+use crate::layout::{log, note, shard, Position, Shape, Slot, RECORD_ROOM_LEAST, TRAILER_BYTES};
 use crate::record::{expiry, flag, Head};
 use crate::shard::Shard;
 use crate::space::Need;
@@ -104,15 +104,38 @@ pub fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>) -> R) -> R {
 }
 
 impl Cache {
+    /// A record's words and what is behind it, to the end of its segment; none if no record can begin
+    /// there.
+    #[inline(always)]
+    pub(crate) fn record_at(&self, offset: u64) -> Option<Stretch<'_>> {
+        let stretch = match self.arena.region().stretch(offset) {
+            Some(stretch) => stretch,
+            None => self.stretch_that_became_usable(offset)?,
+        };
+        let fits = offset % 8 == 0
+            && (stretch.len_bytes() >= RECORD_ROOM_LEAST + TRAILER_BYTES
+                || tuckbox_arena::mutants::is_on("no-bounds"));
+        fits.then_some(stretch)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stretch_that_became_usable(&self, offset: u64) -> Option<Stretch<'_>> {
+        let (segment, _) = self.arena.geometry().place_of(offset)?;
+        self.is_usable(segment).then(|| self.arena.region().stretch(offset))?
+    }
+
+    /// Which segment and byte a record begins at.
+    #[inline(always)]
+    pub(crate) fn position_in(&self, record: Stretch<'_>) -> Position {
+        let byte = self.shape.segment_bytes - record.len_bytes();
+        Position { segment: record.segment(), byte }
+    }
+
     /// Which segment and byte a record's offset means; none if no record can begin there.
     #[inline(always)]
     pub(crate) fn position_of(&self, offset: u64) -> Option<Position> {
-        let (segment, byte) = self.arena.geometry().place_of(offset)?;
-        let fits = offset % 8 == 0
-            && (byte + RECORD_ROOM_LEAST <= self.shape.log_bytes
-                || tuckbox_arena::mutants::is_on("no-bounds"))
-            && self.is_usable(segment);
-        fits.then_some(Position { segment, byte })
+        self.record_at(offset).map(|record| self.position_in(record))
     }
 
     /// The offset of a place in a log.
@@ -127,12 +150,6 @@ impl Cache {
         let at = self.arena.geometry().segment_at(segment) + self.shape.log_bytes;
         let next = u32::try_from(self.arena.region().get(at).checked_sub(1)?).ok()?;
         self.is_usable(next).then(|| (next, self.arena.region().get(at + 8)))
-    }
-
-    /// The first words of a record: as many as there is always room for before a segment's end.
-    #[inline(always)]
-    pub(crate) fn record_start(&self, offset: u64) -> View<'_, RECORD_START_WORDS> {
-        self.arena.region().view(offset)
     }
 
     /// The lengths of the record that starts so, and whose first word was this. None if no writer of
@@ -240,10 +257,10 @@ impl Shard<'_> {
     /// As [`Shard::load_head`], with the record's place in its log.
     #[inline(always)]
     pub fn locate_head(&self, offset: u64) -> Option<(Position, Head)> {
-        let position = self.cache.position_of(offset)?;
-        let start = self.cache.record_start(offset);
+        let record = self.cache.record_at(offset)?;
+        let start = record.view();
         let head = self.cache.head_of(&start, start.get(0))?;
-        Some((position, head))
+        Some((self.cache.position_in(record), head))
     }
 
     /// Copies the first `len_bytes` of a record into `words`. False if its trailers lead nowhere.
@@ -332,7 +349,7 @@ impl Shard<'_> {
         let position = self.cache.position_of(offset)?;
         let generation = self.arena().generation(position.segment);
         let hasher = &self.cache.hasher;
-        let content = head.content(words, hasher);
+        let content = head.content(words);
         let is_proved = !head.sequence.is_busy()
             && head.expiry_us(words, hash).is_some()
             && (tuckbox_arena::mutants::is_on("no-checksum")

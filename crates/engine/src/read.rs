@@ -17,14 +17,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{fence, View};
+use tuckbox_arena::region::{fence, Stretch, View};
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
 use crate::error::{lengthen, Error, Result};
 use crate::hash::KeyHash;
 use crate::index::{IndexState, TaggedSlot};
-use crate::layout::{shard, Position, Slot};
+use crate::layout::{shard, Position, Slot, TRAILER_BYTES};
 use crate::log::RECORD_START_WORDS;
 use crate::record::{expiry, flag, Head, Sequence};
 use crate::value::{Buffer, Entry, Value};
@@ -87,7 +87,8 @@ impl Seen<'_> {
 /// A record that a slot led to at one moment, and what was seen of it then.
 #[derive(Clone, Copy)]
 struct Located<'a> {
-    position: Position,
+    /// Its words, and what is behind it in its segment.
+    record: Stretch<'a>,
     /// Where the generation of its segment is, and what it was.
     use_of_segment: View<'a, 1>,
     generation: u64,
@@ -139,6 +140,15 @@ pub(crate) enum Answer {
 }
 
 impl Buffer {
+    /// Room for a record of so many words; none if there is no memory for it.
+    #[inline(always)]
+    fn room_for(&mut self, word_count: usize) -> Option<&mut [u64]> {
+        if self.record.len() < word_count {
+            lengthen(&mut self.record, word_count).ok()?;
+        }
+        self.record.get_mut(..word_count)
+    }
+
     /// Whether the read that came to this found an entry, or why it was refused.
     #[inline(always)]
     pub(crate) fn outcome(&mut self, answer: Answer) -> Result<bool> {
@@ -354,7 +364,7 @@ impl Cache {
         located: Located<'_>,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
-        let copied = match self.copy_record(seen, located, buffer) {
+        let copied = match self.copy_record(located, buffer) {
             Ok(copied) => copied,
             Err(error) => return self.attempt_of(error),
         };
@@ -438,7 +448,7 @@ impl Cache {
     /// Copies the record that a slot leads to, and makes sure that it was that slot's record all
     /// the time.
     pub(crate) fn read_slot(&self, seen: Seen<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
-        self.copy_record(seen, self.follow(seen)?, buffer)
+        self.copy_record(self.follow(seen)?, buffer)
     }
 
     /// Has the next lines of a record come beside the first, not after it.
@@ -453,8 +463,8 @@ impl Cache {
         hooks::reach(Point::SlotLoaded);
         let offset = seen.slot.offset();
         self.ask_for_next_lines(offset);
-        let position = self.position_of(offset).ok_or(CopyError::Damaged)?;
-        let use_of_segment = self.arena.generation_word(position.segment);
+        let record = self.record_at(offset).ok_or(CopyError::Damaged)?;
+        let use_of_segment = self.arena.generation_word(record.segment());
         let generation = use_of_segment.load(0, Ordering::Acquire);
         let is_same = seen.is_still() || tuckbox_arena::mutants::is_on("one-slot-load");
         let is_epoch = seen.shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire)
@@ -464,20 +474,15 @@ impl Cache {
             return Err(CopyError::Changed);
         }
         hooks::reach(Point::SlotConfirmed);
-        let start = self.record_start(offset);
+        let start = record.view();
         let first = start.load(0, Ordering::Acquire);
-        Ok(Located { position, use_of_segment, generation, start, first })
+        Ok(Located { record, use_of_segment, generation, start, first })
     }
 
     /// Copies a record, and makes sure that it was in its place all the time.
     #[inline(always)]
-    fn copy_record(
-        &self,
-        seen: Seen<'_>,
-        located: Located<'_>,
-        buffer: &mut Buffer,
-    ) -> CopyResult<Copied> {
-        let Located { position, use_of_segment, generation, start, first } = located;
+    fn copy_record(&self, located: Located<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
+        let Located { record, use_of_segment, generation, start, first } = located;
         let is_still = || {
             if !tuckbox_arena::mutants::is_on("no-acquire-fence") {
                 fence(Ordering::Acquire);
@@ -492,18 +497,16 @@ impl Cache {
             return Err(CopyError::Changed);
         }
         let count = (head.log_bytes / 8) as usize;
-        if buffer.record.len() < count && lengthen(&mut buffer.record, count).is_err() {
+        let Some(words) = buffer.room_for(count) else {
             return Err(CopyError::NoMemory(count * 8));
-        }
-        let words = &mut buffer.record[..count];
+        };
         let (mut is_whole, mut content) = (true, 0);
-        if position.byte + head.log_bytes <= self.shape.log_bytes {
-            let (region, offset) = (self.arena.region(), seen.slot.offset());
-            content = self.hasher.copied_words(region, offset, words, head.content_from());
+        if head.log_bytes + TRAILER_BYTES <= record.len_bytes() {
+            content = record.copy_out_summed(words, head.content_from());
         } else {
-            is_whole = self.copy_crossing(position, words);
+            is_whole = self.copy_crossing(self.position_in(record), words);
             if is_whole {
-                content = head.content(words, &self.hasher);
+                content = head.content(words);
             }
         }
         hooks::reach(Point::RecordCopied);

@@ -18,6 +18,7 @@
 //! which changes in place as one word and so has to prove itself.
 
 use tuckbox_arena::region::{bytes_of, bytes_of_mut};
+use tuckbox_arena::sum;
 
 use crate::error::{lengthen, Result};
 use crate::hash::{Hasher, KeyHash};
@@ -25,7 +26,7 @@ use crate::layout::Shape;
 use crate::value::Value;
 
 /// Changes when the form of a record changes.
-pub const SIGNATURE: u64 = 4;
+pub const SIGNATURE: u64 = 5;
 
 /// Flags of word 0.
 pub mod flag {
@@ -383,7 +384,7 @@ impl Head {
     #[inline(always)]
     pub fn tail<'a>(&self, words: &'a [u64], shape: &Shape) -> &'a [u8] {
         let at = (self.key_at + self.key_bytes) as usize;
-        &bytes_of(words)[at..at + self.tail_bytes(shape) as usize]
+        &bytes_of(words)[at..][..self.tail_bytes(shape) as usize]
     }
 
     /// Where the value's whole segments are, from a copy of the record.
@@ -397,8 +398,8 @@ impl Head {
     /// A sum of all that does not change while the entry is this one: form, number, body list, key and
     /// value, and the zeros behind them. From a copy of the record.
     #[inline(always)]
-    pub fn content(&self, words: &[u64], hasher: &Hasher) -> u64 {
-        hasher.words(&words[..(self.log_bytes / 8) as usize], self.content_from())
+    pub fn content(&self, words: &[u64]) -> u64 {
+        sum::of(&words[self.content_from()..(self.log_bytes / 8) as usize])
     }
 
     /// The first word that belongs to the content: behind word 0 and the expiry.
@@ -445,7 +446,7 @@ impl Head {
         offset: u64,
         generation: u64,
     ) {
-        let content = self.content(words, hasher);
+        let content = self.content(words);
         let checksum = self.checksum(content, hasher, key, offset, generation);
         words[0] = self.sequence.with_checksum(checksum).0;
     }
@@ -473,7 +474,6 @@ impl<'a> Draft<'a> {
         hash: KeyHash,
         value: Value<'a>,
         expiry_us: Option<u64>,
-        hasher: &Hasher,
         shape: &Shape,
         spare: &mut Vec<u64>,
     ) -> Result<Draft<'a>> {
@@ -520,7 +520,7 @@ impl<'a> Draft<'a> {
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
         // With bodies, when it is known where they are.
-        let content = if head.body_count == 0 { head.content(&spare, hasher) } else { 0 };
+        let content = if head.body_count == 0 { head.content(&spare) } else { 0 };
         Ok(Draft { hash, value, words: spare, head, content })
     }
 
@@ -535,13 +535,13 @@ impl<'a> Draft<'a> {
     }
 
     /// Enters where the value's whole segments are.
-    pub fn set_bodies(&mut self, bodies: &[Body], hasher: &Hasher) {
+    pub fn set_bodies(&mut self, bodies: &[Body]) {
         let at = self.head.bodies_at() as usize / 8;
         let list = &mut self.words[at..at + BODY_WORDS as usize * bodies.len()];
         for (part, body) in list.chunks_exact_mut(BODY_WORDS as usize).zip(bodies) {
             part.copy_from_slice(&[body.segment, body.generation, body.hash]);
         }
-        self.content = self.head.content(&self.words, hasher);
+        self.content = self.head.content(&self.words);
     }
 
     /// The finished words for this version and place.
@@ -576,7 +576,7 @@ mod tests {
     fn finished(key: &[u8], value: Value<'_>, expiry_us: Option<u64>, version: u64) -> Vec<u64> {
         let (hasher, shape) = (Hasher::new([5, 6]), shape());
         let (hash, mut spare) = (hasher.key(key), Vec::new());
-        let draft = Draft::new(key, hash, value, expiry_us, &hasher, &shape, &mut spare);
+        let draft = Draft::new(key, hash, value, expiry_us, &shape, &mut spare);
         draft.unwrap().finish(version, PLACE.0, PLACE.1, &hasher).to_vec()
     }
 
@@ -619,7 +619,7 @@ mod tests {
                             assert_eq!((head.tag, head.tail(&words, &shape)), (tag, bytes));
                         }
                     }
-                    let content = head.content(&words, &hasher);
+                    let content = head.content(&words);
                     let checksum = head.checksum(content, &hasher, hash, PLACE.0, PLACE.1);
                     assert_eq!(checksum, head.sequence.checksum());
                     assert_ne!(
@@ -635,11 +635,11 @@ mod tests {
 
     #[test]
     fn a_version_that_comes_again_is_another_state() {
-        let (hasher, shape) = (Hasher::new([5, 6]), shape());
+        let shape = shape();
         let state = |value, version| {
             let words = finished(b"key", value, None, version);
             let head = Head::of_copy(&words, &shape).unwrap();
-            head.version(head.content(&words, &hasher))
+            head.version(head.content(&words))
         };
         let (one, other) = (Value::bytes(b"one"), Value::bytes(b"other"));
         assert_eq!(state(one, 5), state(one, 5 + (1 << VERSION_BITS)));

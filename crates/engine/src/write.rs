@@ -182,8 +182,7 @@ impl Cache {
         let hash = self.hasher.key(key);
         let expiry_us = self.expiry_of(ttl);
         let mut spare = DRAFT_WORDS.take();
-        let (hasher, shape) = (&self.hasher, &self.shape);
-        let draft = Draft::new(key, hash, value, expiry_us, hasher, shape, &mut spare)?;
+        let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
         let mut storing = Storing::new(key, draft, condition, Patience::default());
         // Nearly always it is done at once. All that comes otherwise is kept out of the way.
         let stored = match storing.draft.head().body_count {
@@ -252,7 +251,7 @@ impl Cache {
             }
             Value::Int(_) => Vec::new(),
         };
-        storing.draft.set_bodies(&bodies, &self.hasher);
+        storing.draft.set_bodies(&bodies);
         let result = self.attempt_again(storing, &bodies);
         if !matches!(result, Ok(true)) {
             self.drop_bodies(&bodies);

@@ -118,6 +118,16 @@ impl Opened {
         scratch::with_kept(|kept| self.read_into(kept, py, object, key))
     }
 
+    /// As [`Opened::read`], of a key that must be encoded.
+    #[inline(never)]
+    fn read_other<'py>(
+        &self,
+        py: Python<'py>,
+        object: &Bound<'_, PyAny>,
+    ) -> Quick<Option<Bound<'py, PyAny>>> {
+        self.read(py, object, keys::encode(object)?.bytes())
+    }
+
     #[inline(never)]
     fn read_into<'py>(
         &self,
@@ -261,7 +271,12 @@ impl Method<Core, 2> for Get {
         [key, default]: [Argument<'_, 'py>; 2],
     ) -> Quick<Bound<'py, PyAny>> {
         let key = key.ok_or_else(not_given)?;
-        match core.opened()?.read(py, &key, keys::encode(&key)?.bytes())? {
+        let opened = core.opened()?;
+        let found = match keys::text(&key) {
+            Some(text) => opened.read(py, &key, text.as_bytes()),
+            None => opened.read_other(py, &key),
+        };
+        match found? {
             Some(value) => Ok(value),
             None => Ok(default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned())),
         }

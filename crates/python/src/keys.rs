@@ -72,12 +72,16 @@ impl AsRef<[u8]> for Key<'_> {
 /// have. The length of a plain `str`, which is not copied, is for the engine to refuse.
 #[inline(always)]
 pub fn encode<'a>(key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
-    if let Ok(text) = key.cast_exact::<PyString>() {
-        if let Ok(text) = text.to_str() {
-            return Ok(Key::Borrowed(text.as_bytes()));
-        }
+    match text(key) {
+        Some(text) => Ok(Key::Borrowed(text.as_bytes())),
+        None => Ok(encode_other(key)?),
     }
-    Ok(encode_other(key)?)
+}
+
+/// A plain `str`, whose bytes are those of the key; none if it has lone surrogates or is no plain `str`.
+#[inline(always)]
+pub fn text<'a>(key: &'a Bound<'_, PyAny>) -> Option<&'a str> {
+    key.cast_exact::<PyString>().ok()?.to_str().ok()
 }
 
 #[inline(never)]

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use super::{Arena, Membership};
 use crate::error::{Error, Result};
 use crate::hooks::{self, Point};
-use crate::layout::Geometry;
 
 /// Growth takes at least this much at a time, so that a busy cache does not ask the system often,
 const GROWTH_BYTES_LEAST: u64 = 128 << 10;
@@ -57,15 +56,8 @@ impl Arena {
     #[cold]
     pub fn look_at_length(&self) {
         if let Ok(file_bytes) = self.file_bytes() {
-            self.know_length(file_bytes);
+            self.region.set_usable(file_bytes);
         }
-    }
-
-    fn know_length(&self, file_bytes: u64) {
-        self.region.set_usable(file_bytes);
-        let segments = segments_in(&self.geometry, file_bytes);
-        // After the length: whoever is told of a segment may touch it.
-        self.segments_present.fetch_max(segments, Ordering::Release);
     }
 
     /// How many segments the file has, as far as this handle knows: others may have made it longer
@@ -74,7 +66,7 @@ impl Arena {
     /// [`Arena::segments_of`]. Grows, never shrinks.
     #[inline(always)]
     pub fn segments_present(&self) -> u32 {
-        self.segments_present.load(Ordering::Acquire)
+        self.region.usable_segments()
     }
 
     /// Lengthens the file by some segments. False if it is as long as it may get.
@@ -88,7 +80,7 @@ impl Arena {
     pub fn grow(&self) -> Result<bool> {
         let before = self.segments_present();
         // Another process may have grown it: its length says so.
-        self.know_length(self.file_bytes()?);
+        self.region.set_usable(self.file_bytes()?);
         if self.segments_present() > before {
             return Ok(true);
         }
@@ -109,14 +101,8 @@ impl Arena {
             }
             other => other,
         };
-        self.know_length(self.file_bytes()?);
+        self.region.set_usable(self.file_bytes()?);
         grown?;
         Ok(self.segments_present() > before)
     }
-}
-
-/// How many whole segments a file of so many bytes has.
-pub(super) fn segments_in(geometry: &Geometry, file_bytes: u64) -> u32 {
-    let pool_bytes = file_bytes.saturating_sub(geometry.pool_at);
-    (pool_bytes / geometry.plan.segment_bytes).min(geometry.segment_count) as u32
 }

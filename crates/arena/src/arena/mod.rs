@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use self::length::segments_in;
 pub use self::stay::Stay;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
@@ -66,8 +65,6 @@ pub struct Arena {
     looked_s: AtomicU64,
     /// Locks that threads of this handle hold or wait for.
     busy: AtomicU32,
-    /// See [`Arena::segments_present`].
-    segments_present: AtomicU32,
     segment_hint: AtomicU32,
     anchor_us: AtomicU64,
     clock: Clock,
@@ -192,7 +189,7 @@ impl Arena {
     }
 
     fn on(
-        region: Region,
+        mut region: Region,
         geometry: Geometry,
         identity: Identity,
         path: PathBuf,
@@ -200,7 +197,7 @@ impl Arena {
         clock: Clock,
         waiter: Arc<dyn Waiter>,
     ) -> Arena {
-        let segments_present = segments_in(&geometry, region.usable_bytes());
+        region.divide(geometry.pool());
         Arena {
             region,
             geometry,
@@ -213,7 +210,6 @@ impl Arena {
             vacated: AtomicBool::new(false),
             looked_s: AtomicU64::new(os::rough_seconds()),
             busy: AtomicU32::new(0),
-            segments_present: AtomicU32::new(segments_present),
             segment_hint: AtomicU32::new(0),
             anchor_us: AtomicU64::new(0),
             clock,

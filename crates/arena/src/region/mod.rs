@@ -8,14 +8,15 @@
 //!
 //! Every access is checked against the length held privately here, never against one in the file.
 
+mod view;
+
 #[cfg(not(loom))]
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 use crate::assembly;
-use crate::crc;
 use crate::fault::Mapping;
 
 #[cfg(loom)]
@@ -25,6 +26,9 @@ pub(crate) use crate::modelled::{LockWord, Word};
 #[cfg(not(loom))]
 pub use std::sync::atomic::fence;
 
+use self::view::{copy_out, nth, Words};
+pub use self::view::{Pair, Stretch, View};
+
 /// A word of shared memory. Under loom, one whose every interleaving is tried out.
 #[cfg(not(loom))]
 type Word = AtomicU64;
@@ -33,27 +37,20 @@ type Word = AtomicU64;
 #[cfg(not(loom))]
 pub(crate) type LockWord<'a> = &'a AtomicU64;
 
-/// Some words of the region that [`Region::at`], [`Region::line`] or [`Region::word`] has checked, for as
-/// long as it is mapped.
-#[cfg(not(loom))]
-#[derive(Clone, Copy)]
-struct Words<'a>(*mut u8, PhantomData<&'a Region>);
-#[cfg(loom)]
-type Words<'a> = &'a [Word];
-
 /// A word is eight bytes.
 pub const WORD: u64 = 8;
 
 /// Payloads from this length on are copied by the processor's string instruction, shorter ones by
-/// vector registers, or by general ones if they are summed up: the semantics proposed for a byte-wise
+/// vector registers: the semantics proposed for a byte-wise
 /// atomic copy (RFC 3301) allow it to be written as assembly. Elsewhere, and for tools that watch every access (Miri, loom, the thread
 /// sanitizer), it is a loop of relaxed words.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 const STRING_COPY_FROM: usize = 2048;
 
 /// What a processor fetches at once.
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 const LINE_BYTES: u64 = 64;
+/// How many words that is.
+const LINE_WORDS: usize = 8;
 
 enum Backing {
     /// A shared mapping of a file: address and length as `mmap` gave them. Should the file turn out
@@ -70,7 +67,34 @@ pub struct Region {
     usable_words: AtomicU64,
     /// At how many of the words a line may begin: fewer by seven, if there are so many.
     usable_lines: AtomicU64,
+    pool: Pool,
+    segment_bytes: u64,
+    /// The bits of an offset within a segment that tell its line.
+    line_mask: u64,
+    /// As `line_mask`, of words.
+    word_mask: u64,
+    /// How many segments of the pool are usable.
+    usable_segments: AtomicU32,
     backing: Backing,
+}
+
+/// The part of a region that is divided into segments, all of the same length.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pool {
+    /// Where it begins: at a multiple of a line.
+    pub at: u64,
+    /// Length of a segment: two to this power, a line or more.
+    pub segment_shift: u32,
+    /// How many there are when all of the region is usable.
+    pub segment_count: u32,
+}
+
+impl Pool {
+    /// How many whole segments there are if so many bytes of the region are usable.
+    fn segments_in(&self, usable_bytes: u64) -> u32 {
+        let segments = usable_bytes.saturating_sub(self.at) >> self.segment_shift;
+        segments.min(u64::from(self.segment_count)) as u32
+    }
 }
 
 // SAFETY: all access goes through atomic words or copies of atomic words; `base` never changes.
@@ -92,6 +116,11 @@ impl Region {
             reserved_bytes: len_bytes,
             usable_words: AtomicU64::new(len_bytes / WORD),
             usable_lines: AtomicU64::new(lines_in(len_bytes / WORD)),
+            pool: Pool::default(),
+            segment_bytes: 0,
+            line_mask: 0,
+            word_mask: 0,
+            usable_segments: AtomicU32::new(0),
             backing: Backing::Heap(memory),
         }
     }
@@ -105,6 +134,11 @@ impl Region {
             reserved_bytes: self.reserved_bytes,
             usable_words: AtomicU64::new(0),
             usable_lines: AtomicU64::new(0),
+            pool: Pool::default(),
+            segment_bytes: 0,
+            line_mask: 0,
+            word_mask: 0,
+            usable_segments: AtomicU32::new(0),
             backing: Backing::Heap(Arc::clone(memory)),
         })
     }
@@ -125,6 +159,11 @@ impl Region {
             reserved_bytes,
             usable_words: AtomicU64::new(0),
             usable_lines: AtomicU64::new(0),
+            pool: Pool::default(),
+            segment_bytes: 0,
+            line_mask: 0,
+            word_mask: 0,
+            usable_segments: AtomicU32::new(0),
             backing: Backing::Mapping(mapping),
         })
     }
@@ -152,6 +191,52 @@ impl Region {
         if let Backing::Mapping(mapping) = &self.backing {
             mapping.set_usable(bytes);
         }
+        // At last: whoever is told of a segment may touch it.
+        self.usable_segments.fetch_max(self.pool.segments_in(bytes), Ordering::Release);
+    }
+
+    /// States where segments are: see [`Region::line_in_segment`].
+    pub(crate) fn divide(&mut self, pool: Pool) {
+        assert!(pool.at % LINE_BYTES == 0 && 1 << pool.segment_shift >= LINE_BYTES, "{pool:?}");
+        self.pool = pool;
+        self.segment_bytes = 1 << pool.segment_shift;
+        self.line_mask = self.segment_bytes - LINE_BYTES;
+        self.word_mask = self.segment_bytes - WORD;
+        self.usable_segments = AtomicU32::new(pool.segments_in(self.usable_bytes()));
+    }
+
+    /// How many segments of the pool may be touched now, all of each. Never shrinks.
+    #[inline(always)]
+    pub(crate) fn usable_segments(&self) -> u32 {
+        self.usable_segments.load(Ordering::Acquire)
+    }
+
+    /// The line that a byte of a segment lies in; the byte is taken modulo the segment's length. None if
+    /// the segment is not usable.
+    #[inline(always)]
+    pub fn line_in_segment(&self, segment: u64, byte: u64) -> Option<View<'_, LINE_WORDS>> {
+        if segment >= u64::from(self.usable_segments()) {
+            return None;
+        }
+        // All lines of the usable segments are usable.
+        let in_pool = (segment << self.pool.segment_shift) + (byte & self.line_mask);
+        Some(View { words: self.checked(self.pool.at + in_pool, LINE_WORDS as u64) })
+    }
+
+    /// The words from the one at `offset` to the end of the segment that it lies in. None if it lies in no
+    /// usable segment.
+    #[inline(always)]
+    pub fn stretch(&self, offset: u64) -> Option<Stretch<'_>> {
+        // What lies before the pool is in a segment behind all there can be.
+        let in_pool = offset.wrapping_sub(self.pool.at);
+        let segment = in_pool >> self.pool.segment_shift;
+        if segment >= u64::from(self.usable_segments()) {
+            return None;
+        }
+        let len_bytes = self.segment_bytes - (in_pool & self.word_mask);
+        // All words of the usable segments are usable.
+        let words = self.checked(offset & !(WORD - 1), len_bytes / WORD);
+        Some(Stretch { words, len_bytes, segment: segment as u32 })
     }
 
     /// The address of `word_count` words at `offset`, which is a multiple of eight.
@@ -276,55 +361,7 @@ impl Region {
     /// Copies words out, each relaxed.
     #[inline]
     pub fn copy_out(&self, offset: u64, target: &mut [u64]) {
-        let from = self.at(offset, target.len() as u64);
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        if target.len() * 8 >= STRING_COPY_FROM {
-            // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
-            unsafe { assembly::string_copy(from.0, target.as_mut_ptr().cast(), target.len() * 8) };
-            return;
-        }
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        // SAFETY: `from` covers the words by `at`, `target` is exclusively ours.
-        unsafe {
-            assembly::copy(from.0, target.as_mut_ptr().cast(), target.len())
-        };
-        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
-        for (index, word) in target.iter_mut().enumerate() {
-            *word = nth(from, index).load(Ordering::Relaxed);
-        }
-    }
-
-    /// Copies words out, each relaxed, two at least, and sums up those behind the first `from`, which
-    /// is 1 or 2: [`crc::pair_of`] of that part of the copy. For short copies.
-    #[inline(always)]
-    pub fn copy_out_summed(&self, offset: u64, target: &mut [u64], from: usize) -> u64 {
-        debug_assert!(matches!(from, 1 | 2) && target.len() >= 2, "{} from {from}", target.len());
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        if std::arch::is_x86_feature_detected!("sse4.2") {
-            let words = self.at(offset, target.len() as u64);
-            let [first, second, rest @ ..] = target else {
-                panic!("{} words are no record", target.len());
-            };
-            *first = nth(words, 0).load(Ordering::Relaxed);
-            *second = nth(words, 1).load(Ordering::Relaxed);
-            let [even, odd] = crc::BEGIN.map(u64::from);
-            // SAFETY: the processor has the instruction; `words` covers two words more than `rest`,
-            // by `at`, and `rest` is exclusively ours.
-            return unsafe {
-                let (source, to, count) = (words.0.add(16), rest.as_mut_ptr(), rest.len());
-                let copy = |one, other| assembly::copy_summed(source, to, count, one, other);
-                if from == 1 {
-                    // The second word is the first of those that are summed up, the third the second.
-                    let (odd, even) = copy(odd, assembly::summed(even, *second));
-                    crc::joined(even, odd)
-                } else {
-                    let (even, odd) = copy(even, odd);
-                    crc::joined(even, odd)
-                }
-            };
-        }
-        self.copy_out(offset, target);
-        crc::pair_of(&target[from..])
+        copy_out(self.at(offset, target.len() as u64), target);
     }
 
     /// Copies whole words out as bytes, each relaxed: the length of `target` is a multiple of eight.
@@ -342,10 +379,12 @@ impl Region {
         }
     }
 
-    /// The lines of eight words at two offsets.
+    /// Where the words of a view are.
     #[inline(always)]
-    pub fn pair(&self, first: u64, second: u64) -> Pair<'_> {
-        Pair { lines: [self.line(first), self.line(second)] }
+    pub fn offset_of<const COUNT: usize>(&self, view: View<'_, COUNT>) -> u64 {
+        let first: *const Word = nth(view.words, 0);
+        let index = (first as usize - self.base as usize) / size_of::<Word>();
+        index as u64 * WORD
     }
 
     /// Some words that are used several times, and checked once.
@@ -446,129 +485,6 @@ pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
 }
 
-/// `COUNT` words of a region, in their order: see [`Region::view`].
-#[derive(Clone, Copy)]
-pub struct View<'a, const COUNT: usize> {
-    words: Words<'a>,
-}
-
-impl<const COUNT: usize> View<'_, COUNT> {
-    #[inline(always)]
-    fn nth(&self, index: usize) -> &Word {
-        assert!(index < COUNT, "word {index} of {COUNT}");
-        nth(self.words, index)
-    }
-
-    /// Reads a word.
-    #[inline(always)]
-    pub fn load(&self, index: usize, order: Ordering) -> u64 {
-        self.nth(index).load(order)
-    }
-
-    /// Reads a word whose ordering others take care of.
-    #[inline(always)]
-    pub fn get(&self, index: usize) -> u64 {
-        self.nth(index).load(Ordering::Relaxed)
-    }
-
-    /// Writes a word whose ordering others take care of.
-    #[inline(always)]
-    pub fn set(&self, index: usize, value: u64) {
-        self.nth(index).store(value, Ordering::Relaxed);
-    }
-
-    /// Reads them all, each by itself.
-    pub fn words(&self) -> [u64; COUNT] {
-        std::array::from_fn(|index| self.get(index))
-    }
-
-    /// Whether both are of the same words.
-    pub fn is_at(&self, other: View<'_, COUNT>) -> bool {
-        std::ptr::eq(nth(self.words, 0), nth(other.words, 0))
-    }
-
-    /// As [`Region::replace`].
-    #[inline(always)]
-    pub fn replace(&self, index: usize, current: u64, new: u64) -> bool {
-        self.nth(index).compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-}
-
-/// How many words a [`Pair`]'s line has.
-const LINE_WORDS: usize = 8;
-
-/// Two lines of eight words that are looked at side by side, and checked once. Words from eight on are
-/// the second line's. Both may be the same line.
-#[derive(Clone, Copy)]
-pub struct Pair<'a> {
-    lines: [Words<'a>; 2],
-}
-
-impl<'a> Pair<'a> {
-    /// Which of the lines, by a choice that the processor need not guess.
-    #[inline(always)]
-    fn line_of(&self, index: usize) -> Words<'a> {
-        debug_assert!(index < 2 * LINE_WORDS, "word {index} of two lines");
-        let [first, second] = self.lines;
-        if index < LINE_WORDS {
-            first
-        } else {
-            second
-        }
-    }
-
-    #[inline(always)]
-    fn nth(&self, index: usize) -> &Word {
-        nth(self.line_of(index), index % LINE_WORDS)
-    }
-
-    /// Reads a word.
-    #[inline(always)]
-    pub fn load(&self, index: usize, order: Ordering) -> u64 {
-        self.nth(index).load(order)
-    }
-
-    /// A view of one word.
-    #[inline(always)]
-    pub fn word(&self, index: usize) -> View<'a, 1> {
-        #[cfg(not(loom))]
-        // SAFETY: one of the eight words of a line that was checked.
-        let words =
-            Words(unsafe { self.line_of(index).0.add(index % LINE_WORDS * 8) }, PhantomData);
-        #[cfg(loom)]
-        let words = &self.line_of(index)[index % LINE_WORDS..];
-        View { words }
-    }
-
-    /// Which of the words have `top` as their highest sixteen bits: one bit each, the lowest for the
-    /// first word. Each word is read once, relaxed.
-    #[inline(always)]
-    pub fn words_that_begin_with(&self, top: u16) -> u32 {
-        // SAFETY: each line covers eight words, which were checked.
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        return unsafe { assembly::compare(self.lines[0].0, self.lines[1].0, top) };
-        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
-        (0..2 * LINE_WORDS).fold(0, |found, index| {
-            let word = self.load(index, Ordering::Relaxed);
-            found | u32::from(word >> 48 == u64::from(top)) << index
-        })
-    }
-}
-
-/// One of some words that were checked.
-#[cfg(not(loom))]
-#[inline(always)]
-fn nth(words: Words<'_>, index: usize) -> &Word {
-    // SAFETY: the callers count below the number of words that were checked; the reference is to an
-    // atomic, does not leave this module, and the memory lives as long as the region it is of.
-    unsafe { AtomicU64::from_ptr(words.0.add(index * 8).cast()) }
-}
-
-#[cfg(loom)]
-fn nth(words: Words<'_>, index: usize) -> &Word {
-    &words[index]
-}
-
 impl Drop for Region {
     fn drop(&mut self) {
         if let Backing::Mapping(mapping) = self.backing {
@@ -647,55 +563,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_out_is_summed_up() {
-        let region = Region::heap(1024);
-        let source: Vec<u64> =
-            (1..100).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-        region.copy_in(64, &source);
-        for count in 2..source.len() {
-            for from in [1, 2] {
-                let mut target = vec![7; count + 1];
-                let sum = region.copy_out_summed(64, &mut target[..count], from);
-                assert_eq!(target[..count], source[..count]);
-                assert_eq!((target[count], sum), (7, crc::pair_of(&source[from..count])));
-            }
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "outside of")]
-    fn a_summed_copy_past_the_end_is_refused() {
-        Region::heap(64).copy_out_summed(8, &mut [0; 8], 1);
-    }
-
-    #[test]
-    fn words_of_two_lines_are_found_by_their_highest_bits() {
-        let region = Region::heap(192);
-        let tops = [[7, 0, 7, 0x8000, 0xffff, 0x7fff, 7, 0], [0, 1, 0xff, 0xff00, 7, 0x0700, 1, 7]];
-        let offsets = [128, 0];
-        for low in [0, 0x0007_0007_0007, 0xffff_8000_7fff, 0xffff_ffff_ffff] {
-            for (line, offset) in tops.iter().zip(offsets) {
-                for (index, top) in line.iter().enumerate() {
-                    region.set(offset + index as u64 * 8, top << 48 | low);
-                }
-            }
-            for wanted in [0, 1, 7, 0xff, 0x700, 0x7fff, 0x8000, 0xff00, 0xffff] {
-                for (first, second) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
-                    let pair = region.pair(offsets[first], offsets[second]);
-                    let both = [tops[first], tops[second]].concat();
-                    let expected = (0..16).filter(|n| both[*n] == u64::from(wanted));
-                    let bits = expected.fold(0, |bits, n| bits | 1 << n);
-                    assert_eq!(pair.words_that_begin_with(wanted), bits, "{wanted:#x}");
-                    for (index, top) in both.iter().enumerate() {
-                        assert_eq!(pair.load(index, Ordering::Relaxed) >> 48, *top);
-                        assert_eq!(pair.word(index).get(0) >> 48, *top);
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
     fn memory_that_is_not_there_may_be_asked_for() {
         for offset in [0, 56, 64, 1 << 40, u64::MAX - 1000] {
             Region::heap(64).prefetch(offset, 256);
@@ -707,7 +574,8 @@ mod tests {
         let region = Region::heap(128);
         region.set(120, 7);
         assert_eq!(region.view::<8>(64).get(7), 7);
-        assert_eq!(region.pair(0, 64).load(15, Ordering::Relaxed), 7);
+        let pair = Pair::new(region.view(0), region.view(64));
+        assert_eq!(pair.load(15, Ordering::Relaxed), 7);
         let again = region.again().unwrap();
         again.set_usable(64);
         assert_eq!(again.view::<8>(0).get(7), 0);
@@ -716,15 +584,38 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_a_segment_is_there_as_soon_as_all_of_the_segment_is() {
+        let whole = Region::heap(64 + 3 * 128);
+        for word in 0..56 {
+            whole.set(word * 8, word);
+        }
+        let mut region = whole.again().unwrap();
+        region.set_usable(64 + 128 + 64);
+        region.divide(Pool { at: 64, segment_shift: 7, segment_count: 2 });
+        let first_of = |region: &Region, segment, byte| {
+            region.line_in_segment(segment, byte).map(|line| (region.offset_of(line), line.get(0)))
+        };
+        assert_eq!(region.usable_segments(), 1);
+        assert_eq!(first_of(&region, 0, 0), Some((64, 8)));
+        for byte in [64, 65, 127, 192, u64::MAX] {
+            assert_eq!(first_of(&region, 0, byte), Some((128, 16)), "{byte}");
+        }
+        for segment in [1, 2, 1 << 57, 1 << 58, u64::MAX] {
+            assert_eq!(first_of(&region, segment, 0), None, "{segment}");
+        }
+        region.set_usable(64 + 256);
+        assert_eq!(first_of(&region, 1, 64), Some((256, 32)));
+        region.set_usable(64 + 384);
+        assert_eq!((region.usable_segments(), first_of(&region, 2, 0)), (2, None));
+    }
+
+    #[test]
     fn lines_past_the_end_or_misaligned_are_refused() {
         let refused = |bytes: u64, offset: u64| {
             let region = Region::heap(bytes);
             let view =
                 std::panic::catch_unwind(AssertUnwindSafe(|| region.view::<8>(offset).get(0)));
-            let pair = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                region.pair(0, offset).load(8, Ordering::Relaxed)
-            }));
-            view.is_err() && pair.is_err()
+            view.is_err()
         };
         for offset in [72, 128, 4, 60, 1 << 40, u64::MAX - 7, u64::MAX - 63, u64::MAX] {
             assert!(refused(128, offset), "{offset}");

@@ -1,0 +1,301 @@
+//! Words of a region that were checked once, and are used several times: what [`Region`] lends, each for
+//! another use. Nothing here looks at how much of a region is usable: a view of no more words than it was
+//! made of is in bounds as long as the region lives.
+
+#[cfg(not(loom))]
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
+
+#[cfg(not(loom))]
+use super::Region;
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+use super::STRING_COPY_FROM;
+use super::{Word, LINE_WORDS, WORD};
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+use crate::assembly;
+use crate::sum;
+
+/// Some words of the region that [`Region::at`], [`Region::line`] or [`Region::word`] has checked, for as
+/// long as it is mapped.
+#[cfg(not(loom))]
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a>(pub(super) *mut u8, pub(super) PhantomData<&'a Region>);
+#[cfg(loom)]
+pub(super) type Words<'a> = &'a [Word];
+
+/// One of some words that were checked.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(super) fn nth(words: Words<'_>, index: usize) -> &Word {
+    // SAFETY: the callers count below the number of words that were checked; the reference is to an
+    // atomic, does not leave this module, and the memory lives as long as the region it is of.
+    unsafe { Word::from_ptr(words.0.add(index * 8).cast()) }
+}
+
+#[cfg(loom)]
+pub(super) fn nth(words: Words<'_>, index: usize) -> &Word {
+    &words[index]
+}
+
+/// Copies words out, each relaxed: as many as `target` has, which the caller has checked.
+#[inline(always)]
+pub(super) fn copy_out(from: Words<'_>, target: &mut [u64]) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+    if target.len() * 8 >= STRING_COPY_FROM {
+        // SAFETY: `from` covers the bytes, `target` is exclusively ours.
+        unsafe { assembly::string_copy(from.0, target.as_mut_ptr().cast(), target.len() * 8) };
+        return;
+    }
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+    // SAFETY: `from` covers the words, `target` is exclusively ours.
+    unsafe {
+        assembly::copy(from.0, target.as_mut_ptr().cast(), target.len())
+    };
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+    for (index, word) in target.iter_mut().enumerate() {
+        *word = nth(from, index).load(Ordering::Relaxed);
+    }
+}
+
+/// `COUNT` words of a region, in their order: see [`Region::view`].
+#[derive(Clone, Copy)]
+pub struct View<'a, const COUNT: usize> {
+    pub(super) words: Words<'a>,
+}
+
+impl<const COUNT: usize> View<'_, COUNT> {
+    #[inline(always)]
+    fn nth(&self, index: usize) -> &Word {
+        assert!(index < COUNT, "word {index} of {COUNT}");
+        nth(self.words, index)
+    }
+
+    /// Reads a word.
+    #[inline(always)]
+    pub fn load(&self, index: usize, order: Ordering) -> u64 {
+        self.nth(index).load(order)
+    }
+
+    /// Reads a word whose ordering others take care of.
+    #[inline(always)]
+    pub fn get(&self, index: usize) -> u64 {
+        self.nth(index).load(Ordering::Relaxed)
+    }
+
+    /// Writes a word whose ordering others take care of.
+    #[inline(always)]
+    pub fn set(&self, index: usize, value: u64) {
+        self.nth(index).store(value, Ordering::Relaxed);
+    }
+
+    /// Reads them all, each by itself.
+    pub fn words(&self) -> [u64; COUNT] {
+        std::array::from_fn(|index| self.get(index))
+    }
+
+    /// Whether both are of the same words.
+    pub fn is_at(&self, other: View<'_, COUNT>) -> bool {
+        std::ptr::eq(nth(self.words, 0), nth(other.words, 0))
+    }
+
+    /// As [`Region::replace`].
+    #[inline(always)]
+    pub fn replace(&self, index: usize, current: u64, new: u64) -> bool {
+        self.nth(index).compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// Words of a segment up to its end: see [`Region::stretch`].
+#[derive(Clone, Copy)]
+pub struct Stretch<'a> {
+    pub(super) words: Words<'a>,
+    pub(super) len_bytes: u64,
+    pub(super) segment: u32,
+}
+
+impl<'a> Stretch<'a> {
+    /// The segment.
+    #[inline(always)]
+    pub fn segment(&self) -> u32 {
+        self.segment
+    }
+
+    /// How many bytes there are up to the segment's end.
+    #[inline(always)]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// The first `word_count` words.
+    #[inline(always)]
+    fn first(&self, word_count: usize) -> Words<'a> {
+        if word_count as u64 > self.len_bytes / WORD {
+            refuse_behind(word_count, self.len_bytes);
+        }
+        self.words
+    }
+
+    /// A view of the first words.
+    #[inline(always)]
+    pub fn view<const COUNT: usize>(&self) -> View<'a, COUNT> {
+        View { words: self.first(COUNT) }
+    }
+
+    /// Copies words out, each relaxed.
+    #[inline]
+    pub fn copy_out(&self, target: &mut [u64]) {
+        copy_out(self.first(target.len()), target);
+    }
+
+    /// Copies words out, each relaxed, two at least, and sums up those behind the first `from`, which
+    /// is 1 or 2: [`sum::of`] that part of the copy. For short copies.
+    #[inline(always)]
+    pub fn copy_out_summed(&self, target: &mut [u64], from: usize) -> u64 {
+        debug_assert!(matches!(from, 1 | 2) && target.len() >= 2, "{} from {from}", target.len());
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        if std::arch::is_x86_feature_detected!("aes") {
+            let words = self.first(target.len());
+            let (before, rest) = target.split_at_mut(from);
+            for (index, word) in before.iter_mut().enumerate() {
+                *word = nth(words, index).load(Ordering::Relaxed);
+            }
+            // SAFETY: the processor has the instruction; `words` covers `from` words more than `rest`,
+            // by `first`, and `rest` is exclusively ours.
+            return unsafe {
+                assembly::copy_summed(words.0.add(from * 8), rest.as_mut_ptr(), rest.len())
+            };
+        }
+        self.copy_out(target);
+        sum::of(&target[from..])
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_behind(word_count: usize, len_bytes: u64) -> ! {
+    panic!("access to {word_count} words outside of the {len_bytes} bytes up to a segment's end")
+}
+
+/// Two lines of eight words that are looked at side by side, and checked once. Words from eight on are
+/// the second line's. Both may be the same line.
+#[derive(Clone, Copy)]
+pub struct Pair<'a> {
+    lines: [Words<'a>; 2],
+}
+
+impl<'a> Pair<'a> {
+    /// Of two lines.
+    #[inline(always)]
+    pub fn new(first: View<'a, LINE_WORDS>, second: View<'a, LINE_WORDS>) -> Pair<'a> {
+        Pair { lines: [first.words, second.words] }
+    }
+
+    /// Which of the lines, by a choice that the processor need not guess.
+    #[inline(always)]
+    fn line_of(&self, index: usize) -> Words<'a> {
+        debug_assert!(index < 2 * LINE_WORDS, "word {index} of two lines");
+        let [first, second] = self.lines;
+        if index < LINE_WORDS {
+            first
+        } else {
+            second
+        }
+    }
+
+    #[inline(always)]
+    fn nth(&self, index: usize) -> &Word {
+        nth(self.line_of(index), index % LINE_WORDS)
+    }
+
+    /// Reads a word.
+    #[inline(always)]
+    pub fn load(&self, index: usize, order: Ordering) -> u64 {
+        self.nth(index).load(order)
+    }
+
+    /// A view of one word.
+    #[inline(always)]
+    pub fn word(&self, index: usize) -> View<'a, 1> {
+        #[cfg(not(loom))]
+        // SAFETY: one of the eight words of a line that was checked.
+        let words =
+            Words(unsafe { self.line_of(index).0.add(index % LINE_WORDS * 8) }, PhantomData);
+        #[cfg(loom)]
+        let words = &self.line_of(index)[index % LINE_WORDS..];
+        View { words }
+    }
+
+    /// Which of the words have `top` as their highest sixteen bits: one bit each, the lowest for the
+    /// first word. Each word is read once, relaxed.
+    #[inline(always)]
+    pub fn words_that_begin_with(&self, top: u16) -> u32 {
+        // SAFETY: each line covers eight words, which were checked.
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        return unsafe { assembly::compare(self.lines[0].0, self.lines[1].0, top) };
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+        (0..2 * LINE_WORDS).fold(0, |found, index| {
+            let word = self.load(index, Ordering::Relaxed);
+            found | u32::from(word >> 48 == u64::from(top)) << index
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Pool;
+    use super::*;
+
+    #[test]
+    fn what_is_copied_out_is_summed_up() {
+        let source: Vec<u64> =
+            (1..100).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let mut region = Region::heap(64 + 1024);
+        region.divide(Pool { at: 64, segment_shift: 10, segment_count: 1 });
+        region.copy_in(128, &source);
+        let stretch = region.stretch(128).unwrap();
+        for count in 2..source.len() {
+            for from in [1, 2] {
+                let mut target = vec![7; count + 1];
+                let sum = stretch.copy_out_summed(&mut target[..count], from);
+                assert_eq!(target[..count], source[..count]);
+                assert_eq!((target[count], sum), (7, sum::of(&source[from..count])));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of")]
+    fn a_summed_copy_past_the_end_is_refused() {
+        let mut region = Region::heap(64 + 256);
+        region.divide(Pool { at: 64, segment_shift: 7, segment_count: 2 });
+        region.stretch(72).unwrap().copy_out_summed(&mut [0; 16], 1);
+    }
+
+    #[test]
+    fn words_of_two_lines_are_found_by_their_highest_bits() {
+        let region = Region::heap(192);
+        let tops = [[7, 0, 7, 0x8000, 0xffff, 0x7fff, 7, 0], [0, 1, 0xff, 0xff00, 7, 0x0700, 1, 7]];
+        let offsets = [128, 0];
+        for low in [0, 0x0007_0007_0007, 0xffff_8000_7fff, 0xffff_ffff_ffff] {
+            for (line, offset) in tops.iter().zip(offsets) {
+                for (index, top) in line.iter().enumerate() {
+                    region.set(offset + index as u64 * 8, top << 48 | low);
+                }
+            }
+            for wanted in [0, 1, 7, 0xff, 0x700, 0x7fff, 0x8000, 0xff00, 0xffff] {
+                for (first, second) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
+                    let line = |index: usize| region.view(offsets[index]);
+                    let pair = Pair::new(line(first), line(second));
+                    let both = [tops[first], tops[second]].concat();
+                    let expected = (0..16).filter(|n| both[*n] == u64::from(wanted));
+                    let bits = expected.fold(0, |bits, n| bits | 1 << n);
+                    assert_eq!(pair.words_that_begin_with(wanted), bits, "{wanted:#x}");
+                    for (index, top) in both.iter().enumerate() {
+                        assert_eq!(pair.load(index, Ordering::Relaxed) >> 48, *top);
+                        assert_eq!(pair.word(index).get(0) >> 48, *top);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The sum of some words, by rounds of the AES cipher: what is damaged, or torn, has another one.
+//!
+//! Four states take two words in turns, each by one round, in which the words are what the cipher calls a
+//! round key: a processor has an instruction for it that takes sixteen bytes, and most have nothing else
+//! to do in that unit. It waits four cycles for the one before it, so there are four. At the end each is
+//! the key of a round of what those before it came to: the same change of two states has gone through
+//! another number of rounds, and does not cancel itself. Two more rounds let every bit of the last words
+//! reach every byte of the sum. A round and the adding of its key can be undone, so a change of two words
+//! that lie beside each other is never lost in their state; of other changes one in 2^64 is. The states
+//! begin with constants that everybody knows: it proves nothing against who wants two contents of the
+//! same sum.
+//!
+//! The round is that of FIPS 197, section 5.1, as Intel's AESENC has it. It is here, and not with the other
+//! hashes, because the call of code for one kind of processor is unsafe; it touches no shared memory.
+//! [`Stretch::copy_out_summed`](crate::region::Stretch::copy_out_summed) makes the same sums.
+
+/// What the four states begin with, the first two also the keys of the last two rounds: the first digits
+/// of pi.
+pub(crate) const BEGIN: [[u64; 2]; 4] = [
+    [0x1319_8a2e_0370_7344, 0x243f_6a88_85a3_08d3],
+    [0x082e_fa98_ec4e_6c89, 0xa409_3822_299f_31d0],
+    [0xbe54_66cf_34e9_0c6c, 0x4528_21e6_38d0_1377],
+    [0x3f84_d5b5_b547_0917, 0xc0ac_29b7_c97c_50dd],
+];
+
+/// The sum of some words.
+#[inline(always)]
+pub fn of(words: &[u64]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("aes") {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { x86_64::of(words) };
+    }
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    if std::arch::is_aarch64_feature_detected!("aes") {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { aarch64::of(words) };
+    }
+    by_table::of(words)
+}
+
+/// The sum of a slice, by functions that make a state of two words, add one to another, and make a round.
+///
+/// A last word of an odd number is added to what the fourth begins with. Then eight words are a pair for
+/// each of the four; of what is left, four words are pairs for the first and the second, and two are one for
+/// the third.
+macro_rules! sum_by {
+    ($words:expr, $state:ident, $added:ident, $round:ident) => {{
+        let [first, second, third, fourth] = BEGIN.map(|[low, high]| $state(low, high));
+        let (mut one, mut two, mut three, mut four) = (first, second, third, fourth);
+        let (pairs, last) = $words.split_at($words.len() & !1);
+        if let [last] = last {
+            four = $added(four, $state(*last, 0));
+        }
+        let mut lines = pairs.chunks_exact(8);
+        for line in &mut lines {
+            one = $round(one, $state(line[0], line[1]));
+            two = $round(two, $state(line[2], line[3]));
+            three = $round(three, $state(line[4], line[5]));
+            four = $round(four, $state(line[6], line[7]));
+        }
+        let mut rest = lines.remainder();
+        if let [a, b, c, d, more @ ..] = rest {
+            one = $round(one, $state(*a, *b));
+            two = $round(two, $state(*c, *d));
+            rest = more;
+        }
+        if let [a, b] = rest {
+            three = $round(three, $state(*a, *b));
+        }
+        let joined = $round($round($round(one, two), three), four);
+        $round($round(joined, first), second)
+    }};
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use super::BEGIN;
+    use std::arch::x86_64::{
+        __m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_xor_si128,
+    };
+
+    /// # Safety
+    /// The processor must have AES.
+    #[target_feature(enable = "aes")]
+    #[allow(unused_unsafe, reason = "not unsafe any more since Rust 1.87")]
+    pub unsafe fn of(words: &[u64]) -> u64 {
+        // SAFETY: the caller vouches for the processor; the instructions take and give registers.
+        let state = |low, high| unsafe { _mm_set_epi64x(high as i64, low as i64) };
+        // SAFETY: as above.
+        let added = |state: __m128i, other: __m128i| unsafe { _mm_xor_si128(state, other) };
+        // SAFETY: as above.
+        let round = |state: __m128i, key: __m128i| unsafe { _mm_aesenc_si128(state, key) };
+        let sum = sum_by!(words, state, added, round);
+        // SAFETY: as above.
+        unsafe { _mm_cvtsi128_si64(sum) as u64 }
+    }
+}
+
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod aarch64 {
+    use super::BEGIN;
+    use std::arch::aarch64::{
+        uint8x16_t, vaeseq_u8, vaesmcq_u8, vcombine_u64, vcreate_u64, vdupq_n_u8, veorq_u8,
+        vgetq_lane_u64, vreinterpretq_u64_u8, vreinterpretq_u8_u64,
+    };
+
+    /// # Safety
+    /// The processor must have AES.
+    #[target_feature(enable = "aes")]
+    #[allow(unused_unsafe, reason = "not unsafe any more since Rust 1.87")]
+    pub unsafe fn of(words: &[u64]) -> u64 {
+        // SAFETY: the caller vouches for the processor; the instructions take and give registers.
+        let state = |low, high| unsafe {
+            vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(low), vcreate_u64(high)))
+        };
+        // SAFETY: as above.
+        let added = |state: uint8x16_t, other: uint8x16_t| unsafe { veorq_u8(state, other) };
+        // SAFETY: as above. This processor adds a key before a round, the other one behind it.
+        let round = |state: uint8x16_t, key: uint8x16_t| unsafe {
+            veorq_u8(vaesmcq_u8(vaeseq_u8(state, vdupq_n_u8(0))), key)
+        };
+        let sum = sum_by!(words, state, added, round);
+        // SAFETY: as above.
+        unsafe { vgetq_lane_u64(vreinterpretq_u64_u8(sum), 0) }
+    }
+}
+
+mod by_table {
+    use super::BEGIN;
+
+    /// FIPS 197, section 5.1.1: the inverse in GF(2^8), and an affine map of it. The elements are gone
+    /// through as powers of 3, beside their inverses.
+    pub(super) const SUBSTITUTES: [u8; 256] = {
+        let mut table = [0; 256];
+        let (mut power, mut inverse) = (1u8, 1u8);
+        loop {
+            power ^= doubled(power);
+            inverse ^= inverse << 1;
+            inverse ^= inverse << 2;
+            inverse ^= inverse << 4;
+            if inverse & 0x80 != 0 {
+                inverse ^= 0x09;
+            }
+            let turned = inverse
+                ^ inverse.rotate_left(1)
+                ^ inverse.rotate_left(2)
+                ^ inverse.rotate_left(3)
+                ^ inverse.rotate_left(4);
+            table[power as usize] = turned ^ 0x63;
+            if power == 1 {
+                break;
+            }
+        }
+        table[0] = 0x63;
+        table
+    };
+
+    /// What a byte of the first row makes of its column: sections 5.1.1 and 5.1.3 at once. A byte of another
+    /// row does the same, turned by as many bytes.
+    const COLUMNS: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let once = SUBSTITUTES[byte];
+            let twice = doubled(once);
+            table[byte] = u32::from_le_bytes([twice, once, once, twice ^ once]);
+            byte += 1;
+        }
+        table
+    };
+
+    const fn doubled(element: u8) -> u8 {
+        let shifted = element << 1;
+        if element & 0x80 == 0 {
+            shifted
+        } else {
+            shifted ^ 0x1b
+        }
+    }
+
+    /// A round, and the adding of its key. The first byte is the lowest.
+    pub(super) fn round(state: u128, key: u128) -> u128 {
+        let bytes = state.to_le_bytes();
+        let column = |number: usize| {
+            (0..4).fold(0, |column, row| {
+                let byte = bytes[(number + row) % 4 * 4 + row];
+                column ^ COLUMNS[usize::from(byte)].rotate_left(8 * row as u32)
+            })
+        };
+        (0..4).fold(key, |result, number| result ^ u128::from(column(number)) << (32 * number))
+    }
+
+    pub fn of(words: &[u64]) -> u64 {
+        let state = |low: u64, high: u64| u128::from(low) | u128::from(high) << 64;
+        let added = |state: u128, other: u128| state ^ other;
+        sum_by!(words, state, added, round) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FIPS 197, appendix B: the first round of the example, from its start to that of the second.
+    #[test]
+    fn a_round_is_the_one_of_the_standard() {
+        let bytes = |hex: u128| u128::from_be_bytes(hex.to_le_bytes());
+        let start = bytes(0x193d_e3be_a0f4_e22b_9ac6_8d2a_e9f8_4808);
+        let key = bytes(0xa0fa_fe17_8854_2cb1_23a3_3939_2a6c_7605);
+        let second = bytes(0xa49c_7ff2_689f_352b_6b5b_ea43_026a_5049);
+        assert_eq!(by_table::round(start, key), second);
+    }
+
+    #[test]
+    fn instruction_and_table_agree() {
+        let words: Vec<u64> = (1..100u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        for count in 0..words.len() {
+            assert_eq!(of(&words[..count]), by_table::of(&words[..count]), "{count}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
+    fn every_bit_counts() {
+        for count in [1, 2, 3, 7, 8, 25, 64] {
+            let words = vec![0u64; count];
+            let sum = of(&words);
+            for bit in 0..64 * count {
+                let mut other = words.clone();
+                other[bit / 64] ^= 1 << (bit % 64);
+                // All of its bytes differ, for every one of the bits.
+                let same =
+                    (sum ^ of(&other)).to_le_bytes().iter().filter(|byte| **byte == 0).count();
+                assert!(same <= 2, "{count} words, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
+    fn the_same_change_in_two_words_counts() {
+        for (count, bit) in [(25, 0), (24, 63), (32, 7), (31, 40), (64, 17)] {
+            let words: Vec<u64> = (0..count).map(|n| n * n).collect();
+            let sum = of(&words);
+            for one in 0..words.len() {
+                for other in 0..one {
+                    let mut changed = words.clone();
+                    changed[one] ^= 1 << bit;
+                    changed[other] ^= 1 << bit;
+                    assert_ne!(sum, of(&changed), "bit {bit} of {one} and {other} of {count}");
+                    let mut moved = words.clone();
+                    moved.swap(one, other);
+                    assert_ne!(sum, of(&moved), "{one} and {other} of {count}");
+                }
+            }
+        }
+    }
+}
