@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the fuzz targets and runs each for the given number of seconds, from the seeds that are
 # kept in fuzz/seeds. Works with the stable compiler: the coverage counters are LLVM's own pass, and
-# no sanitizer is needed where all unsafe code is in one module and checks its bounds itself.
+# no sanitizer is needed where all access to the file is in one module, which checks its bounds itself.
 #
 # What is found new is kept beside the build, and an input that fails is written to fuzz/failures
 # and named. `fuzz/run.sh SECONDS TARGET` runs one target.

@@ -112,7 +112,7 @@ impl Cache {
 
     /// A bucket of a shard; none if the directory does not lead to a segment.
     #[inline(always)]
-    fn bucket(&self, shard_at: u64, bucket: u32) -> Option<View<'_, BUCKET_WORDS>> {
+    fn bucket_line(&self, shard_at: u64, bucket: u32) -> Option<View<'_, BUCKET_WORDS>> {
         let (index, byte) = self.shape.bucket_place(bucket);
         let segment = self.index_segment(shard_at, index)?;
         match self.arena.region().line_in_segment(segment, byte) {
@@ -131,7 +131,7 @@ impl Cache {
     /// Where a bucket of a shard is; none if the directory does not lead to a segment.
     #[inline(always)]
     pub(crate) fn bucket_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
-        Some(self.arena.region().offset_of(self.bucket(shard_at, bucket)?))
+        Some(self.arena.region().offset_of(self.bucket_line(shard_at, bucket)?))
     }
 
     /// Where the ghosts of a bucket are; none if they have no segment.
@@ -217,8 +217,8 @@ impl Cache {
         epoch: u64,
     ) -> Option<Tagged<'_>> {
         let (first, second) = choices_of(hash, state.count());
-        let first = self.bucket(shard_at, first)?;
-        let second = self.bucket(shard_at, second).unwrap_or(first);
+        let first = self.bucket_line(shard_at, first)?;
+        let second = self.bucket_line(shard_at, second).unwrap_or(first);
         let pair = Pair::new(first, second);
         let mut places = pair.words_that_begin_with(hash.tag() as u16);
         // Once, if both are the same.

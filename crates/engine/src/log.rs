@@ -112,6 +112,7 @@ impl Cache {
             Some(stretch) => stretch,
             None => self.stretch_that_became_usable(offset)?,
         };
+        // Without this bound a stretch would still refuse what lies behind its segment, by a panic.
         let fits = offset % 8 == 0
             && (stretch.len_bytes() >= RECORD_ROOM_LEAST + TRAILER_BYTES
                 || tuckbox_arena::mutants::is_on("no-bounds"));

@@ -336,8 +336,8 @@ impl Head {
 
     /// Whether a record has this key, from a copy of the record.
     ///
-    /// By words: the copy has just been written word by word, and a load of more than one of them would
-    /// wait until they have reached the cache.
+    /// By words: the copy has just been written, and a load of what two stores wrote would wait until they
+    /// have reached the cache.
     #[inline(always)]
     pub fn has_key(&self, words: &[u64], key: &[u8]) -> bool {
         if self.key_bytes != key.len() as u64 {

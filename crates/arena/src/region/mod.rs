@@ -40,10 +40,10 @@ pub(crate) type LockWord<'a> = &'a AtomicU64;
 /// A word is eight bytes.
 pub const WORD: u64 = 8;
 
-/// Payloads from this length on are copied by the processor's string instruction, shorter ones by
-/// vector registers: the semantics proposed for a byte-wise
-/// atomic copy (RFC 3301) allow it to be written as assembly. Elsewhere, and for tools that watch every access (Miri, loom, the thread
-/// sanitizer), it is a loop of relaxed words.
+/// Payloads from this length on are copied by the processor's string instruction, shorter ones and those
+/// that are summed up by vector registers: the semantics proposed for a byte-wise atomic copy (RFC 3301)
+/// allow it to be written as assembly. Elsewhere, and for tools that watch every access (Miri, loom, the
+/// thread sanitizer), it is a loop of relaxed words.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 const STRING_COPY_FROM: usize = 2048;
 
@@ -379,10 +379,11 @@ impl Region {
         }
     }
 
-    /// Where the words of a view are.
+    /// Where the words of a view of this region are.
     #[inline(always)]
     pub fn offset_of<const COUNT: usize>(&self, view: View<'_, COUNT>) -> u64 {
         let first: *const Word = nth(view.words, 0);
+        debug_assert!(first as usize >= self.base as usize, "a view of another region");
         let index = (first as usize - self.base as usize) / size_of::<Word>();
         index as u64 * WORD
     }
@@ -607,6 +608,33 @@ mod tests {
         assert_eq!(first_of(&region, 1, 64), Some((256, 32)));
         region.set_usable(64 + 384);
         assert_eq!((region.usable_segments(), first_of(&region, 2, 0)), (2, None));
+    }
+
+    #[test]
+    fn a_stretch_ends_where_its_segment_does() {
+        let whole = Region::heap(64 + 3 * 128);
+        for word in 0..56 {
+            whole.set(word * 8, word);
+        }
+        let mut region = whole.again().unwrap();
+        assert!(region.stretch(0).is_none() && region.stretch(64).is_none());
+        region.set_usable(64 + 256);
+        region.divide(Pool { at: 64, segment_shift: 7, segment_count: 3 });
+        let of = |region: &Region, offset| {
+            let stretch = region.stretch(offset)?;
+            Some((stretch.segment(), stretch.len_bytes(), stretch.view::<1>().get(0)))
+        };
+        assert_eq!(of(&region, 64), Some((0, 128, 8)));
+        // What is misaligned is of its word.
+        assert_eq!(of(&region, 79), Some((0, 120, 9)));
+        assert_eq!(of(&region, 184), Some((0, 8, 23)));
+        assert_eq!(of(&region, 192), Some((1, 128, 24)));
+        for offset in [0, 56, 63, 320, 448, 1 << 40, u64::MAX - 7, u64::MAX] {
+            assert_eq!(of(&region, offset), None, "{offset}");
+        }
+        region.set_usable(64 + 384);
+        assert_eq!(of(&region, 440), Some((2, 8, 55)));
+        assert_eq!(of(&region, 448), None);
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl<'a> Stretch<'a> {
     }
 
     /// Copies words out, each relaxed, two at least, and sums up those behind the first `from`, which
-    /// is 1 or 2: [`sum::of`] that part of the copy. For short copies.
+    /// is 1 or 2: [`sum::of`] that part of the copy.
     #[inline(always)]
     pub fn copy_out_summed(&self, target: &mut [u64], from: usize) -> u64 {
         debug_assert!(matches!(from, 1 | 2) && target.len() >= 2, "{} from {from}", target.len());
