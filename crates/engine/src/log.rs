@@ -604,3 +604,46 @@ impl Shard<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::value::Config;
+
+    #[test]
+    fn a_record_begins_where_there_is_room_in_a_segment_that_is_there() {
+        let config = Config { size_bytes: 4 << 20, ..Config::default() };
+        let twins = Cache::twins(&config, 2).unwrap();
+        let [one, other] = &twins[..] else { panic!("two were asked for") };
+        let geometry = one.arena.geometry();
+        let (end, least_bytes) = (geometry.segment_at(1), RECORD_ROOM_LEAST + TRAILER_BYTES);
+        let place = |cache: &Cache, offset| {
+            let position = cache.position_of(offset)?;
+            Some((position.segment, position.byte))
+        };
+        let last = one.shape.segment_bytes - least_bytes;
+        assert_eq!(place(one, end - least_bytes), Some((0, last)));
+        assert_eq!(place(one, end), Some((1, 0)));
+        let (pool_at, max) = (geometry.pool_at, geometry.file_bytes_max());
+        for offset in [
+            end - least_bytes + 8,
+            end - 8,
+            end - least_bytes - 4,
+            pool_at - 8,
+            0,
+            max,
+            u64::MAX - 7,
+        ] {
+            assert_eq!(place(one, offset), None, "{offset}");
+        }
+        // What another has made longer is looked for when it is needed.
+        let present = other.arena.segments_present();
+        while one.arena.segments_present() == present {
+            assert!(one.arena.grow().unwrap());
+        }
+        let behind = geometry.segment_at(present);
+        assert!(other.arena.region().stretch(behind).is_none());
+        assert_eq!(place(other, behind), Some((present, 0)));
+        assert!(other.arena.region().stretch(behind).is_some());
+    }
+}
