@@ -1,4 +1,4 @@
-//! Unsafe code stays where it is meant to be: in six files of the product, and in the tests where
+//! Unsafe code stays where it is meant to be: in seven files of the product, and in the tests where
 //! they make system calls. That each block gives its reason is a lint
 //! (`clippy::undocumented_unsafe_blocks`).
 
@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 /// Files of the product that may have unsafe code, and the most lines of it that each may have: a
 /// new one is to be noticed, and counted here.
-const PRODUCT: [(&str, usize); 6] = [
+const PRODUCT: [(&str, usize); 7] = [
     ("arena/src/assembly.rs", 8),
     ("arena/src/os.rs", 40),
     ("arena/src/region/mod.rs", 12),
     ("arena/src/region/view.rs", 6),
     ("arena/src/sum.rs", 14),
     ("python/src/fastcall.rs", 11),
+    ("python/src/text.rs", 2),
 ];
 /// Crates that no program of a user runs.
 const TESTS: [&str; 2] = ["testkit/", "torture/"];
@@ -55,7 +56,7 @@ fn unsafe_lines(crates: &Path) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn unsafe_code_is_in_six_files_of_the_product() {
+fn unsafe_code_is_in_seven_files_of_the_product() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let found = unsafe_lines(crates);
     let in_product = found

@@ -272,7 +272,7 @@ impl Method<Core, 2> for Get {
     ) -> Quick<Bound<'py, PyAny>> {
         let key = key.ok_or_else(not_given)?;
         let opened = core.opened()?;
-        let found = match keys::text(&key) {
+        let found = match keys::plain(&key) {
             Some(text) => opened.read(py, &key, text.as_bytes()),
             None => opened.read_other(py, &key),
         };

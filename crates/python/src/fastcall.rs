@@ -2,7 +2,7 @@
 //! where they lie, and they are taken from there by position.
 //!
 //! The glue that PyO3 makes for a method costs a get a tenth of its instructions; the figures are in
-//! `docs/decisions/`. Owns the only unsafe code of this crate, and knows nothing of caches: what a
+//! `docs/decisions/`. Owns the unsafe code that this needs, and knows nothing of caches: what a
 //! method does is a [`Method`] of another module, in safe code.
 
 use std::ffi::CStr;

@@ -24,7 +24,7 @@ use pyo3::types::{IntoPyDict, PyBytes, PyInt, PyString, PyTuple, PyType};
 use crate::errors::classes::{EntryCorrupt, KeyTooLong, KeyTypeError};
 use crate::errors::Quick;
 use crate::names;
-use crate::varint;
+use crate::{text, varint};
 
 /// First byte of every key that is not a `str`.
 const OTHER: u8 = 0xFF;
@@ -72,7 +72,7 @@ impl AsRef<[u8]> for Key<'_> {
 /// have. The length of a plain `str`, which is not copied, is for the engine to refuse.
 #[inline(always)]
 pub fn encode<'a>(key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
-    match text(key) {
+    match plain(key) {
         Some(text) => Ok(Key::Borrowed(text.as_bytes())),
         None => Ok(encode_other(key)?),
     }
@@ -80,8 +80,8 @@ pub fn encode<'a>(key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
 
 /// A plain `str`, whose bytes are those of the key; none if it has lone surrogates or is no plain `str`.
 #[inline(always)]
-pub fn text<'a>(key: &'a Bound<'_, PyAny>) -> Option<&'a str> {
-    key.cast_exact::<PyString>().ok()?.to_str().ok()
+pub fn plain<'a>(key: &'a Bound<'_, PyAny>) -> Option<&'a str> {
+    text::utf8(key.cast_exact::<PyString>().ok()?)
 }
 
 #[inline(never)]

@@ -3,7 +3,8 @@
 //! Translates types, errors and the GIL between Python and the engine, and takes no decision about
 //! caching. Where a key becomes bytes is [`keys`], where a value does is [`codec`], where an error
 //! becomes an exception is [`errors`], where the GIL is let go is [`waiter`] and, for long copies,
-//! [`core`], and how CPython calls what must be fast is [`fastcall`].
+//! [`core`], how CPython calls what must be fast is [`fastcall`], and where a string's
+//! characters lie is [`text`].
 
 #![deny(unsafe_code)]
 
@@ -21,6 +22,8 @@ mod numbers;
 mod reports;
 mod scan;
 mod scratch;
+#[allow(unsafe_code)]
+mod text;
 mod ttl;
 mod varint;
 mod waiter;
