@@ -38,13 +38,14 @@ _FILLINGS_YOUNG, _FILLINGS_OLD = 1.5, 10
 def measure(conditions: Conditions) -> list[Figure]:
     """Measure gets and sets in caches of up to ten million entries."""
     counts = [one for one in COUNTS if not conditions.is_quick or one <= _COUNT_MAX_QUICK]
-    conditions.progress(f"making {counts[-1]:,} keys and values")
-    names, stored = keys(counts[-1]), _values(counts[-1])
     figures: list[Figure] = []
+    # The fewest first, each with no more keys and values around it than its own.
     for number in counts:
+        conditions.progress(f"making {number:,} keys and values")
+        names, stored = keys(number), _values(number)
         conditions.progress(f"gets among {number:,} entries")
-        figures += _gets(conditions, names[:number], stored[:number])
-    del names, stored
+        figures += _gets(conditions, names, stored)
+        del names, stored
     full = [one for one in counts if one <= _COUNT_MAX_FULL_CACHE]
     conditions.progress("sets into full caches")
     return [*figures, *_sets_by_size(conditions, full), _sets_by_age(conditions, full[-1])]
