@@ -6,7 +6,7 @@
 //! the key of a round of what those before it came to: the same change of two states has gone through
 //! another number of rounds, and does not cancel itself. Three more rounds let every change of the last
 //! words reach all of the sum, whatever bytes it is of. A round and the adding of its key can be undone,
-//! so a change of up to sixteen bytes beside each other is not lost in its state; changes further apart cancel
+//! so a change of the sixteen bytes of one round is not lost in its state; changes further apart cancel
 //! each other there by chance alone, with odds of some 2^-32 where they are made for it.
 //!
 //! How many words there are is not summed up: the first of a record tells it. The states begin with
@@ -133,7 +133,7 @@ mod by_table {
 
     /// FIPS 197, section 5.1.1: the inverse in GF(2^8), and an affine map of it. The elements are gone
     /// through as powers of 3, beside their inverses.
-    pub(super) const SUBSTITUTES: [u8; 256] = {
+    const SUBSTITUTES: [u8; 256] = {
         let mut table = [0; 256];
         let (mut power, mut inverse) = (1u8, 1u8);
         loop {
@@ -279,7 +279,7 @@ mod tests {
             for bit in 0..64 * count {
                 let mut other = words.clone();
                 other[bit / 64] ^= 1 << (bit % 64);
-                // All of its bytes differ, for every one of the bits.
+                // Nearly all of its bytes differ, for every one of the bits.
                 let same =
                     (sum ^ of(&other)).to_le_bytes().iter().filter(|byte| **byte == 0).count();
                 assert!(same <= 2, "{count} words, bit {bit}");

@@ -111,27 +111,16 @@ impl Region {
         #[cfg(loom)]
         let memory: Arc<[Word]> = (0..words).map(Word::new).collect();
         let len_bytes = words as u64 * WORD;
-        Region {
-            base: memory.as_ptr() as *mut u8,
-            reserved_bytes: len_bytes,
-            usable_words: AtomicU64::new(len_bytes / WORD),
-            usable_lines: AtomicU64::new(lines_in(len_bytes / WORD)),
-            pool: Pool::default(),
-            segment_bytes: 0,
-            line_mask: 0,
-            word_mask: 0,
-            usable_segments: AtomicU32::new(0),
-            backing: Backing::Heap(memory),
-        }
+        let region = Region::on(memory.as_ptr() as *mut u8, len_bytes, Backing::Heap(memory));
+        region.set_usable(len_bytes);
+        region
     }
 
-    /// The same memory once more, of which as much is usable as [`Region::set_usable`] says: to the
-    /// twin's participants what a mapping is to a process. None of a mapping.
-    pub(crate) fn again(&self) -> Option<Region> {
-        let Backing::Heap(memory) = &self.backing else { return None };
-        Some(Region {
-            base: self.base,
-            reserved_bytes: self.reserved_bytes,
+    /// Of memory that begins at `base`; nothing of it is usable, and it is not divided.
+    fn on(base: *mut u8, reserved_bytes: u64, backing: Backing) -> Region {
+        Region {
+            base,
+            reserved_bytes,
             usable_words: AtomicU64::new(0),
             usable_lines: AtomicU64::new(0),
             pool: Pool::default(),
@@ -139,8 +128,15 @@ impl Region {
             line_mask: 0,
             word_mask: 0,
             usable_segments: AtomicU32::new(0),
-            backing: Backing::Heap(Arc::clone(memory)),
-        })
+            backing,
+        }
+    }
+
+    /// The same memory once more, of which as much is usable as [`Region::set_usable`] says: to the
+    /// twin's participants what a mapping is to a process. None of a mapping.
+    pub(crate) fn again(&self) -> Option<Region> {
+        let Backing::Heap(memory) = &self.backing else { return None };
+        Some(Region::on(self.base, self.reserved_bytes, Backing::Heap(Arc::clone(memory))))
     }
 
     /// Maps `reserved_bytes` of `fd`, shared; none is usable until [`Region::set_usable`]. What
@@ -154,18 +150,7 @@ impl Region {
         let base = crate::os::map_shared(fd, reserved_bytes as usize, writable)
             .inspect_err(|_| mapping.end())?;
         mapping.begin(base, reserved_bytes as usize);
-        Ok(Region {
-            base,
-            reserved_bytes,
-            usable_words: AtomicU64::new(0),
-            usable_lines: AtomicU64::new(0),
-            pool: Pool::default(),
-            segment_bytes: 0,
-            line_mask: 0,
-            word_mask: 0,
-            usable_segments: AtomicU32::new(0),
-            backing: Backing::Mapping(mapping),
-        })
+        Ok(Region::on(base, reserved_bytes, Backing::Mapping(mapping)))
     }
 
     /// Whether the file ended before something that was touched: what is read here is zeros since

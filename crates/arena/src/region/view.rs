@@ -15,8 +15,7 @@ use super::{Word, LINE_WORDS, WORD};
 use crate::assembly;
 use crate::sum;
 
-/// Some words of the region that [`Region::at`], [`Region::line`] or [`Region::word`] has checked, for as
-/// long as it is mapped.
+/// Some words that their region has checked, for as long as it is mapped.
 #[cfg(not(loom))]
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a>(pub(super) *mut u8, pub(super) PhantomData<&'a Region>);
@@ -141,12 +140,6 @@ impl<'a> Stretch<'a> {
         View { words: self.first(COUNT) }
     }
 
-    /// Copies words out, each relaxed.
-    #[inline]
-    pub fn copy_out(&self, target: &mut [u64]) {
-        copy_out(self.first(target.len()), target);
-    }
-
     /// Copies words out, each relaxed, two at least, and sums up those behind the first `from`, which
     /// is 1 or 2: [`sum::of`] that part of the copy.
     #[inline(always)]
@@ -165,7 +158,7 @@ impl<'a> Stretch<'a> {
                 assembly::copy_summed(words.0.add(from * 8), rest.as_mut_ptr(), rest.len())
             };
         }
-        self.copy_out(target);
+        copy_out(self.first(target.len()), target);
         sum::of(&target[from..])
     }
 }
