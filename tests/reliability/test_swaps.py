@@ -287,8 +287,9 @@ def follows(path: str, **options: Any) -> Any:
     """As `open` without O_NOFOLLOW, by a path that is looked at first and used later."""
     try:
         target = os.path.realpath(path)
-    except FileNotFoundError:
-        # The link went between the two looks that `realpath` has at it.
+    except OSError:
+        # Between the two looks that `realpath` has at a link it went (ENOENT), or a directory took
+        # its place (EINVAL).
         target = path
     return Cache(target, **options)
 
