@@ -20,8 +20,9 @@ use crate::index::{choices_of, IndexState};
 use crate::layout::shard;
 use crate::read::RECORD_BYTES;
 use crate::record::{Draft, Head};
+use crate::store::{Patience, Storing, DRAFT_WORDS};
 use crate::value::{Buffer, Entry, Ttl, Value};
-use crate::write::{Condition, InPlace, Patience, Storing, DRAFT_WORDS};
+use crate::write::{Condition, InPlace};
 
 /// Keys whose memory is asked for at once: about as many lines as a processor fetches side by side.
 const WINDOW: usize = 16;
@@ -130,7 +131,7 @@ impl Cache {
             let draft = Draft::new(key, hash, value, expiry_us, &self.shape, spare)?;
             let mut storing = Storing::new(key, draft, Condition::Always, patience);
             let stored = match shard {
-                Some(shard) => match shard.put_in_place(&mut storing) {
+                Some(shard) => match storing.put_in_place(&shard) {
                     InPlace::Done(stored) => {
                         held = Some(shard);
                         Ok(Some(stored))

@@ -37,6 +37,7 @@ mod record;
 mod scan;
 mod shard;
 mod space;
+mod store;
 mod value;
 mod write;
 

@@ -1,11 +1,11 @@
 //! The class that `tuckbox.Cache` is built on: each method converts its arguments, asks the
 //! engine, and converts the answer.
 //!
-//! Owns the open handle and the moments at which the GIL is let go: while a file is opened, while
-//! all entries are walked, and while a long value is copied. A get never lets go of it.
+//! Owns the methods and what their arguments may be. What is open, and when the GIL is let go, is
+//! [`crate::opened`]'s.
 
 use std::ffi::CStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,22 +13,17 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
-use tuckbox_engine::{
-    ArenaError, Cache, Clock, Config, Entry, Error, Favour, Place, Rights, Value,
-};
+use tuckbox_engine::{Cache, Clock, Config, Entry, Error, Favour, Place, Rights, Value};
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
 use crate::fastcall::{self, Argument, Method};
 use crate::keys;
-use crate::landing::BytesLanding;
+use crate::opened::{decoded, Opened};
 use crate::scan::{Part, Scan};
-use crate::scratch::{self, Kept, Used};
+use crate::scratch::{self, Used};
 use crate::waiter::{self, PythonWaiter};
 use crate::{codec, many, names, numbers, reports, ttl};
-
-/// More bytes than this are copied into the cache without the GIL.
-const DETACHED_BYTES: usize = 128 << 10;
 
 /// What can be favoured, by name.
 const FAVOURS: [(&str, Favour); 3] =
@@ -51,20 +46,6 @@ fn favour_of(given: &Bound<'_, PyAny>) -> PyResult<Favour> {
 pub struct Core {
     // Set by `__init__`, so that a subclass can have an `__init__` with arguments of its own.
     opened: OnceLock<Opened>,
-}
-
-/// What `__init__` opened.
-pub struct Opened {
-    /// The engine's handle.
-    pub cache: Cache,
-    /// The longest value that it takes.
-    pub value_bytes_max: usize,
-    place: Place,
-    rights: Rights,
-    size_bytes: u64,
-    max_entries: u64,
-    favour: Favour,
-    lock_timeout_s: f64,
 }
 
 impl Core {
@@ -91,128 +72,6 @@ impl Core {
         }
         Ok(opened)
     }
-}
-
-impl Opened {
-    fn path(&self) -> &Path {
-        match &self.place {
-            Place::Path(path) => path,
-            Place::Private | Place::Shown(_) => Path::new(""),
-        }
-    }
-
-    /// The exception for what the engine refused.
-    #[cold]
-    pub fn refused(&self, py: Python<'_>, error: Error) -> PyErr {
-        errors::raised(py, error, self.path())
-    }
-
-    /// Reads the value of a key, of which `object` is what Python calls it.
-    #[inline(always)]
-    pub fn read<'py>(
-        &self,
-        py: Python<'py>,
-        object: &Bound<'_, PyAny>,
-        key: &[u8],
-    ) -> Quick<Option<Bound<'py, PyAny>>> {
-        scratch::with_kept(|kept| self.read_into(kept, py, object, key))
-    }
-
-    /// As [`Opened::read`], of a key that must be encoded.
-    #[inline(never)]
-    fn read_other<'py>(
-        &self,
-        py: Python<'py>,
-        object: &Bound<'_, PyAny>,
-    ) -> Quick<Option<Bound<'py, PyAny>>> {
-        self.read(py, object, keys::encode(object)?.bytes())
-    }
-
-    #[inline(never)]
-    fn read_into<'py>(
-        &self,
-        kept: &Kept,
-        py: Python<'py>,
-        object: &Bound<'_, PyAny>,
-        key: &[u8],
-    ) -> Quick<Option<Bound<'py, PyAny>>> {
-        kept.with_buffer(|buffer| match self.cache.get(key, buffer) {
-            Ok(Some(entry)) if entry.has_landed => {
-                let landed = buffer.landing::<BytesLanding>().and_then(BytesLanding::take);
-                Used {
-                    result: Ok(landed.map(|bytes| bytes.into_bound(py).into_any())),
-                    read_bytes: 0,
-                }
-            }
-            Ok(Some(entry)) => {
-                let read_bytes = entry.value.len();
-                Used { result: decoded(py, object, entry.value).map(Some), read_bytes }
-            }
-            Ok(None) => Used { result: Ok(None), read_bytes: 0 },
-            Err(error) => Used { result: Err(self.refused(py, error).into()), read_bytes: 0 },
-        })
-    }
-
-    /// Writes `len_bytes` of values, without the GIL if they are many.
-    #[inline(always)]
-    pub fn write<T: Send>(
-        &self,
-        py: Python<'_>,
-        len_bytes: usize,
-        operation: impl FnOnce(&Cache) -> tuckbox_engine::Result<T> + Send,
-    ) -> Quick<T> {
-        let result = if len_bytes > DETACHED_BYTES {
-            waiter::detached(py, || operation(&self.cache))
-        } else {
-            operation(&self.cache)
-        };
-        result.map_err(|error| self.refused(py, error).into())
-    }
-
-    /// Encodes a value and writes it.
-    #[inline(always)]
-    fn store<T: Send>(
-        &self,
-        py: Python<'_>,
-        value: &Bound<'_, PyAny>,
-        operation: impl FnOnce(&Cache, Value<'_>) -> tuckbox_engine::Result<T> + Send,
-    ) -> Quick<T> {
-        match codec::encode_plain(value) {
-            Some(value) => self.write(py, value.len(), |cache| operation(cache, value)),
-            None => scratch::with_bytes(|bytes| {
-                let value = codec::encode(value, self.value_bytes_max, bytes)?;
-                self.write(py, value.len(), |cache| operation(cache, value))
-            }),
-        }
-    }
-
-    /// Runs work that takes long without the GIL.
-    fn detached<T: Send>(
-        &self,
-        py: Python<'_>,
-        operation: impl FnOnce(&Cache) -> tuckbox_engine::Result<T> + Send,
-    ) -> PyResult<T> {
-        waiter::detached(py, || operation(&self.cache)).map_err(|error| self.refused(py, error))
-    }
-}
-
-/// Decodes the value of `key`, which damage is told of.
-#[inline(always)]
-pub fn decoded<'py>(
-    py: Python<'py>,
-    key: &Bound<'_, PyAny>,
-    value: Value<'_>,
-) -> Quick<Bound<'py, PyAny>> {
-    codec::decode(py, value).map_err(|raised| with_key(py, raised.into(), key).into())
-}
-
-#[cold]
-fn with_key(py: Python<'_>, error: PyErr, key: &Bound<'_, PyAny>) -> PyErr {
-    if !error.is_instance_of::<classes::EntryCorrupt>(py) {
-        return error;
-    }
-    let message = format!("key {}: {}", names::of_object(key), error.value(py));
-    classes::EntryCorrupt::new_err(message)
 }
 
 #[cold]
@@ -367,25 +226,7 @@ impl Core {
             (None, Some(path)) => Place::Shown(path),
             (None, None) => Place::Private,
         };
-        let cache =
-            waiter::detached(py, || Cache::open(&place, &config)).map_err(
-                |error| match &place {
-                    Place::Shown(path) => not_shown(py, error, path),
-                    Place::Path(path) => errors::raised_by_open(py, error, path, rights),
-                    Place::Private => errors::raised_by_open(py, error, Path::new(""), rights),
-                },
-            )?;
-        let stats = cache.stats();
-        let opened = Opened {
-            value_bytes_max: cache.value_bytes_max(),
-            size_bytes: stats.size_bytes,
-            max_entries: stats.max_entries,
-            favour: stats.favour,
-            cache,
-            place,
-            rights,
-            lock_timeout_s,
-        };
+        let opened = Opened::open(py, place, &config, lock_timeout_s)?;
         self.opened.set(opened).map_err(|_| {
             PyRuntimeError::new_err("this cache is open already; make a new one for another file")
         })
@@ -756,25 +597,5 @@ impl Core {
             .incr(bytes.bytes(), delta, initial, ttl)
             .map_err(|error| opened.refused(py, error))?
             .ok_or_else(|| missing(key))
-    }
-}
-
-/// A private cache of a process that has ended cannot be opened any more.
-#[cold]
-fn not_shown(py: Python<'_>, error: Error, path: &Path) -> PyErr {
-    match error {
-        Error::Arena(ArenaError::Io { source, .. }) => {
-            let message = format!(
-                "the private cache that was shown at {} cannot be reached ({source}): its process \
-                 has ended or closed it; give the cache a path to share it for longer",
-                path.display()
-            );
-            classes::CacheLost::new_err((
-                source.raw_os_error(),
-                message,
-                path.as_os_str().to_owned(),
-            ))
-        }
-        error => errors::raised_by_open(py, error, path, Rights::default()),
     }
 }

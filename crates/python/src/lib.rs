@@ -2,9 +2,9 @@
 //!
 //! Translates types, errors and the GIL between Python and the engine, and takes no decision about
 //! caching. Where a key becomes bytes is [`keys`], where a value does is [`codec`], where an error
-//! becomes an exception is [`errors`], where the GIL is let go is [`waiter`] and, for long copies,
-//! [`core`], how CPython calls what must be fast is [`fastcall`], and where a string's
-//! characters lie is [`text`].
+//! becomes an exception is [`errors`], when the GIL is let go is [`opened`] and how [`waiter`], how
+//! CPython calls what must be fast is [`fastcall`], and where a string's characters lie is
+//! [`text`].
 
 #![deny(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod landing;
 mod many;
 mod names;
 mod numbers;
+mod opened;
 mod reports;
 mod scan;
 mod scratch;

@@ -7,12 +7,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use tuckbox_engine::{Error, Ttl, Value, KEY_BYTES_MAX};
 
-use crate::core::{self, Core};
+use crate::core::Core;
 use crate::errors::classes::KeyTypeError;
 use crate::errors::Raised;
 use crate::keys::{self, Key};
 use crate::scratch::{self, Used};
-use crate::{codec, names};
+use crate::{codec, names, opened};
 
 /// See `Core.get_many`.
 pub fn get<'py>(
@@ -31,7 +31,7 @@ pub fn get<'py>(
         let mut read_bytes = 0;
         let result = opened.cache.get_each(&encoded, buffer, |place, entry| {
             read_bytes = read_bytes.max(entry.value.len());
-            let value = core::decoded(py, &objects[place], entry.value)?;
+            let value = opened::decoded(py, &objects[place], entry.value)?;
             found.set_item(&objects[place], value).map_err(Raised::from)?;
             Ok(())
         });

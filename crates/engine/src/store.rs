@@ -1,0 +1,324 @@
+//! The way of a value into the cache: attempts under its shard's lock, and between them the room
+//! that the next one needs, made in this shard or in others.
+//!
+//! Owns what a write remembers from one attempt to the next, and when it gives up. What an attempt
+//! stores, and in which order, is [`crate::write`]'s.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use crate::cache::Cache;
+use crate::error::{Error, Result};
+use crate::eviction::{IfStuck, SLICE};
+use crate::layout::shard;
+use crate::record::{Body, Draft};
+use crate::shard::Shard;
+use crate::space::Need;
+use crate::value::{Ttl, Value};
+use crate::write::{Condition, InPlace, Live};
+
+/// Slices of eviction that one write does before it gives up, when the shard has nothing to evict
+/// and others must give.
+const SLICES_WITHOUT_GAIN: u64 = 1_000;
+
+/// Slices of eviction that one write of a poor shard asks a richer one for, before its own shard evicts.
+const ASKS_MOST: u32 = 64;
+
+/// How long a write that takes its shard's lock again and again may wait for it: as long as the
+/// configuration allows for the first time, and as long again for all others together.
+#[derive(Default)]
+pub(crate) struct Patience {
+    asked: bool,
+    // Not from the beginning: most writes take the lock once, and need no clock.
+    again: Option<Instant>,
+}
+
+impl Patience {
+    #[inline(always)]
+    pub(crate) fn left_of(&mut self, limit: Duration) -> Duration {
+        if !std::mem::replace(&mut self.asked, true) {
+            return limit;
+        }
+        let began = *self.again.get_or_insert_with(Instant::now);
+        limit.saturating_sub(began.elapsed())
+    }
+}
+
+/// A value on its way into the cache.
+pub(crate) struct Storing<'a> {
+    key: &'a [u8],
+    draft: Draft<'a>,
+    condition: Condition,
+    patience: Patience,
+    /// Whether the shard was proved, because its logs lead nowhere.
+    was_proved: bool,
+    /// How often a richer shard may still be asked to give way.
+    asks_left: u32,
+    /// How often nothing could be evicted.
+    stuck: u64,
+}
+
+impl<'a> Storing<'a> {
+    #[inline(always)]
+    pub(crate) fn new(
+        key: &'a [u8],
+        draft: Draft<'a>,
+        condition: Condition,
+        patience: Patience,
+    ) -> Storing<'a> {
+        Storing {
+            key,
+            draft,
+            condition,
+            patience,
+            was_proved: false,
+            asks_left: ASKS_MOST,
+            stuck: 0,
+        }
+    }
+
+    /// Stores the value, if that needs no new record in the shard.
+    #[inline(always)]
+    pub(crate) fn put_in_place(&mut self, shard: &Shard<'_>) -> InPlace {
+        shard.put_in_place(self.key, &mut self.draft, self.condition)
+    }
+
+    /// Gives the draft's memory back.
+    #[inline(always)]
+    pub(crate) fn into_spare(self) -> Vec<u64> {
+        self.draft.into_spare()
+    }
+}
+
+thread_local! {
+    /// Memory for the drafts of this thread.
+    pub(crate) static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+}
+
+impl Cache {
+    /// Checks the lengths; nothing has been touched yet.
+    pub(crate) fn check_lengths(&self, key: &[u8], value: Option<Value<'_>>) -> Result<()> {
+        let most_bytes = crate::KEY_BYTES_MAX;
+        if key.len() > most_bytes {
+            return Err(Error::KeyTooLong { len_bytes: key.len(), most_bytes });
+        }
+        // Keys and record headers count against the longest value as well.
+        let most_bytes = self.value_bytes_max();
+        match value {
+            Some(value)
+                if value.len() + key.len() > most_bytes + 256 || value.len() > most_bytes =>
+            {
+                let beside_key_bytes = (most_bytes + 256).saturating_sub(key.len());
+                let most_bytes = most_bytes.min(beside_key_bytes);
+                Err(Error::ValueTooLarge { len_bytes: value.len(), most_bytes })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// When an entry expires that is to live for `ttl`; none if it does not.
+    pub(crate) fn expiry_of(&self, ttl: Ttl) -> Option<u64> {
+        match ttl {
+            Ttl::Never => None,
+            // A moment at the end of the file's clock is as good as one after it.
+            Ttl::Us(ttl_us) => {
+                Some(self.arena.now_us().saturating_add(ttl_us).min(crate::EXPIRY_US_MAX))
+            }
+        }
+    }
+
+    /// Stores a value if the condition holds. Whether it did.
+    pub(crate) fn store(
+        &self,
+        key: &[u8],
+        value: Value<'_>,
+        ttl: Ttl,
+        condition: Condition,
+    ) -> Result<bool> {
+        self.check_lengths(key, Some(value))?;
+        let hash = self.hasher.key(key);
+        let expiry_us = self.expiry_of(ttl);
+        let mut spare = DRAFT_WORDS.take();
+        let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
+        let mut storing = Storing::new(key, draft, condition, Patience::default());
+        // Nearly always it is done at once. All that comes otherwise is kept out of the way.
+        let stored = match storing.draft.head().body_count {
+            0 => self.attempt(&mut storing, &[]),
+            _ => Ok(None),
+        };
+        let Ok(Some(stored)) = stored else {
+            return self.store_after_all(storing, stored);
+        };
+        DRAFT_WORDS.set(storing.into_spare());
+        self.arena.vouch()?;
+        Ok(stored)
+    }
+
+    /// As [`Cache::store`], from where the first attempt did not end it.
+    #[inline(never)]
+    fn store_after_all(&self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
+        let (stored, spare) = self.store_patiently(storing, first);
+        DRAFT_WORDS.set(spare);
+        self.arena.vouch()?;
+        stored
+    }
+
+    /// Ends what the first attempt did not. Gives the draft's memory back, too.
+    // By value: what is lent lies in memory, also where it is never needed there.
+    #[inline(never)]
+    pub(crate) fn store_patiently(
+        &self,
+        mut storing: Storing<'_>,
+        first: Result<Option<bool>>,
+    ) -> (Result<bool>, Vec<u64>) {
+        let stored = first.and_then(|_| self.store_or_prove(&mut storing));
+        (stored, storing.into_spare())
+    }
+
+    fn store_or_prove(&self, storing: &mut Storing<'_>) -> Result<bool> {
+        match self.store_with_bodies(storing) {
+            // No room, and nothing that could make some: the file is damaged, or really full.
+            // Proving the shard once tells, and mends it.
+            Err(Error::Full { .. }) => {
+                let index = storing.draft.hash.shard(self.shape.shard_count);
+                self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?.prove();
+                storing.stuck = 0;
+                let result = self.store_with_bodies(storing);
+                if matches!(result, Err(Error::Full { .. })) {
+                    // Or it was cut, and what is gone looks taken.
+                    self.arena.look_for_cut()?;
+                }
+                result
+            }
+            result => result,
+        }
+    }
+
+    /// Builds the whole segments of a large value first.
+    fn store_with_bodies(&self, storing: &mut Storing<'_>) -> Result<bool> {
+        if storing.draft.head().body_count == 0 {
+            return self.attempt_again(storing, &[]);
+        }
+        // From the first segment that is taken to the slot that leads there: others must not take
+        // this handle's segments for a dead one's because a thread closes it meanwhile.
+        let _stay = self.arena.stay()?;
+        let bodies = match storing.draft.value() {
+            Value::Bytes { bytes, .. } => {
+                self.build_bodies(storing.draft.hash.shard(self.shape.shard_count), bytes)?
+            }
+            Value::Int(_) => Vec::new(),
+        };
+        storing.draft.set_bodies(&bodies);
+        let result = self.attempt_again(storing, &bodies);
+        if !matches!(result, Ok(true)) {
+            self.drop_bodies(&bodies);
+        }
+        result
+    }
+
+    fn attempt_again(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<bool> {
+        for _ in 0..self.shape.slices_most {
+            if let Some(stored) = self.attempt(storing, bodies)? {
+                return Ok(stored);
+            }
+            if storing.stuck > SLICES_WITHOUT_GAIN {
+                break;
+            }
+        }
+        Err(Error::Full { wanted_bytes: storing.draft.head().total_bytes(&self.shape) })
+    }
+
+    /// One attempt to store, under the lock. Whether the condition held; none if something had to be
+    /// evicted first, after which another attempt may do.
+    #[inline(always)]
+    fn attempt(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
+        let index = storing.draft.hash.shard(self.shape.shard_count);
+        let shard = self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?;
+        match storing.put_in_place(&shard) {
+            InPlace::Done(stored) => Ok(Some(stored)),
+            InPlace::NotEnough(live) => self.make_way_and_put(shard, storing, live, bodies),
+        }
+    }
+
+    /// As [`Cache::attempt`], for what needs a new record.
+    #[inline(never)]
+    pub(crate) fn make_way_and_put(
+        &self,
+        shard: Shard<'_>,
+        storing: &mut Storing<'_>,
+        live: Option<Live>,
+        bodies: &[Body],
+    ) -> Result<Option<bool>> {
+        if live.is_none() && !shard.make_way() {
+            let (index, shard_is_empty) = (shard.index, shard.entries() == 0);
+            drop(shard);
+            if shard_is_empty {
+                self.make_way_elsewhere(index)?;
+            }
+            return Ok(None);
+        }
+        let draft = &mut storing.draft;
+        let need = if storing.stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
+        if shard.put(draft, live.as_ref(), bodies, need).is_ok() {
+            shard.add_word(shard::SETS, 1);
+            shard.tidy();
+            return Ok(Some(true));
+        }
+        let index = shard.index;
+        // No room that others make would do.
+        if shard.has_damaged_log() && !std::mem::replace(&mut storing.was_proved, true) {
+            shard.prove();
+            return Ok(None);
+        }
+        let giver = self.giver_for(index);
+        if giver != index && storing.asks_left > 0 {
+            drop(shard);
+            storing.asks_left = if self.gives_way(giver)? { storing.asks_left - 1 } else { 0 };
+            return Ok(None);
+        }
+        let if_stuck = IfStuck::after(storing.stuck);
+        let more = shard.make_room(SLICE, if_stuck, draft.head().total_bytes(&self.shape));
+        drop(shard);
+        if !more {
+            self.make_room_elsewhere(index, if_stuck)?;
+            storing.stuck += 1;
+        }
+        Ok(None)
+    }
+
+    /// Lets a shard evict a slice for another one, if nobody is in it. Whether it did: where segments
+    /// hold many entries, only several slices free one.
+    #[cold]
+    fn gives_way(&self, giver: u64) -> Result<bool> {
+        let Some(shard) = self.try_lock_shard(giver)? else { return Ok(false) };
+        let more = shard.make_room(SLICE, IfStuck::Stop, 0);
+        Ok(shard.give_surplus_spare() || more)
+    }
+
+    /// Lets other shards evict an entry, because this one has none and the limit is reached.
+    #[cold]
+    fn make_way_elsewhere(&self, home: u64) -> Result<()> {
+        for step in 1..self.shape.shard_count {
+            let index = (home + step) % self.shape.shard_count;
+            if let Some(shard) = self.try_lock_shard(index)? {
+                if shard.make_way() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets other shards make room, because this one has nothing to evict.
+    #[cold]
+    fn make_room_elsewhere(&self, home: u64, if_stuck: IfStuck) -> Result<()> {
+        self.arena.free_abandoned_segments();
+        for step in 1..self.shape.shard_count {
+            let index = (home + step) % self.shape.shard_count;
+            if let Some(shard) = self.try_lock_shard(index)? {
+                shard.make_room(SLICE, if_stuck, 0);
+            }
+        }
+        Ok(())
+    }
+}
