@@ -36,6 +36,8 @@ from reliability.peers.stamps import ForgedError, Stamp
 
 # An operation without an answer for so long has hung. Others may have all processors meanwhile.
 HANG_SECONDS = 10.0
+# A cache that was not made by then never will be. The disk may be writing back what others wrote.
+_MAKE_SECONDS_MAX = 60.0
 _ERRORS_TOLD_MAX = 20
 # A program that gets nothing but errors opens its cache again.
 _ERRORS_BEFORE_REOPENING = 20
@@ -231,7 +233,7 @@ def make(peer: Peer, folder: Path, errors: Path) -> None:
             store.set(canary_of(index), canary_value(index))
         store.close()
 
-    came_to = end_of(fork(work, errors), HANG_SECONDS)
+    came_to = end_of(fork(work, errors), _MAKE_SECONDS_MAX)
     if came_to is not None:
         raise MadeError(f"{peer.name}: the process that made the cache {came_to}")
 

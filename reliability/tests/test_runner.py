@@ -54,10 +54,10 @@ def test_too_few_trials_are_a_failure(clone: Path) -> None:
 
 def test_what_hangs_is_killed_with_all_that_it_started(clone: Path) -> None:
     began = time.monotonic()
-    outcome = run(clone, family("hangs.py", seconds_max=2))
-    assert time.monotonic() - began < 20
+    outcome = run(clone, family("hangs.py", seconds_max=10))
+    assert time.monotonic() - began < 40
     assert not outcome.is_good
-    assert "hung: it was killed after 2 seconds" in outcome.records[0].failures[0]
+    assert "hung: it was killed after 10 seconds" in outcome.records[0].failures[0]
     for pid in (clone / "pids").read_text().split():
         assert not _runs(int(pid)), f"process {pid} was left"
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reliability.actors import common_folder
 from tuckbox import (
     Cache,
     CacheCorrupt,
@@ -32,7 +33,7 @@ from tuckbox import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 # Offsets in the header that are the same in every version of the format.
 FORMAT_VERSION_AT = 8
@@ -421,9 +422,12 @@ except AccessDenied as error:
     print(error.errno, error.filename, error)
 """
 
+    @pytest.fixture
+    def tmp_path(self) -> Iterator[Path]:
+        with common_folder() as folder:
+            yield folder
+
     def test_a_file_that_this_user_may_not_open(self, tmp_path: Path) -> None:
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
         path = tmp_path / "cache.tuck"
         with Cache(path) as cache:
             cache["k"] = 1
@@ -434,8 +438,6 @@ except AccessDenied as error:
         assert path.read_bytes() == content
 
     def test_a_directory_that_this_user_may_not_write(self, tmp_path: Path) -> None:
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
         path = tmp_path / "cache.tuck"
         answer = run(self.CODE, str(path))
         assert answer.startswith(f"13 {path} cannot create {path}: Permission denied")
