@@ -91,7 +91,7 @@ test-reliability: $(venv)/built ## The short lane: every promise on trial, withi
 	$(python) -m reliability run --lane short $(ARGS)
 
 $(venv)/contestants: $(venv)/built $(wildcard lab/contestants/*/contestant.toml lab/servers/*/server.toml)
-	$(python) -m lab install --tests
+	$(python) -m lab install --tests || { sleep 30; $(python) -m lab install --tests; }
 	@touch $@
 
 test-lab: $(venv)/contestants ## The lab, with contestants and servers that must be caught.
@@ -100,12 +100,12 @@ test-lab: $(venv)/contestants ## The lab, with contestants and servers that must
 lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
 	$(python) -m lab run smoke --smoke
 
-# Lists of packages may be old, or not there at all.
+# Lists of packages may be old, or not there at all; and somebody else may be installing.
 valgrind:
 	@command -v valgrind > /dev/null || { \
 		become=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
-		$$become apt-get update -q && \
-		$$become apt-get install -q -y --no-install-recommends valgrind; }
+		{ $$become apt-get update -q || true; } && \
+		$$become apt-get install -q -y --no-install-recommends -o DPkg::Lock::Timeout=600 valgrind; }
 
 test-bench: $(venv)/built $(venv)/drawing valgrind ## The benchmarks: their judgements, their page, and that wrong answers fail them.
 	$(python) -c 'from benches import limits, native; limits.build(); native.build()'

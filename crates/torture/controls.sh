@@ -50,7 +50,7 @@ control no-repair step --operations set-same,set-new --states half
 control no-repair matrix --operations set-same,set-new --states half
 control early-publication step --operations set-new,add --states empty
 control early-intent-clear repair --operations incr
-control ignored-error calls --scenarios create --one-in 2
+control ignored-error calls --scenarios create
 control doubt-is-death calls --scenarios waiter --one-in 4
 control no-guard cut --cases 24
 control no-look cut --cases 48

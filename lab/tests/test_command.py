@@ -202,7 +202,8 @@ def until(condition: Callable[[], object], process: subprocess.Popen[str]) -> No
 def hanging(folder: Path, processes_in: Left) -> Iterator[subprocess.Popen[str]]:
     """Start a run in which a worker hangs, and wait until it does."""
     with started(folder, *SHORT, "--contestant", "hangs", "--rounds", "1") as process:
-        until(lambda: list(folder.rglob("chosen")), process)
+        # Not in the probe's folder, which is removed meanwhile.
+        until(lambda: list(folder.glob("data/*/*/chosen")), process)
         # The worker, its child, the guard, and the runner itself.
         until(lambda: len(processes_in()) == 4, process)
         yield process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -74,13 +75,14 @@ def test_a_runner_that_leaves_says_goodbye(tmp_path: Path, processes_in: Left) -
 
 
 def test_marks_find_processes_wherever_they_went(processes_in: Left) -> None:
-    environment = {**os.environ, MARK: "some-token.7."}
+    token = secrets.token_hex(8)
+    environment = {**os.environ, MARK: f"{token}.7."}
     with subprocess.Popen(["setsid", "sleep", "3600"], env=environment) as process:
-        until(lambda: len(marked("some-token.7.")) == 1)
-        assert marked("some-token.8.") == []
-        kill_marked("some-token.8.")
+        until(lambda: len(marked(f"{token}.7.")) == 1)
+        assert marked(f"{token}.8.") == []
+        kill_marked(f"{token}.8.")
         assert process.poll() is None
-        kill_marked("some-token.")
+        kill_marked(f"{token}.")
         assert process.wait(WATCHDOG_SECONDS) == -signal.SIGKILL
 
 

@@ -41,6 +41,7 @@ from lab.protocol import (
     Replayed,
     Verdict,
 )
+from lab.runner.placement import started_on
 from lab.stream import DELETE, GET, SET, Operation
 from lab.tests.talking import (
     SECONDS_MAX,
@@ -735,7 +736,9 @@ def test_a_contestant_is_accused_of_nothing(tmp_path: Path, start: Start, row: R
 
 @each_row
 def test_a_contestant_keeps_large_values(tmp_path: Path, start: Start, row: Row) -> None:
-    host = start(row.folder)
+    # With many processors quick_cache makes shards that are shorter than two values.
+    with started_on({min(os.sched_getaffinity(0))}):
+        host = start(row.folder)
     sets = [Operation(SET, key, 2_222_981) for key in range(8)]
     gets = [Operation(GET, key, 0) for key in range(8)]
     host.ask(load_row(row, tmp_path, sets, gets), Loaded)

@@ -207,7 +207,8 @@ def test_an_honest_contestant_passes(tmp_path: Path, value: protocol.ValueKind) 
         )
         assert loaded.runtime.startswith("PHP 8")
         assert len(loaded.timer_ns) == 1000
-        assert all(difference > 0 for difference in loaded.timer_ns)
+        # Not every clock goes on between two looks at it.
+        assert all(difference >= 0 for difference in loaded.timer_ns)
         assert loaded.create_ns > 0
         host.open()
         written = host.ask(protocol.ProbeWrite(), protocol.Probed)
@@ -651,7 +652,8 @@ def test_a_host_ends_with_its_parent(tmp_path: Path) -> None:
 def _runs(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except OSError:
+        # It may go while it is being read.
         return False
 
 

@@ -128,8 +128,12 @@ fn what_is_lost_is_named_and_counted() {
     assert_eq!(lost(&open(Damage::Word { at: slot, value: 0 })), (0, 1, reason));
     // One whose value is long enough: bits 10 to 22 of its form are its length.
     let record_at = |slot: u64| (image.word(slot) >> 8 & 0xff_ffff_ffff) * 8;
-    let is_long =
-        |slot: &u64| image.word(*slot) != 0 && image.word(record_at(*slot) + 8) >> 10 & 0xfff > 100;
+    let is_long = |slot: &u64| {
+        let at = record_at(*slot);
+        let (first, form) = (image.word(at), image.word(at + 8));
+        // Without flags: with an expiry, say, the second word would not begin with the form.
+        image.word(*slot) != 0 && first & 7 == 0 && form >> 10 & 0xfff > 100
+    };
     let long = (pool_at..).step_by(8).find(is_long).unwrap();
     let value_at = record_at(long) + 64;
     let value = !image.word(value_at);

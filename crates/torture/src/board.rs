@@ -226,7 +226,8 @@ impl Board {
             if began.elapsed() > limit {
                 return false;
             }
-            std::thread::sleep(std::time::Duration::from_micros(500));
+            // Hundreds of processes may be waiting.
+            std::thread::sleep(std::time::Duration::from_millis(2));
         }
         true
     }

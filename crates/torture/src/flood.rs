@@ -41,6 +41,9 @@ const TAGGED: u64 = 24;
 /// How many share bits of both their choices, and how many bits of each.
 const DOUBLE: u64 = 300;
 const DOUBLE_BITS: u32 = 9;
+/// An operation that takes longer went through a bucket without an end. Others may have the processors
+/// meanwhile.
+const SLOWEST_MOST: Duration = Duration::from_secs(5);
 
 fn open(folder: &Folder, name: &str) -> (Cache, Hasher) {
     let path = folder.file(name);
@@ -144,7 +147,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
                 outcome.wrong, outcome.refused
             )
         });
-        report.expect(outcome.slowest < Duration::from_secs(1), || {
+        report.expect(outcome.slowest < SLOWEST_MOST, || {
             format!("{name}: an operation took {:?}", outcome.slowest)
         });
         // Two buckets at the least.

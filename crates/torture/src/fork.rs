@@ -57,7 +57,7 @@ fn storm(report: &mut Report, children: u64, seed: u64) {
     let mut parent = role.start();
     let status = parent.wait(Duration::from_secs(30 + children / 10));
     report.expect(status.is_some_and(|status| status.success()), || {
-        format!("storm: the forking process ended with {status:?}")
+        format!("storm: the forking process ended with {status:?}: {}", scene.findings())
     });
     parent.kill();
     slots_are_free(report, "storm", &scene);
@@ -142,7 +142,7 @@ fn becomes_itself(report: &mut Report) {
     let trial = "a chain of execs";
     let scene = Scene::new(SMALL_BYTES, 1, 64, true);
     let mut chain = Role::new(Part::ExecChain, &scene.path).number(SLOTS as u64 * 2).start();
-    let status = chain.wait(Duration::from_secs(20));
+    let status = chain.wait(Duration::from_secs(60));
     report.expect(status.is_some_and(|status| status.success()), || {
         format!("{trial}: it ended with {status:?}")
     });
@@ -166,9 +166,7 @@ fn closes_descriptors(report: &mut Report) {
     scene.board.flag(Flag::Release).store(1, SeqCst);
     let status = daemon.wait(Duration::from_secs(20));
     if !status.is_some_and(|status| status.success()) {
-        let path = crate::board::findings_path(&scene.path);
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        report.fail(format!("{trial}: it ended with {status:?}: {text}"));
+        report.fail(format!("{trial}: it ended with {status:?}: {}", scene.findings()));
     }
     slots_are_free(report, trial, &scene);
     scene.settle(report, trial);

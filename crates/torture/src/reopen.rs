@@ -45,11 +45,6 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.finish()
 }
 
-fn findings(scene: &Scene) -> String {
-    let text = std::fs::read_to_string(crate::board::findings_path(&scene.path));
-    text.unwrap_or_default().lines().take(5).collect::<Vec<_>>().join("; ")
-}
-
 fn churn(report: &mut Report, seconds: f64) -> u64 {
     const PLACES: usize = 8;
     let scene = Scene::new(SMALL_BYTES, PLACES, 64, true);
@@ -100,16 +95,20 @@ fn create_at_once(report: &mut Report, count: u64) {
     let mut workers: Vec<Worker> = (0..count)
         .map(|number| Role::new(Part::Creator, &scene.path).number(number).start())
         .collect();
-    let arrived = scene.board.wait_for(Flag::Arrived, count, Duration::from_secs(60));
+    let arrived = scene.board.wait_for(Flag::Arrived, count, Duration::from_secs(120));
     report.expect(arrived, || "creators: not all processes came".into());
     scene.board.flag(Flag::Go).store(1, SeqCst);
     let mut good = 0;
-    for worker in &mut workers {
+    for (number, worker) in workers.iter_mut().enumerate() {
         let status = worker.wait(Duration::from_secs(60));
         good += u64::from(status.is_some_and(|status| status.success()));
+        // What it found itself it has told.
+        if status.and_then(|status| status.code()).is_none() {
+            scene.board.report(&format!("wrong: creator {number} ended with {status:?}"));
+        }
     }
     report.expect(good == count, || {
-        format!("creators: {good} of {count} made or found the one cache: {}", findings(&scene))
+        format!("creators: {good} of {count} made or found the one cache: {}", scene.findings())
     });
     let others = others(&scene);
     report.expect(others == ["cache.made"], || format!("creators: left behind: {others:?}"));

@@ -392,7 +392,9 @@ fn creator(role: &Role) -> bool {
     let board = role.board();
     let limit = Duration::from_secs(60);
     board.flag(Flag::Arrived).fetch_add(1, SeqCst);
-    if !board.wait_for(Flag::Go, 1, limit) {
+    // It takes a busy machine long to start them all.
+    if !board.wait_for(Flag::Go, 1, 5 * limit) {
+        board.report(&format!("wrong: creator {} was not told to go", role.number));
         return false;
     }
     // The supervisor's own cache is elsewhere; here nothing is yet.

@@ -75,6 +75,12 @@ impl Scene {
         Cache::open(&Place::Path(self.path.clone()), &config).expect("the cache is there")
     }
 
+    /// The first things that were found wrong.
+    pub fn findings(&self) -> String {
+        let text = std::fs::read_to_string(crate::board::findings_path(&self.path));
+        text.unwrap_or_default().lines().take(5).collect::<Vec<_>>().join("; ")
+    }
+
     /// What every trial ends with: all is sound, and nothing that was found was wrong.
     pub fn settle(&self, report: &mut Report, trial: &str) {
         match self.cache.check() {
@@ -91,10 +97,7 @@ impl Scene {
         for word in [SeatWord::Wrong, SeatWord::Lost, SeatWord::Errors] {
             let count = self.board.sum(word);
             if count > 0 {
-                let path = crate::board::findings_path(&self.path);
-                let text = std::fs::read_to_string(path).unwrap_or_default();
-                let first: Vec<_> = text.lines().take(3).collect();
-                report.fail(format!("{trial}: {count} times {word:?}: {first:?}"));
+                report.fail(format!("{trial}: {count} times {word:?}: {}", self.findings()));
             }
         }
     }

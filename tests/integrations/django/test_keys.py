@@ -51,7 +51,9 @@ def made_by(make: Callable[..., Any], *arguments: Any) -> tuple[Any, list[str]]:
     return made, [str(warning.message) for warning in caught]
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(key=keys, prefix=parts, own=parts, given=st.none() | parts)
 @example(key="a" * 247, prefix="", own=1, given=None)
 @example(key="a" * 248, prefix="", own=1, given=None)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,12 @@ def django_tests() -> Path:
             "--require-hashes",
             f"--requirement={requirement}",
         ]
-        subprocess.run([*pip, *what, f"--dest={UNPACKED}"], check=True)
+        for seconds in (10, 30, None):
+            done = subprocess.run([*pip, *what, f"--dest={UNPACKED}"], check=seconds is None)
+            if done.returncode == 0 or seconds is None:
+                break
+            # The index may answer the next time.
+            time.sleep(seconds)
         with tarfile.open(UNPACKED / f"{name}.tar.gz") as archive:
             archive.extractall(UNPACKED, filter="data")
     return tests
