@@ -13,6 +13,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -100,10 +101,49 @@ thread_local! {
     static GATE_OVER_FORK: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-/// Enters the gate; see [`GATE`].
-pub fn gate() -> MutexGuard<'static, ()> {
+fn gate() -> MutexGuard<'static, ()> {
     AT_FORK.call_once(|| os::at_fork(close_gate, open_gate, forget_tokens));
     GATE.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
+/// What is touched within the [`GATE`] only.
+#[derive(Debug)]
+pub struct Gated<T>(Mutex<T>);
+
+/// Access to what is [`Gated`]. Fields are dropped in their order, so the mutex is free before the gate
+/// is: a child that is forked in between would find it taken by a thread that it has not, for ever.
+/// Two guards in a function's hands are dropped in an order that depends on how they are written.
+pub struct Within<'a, T> {
+    held: MutexGuard<'a, T>,
+    _gate: MutexGuard<'static, ()>,
+}
+
+impl<T> Gated<T> {
+    /// Holds a value.
+    pub fn new(value: T) -> Gated<T> {
+        Gated(Mutex::new(value))
+    }
+
+    /// Enters the gate, for as long as the answer lives.
+    pub fn enter(&self) -> Within<'_, T> {
+        let _gate = gate();
+        let held = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
+        Within { held, _gate }
+    }
+}
+
+impl<T> Deref for Within<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.held
+    }
+}
+
+impl<T> DerefMut for Within<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.held
+    }
 }
 
 extern "C" fn close_gate() {
@@ -441,6 +481,21 @@ mod tests {
         assert_eq!(boot_offset_us("monotonic 1 2\n"), None);
         assert_eq!(boot_offset_us("boottime x 2\n"), None);
         assert_eq!(boot_offset_us("boottime 9223372036854775807 0\n"), None);
+    }
+
+    /// A fork comes when the gate is open: then the mutex is free, too.
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the system for a word before each fork")]
+    fn whoever_has_the_gate_finds_what_is_gated_free() {
+        let gated = Gated::new(0u64);
+        std::thread::scope(|scope| {
+            let enters = scope.spawn(|| (0..300_000).for_each(|_| *gated.enter() += 1));
+            while !enters.is_finished() {
+                let _gate = gate();
+                assert!(gated.0.try_lock().is_ok(), "a child would find it taken for ever");
+            }
+        });
+        assert_eq!(*gated.enter(), 300_000);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod time;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::stay::Stay;
@@ -18,7 +18,7 @@ use crate::file::{CacheFile, Standing};
 use crate::header::{self, Identity};
 use crate::layout::{process as slot_layout, Geometry, Plan, HEADER_BYTES};
 use crate::os;
-use crate::process::{gate, Counter, OwnerId, Seat, COUNTER_COUNT, FORKS};
+use crate::process::{Counter, Gated, OwnerId, Seat, COUNTER_COUNT, FORKS};
 use crate::region::Region;
 use crate::trust::{Directory, Rights};
 use crate::wait::Waiter;
@@ -36,9 +36,9 @@ pub enum Place {
 
 /// This handle's participation.
 enum Membership {
-    /// A slot in the file; none once closed. The seat is touched in `process::gate` only, which
-    /// keeps the mutex free at the moment of a fork; the owner's bits are in `Arena::identity`, where the hot paths read them.
-    File { file: CacheFile, seat: Mutex<Option<Seat>> },
+    /// A slot in the file; none once closed. The owner's bits are in `Arena::identity`, where the hot
+    /// paths read them.
+    File { file: CacheFile, seat: Gated<Option<Seat>> },
     /// Only reads: has no slot, takes no lock and counts nothing. `rows_made` is how many clock
     /// rows there were when it last looked for one of this boot.
     Reader { file: CacheFile, rows_made: AtomicU64 },
@@ -180,7 +180,7 @@ impl Arena {
             header::write(&region, &geometry, &identity, signature);
             identity
         });
-        let membership = Membership::File { file, seat: Mutex::new(None) };
+        let membership = Membership::File { file, seat: Gated::new(None) };
         let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
         arena.attach()?;
         arena.learn_time()?;
@@ -361,8 +361,7 @@ impl Arena {
             }
             Membership::Twin { .. } => return Err(Error::Closed),
         };
-        let gate = gate();
-        let mut seat = seat.lock().unwrap_or_else(|broken| broken.into_inner());
+        let mut seat = seat.enter();
         if let Some(gone) = self.gone() {
             return Err(gone);
         }
@@ -382,7 +381,6 @@ impl Arena {
         self.busy.store(0, Ordering::Relaxed);
         self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
         drop(seat);
-        drop(gate);
         if was_left {
             // Whoever died in this slot may have been filling segments that no shard knows of.
             self.free_abandoned_segments();
@@ -411,8 +409,7 @@ impl Arena {
             while ours && self.busy.load(Ordering::SeqCst) > mine {
                 std::thread::sleep(Duration::from_micros(50));
             }
-            let _gate = gate();
-            if let Some(seat) = seat.lock().unwrap_or_else(|broken| broken.into_inner()).take() {
+            if let Some(seat) = seat.enter().take() {
                 seat.leave(&self.region, &self.geometry);
             }
         }
@@ -457,8 +454,7 @@ impl Arena {
         if let Membership::File { file, seat } = &self.membership {
             let cannot_let_go = self.region.is_lost() && !crate::mutants::is_on("seat-kept");
             if cannot_let_go && !self.vacated.swap(true, Ordering::AcqRel) {
-                let _gate = gate();
-                if let Some(seat) = &*seat.lock().unwrap_or_else(|broken| broken.into_inner()) {
+                if let Some(seat) = &*seat.enter() {
                     seat.vacate(file, &self.geometry);
                 }
             }
@@ -491,10 +487,7 @@ impl Arena {
     /// Whether this handle takes part: also while another thread that closes it waits.
     pub(crate) fn is_seated(&self) -> bool {
         match &self.membership {
-            Membership::File { seat, .. } => {
-                let _gate = gate();
-                seat.lock().unwrap_or_else(|broken| broken.into_inner()).is_some()
-            }
+            Membership::File { seat, .. } => seat.enter().is_some(),
             Membership::Reader { .. } => false,
             Membership::Twin { .. } => true,
         }
@@ -506,11 +499,10 @@ impl Arena {
             return false;
         }
         match &self.membership {
-            Membership::File { seat, .. } => {
-                let _gate = gate();
-                let seat = seat.lock().unwrap_or_else(|broken| broken.into_inner());
-                seat.as_ref().is_some_and(|seat| seat.is_dead(&self.region, &self.geometry, owner))
-            }
+            Membership::File { seat, .. } => seat
+                .enter()
+                .as_ref()
+                .is_some_and(|seat| seat.is_dead(&self.region, &self.geometry, owner)),
             Membership::Reader { .. } => false,
             Membership::Twin { dead, .. } => {
                 dead.get(owner.slot() as usize).is_none_or(|dead| dead.load(Ordering::Acquire))
