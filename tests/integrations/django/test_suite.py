@@ -34,12 +34,11 @@ def django_tests() -> Path:
             "--require-hashes",
             f"--requirement={requirement}",
         ]
-        for seconds in (10, 30, None):
-            done = subprocess.run([*pip, *what, f"--dest={UNPACKED}"], check=seconds is None)
-            if done.returncode == 0 or seconds is None:
-                break
+        fetch = [*pip, *what, f"--dest={UNPACKED}"]
+        if subprocess.run(fetch, check=False).returncode != 0:
             # The index may answer the next time.
-            time.sleep(seconds)
+            time.sleep(30)
+            subprocess.run(fetch, check=True)
         with tarfile.open(UNPACKED / f"{name}.tar.gz") as archive:
             archive.extractall(UNPACKED, filter="data")
     return tests
