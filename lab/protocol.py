@@ -66,14 +66,28 @@ class ProbeRead(Request, tag="probe_read", frozen=True):
     workers: list[int]
 
 
-class Run(Request, tag="run", frozen=True):
-    """Obey the worker's stream of a phase once. `durations` is a file to create, or empty."""
+class Prepare(Request, tag="prepare", frozen=True):
+    """Obey the warm-up of a pass over the worker's stream and make what follows it ready.
+
+    `block` and `stretch` count operations: the clock is read after each block, answers are checked
+    after each stretch. `seconds_max` limits the warm-up, and the pass by itself.
+    """
 
     phase: int
     measure: Measure
     warmup: int
     block: int
+    stretch: int
     seconds_max: float
+
+
+class Run(Request, tag="run", frozen=True):
+    """Obey the prepared pass once the monotonic clock has reached `start_ns`.
+
+    `durations` is a file to create, or empty.
+    """
+
+    start_ns: int
     durations: str
 
 
@@ -88,7 +102,7 @@ class Close(Request, tag="close", frozen=True):
     """Close the store. The host stays for another open, or leaves at the end of its input."""
 
 
-AnyRequest = Load | Open | ProbeWrite | ProbeRead | Run | Replay | Close
+AnyRequest = Load | Open | ProbeWrite | ProbeRead | Prepare | Run | Replay | Close
 
 
 class Verdict(msgspec.Struct, forbid_unknown_fields=True):
@@ -148,12 +162,22 @@ class Probed(Reply, tag="probed", frozen=True):
     verdict: Verdict
 
 
+class Prepared(Reply, tag="prepared", frozen=True):
+    """The pass can start."""
+
+
 class Ran(Reply, tag="ran", frozen=True):
-    """One pass, as far as it came. `blocks_ns` has each full block of a throughput pass."""
+    """One pass, as far as it came.
+
+    `started_ns` and `ended_ns` are readings of the monotonic clock. `elapsed_ns` adds up the
+    stretches, without what is between them, and `cpu_ns` the CPU time of the process in them.
+    `blocks_ns` has each full block of a throughput pass.
+    """
 
     done: int
-    wall_ns: int
-    timed_ns: int
+    started_ns: int
+    ended_ns: int
+    elapsed_ns: int
     cpu_ns: int
     blocks_ns: list[int]
     actions: dict[Action, Tally]
@@ -183,4 +207,4 @@ class Failed(Reply, tag="failed", frozen=True):
     missing: bool = False
 
 
-AnyReply = Loaded | Opened | Probed | Ran | Replayed | Closed | Failed
+AnyReply = Loaded | Opened | Probed | Prepared | Ran | Replayed | Closed | Failed

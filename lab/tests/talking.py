@@ -12,6 +12,7 @@ import select
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +34,9 @@ from lab.protocol import (
     Measure,
     Open,
     PhaseOf,
+    Prepare,
+    Prepared,
+    Ran,
     Reply,
     Request,
     Run,
@@ -44,6 +48,8 @@ from lab.stream import DELETE, GET, SET, Operation
 
 REPOSITORY = Path(__file__).parents[2]
 SECONDS_MAX = 60.0
+# Long enough for every host to have read the request that names the moment.
+BARRIER_NS = 50_000_000
 
 R = TypeVar("R", bound=Reply)
 _DECODER: msgspec.json.Decoder[AnyReply] = msgspec.json.Decoder(AnyReply)
@@ -132,6 +138,24 @@ class Conversation:
         assert isinstance(reply, kind), reply
         return reply
 
+    def run(
+        self,
+        phase: int,
+        measure: Measure = "untimed",
+        *,
+        warmup: int = 0,
+        block: int = 64,
+        stretch: int = 64,
+        seconds_max: float = 60.0,
+        durations: str = "",
+    ) -> Ran:
+        """Have a pass prepared and run at once; return what came of it."""
+        request = prepare(
+            phase, measure, warmup=warmup, block=block, stretch=stretch, seconds_max=seconds_max
+        )
+        self.ask(request, Prepared)
+        return self.ask(Run(0, durations), Ran)
+
     def load_or_skip(self, request: Load) -> Loaded:
         """Load, or skip the test when the contestant is not installed."""
         reply = self.say(msgspec.json.encode(request))
@@ -157,6 +181,26 @@ def ask_all(hosts: Sequence[Conversation], requests: Sequence[Request], kind: ty
     replies = [host.reply() for host in hosts]
     assert all(isinstance(reply, kind) for reply in replies), replies
     return [reply for reply in replies if isinstance(reply, kind)]
+
+
+def run_together(hosts: Sequence[Conversation], request: Prepare) -> list[Ran]:
+    """Have each host prepare the same pass, and all of them start it at the same moment."""
+    ask_all(hosts, [request] * len(hosts), Prepared)
+    start_ns = time.monotonic_ns() + BARRIER_NS
+    return ask_all(hosts, [Run(start_ns, "")] * len(hosts), Ran)
+
+
+def prepare(
+    phase: int,
+    measure: Measure = "untimed",
+    *,
+    warmup: int = 0,
+    block: int = 64,
+    stretch: int = 64,
+    seconds_max: float = 60.0,
+) -> Prepare:
+    """Return the request to prepare a pass."""
+    return Prepare(phase, measure, warmup, block, stretch, seconds_max)
 
 
 Streams = Sequence[Sequence[Operation]]
@@ -220,26 +264,6 @@ def open_in(store: Path, *, entries_max: int = 0, bytes_max: int) -> Open:
     """Make the new folder `store` and return the request to open it."""
     store.mkdir()
     return Open(folder=str(store), entries_max=entries_max, bytes_max=bytes_max)
-
-
-def run(
-    phase: int,
-    measure: Measure = "untimed",
-    *,
-    warmup: int = 0,
-    block: int = 64,
-    seconds_max: float = 60.0,
-    durations: str = "",
-) -> Run:
-    """Return the request to run a pass."""
-    return Run(
-        phase=phase,
-        measure=measure,
-        warmup=warmup,
-        block=block,
-        seconds_max=seconds_max,
-        durations=durations,
-    )
 
 
 def model(operations: Sequence[Operation], there: set[int]) -> dict[Action, Tally]:

@@ -161,8 +161,8 @@ def work_through(host: Conversation, folder: Path) -> tuple[Ran, Ran]:
     """Let a host store all keys and then work, and return what it said of either."""
     host.ask(a_load(folder, PRELOAD, some_work()), Loaded)
     host.ask(an_open(folder), Opened)
-    preload = host.ask(run(0, "untimed"), Ran)
-    return preload, host.ask(run(1, "throughput"), Ran)
+    preload = host.run(0, "untimed")
+    return preload, host.run(1, "throughput")
 
 
 def probe(host: Conversation, folder: Path) -> tuple[Probed, Probed]:
@@ -196,7 +196,7 @@ def test_it_stores_the_vectors_of_the_protocol(
     operations = [Operation(SET, 2, size), Operation(GET, 2, 0)]
     host.ask(a_load(tmp_path, operations, base=3), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    ran = host.ask(run(0, "throughput"), Ran)
+    ran = host.run(0, "throughput")
     assert ran.verdict == Verdict()
     value = (tmp_path / "store" / key_text(2)).read_bytes()
     assert len(value) == size
@@ -210,7 +210,7 @@ def test_it_derives_every_length(tmp_path: Path, start: Start, size: int) -> Non
     operations = [Operation(GET, 5, 0), Operation(SET, 5, size), Operation(GET, 5, 0)]
     host.ask(a_load(tmp_path, operations, base=2**40), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    ran = host.ask(run(0, "throughput"), Ran)
+    ran = host.run(0, "throughput")
     assert (tmp_path / "store" / key_text(5)).read_bytes() == derive(5, 2**40 + 1, size)
     assert ran.verdict == Verdict(weak=int(size < 8))
     assert (ran.actions["get"].miss, ran.actions["get"].absent) == (1, 1)
@@ -260,7 +260,7 @@ def test_the_warm_up_is_checked_and_not_counted(tmp_path: Path, start: Start) ->
     operations = [*PRELOAD, *(Operation(GET, key, 0) for key in range(KEYS) for _ in range(3))]
     host.ask(a_load(tmp_path, operations), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    ran = host.ask(run(0, "throughput", warmup=KEYS + 60), Ran)
+    ran = host.run(0, "throughput", warmup=KEYS + 60)
     # The fiftieth and the hundredth hit are spoiled; the first of them while warming up.
     assert ran.verdict.wrong == 2
     assert ran.actions["get"].count == 3 * KEYS - 60
@@ -272,9 +272,9 @@ def test_a_pass_ends_when_its_time_is_over(tmp_path: Path, start: Start) -> None
     host = start("native_honest")
     host.ask(a_load(tmp_path, some_work()), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    assert host.ask(run(0, "throughput", seconds_max=0), Ran).done == 64
-    assert host.ask(run(0, "throughput", seconds_max=0, warmup=100), Ran).done == 64
-    assert host.ask(run(0, "throughput", warmup=100), Ran).done == len(some_work())
+    assert host.run(0, "throughput", seconds_max=0).done == 64
+    assert host.run(0, "throughput", seconds_max=0, warmup=100).done == 64
+    assert host.run(0, "throughput", warmup=100).done == len(some_work())
 
 
 def test_a_new_store_is_known_to_be_empty(tmp_path: Path, start: Start) -> None:
@@ -283,7 +283,7 @@ def test_a_new_store_is_known_to_be_empty(tmp_path: Path, start: Start) -> None:
     host.ask(Close(), Closed)
     (tmp_path / "second").mkdir()
     host.ask(Open(str(tmp_path / "second"), 0, 1_000_000), Opened)
-    ran = host.ask(run(1, "throughput"), Ran)
+    ran = host.run(1, "throughput")
     assert ran.verdict == Verdict()
     assert ran.actions["get"].miss == ran.actions["get"].absent
 
@@ -292,7 +292,7 @@ def test_null_costs_little_and_keeps_nothing(tmp_path: Path, start: Start) -> No
     host = start("native_null")
     host.ask(a_load(tmp_path, some_work(60_000)), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    ran = host.ask(run(0, "throughput", block=256), Ran)
+    ran = host.run(0, "throughput", block=256)
     assert ran.verdict == Verdict()
     assert ran.actions["get"].miss == ran.actions["get"].count > 0
     # The loop is there (a compiler might have removed it), and what it measures it has measured.
@@ -321,9 +321,9 @@ def test_another_keys_value_is_wrong_and_named(tmp_path: Path, start: Start) -> 
     host = start("native_honest")
     host.ask(a_load(tmp_path, PRELOAD, [Operation(GET, 3, 0)]), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    host.ask(run(0, "throughput"), Ran)
+    host.run(0, "throughput")
     shutil.copy(tmp_path / "store" / key_text(8), tmp_path / "store" / key_text(3))
-    verdict = host.ask(run(1, "throughput"), Ran).verdict
+    verdict = host.run(1, "throughput").verdict
     assert verdict.wrong == 1
     assert repr(key_text(8)).replace("'", '"') in verdict.examples[0]
 
@@ -332,16 +332,16 @@ def test_a_deleted_value_that_is_back_is_stale(tmp_path: Path, start: Start) -> 
     host = start("native_honest")
     host.ask(a_load(tmp_path, PRELOAD, [Operation(DELETE, 3, 0)], [Operation(GET, 3, 0)]), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    host.ask(run(0, "throughput"), Ran)
+    host.run(0, "throughput")
     path = tmp_path / "store" / key_text(3)
     kept = path.read_bytes()
-    host.ask(run(1, "throughput"), Ran)
+    host.run(1, "throughput")
     path.write_bytes(kept)
-    verdict = host.ask(run(2, "throughput"), Ran).verdict
+    verdict = host.run(2, "throughput").verdict
     assert (verdict.stale, verdict.wrong) == (1, 0)
     assert "deleted before" in verdict.examples[0]
     path.write_bytes(kept[:-1])
-    assert host.ask(run(2, "throughput"), Ran).verdict.wrong == 1
+    assert host.run(2, "throughput").verdict.wrong == 1
 
 
 def test_an_evicted_value_is_a_miss_and_no_fault(tmp_path: Path, start: Start) -> None:
@@ -349,9 +349,9 @@ def test_an_evicted_value_is_a_miss_and_no_fault(tmp_path: Path, start: Start) -
     gets = [Operation(GET, key, 0) for key in range(KEYS)]
     host.ask(a_load(tmp_path, PRELOAD, gets), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    host.ask(run(0, "throughput"), Ran)
+    host.run(0, "throughput")
     (tmp_path / "store" / key_text(3)).unlink()
-    ran = host.ask(run(1, "throughput"), Ran)
+    ran = host.run(1, "throughput")
     assert ran.verdict == Verdict()
     assert (ran.actions["get"].miss, ran.actions["get"].absent) == (1, 0)
 
@@ -370,13 +370,13 @@ def test_a_refused_value_must_not_be_there(tmp_path: Path, start: Start) -> None
     sets = [Operation(SET, 1, 50), Operation(SET, 2, 50), Operation(SET, 2, 50)]
     host.ask(a_load(tmp_path, sets, [Operation(GET, 2, 0)]), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    assert host.ask(run(0, "throughput"), Ran).actions["set"].miss == 1
-    assert host.ask(run(1, "throughput"), Ran).verdict == Verdict()
+    assert host.run(0, "throughput").actions["set"].miss == 1
+    assert host.run(1, "throughput").verdict == Verdict()
     path = tmp_path / "store" / key_text(2)
     path.write_bytes(derive(2, 3, 50))
-    assert host.ask(run(1, "throughput"), Ran).verdict.wrong == 1
+    assert host.run(1, "throughput").verdict.wrong == 1
     path.unlink()
-    ran = host.ask(run(1, "throughput"), Ran)
+    ran = host.run(1, "throughput")
     assert ran.verdict == Verdict()
     assert (ran.actions["get"].miss, ran.actions["get"].absent) == (1, 0)
 
@@ -387,12 +387,12 @@ def test_a_delete_that_found_nothing_leaves_the_key_in_doubt(tmp_path: Path, sta
     work = [Operation(SET, 1, 50), Operation(SET, 2, 50), Operation(DELETE, 2, 0)]
     host.ask(a_load(tmp_path, work, [Operation(GET, 2, 0)]), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    assert host.ask(run(0, "throughput"), Ran).actions["delete"].miss == 1
-    ran = host.ask(run(1, "throughput"), Ran)
+    assert host.run(0, "throughput").actions["delete"].miss == 1
+    ran = host.run(1, "throughput")
     assert ran.verdict == Verdict()
     assert ran.actions["get"].miss == 0
     (tmp_path / "store" / key_text(2)).unlink()
-    ran = host.ask(run(1, "throughput"), Ran)
+    ran = host.run(1, "throughput")
     assert (ran.actions["get"].miss, ran.actions["get"].absent) == (1, 1)
 
 
@@ -473,7 +473,7 @@ def test_a_hanging_adapter_can_be_killed(tmp_path: Path, start: Start) -> None:
     host = start("native_hangs")
     host.ask(a_load(tmp_path, PRELOAD, some_work()), Loaded)
     host.ask(an_open(tmp_path), Opened)
-    host.ask(run(0, "untimed"), Ran)
+    host.run(0, "untimed")
     host.send(msgspec.json.encode(run(1, "throughput")))
     children = Path(f"/proc/{host.process.pid}/task/{host.process.pid}/children")
     wait_for(lambda: bool(children.read_text()))
@@ -583,7 +583,7 @@ def test_requests_out_of_order_fail(tmp_path: Path, start: Start) -> None:
     assert "open already" in host.ask(opened, Failed).reason
     assert "no phase 1" in host.ask(run(1, "throughput"), Failed).reason
     assert "at least one operation" in host.ask(run(0, "throughput", block=0), Failed).reason
-    assert host.ask(run(0, "throughput"), Ran).done == KEYS
+    assert host.run(0, "throughput").done == KEYS
 
 
 @pytest.mark.parametrize(
@@ -724,8 +724,8 @@ def test_a_contestant_is_accused_of_nothing(tmp_path: Path, start: Start, row: R
     host.ask(an_open(tmp_path), Opened)
     assert host.ask(ProbeWrite(), Probed) == Probed(64, 0, Verdict())
     assert host.ask(ProbeRead([0]), Probed) == Probed(64, 0, Verdict())
-    host.ask(run(0, "untimed"), Ran)
-    ran = host.ask(run(1, "throughput"), Ran)
+    host.run(0, "untimed")
+    ran = host.run(1, "throughput")
     assert ran.verdict == Verdict()
     # Nothing need be evicted.
     assert 0 < ran.actions["get"].miss == ran.actions["get"].absent < ran.actions["get"].count / 2
@@ -743,8 +743,8 @@ def test_a_contestant_keeps_large_values(tmp_path: Path, start: Start, row: Row)
     gets = [Operation(GET, key, 0) for key in range(8)]
     host.ask(load_row(row, tmp_path, sets, gets), Loaded)
     host.ask(an_open(tmp_path, bytes_max=1 << 30), Opened)
-    host.ask(run(0, "throughput", block=4), Ran)
-    ran = host.ask(run(1, "throughput", block=4), Ran)
+    host.run(0, "throughput", block=4)
+    ran = host.run(1, "throughput", block=4)
     assert ran.verdict == Verdict()
     assert ran.actions["get"].miss == 0
 
@@ -768,8 +768,8 @@ def test_a_contestant_obeys_what_it_counts(
     entries_max = limits["entries"] if limit == "entries" else 0
     bytes_max = limits["bytes"] if limit == "bytes" else 64_000_000
     host.ask(an_open(tmp_path, entries_max=entries_max, bytes_max=bytes_max), Opened)
-    host.ask(run(0, "throughput"), Ran)
-    ran = host.ask(run(1, "throughput"), Ran)
+    host.run(0, "throughput")
+    ran = host.run(1, "throughput")
     assert ran.verdict == Verdict()
     kept = count - ran.actions["get"].miss
     # Those that evict behind the back of a set may be a little late.

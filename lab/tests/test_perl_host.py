@@ -33,7 +33,6 @@ from lab.protocol import (
     Probed,
     ProbeRead,
     ProbeWrite,
-    Ran,
     Replay,
     Replayed,
     Tally,
@@ -119,7 +118,7 @@ def recorded(
     )
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
-    host.ask(run(0), Ran)
+    host.run(0)
     return (tmp_path / "store" / "c").read_bytes()
 
 
@@ -169,10 +168,10 @@ def test_the_honest_one_is_accused_of_nothing(
     host.ask(Close(), Closed)
 
     host.ask(plan.open(), Opened)
-    preload = host.ask(run(0), Ran)
+    preload = host.run(0)
     assert (preload.done, preload.wall_ns, preload.timed_ns, preload.cpu_ns) == (25, 0, 0, 0)
     assert preload.blocks_ns == []
-    ran = host.ask(run(1, "throughput"), Ran)
+    ran = host.run(1, "throughput")
     assert ran.done == 2_000
     assert ran.verdict == Verdict()
     assert ran.actions == expected(plan.phases)
@@ -188,7 +187,7 @@ def test_a_latency_pass_keeps_each_duration(host: Conversation, tmp_path: Path) 
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
     path = tmp_path / "durations"
-    ran = host.ask(run(1, "latency", warmup=100, durations=str(path)), Ran)
+    ran = host.run(1, "latency", warmup=100, durations=str(path))
     content = path.read_bytes()
     durations_ns = struct.unpack(f"<{len(content) // 8}Q", content)
     assert len(durations_ns) == 1_900
@@ -203,8 +202,8 @@ def test_the_warmup_is_checked_and_not_counted(host: Conversation, tmp_path: Pat
     plan = mixed_plan(tmp_path, "wrong_value")
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
-    host.ask(run(0), Ran)
-    ran = host.ask(run(1, "throughput", warmup=2_000), Ran)
+    host.run(0)
+    ran = host.run(1, "throughput", warmup=2_000)
     assert ran.done == 2_000
     assert ran.verdict.wrong > 0
     assert all(tally == Tally() for tally in ran.actions.values())
@@ -225,7 +224,7 @@ def test_a_pass_ends_when_its_time_is_over(host: Conversation, tmp_path: Path) -
     plan = Plan(tmp_path, adapter, [[[Operation(GET, 0, 0)] * 1_000]], ["a"])
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
-    ran = host.ask(run(0, "throughput", block=4, seconds_max=0.2), Ran)
+    ran = host.run(0, "throughput", block=4, seconds_max=0.2)
     assert 4 <= ran.done <= 20
     assert ran.done % 4 == 0
     assert ran.actions["get"] == Tally(count=ran.done, miss=ran.done, absent=ran.done)
@@ -240,15 +239,15 @@ def test_what_is_known_lasts_from_phase_to_phase(host: Conversation, tmp_path: P
     plan = Plan(tmp_path, control("honest"), operations, ["a", "b", "c"])
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
-    host.ask(run(0), Ran)
-    ran = host.ask(run(1), Ran)
+    host.run(0)
+    ran = host.run(1)
     assert ran.actions["get"] == Tally(count=3, miss=1, absent=1)
     # Three bytes could be right by chance.
     assert ran.verdict == Verdict(weak=1)
     host.ask(Close(), Closed)
     # A new store is empty, whatever the last one held.
     host.ask(plan.open("second"), Opened)
-    assert host.ask(run(1), Ran).actions["get"] == Tally(count=3, miss=3, absent=3)
+    assert host.run(1).actions["get"] == Tally(count=3, miss=3, absent=3)
 
 
 # What must be caught.
@@ -259,8 +258,8 @@ def test_a_wrong_value_is_caught(host: Conversation, tmp_path: Path, value: Valu
     plan = mixed_plan(tmp_path, "wrong_value", value)
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
-    host.ask(run(0), Ran)
-    ran = host.ask(run(1, "throughput"), Ran)
+    host.run(0)
+    ran = host.run(1, "throughput")
     tally = ran.actions["get"]
     assert ran.verdict.wrong == tally.wrong == (tally.count - tally.miss) // 50
     assert ran.verdict.stale == 0
@@ -286,7 +285,7 @@ def test_another_keys_value_is_named(host: Conversation, tmp_path: Path) -> None
     plan = Plan(tmp_path, adapter, [[operations]], ["a", "b"])
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
-    verdict = host.ask(run(0), Ran).verdict
+    verdict = host.run(0).verdict
     assert verdict.wrong == 1
     assert verdict.examples == ['get("b") answered 40 bytes that belong to the key "a"']
 
@@ -298,8 +297,8 @@ def test_dropped_writes_are_lost(host: Conversation, tmp_path: Path) -> None:
     _, verdict = probe(host)
     assert verdict.lost > 0
     assert (verdict.wrong, verdict.stale) == (0, 0)
-    host.ask(run(0), Ran)
-    get = host.ask(run(1), Ran).actions["get"]
+    host.run(0)
+    get = host.run(1).actions["get"]
     assert get.absent < get.miss
 
 
@@ -310,8 +309,8 @@ def test_a_stale_value_is_caught(host: Conversation, tmp_path: Path, value: Valu
     host.ask(plan.open(), Opened)
     _, verdict = probe(host)
     assert verdict.stale > 0
-    host.ask(run(0), Ran)
-    verdict = host.ask(run(1), Ran).verdict
+    host.run(0)
+    verdict = host.run(1).verdict
     assert verdict.stale > 0
     assert verdict.wrong == 0
 
@@ -332,7 +331,7 @@ def test_a_deleted_value_is_stale(host: Conversation, tmp_path: Path) -> None:
     plan = Plan(tmp_path, adapter, [[operations]], ["a"])
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
-    assert host.ask(run(0), Ran).verdict.stale == 1
+    assert host.run(0).verdict.stale == 1
 
 
 def test_a_refusal_leaves_the_old_value_or_nothing(host: Conversation, tmp_path: Path) -> None:
@@ -363,7 +362,7 @@ def test_a_refusal_leaves_the_old_value_or_nothing(host: Conversation, tmp_path:
     plan = Plan(tmp_path, adapter, [[operations]], keys)
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
-    ran = host.ask(run(0, block=3), Ran)
+    ran = host.run(0, block=3)
     assert ran.actions["set"] == Tally(count=7, miss=4)
     assert ran.actions["get"] == Tally(count=5, miss=2, wrong=1)
     # A delete that found nothing leaves the value in doubt, and no fault.
@@ -380,7 +379,7 @@ def test_an_eviction_is_a_miss_that_is_not_right(host: Conversation, tmp_path: P
     )
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
-    assert host.ask(run(0), Ran).actions["get"] == Tally(count=2, miss=2, absent=1)
+    assert host.run(0).actions["get"] == Tally(count=2, miss=2, absent=1)
 
 
 def test_a_dying_adapter_ends_the_host(host: Conversation, tmp_path: Path) -> None:
@@ -661,8 +660,8 @@ def test_a_contestant_tells_the_truth(
 
     # Everything fits: the tallies must be those of a store that keeps everything.
     host.ask(plan.open(), Opened)
-    host.ask(run(0), Ran)
-    ran = host.ask(run(1, "throughput", block=32), Ran)
+    host.run(0)
+    ran = host.run(1, "throughput", block=32)
     assert (ran.verdict.wrong, ran.verdict.stale) == (0, 0)
     if row.stores:
         assert ran.actions == expected(plan.phases)
@@ -677,7 +676,7 @@ def test_a_large_value_is_stored_or_refused(
     plan = plan_of(row, tmp_path, servers, one_worker(operations))
     host.load_or_skip(plan.load())
     host.ask(plan.open(bytes_max=720_896), Opened)
-    ran = host.ask(run(0), Ran)
+    ran = host.run(0)
     assert ran.verdict.wrong == 0
     # The README of this one says that it drops what is too large and keeps the old value.
     keeps_the_old = row.folder.name == "perl_cache_mmap"
@@ -695,6 +694,6 @@ def test_a_dying_server_is_an_error(
     plan = plan_of(row, tmp_path, servers, [preload, mix])
     host.load_or_skip(plan.load())
     host.ask(plan.open(), Opened)
-    host.ask(run(0), Ran)
+    host.run(0)
     servers.kill()
     assert host.ask(run(1), Failed).reason

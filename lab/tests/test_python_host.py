@@ -30,19 +30,29 @@ from lab.protocol import (
     Loaded,
     Open,
     Opened,
+    Prepared,
     Probed,
     ProbeRead,
     ProbeWrite,
     Ran,
     Replay,
     Replayed,
+    Run,
     Tally,
     ValueKind,
     Verdict,
 )
 from lab.runner import catalogue
 from lab.stream import DELETE, GET, SET, Operation
-from lab.tests.talking import REPOSITORY, Conversation, Plan, ask_all, expected, run
+from lab.tests.talking import (
+    REPOSITORY,
+    Conversation,
+    Plan,
+    ask_all,
+    expected,
+    prepare,
+    run_together,
+)
 
 CONTESTANTS = Path(__file__).parents[1] / "contestants"
 CONTROLS = Path(__file__).parent / "contestants"
@@ -147,7 +157,7 @@ def recorded(host: Conversation, folder: Path, kind: ValueKind, size: int) -> by
     adapter = write_adapter(folder, RECORDING)
     plan = Plan(folder, adapter, [[[Operation(SET, 2, size)]]], ["a", "b", "c"], kind, base=3)
     opened(host, plan)
-    host.ask(run(0), Ran)
+    host.run(0)
     return (folder / "store" / "c").read_bytes()
 
 
@@ -192,17 +202,18 @@ def test_the_honest_one_is_accused_of_nothing(
     assert host.ask(Close(), Closed).elapsed_ns > 0
 
     host.ask(plan.open(), Opened)
-    preload = host.ask(run(0), Ran)
-    assert (preload.done, preload.wall_ns, preload.timed_ns, preload.cpu_ns) == (25, 0, 0, 0)
+    preload = host.run(0)
+    assert (preload.done, preload.elapsed_ns, preload.cpu_ns) == (25, 0, 0)
+    assert (preload.started_ns, preload.ended_ns) == (0, 0)
     assert preload.blocks_ns == []
     assert preload.actions["set"].count == 25
-    ran = host.ask(run(1, "throughput"), Ran)
+    ran = host.run(1, "throughput")
     assert ran.done == 2_000
     assert ran.verdict == Verdict()
     assert ran.actions == expected(plan.phases)
     # 2,000 operations are 31 full blocks of 64 and a rest.
     assert len(ran.blocks_ns) == 31
-    assert sum(ran.blocks_ns) < ran.timed_ns < ran.wall_ns
+    assert sum(ran.blocks_ns) < ran.elapsed_ns < ran.ended_ns - ran.started_ns
     assert ran.cpu_ns > 0
     host.ask(Close(), Closed)
 
@@ -211,9 +222,9 @@ def test_a_latency_pass_keeps_each_duration(host: Conversation, tmp_path: Path) 
     plan = mixed_plan(tmp_path, control("honest"))
     opened(host, plan)
     path = tmp_path / "durations"
-    ran = host.ask(run(1, "latency", warmup=100, durations=str(path)), Ran)
+    ran = host.run(1, "latency", warmup=100, durations=str(path))
     durations_ns = struct.unpack("<1900Q", path.read_bytes())
-    assert sum(durations_ns) == ran.timed_ns < ran.wall_ns
+    assert sum(durations_ns) < ran.elapsed_ns
     assert min(durations_ns) > 0
     assert sum(tally.count for tally in ran.actions.values()) == 1_900
     assert (ran.done, ran.blocks_ns) == (2_000, [])
@@ -226,20 +237,42 @@ def test_a_block_of_one_verb_is_obeyed_as_any_other(
 ) -> None:
     operations = [Operation(verb, key % KEYS, 20) for key in range(100)]
     opened(host, Plan(tmp_path, control("honest"), [[operations]], KEY_TEXTS))
-    ran = host.ask(run(0, "throughput", block=30), Ran)
+    ran = host.run(0, "throughput", block=30)
     assert ran.actions[ACTIONS[verb]].count == ran.done == 100
     assert len(ran.blocks_ns) == 3
     assert ran.actions == expected([[operations]])
 
 
+def test_a_stretch_is_obeyed_without_a_pause_and_checked_afterwards(
+    host: Conversation, tmp_path: Path
+) -> None:
+    plan = mixed_plan(tmp_path, control("honest"))
+    opened(host, plan)
+    host.run(0)
+    ran = host.run(1, "throughput", block=64, stretch=2_000)
+    assert ran.actions == expected(plan.phases)
+    # The rest of 16 operations is no full block.
+    assert (ran.done, len(ran.blocks_ns)) == (2_000, 31)
+    assert sum(ran.blocks_ns) < ran.elapsed_ns == ran.ended_ns - ran.started_ns
+
+
+def test_a_pass_waits_for_its_start(host: Conversation, tmp_path: Path) -> None:
+    opened(host, mixed_plan(tmp_path, control("honest")))
+    host.run(0)
+    host.ask(prepare(1, "throughput"), Prepared)
+    start_ns = time.monotonic_ns() + 300_000_000
+    ran = host.ask(Run(start_ns, ""), Ran)
+    assert start_ns <= ran.started_ns < ran.ended_ns <= time.monotonic_ns()
+
+
 def test_the_warmup_is_checked_and_not_counted(host: Conversation, tmp_path: Path) -> None:
     opened(host, mixed_plan(tmp_path, control("wrong_value")))
-    host.ask(run(0), Ran)
-    ran = host.ask(run(1, "throughput", warmup=2_000), Ran)
+    host.run(0)
+    ran = host.run(1, "throughput", warmup=2_000)
     assert ran.done == 2_000
     assert ran.verdict.wrong > 0
     assert all(tally == Tally() for tally in ran.actions.values())
-    assert (ran.blocks_ns, ran.timed_ns) == ([], 0)
+    assert (ran.blocks_ns, ran.elapsed_ns) == ([], 0)
 
 
 @pytest.mark.parametrize("warmup", [0, 1_000])
@@ -251,7 +284,7 @@ def delete(key): pass
 """
     adapter = write_adapter(tmp_path, slow)
     opened(host, Plan(tmp_path, adapter, [[[Operation(GET, 0, 0)] * 1_000]], KEY_TEXTS))
-    ran = host.ask(run(0, "throughput", warmup=warmup, block=4, seconds_max=0.2), Ran)
+    ran = host.run(0, "throughput", warmup=warmup, block=4, seconds_max=0.2)
     assert 4 <= ran.done <= 20
     assert ran.done % 4 == 0
     counted = 0 if warmup else ran.done
@@ -267,14 +300,14 @@ def test_what_is_known_lasts_from_phase_to_phase_and_not_from_store_to_store(
     ]
     plan = Plan(tmp_path, control("honest"), phases, KEY_TEXTS)
     opened(host, plan)
-    host.ask(run(0), Ran)
-    ran = host.ask(run(1), Ran)
+    host.run(0)
+    ran = host.run(1)
     assert ran.actions["get"] == Tally(count=3, miss=1, absent=1)
     # Three bytes could be right by chance.
     assert ran.verdict == Verdict(weak=1)
     host.ask(Close(), Closed)
     host.ask(plan.open("second"), Opened)
-    assert host.ask(run(1), Ran).actions["get"] == Tally(count=3, miss=3, absent=3)
+    assert host.run(1).actions["get"] == Tally(count=3, miss=3, absent=3)
 
 
 def test_keys_are_new_strings(host: Conversation, tmp_path: Path) -> None:
@@ -288,13 +321,13 @@ def delete(key): return len(entries) == 100
     adapter = write_adapter(tmp_path, keeping)
     operations = [Operation(GET, 7, 0)] * 100 + [Operation(DELETE, 7, 0)]
     opened(host, Plan(tmp_path, adapter, [[operations]], KEY_TEXTS))
-    assert host.ask(run(0), Ran).actions["delete"] == Tally(count=1)
+    assert host.run(0).actions["delete"] == Tally(count=1)
 
 
 def test_large_values_are_not_kept(host: Conversation, tmp_path: Path) -> None:
     operations = [Operation(SET, key % KEYS, 2_000_000) for key in range(400)]
     opened(host, Plan(tmp_path, CONTESTANTS / "null" / "adapter.py", [[operations]], KEY_TEXTS))
-    assert host.ask(run(0, "throughput", block=16), Ran).done == 400
+    assert host.run(0, "throughput", block=16).done == 400
     status = Path(f"/proc/{host.process.pid}/status").read_text("ascii")
     peak_kb = int(next(line.split()[1] for line in status.splitlines() if "VmHWM" in line))
     # All of them would be 800 MB.
@@ -318,8 +351,8 @@ def test_workers_on_one_honest_store_accuse_nobody(
     plan = mixed_plan(tmp_path, control("honest"), value, workers=3)
     ask_all(hosts, [plan.load(worker, 3) for worker in range(3)], Loaded)
     open_one_by_one(hosts, plan.open())
-    assert hosts[0].ask(run(0), Ran).done == 25
-    for ran in ask_all(hosts, [run(1, "throughput")] * 3, Ran):
+    assert hosts[0].run(0).done == 25
+    for ran in run_together(hosts, prepare(1, "throughput", stretch=2_000)):
         assert ran.verdict == Verdict()
         assert ran.done == 2_000
         # All keys are stored by somebody, so nobody can say that a miss was right.
@@ -335,9 +368,9 @@ def test_workers_catch_what_one_would(
     plan = mixed_plan(tmp_path, control(name), workers=3)
     ask_all(hosts, [plan.load(worker, 3) for worker in range(3)], Loaded)
     open_one_by_one(hosts, plan.open())
-    hosts[0].ask(run(0), Ran)
+    hosts[0].run(0)
     verdict = Verdict()
-    for ran in ask_all(hosts, [run(1)] * 3, Ran):
+    for ran in run_together(hosts, prepare(1, stretch=2_000)):
         verdict.add(ran.verdict)
     assert {"wrong": verdict.wrong > 0, "stale": verdict.stale > 0} == {
         "wrong": kind == "wrong",
@@ -361,8 +394,8 @@ def test_workers_read_each_others_probe_keys(start: StartHost, tmp_path: Path) -
 @pytest.mark.parametrize("value", ["binary", "complex"])
 def test_a_wrong_value_is_caught(host: Conversation, tmp_path: Path, value: ValueKind) -> None:
     opened(host, mixed_plan(tmp_path, control("wrong_value"), value))
-    host.ask(run(0), Ran)
-    ran = host.ask(run(1, "throughput"), Ran)
+    host.run(0)
+    ran = host.run(1, "throughput")
     tally = ran.actions["get"]
     assert ran.verdict.wrong == tally.wrong == (tally.count - tally.miss) // 50
     assert ran.verdict.stale == 0
@@ -376,8 +409,8 @@ def test_a_dropped_write_is_lost_and_a_miss(host: Conversation, tmp_path: Path) 
     written, verdict = probe(host)
     assert (written.refused, verdict.wrong, verdict.stale) == (0, 0, 0)
     assert verdict.lost > 0
-    host.ask(run(0), Ran)
-    gets = host.ask(run(1), Ran).actions["get"]
+    host.run(0)
+    gets = host.run(1).actions["get"]
     assert gets.absent == expected(plan.phases)["get"].absent < gets.miss
 
 
@@ -386,8 +419,8 @@ def test_a_stale_value_is_caught(host: Conversation, tmp_path: Path) -> None:
     _, verdict = probe(host)
     assert verdict.stale > 0
     assert verdict.lost == 0
-    host.ask(run(0), Ran)
-    ran = host.ask(run(1), Ran)
+    host.run(0)
+    ran = host.run(1)
     assert ran.verdict.stale > 0
     assert ran.verdict.wrong == 0
     assert "overwritten or deleted" in ran.verdict.examples[0]
@@ -398,8 +431,8 @@ def test_a_refusal_is_no_lie(host: Conversation, tmp_path: Path) -> None:
     written, verdict = probe(host)
     assert written.refused > 0
     assert verdict == Verdict()
-    host.ask(run(0), Ran)
-    ran = host.ask(run(1), Ran)
+    host.run(0)
+    ran = host.run(1)
     assert ran.actions["set"].miss > 0
     assert ran.actions["get"].miss > ran.actions["get"].absent
     assert ran.verdict == Verdict()
@@ -412,7 +445,7 @@ def test_a_deleted_key_that_answers_is_caught(host: Conversation, tmp_path: Path
     _, verdict = probe(host)
     assert (verdict.wrong, verdict.stale, verdict.lost) == (0, 16, 0)
     assert "was deleted" in verdict.examples[0]
-    assert host.ask(run(0), Ran).verdict.stale == 1
+    assert host.run(0).verdict.stale == 1
 
 
 # What goes wrong.
@@ -421,7 +454,7 @@ def test_a_deleted_key_that_answers_is_caught(host: Conversation, tmp_path: Path
 def test_a_dying_adapter_ends_the_host(host: Conversation, tmp_path: Path) -> None:
     opened(host, mixed_plan(tmp_path, control("dies")))
     with pytest.raises(EOFError):
-        host.ask(run(1), Ran)
+        host.run(1)
     assert host.process.wait(20) == -signal.SIGKILL
 
 
@@ -432,7 +465,8 @@ def test_an_error_of_the_adapter_is_told_with_where_it_was(
     opened(
         host, Plan(tmp_path, write_adapter(tmp_path, verbs), [[[Operation(GET, 0, 0)]]], KEY_TEXTS)
     )
-    failed = host.ask(run(0), Failed)
+    host.ask(prepare(0), Prepared)
+    failed = host.ask(Run(0, ""), Failed)
     assert (failed.reason, failed.missing) == ("OSError: no cache today", False)
     assert "Traceback" in host.words.read_text("utf-8")
 
@@ -493,8 +527,8 @@ def test_what_cannot_be_obeyed_fails_and_the_host_goes_on(
 
 def test_phases_run_in_their_order(host: Conversation, tmp_path: Path) -> None:
     opened(host, mixed_plan(tmp_path, control("honest")))
-    host.ask(run(1), Ran)
-    assert "phase 0 comes after phase 1" in host.ask(run(0), Failed).reason
+    host.run(1)
+    assert "phase 0 comes after phase 1" in host.ask(prepare(0), Failed).reason
 
 
 def test_an_unreadable_stream_is_told(host: Conversation, tmp_path: Path) -> None:
@@ -515,7 +549,7 @@ def test_what_an_adapter_prints_is_no_reply(host: Conversation, tmp_path: Path) 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel for a death signal")
 def test_a_host_does_not_outlive_its_parent(tmp_path: Path) -> None:
     plan = mixed_plan(tmp_path, control("hangs"))
-    sent = [plan.load(), plan.open(), run(1)]
+    sent = [plan.load(), plan.open(), prepare(1), Run(0, "")]
     script = (
         "import os, subprocess, sys, time\n"
         "host = subprocess.Popen([sys.executable, '-m', 'lab.hosts.python', str(os.getpid())],\n"
@@ -609,9 +643,9 @@ def test_a_contestant_answers_rightly(
         assert verdict.lost == 48
     host.ask(Close(), Closed)
     host.ask(plan.open("store", 64_000_000), Opened)
-    host.ask(run(0), Ran)
+    host.run(0)
     durations = str(tmp_path / "durations")
-    ran = host.ask(run(1, "latency", block=row.block, durations=durations), Ran)
+    ran = host.run(1, "latency", block=row.block, durations=durations)
     assert ran.verdict == Verdict()
     if row.stores:
         assert ran.actions == expected(plan.phases)

@@ -19,8 +19,8 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from lab.hosts.python import loop
 from lab.hosts.python.contract import Adapter, Limits, Store
+from lab.hosts.python.loop import Pass
 from lab.hosts.python.orphan import die_with_parent
 from lab.hosts.python.probe import Prober
 from lab.hosts.python.replay import replay
@@ -36,6 +36,8 @@ from lab.protocol import (
     Loaded,
     Open,
     Opened,
+    Prepare,
+    Prepared,
     Probed,
     ProbeRead,
     ProbeWrite,
@@ -58,6 +60,7 @@ class Host:
         self._prober: Prober | None = None
         self._store: Store | None = None
         self._verifier: Verifier | None = None
+        self._pass: Pass | None = None
         self._phase_last = -1
 
     def obey(self, request: AnyRequest) -> AnyReply:
@@ -70,6 +73,8 @@ class Host:
             return self._probe_write()
         if isinstance(request, ProbeRead):
             return self._probe_read(request)
+        if isinstance(request, Prepare):
+            return self._prepare(request)
         if isinstance(request, Run):
             return self._run(request)
         if isinstance(request, Replay):
@@ -112,13 +117,18 @@ class Host:
     def _probe_read(self, request: ProbeRead) -> Probed:
         return _there(self._prober).read(_there(self._store), request.workers)
 
-    def _run(self, request: Run) -> Ran:
+    def _prepare(self, request: Prepare) -> Prepared:
         if request.phase <= self._phase_last:
             # What may be answered follows from the order of the phases.
             raise RuntimeError(f"phase {request.phase} comes after phase {self._phase_last}")
         self._phase_last = request.phase
         store, verifier = _there(self._store), _there(self._verifier)
-        return loop.run(store, _there(self._workload), verifier, request)
+        self._pass = Pass(store, _there(self._workload), verifier, request)
+        return Prepared()
+
+    def _run(self, request: Run) -> Ran:
+        prepared, self._pass = _there(self._pass), None
+        return prepared.run(request)
 
     def _replay(self, request: Replay) -> Replayed:
         store, workload = _there(self._store), _there(self._workload)

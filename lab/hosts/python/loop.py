@@ -1,12 +1,15 @@
-"""The timed loops, and nothing between the clock's two readings but the operations.
+"""The timed loops, and nothing between the clock's readings but the operations.
 
-Owns how operations are timed. Must not know which contestant it drives. A pass goes in blocks: the
-answers of a block are kept, the clock stops, then they are checked and dropped.
+Owns how operations are timed. Must not know which contestant it drives. A pass goes in stretches:
+the operations of a stretch are made ready, obeyed without a pause, and checked when the clock has
+stopped. Within a stretch the clock is read after each block.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
+import time
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -15,96 +18,142 @@ from lab.hosts.python.contract import Store
 from lab.hosts.python.timing import clock_ns, cpu_ns
 from lab.hosts.python.verify import Verifier
 from lab.hosts.python.workload import Block, Workload
-from lab.protocol import Action, Ran, Run, Tally, Verdict
+from lab.protocol import Action, Prepare, Ran, Run, Tally, Verdict
 from lab.stream import DELETE, GET, SET
-
-# Answers, time by the clock, CPU time.
-_Obeyed = tuple[list[object], int, int]
 
 _ACTION_OF_VERB: dict[int, Action] = {GET: "get", SET: "set", DELETE: "delete"}
 _NS = 1_000_000_000
 
+# Obeys the operations of a block and returns the answers.
+_Obey = Callable[[], list[object]]
+# Blocks that are ready to be obeyed one after the other.
+_Stretch = list[tuple[Block, _Obey]]
 
-def run(store: Store, workload: Workload, verifier: Verifier, request: Run) -> Ran:
-    """Obey the worker's stream of a phase once, or as much of it as the time allows.
 
-    Raises FileExistsError when the file for the durations is there already.
+class Pass:
+    """One pass of one worker, warmed up and with its first stretch ready.
+
+    Raises ValueError for a block or a stretch without operations.
     """
-    durations_ns = array("Q")
-    obey = _obey if request.measure != "latency" else _timer_of_each(durations_ns)
-    operations = len(workload.phases.own(request.phase).verbs)
-    warmup = min(request.warmup, operations)
-    deadline_ns = clock_ns() + round(request.seconds_max * _NS)
-    tallies = (Tally(), Tally(), Tally())
-    blocks_ns: list[int] = []
-    timed_ns = timed_cpu_ns = wall_ns = position = 0
-    while position < warmup and (not position or clock_ns() < deadline_ns):
-        stop = min(position + request.block, warmup)
-        block = workload.block(request.phase, position, stop)
-        results, _, _ = _obey(store, block)
-        verifier.check(block, results, None)
-        position = stop
-    started_ns = clock_ns()
-    while position < operations and (not position or clock_ns() < deadline_ns):
-        stop = min(position + request.block, operations)
-        block = workload.block(request.phase, position, stop)
-        results, block_ns, block_cpu_ns = obey(store, block)
-        timed_ns += block_ns
-        timed_cpu_ns += block_cpu_ns
-        if stop - position == request.block:
-            blocks_ns.append(block_ns)
-        verifier.check(block, results, tallies)
-        # The answers go before the next block asks for more, as a program drops what it has used.
-        del block, results
-        position = stop
-        wall_ns = clock_ns() - started_ns
-    if request.durations:
-        _write(Path(request.durations), durations_ns)
-    verdict, verifier.verdict = verifier.verdict, Verdict()
-    actions = {_ACTION_OF_VERB[verb]: tally for verb, tally in enumerate(tallies)}
-    if request.measure == "untimed":
-        return Ran(position, 0, 0, 0, [], actions, verdict)
-    if request.measure == "latency":
-        blocks_ns = []
-    return Ran(position, wall_ns, timed_ns, timed_cpu_ns, blocks_ns, actions, verdict)
+
+    def __init__(
+        self, store: Store, workload: Workload, verifier: Verifier, request: Prepare
+    ) -> None:
+        if request.block < 1 or request.stretch < 1:
+            raise ValueError("a block and a stretch have at least one operation")
+        self._store = store
+        self._workload = workload
+        self._verifier = verifier
+        self._request = request
+        self._operations = len(workload.phases.own(request.phase).verbs)
+        self._durations_ns = array("Q")
+        self._position = 0
+        is_over = self._warm_up(min(request.warmup, self._operations))
+        self._ready = [] if is_over else self._stretch()
+        # What is ready lives to the end of the stretch: the collector need not walk it meanwhile.
+        gc.collect()
+        gc.freeze()
+
+    def run(self, request: Run) -> Ran:
+        """Obey the pass, or as much of it as the time allows, and check every answer.
+
+        Raises FileExistsError when the file for the durations is there already.
+        """
+        untimed = self._request.measure == "untimed"
+        tallies = (Tally(), Tally(), Tally())
+        blocks_ns: list[int] = []
+        first_started_ns = elapsed_ns = used_cpu_ns = ended_ns = 0
+        seconds_max_ns = round(self._request.seconds_max * _NS)
+        _sleep_until(request.start_ns)
+        while self._ready:
+            answers: list[list[object]] = []
+            cpu_started_ns, started_ns = cpu_ns(), clock_ns()
+            ended_ns = started_ns
+            first_started_ns = first_started_ns or started_ns
+            deadline_ns = first_started_ns + seconds_max_ns
+            for block, obey in self._ready:
+                answers.append(obey())
+                before_ns, ended_ns = ended_ns, clock_ns()
+                if len(block.verbs) == self._request.block:
+                    blocks_ns.append(ended_ns - before_ns)
+                if ended_ns >= deadline_ns:
+                    break
+            used_cpu_ns += cpu_ns() - cpu_started_ns
+            elapsed_ns += ended_ns - started_ns
+            for (block, _), results in zip(self._ready, answers, strict=False):
+                self._verifier.check(block, results, tallies)
+                self._position += len(results)
+            # This stretch is freed before the next one asks for memory.
+            del answers, results, block, obey
+            self._ready = []
+            if ended_ns < deadline_ns:
+                self._ready = self._stretch()
+        if request.durations:
+            _write(Path(request.durations), self._durations_ns)
+        verdict, self._verifier.verdict = self._verifier.verdict, Verdict()
+        actions = {_ACTION_OF_VERB[verb]: tally for verb, tally in enumerate(tallies)}
+        if untimed:
+            return Ran(self._position, 0, 0, 0, 0, [], actions, verdict)
+        if self._request.measure == "latency":
+            blocks_ns = []
+        times = (first_started_ns, ended_ns, elapsed_ns, used_cpu_ns)
+        return Ran(self._position, *times, blocks_ns, actions, verdict)
+
+    def _warm_up(self, operations: int) -> bool:
+        """Obey the first operations, checked and neither timed nor counted. Say if time is over."""
+        deadline_ns = clock_ns() + round(self._request.seconds_max * _NS)
+        while self._position < operations:
+            stop = min(self._position + self._request.block, operations)
+            block = self._workload.block(self._request.phase, self._position, stop)
+            self._verifier.check(block, _ready(self._store, block)(), None)
+            self._position = stop
+            if clock_ns() >= deadline_ns:
+                return True
+        return False
+
+    def _stretch(self) -> _Stretch:
+        """Make the next operations ready; none at the end of the stream."""
+        end = min(self._position + self._request.stretch, self._operations)
+        blocks: _Stretch = []
+        for start in range(self._position, end, self._request.block):
+            stop = min(start + self._request.block, end)
+            block = self._workload.block(self._request.phase, start, stop)
+            if self._request.measure == "latency":
+                blocks.append((block, _ready_each(self._store, block, self._durations_ns)))
+            else:
+                blocks.append((block, _ready(self._store, block)))
+        return blocks
 
 
-def _obey(store: Store, block: Block) -> _Obeyed:
-    """Obey a block with one pair of clock readings around all of it."""
+def _ready(store: Store, block: Block) -> _Obey:
+    """Return a function that obeys a block.
+
+    Where all operations are the same, no verb need be looked at while the clock runs.
+    """
     get, set_, delete = store.get, store.set, store.delete
-    verbs, keys, values = block.verbs, block.texts, block.values
-    # Which loop is decided off the clock: where all do the same, no verb need be looked at.
-    if not any(verbs):
-        cpu_started_ns, started_ns = cpu_ns(), clock_ns()
-        results = [get(key) for key in keys]
-        ended_ns, cpu_ended_ns = clock_ns(), cpu_ns()
-    elif all(verb == SET for verb in verbs):
+    keys, values = block.texts, block.values
+    if not any(block.verbs):
+        return lambda: [get(key) for key in keys]
+    if all(verb == SET for verb in block.verbs):
         pairs = list(zip(keys, values, strict=True))
-        cpu_started_ns, started_ns = cpu_ns(), clock_ns()
-        results = [set_(key, value) for key, value in pairs]
-        ended_ns, cpu_ended_ns = clock_ns(), cpu_ns()
-    else:
-        gets, sets = [verb == GET for verb in verbs], [verb == SET for verb in verbs]
-        steps = list(zip(gets, sets, keys, values, strict=True))
-        cpu_started_ns, started_ns = cpu_ns(), clock_ns()
-        results = [
-            get(key) if is_get else set_(key, value) if is_set else delete(key)
-            for is_get, is_set, key, value in steps
-        ]
-        ended_ns, cpu_ended_ns = clock_ns(), cpu_ns()
-    return results, ended_ns - started_ns, cpu_ended_ns - cpu_started_ns
+        return lambda: [set_(key, value) for key, value in pairs]
+    gets, sets = [verb == GET for verb in block.verbs], [verb == SET for verb in block.verbs]
+    steps = list(zip(gets, sets, keys, values, strict=True))
+    return lambda: [
+        get(key) if is_get else set_(key, value) if is_set else delete(key)
+        for is_get, is_set, key, value in steps
+    ]
 
 
-def _timer_of_each(durations_ns: array[int]) -> Callable[[Store, Block], _Obeyed]:
-    """Return a function like `_obey` that reads the clock around each operation."""
+def _ready_each(store: Store, block: Block, durations_ns: array[int]) -> _Obey:
+    """Return a function that obeys a block and reads the clock around each operation."""
+    steps = list(zip(block.verbs, block.texts, block.values, strict=True))
 
-    def obey(store: Store, block: Block) -> _Obeyed:
+    def obey() -> list[object]:
         get, set_, delete = store.get, store.set, store.delete
-        clock, before = clock_ns, len(durations_ns)
+        clock = clock_ns
         results: list[object] = []
         keep, note = results.append, durations_ns.append
-        steps = list(zip(block.verbs, block.texts, block.values, strict=True))
-        cpu_started_ns = cpu_ns()
         for verb, key, value in steps:
             if verb == GET:
                 started_ns = clock()
@@ -119,10 +168,15 @@ def _timer_of_each(durations_ns: array[int]) -> Callable[[Store, Block], _Obeyed
                 result = delete(key)
                 note(clock() - started_ns)
             keep(result)
-        cpu_ended_ns = cpu_ns()
-        return results, sum(durations_ns[before:]), cpu_ended_ns - cpu_started_ns
+        return results
 
     return obey
+
+
+def _sleep_until(start_ns: int) -> None:
+    """Wait until the clock has reached `start_ns`, if it has not."""
+    while (left_ns := start_ns - clock_ns()) > 0:
+        time.sleep(left_ns / _NS)
 
 
 def _write(path: Path, durations_ns: array[int]) -> None:
