@@ -18,7 +18,19 @@ from benches.data import ENTRIES, VALUE_BYTES, keys
 from benches.peers import missing
 from benches.row import Figure, Goal, WrongAnswerError
 from lab import stream
-from lab.protocol import Load, Loaded, Measure, Open, Opened, PhaseOf, Ran, Run, StreamOf
+from lab.protocol import (
+    Load,
+    Loaded,
+    Measure,
+    Open,
+    Opened,
+    PhaseOf,
+    Prepare,
+    Prepared,
+    Ran,
+    Run,
+    StreamOf,
+)
 from lab.runner import placement
 from lab.runner.catalogue import Contestant, StoreLimits, contestants, host
 from lab.runner.cell import adapter_of
@@ -136,15 +148,16 @@ async def _ready(
 
 async def _run(one: _Host, phase: int, measure: Measure) -> float:
     """Run a phase; return the nanoseconds of an operation. Raises WrongAnswerError."""
-    request = Run(
+    prepare = Prepare(
         phase=phase,
         measure=measure,
         warmup=0,
         block=_BLOCK,
+        stretch=_BLOCK,
         seconds_max=_SECONDS_MAX,
-        durations="",
     )
-    ran = await one.process.ask(request, Ran)
+    await one.process.ask(prepare, Prepared)
+    ran = await one.process.ask(Run(start_ns=0, durations=""), Ran)
     found = ran.verdict
     missed = sum(tally.miss for tally in ran.actions.values())
     if found.wrong or found.stale or found.lost or missed or ran.done != ENTRIES:
@@ -152,4 +165,4 @@ async def _run(one: _Host, phase: int, measure: Measure) -> float:
             f"{one.title}: of {ran.done:,} operations {found.wrong:,} were wrong, "
             f"{found.stale:,} stale, {found.lost:,} lost and {missed:,} missed or refused"
         )
-    return ran.timed_ns / ran.done
+    return ran.elapsed_ns / ran.done

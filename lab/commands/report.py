@@ -8,6 +8,7 @@ import click
 
 from lab.commands import options
 from lab.report.html import write as write_page
+from lab.runner.rates import ImpossibleRateError
 from lab.runner.records import RecordsError, files
 
 
@@ -33,6 +34,6 @@ def report(path: Path | None, kept_in: Path, output: Path | None) -> None:
     page = output or path.with_suffix(".html")
     try:
         write_page(path, page)
-    except (RecordsError, OSError) as error:
+    except (RecordsError, ImpossibleRateError, OSError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"Report: {page}")

@@ -7,7 +7,8 @@ any other cell.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,10 @@ from lab.protocol import (
     Closed,
     Load,
     Loaded,
-    Measure,
     Open,
     Opened,
+    Prepare,
+    Prepared,
     Probed,
     ProbeRead,
     ProbeWrite,
@@ -47,14 +49,17 @@ from lab.runner.failures import (
 from lab.runner.guard import GuardError, kill_marked
 from lab.runner.histograms import encode
 from lab.runner.hosts import HostProcess, ask_all, hosts
-from lab.runner.inputs import Inputs, PlannedPass, block
+from lab.runner.inputs import Inputs, Pace, PlannedPass, pace
 from lab.runner.mounts import mounted
 from lab.runner.passes import merge
 from lab.runner.placeholders import fill_values, limit_words
-from lab.runner.placement import client_cores, server_cores
+from lab.runner.placement import client_cores, core_count, server_cores
 from lab.runner.results import PhaseResult, PhasesCell
 from lab.runner.servers import RunningServer
 from lab.runner.session import Session
+
+# How long all workers of a pass have to read the request that names its start.
+BARRIER_NS = 50_000_000
 
 # A preload that takes longer leaves no time for what is to be measured.
 PRELOAD_SHARE_MAX = 0.5
@@ -284,9 +289,9 @@ class _Measurement:
         shared = self.job.contestant.lives == "machine"
         loaders = stage.processes[:1] if shared else stage.processes
         seconds_max = self.job.form.cell_seconds_max * PRELOAD_SHARE_MAX
-        request = self._request(planned, "untimed", seconds_max, "")
-        step = f"run of {planned.phase.name}"
-        for ran in await ask_all(loaders, [request] * len(loaders), Ran, step):
+        # Nothing is timed: answers are checked after each block, however many load.
+        pace = self._pace(planned, workers=1)
+        for ran in await self._run(loaders, planned, pace, seconds_max, []):
             self.cell.probe.add(ran.verdict)
             self.cell.refused += ran.actions["set"].miss
             if ran.done < planned.operations:
@@ -299,18 +304,16 @@ class _Measurement:
         desk = self.session.desk.fresh("durations")
         timed = planned.measure == "latency"
         paths = [desk / f"{worker}" for worker in range(len(stage.processes))] if timed else []
-        texts = [str(path) for path in paths] if timed else [""] * len(stage.processes)
+        pace = self._pace(planned, len(stage.processes))
         seconds_max = self.job.form.phase_seconds_max
-        requests = [self._request(planned, planned.measure, seconds_max, text) for text in texts]
         before_ns = resources.cpu_ns(stage.server.pid) if stage.server else 0
         try:
-            step = f"run of {planned.phase.name} ({planned.measure})"
-            ran = await ask_all(stage.processes, requests, Ran, step)
+            ran = await self._run(stage.processes, planned, pace, seconds_max, paths)
             if stage.server is not None:
                 used_ns = resources.cpu_ns(stage.server.pid) - before_ns
                 # A thread that has ended meanwhile took its time with it.
                 self.cell.resources.server_cpu_ns += max(used_ns, 0)
-            merged = merge(planned, requests[0].block, ran, paths)
+            merged = merge(planned, pace, ran, paths)
         finally:
             self.session.desk.discard(desk)
         if timed:
@@ -318,17 +321,35 @@ class _Measurement:
         else:
             result.throughput = merged
 
-    def _request(
-        self, planned: PlannedPass, measure: Measure, seconds_max: float, durations: str
-    ) -> Run:
-        return Run(
+    async def _run(
+        self,
+        processes: Sequence[HostProcess],
+        planned: PlannedPass,
+        pace: Pace,
+        seconds_max: float,
+        durations: Sequence[Path],
+    ) -> list[Ran]:
+        """Have all processes make a pass ready, and start it at the same moment."""
+        measured = "" if planned.phase.preload else f" ({planned.measure})"
+        step = f"{planned.phase.name}{measured}"
+        prepare = Prepare(
             phase=planned.index,
-            measure=measure,
+            measure=planned.measure,
             warmup=planned.warmup,
-            block=block(planned.phase, self.job.contestant, self.job.variant),
+            block=pace.block,
+            stretch=pace.stretch,
             seconds_max=seconds_max,
-            durations=durations,
         )
+        await ask_all(processes, [prepare] * len(processes), Prepared, f"preparation of {step}")
+        start_ns = time.monotonic_ns() + BARRIER_NS if len(processes) > 1 else 0
+        paths = [str(path) for path in durations] or [""] * len(processes)
+        runs = [Run(start_ns, path) for path in paths]
+        return await ask_all(processes, runs, Ran, f"run of {step}")
+
+    def _pace(self, planned: PlannedPass, workers: int) -> Pace:
+        job, cores = self.job, client_cores(self.cell.placement, self.session.cores)
+        count = len(cores) if cores else core_count()
+        return pace(planned, job.contestant, job.variant, workers, count)
 
 
 async def _coroutine(act: Callable[[_Stage], Awaitable[None]], stage: _Stage) -> None:

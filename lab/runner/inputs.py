@@ -1,7 +1,6 @@
 """What all contestants of a variant are given: files of keys and of operation streams.
 
-Owns those files, the bases of sequences, and how many operations a block has. Must not know who
-reads them.
+Owns those files, the bases of sequences, and the pace of a pass. Must not know who reads them.
 """
 
 from __future__ import annotations
@@ -14,11 +13,20 @@ from pathlib import Path
 from lab import stream
 from lab.protocol import Measure, PhaseOf, StreamOf
 from lab.runner import streams
-from lab.runner.catalogue import Contestant, Form, Part, Phase, PhasesSuite, Variant
+from lab.runner.catalogue import (
+    CatalogueError,
+    Contestant,
+    Form,
+    Part,
+    Phase,
+    PhasesSuite,
+    Variant,
+)
 from lab.runner.session import Session
 
-# The answers of a block are kept until the clock has stopped.
+# The answers of a block are kept until the clock has stopped; of several workers, those of a pass.
 ANSWER_BYTES_MAX = 64 << 20
+PASS_BYTES_MAX = 2 << 30
 # A field of a complex value: eight digits and twenty, and what a runtime needs to keep them.
 FIELD_BYTES = 256
 
@@ -100,7 +108,35 @@ def inputs(
         session.desk.discard(folder)
 
 
-def block(phase: Phase, contestant: Contestant, variant: Variant) -> int:
-    """Return how many operations a block has: fewer where it would keep too many bytes."""
+@dataclass(frozen=True)
+class Pace:
+    """How many operations of a pass are between two readings of the clock, and between two checks.
+
+    `cores` is how many cores all workers have between them.
+    """
+
+    block: int
+    stretch: int
+    workers: int
+    cores: int
+
+
+def pace(
+    planned: PlannedPass, contestant: Contestant, variant: Variant, workers: int, cores: int
+) -> Pace:
+    """Return the pace of a pass. Raises CatalogueError when it would keep too many bytes.
+
+    One worker checks its answers after each block. Several check them when the whole pass is over,
+    so that nobody checks while others are measured.
+    """
     largest = variant.sizes.largest * (FIELD_BYTES if variant.value == "complex" else 1)
-    return max(min(phase.block, contestant.block, ANSWER_BYTES_MAX // largest), 1)
+    block = max(min(planned.phase.block, contestant.block, ANSWER_BYTES_MAX // largest), 1)
+    if workers == 1:
+        return Pace(block, block, workers, cores)
+    kept = workers * planned.operations * largest
+    if kept > PASS_BYTES_MAX:
+        raise CatalogueError(
+            f"{workers} workers would keep {kept / 1e9:.1f} GB of answers in phase "
+            f"{planned.phase.name!r}: give it fewer operations or smaller values"
+        )
+    return Pace(block, planned.operations, workers, cores)

@@ -43,7 +43,7 @@ def machine() -> Machine:
     pinned = placement.cores()
     return Machine(
         cpu=_cpu(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _cores(),
+        cores=placement.core_count(),
         memory_bytes=psutil.virtual_memory().total,
         kernel=f"{platform.system()} {platform.release()}",
         system=_system(),
@@ -89,10 +89,6 @@ class Disturbances:
 def _own_seconds() -> float:
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1
 
 
 def _cpu() -> str:

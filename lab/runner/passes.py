@@ -14,33 +14,42 @@ from statistics import median
 from lab.protocol import ACTIONS, Ran, Tally, Verdict
 from lab.runner.failures import HostError
 from lab.runner.histograms import encode, read_durations
-from lab.runner.inputs import PlannedPass
+from lab.runner.inputs import Pace, PlannedPass
+from lab.runner.rates import ImpossibleRateError
 from lab.runner.results import Pass, Stat, Step
 from lab.stream import VERB_NAMES
 
 
 def merge(
-    planned: PlannedPass, block: int, ran: Sequence[Ran], durations: Sequence[Path] = ()
+    planned: PlannedPass, pace: Pace, ran: Sequence[Ran], durations: Sequence[Path] = ()
 ) -> Pass:
     """Return the passes of all workers as one: counts and sums added, histograms of all readings.
 
     `durations` has the file of each worker of a latency pass. Raises HostError when the figures of
-    a host contradict each other, OSError when a file cannot be read.
+    a host contradict each other or cannot be, OSError when a file cannot be read.
     """
+    for worker, one in enumerate(ran):
+        _check_counts(planned, worker, one)
+        _check_times(pace, worker, one)
     merged = Pass(
         planned=len(ran) * (planned.operations - planned.warmup),
         done=sum(_counted(planned, one) for one in ran),
-        wall_ns=max(one.wall_ns for one in ran),
-        workers_ns=sum(one.wall_ns for one in ran),
-        timed_ns=sum(one.timed_ns for one in ran),
+        elapsed_ns=_elapsed_ns(ran),
+        together_ns=_together_ns(ran),
         cpu_ns=sum(one.cpu_ns for one in ran),
-        block_operations=block,
+        cores=pace.cores,
+        workers=pace.workers,
+        stretches=sum(-(-_counted(planned, one) // pace.stretch) for one in ran),
+        block_operations=pace.block,
         block_ns=_block_ns(ran),
         actions={action: Stat(Tally()) for action in ACTIONS},
         verdict=Verdict(),
     )
-    for worker, one in enumerate(ran):
-        _check_counts(planned, worker, one)
+    try:
+        merged.work.check()
+    except ImpossibleRateError as error:
+        raise HostError(f"the host's times cannot be: {error}") from error
+    for one in ran:
         merged.verdict.add(one.verdict)
         for action in ACTIONS:
             tally, own = merged.actions[action].tally, one.actions[action]
@@ -51,6 +60,21 @@ def merge(
     if durations:
         _add_durations(merged, planned, ran, durations)
     return merged
+
+
+def _elapsed_ns(ran: Sequence[Ran]) -> int:
+    if len(ran) == 1:
+        return ran[0].elapsed_ns
+    started = [one for one in ran if one.elapsed_ns]
+    if not started:
+        return 0
+    return max(one.ended_ns for one in started) - min(one.started_ns for one in started)
+
+
+def _together_ns(ran: Sequence[Ran]) -> int:
+    if len(ran) == 1:
+        return ran[0].elapsed_ns
+    return max(min(one.ended_ns for one in ran) - max(one.started_ns for one in ran), 0)
 
 
 def _counted(planned: PlannedPass, ran: Ran) -> int:
@@ -71,6 +95,17 @@ def _check_counts(planned: PlannedPass, worker: int, ran: Ran) -> None:
         )
     if ran.done > planned.operations:
         raise HostError(f"worker {worker} did more operations than its stream has: {ran.done:,}")
+
+
+def _check_times(pace: Pace, worker: int, ran: Ran) -> None:
+    between_ns = ran.ended_ns - ran.started_ns
+    if not 0 <= ran.elapsed_ns <= between_ns:
+        raise HostError(
+            f"worker {worker} says that {ran.elapsed_ns:,} of {between_ns:,} ns "
+            f"were under the clock"
+        )
+    if pace.workers > 1 and ran.elapsed_ns != between_ns:
+        raise HostError(f"worker {worker} paused while others were measured")
 
 
 def _add_durations(

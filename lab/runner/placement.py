@@ -33,6 +33,13 @@ def cores() -> Cores:
     return Cores(first, next(iter(apart or others), None))
 
 
+def core_count() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _siblings(core: int) -> set[int]:
     """Return the numbers of the threads that share a core with `core`."""
     path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")

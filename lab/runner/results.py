@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from lab.protocol import Action, Tally, Verdict
+from lab.runner.rates import Work
 
 # "measured": there are figures, if perhaps fewer than planned: `done` of a pass says where it
 # ended. "stopped": filling the store met its time limit, so that there was nothing to measure; no
@@ -40,23 +41,32 @@ class Step(msgspec.Struct):
 class Pass(msgspec.Struct):
     """One pass of all workers together, warm-up left out.
 
-    `wall_ns` is the time of the slowest worker, `workers_ns` the sum of all, `timed_ns` the part of
-    that sum in which the clock ran, and `cpu_ns` the clients' CPU time in that part. `block_ns` is
-    the median time of a full block. `planned` and `done` count operations; they differ where the
-    pass met its time limit. `steps` are there when the suite asks for them.
+    `planned` and `done` count operations; they differ where the pass met its time limit.
+    `elapsed_ns` is the time under the clock: of one worker the sum of its stretches, of several the
+    time from the first start to the last end. `together_ns` is the part of it in which all workers
+    were at work. `cpu_ns` is the CPU time of all `workers` in their stretches, of which there were
+    `stretches` in all, on `cores` cores. `block_ns` is the median time of a full block. `steps` are
+    there when the suite asks for them.
     """
 
     planned: int
     done: int
-    wall_ns: int
-    workers_ns: int
-    timed_ns: int
+    elapsed_ns: int
+    together_ns: int
     cpu_ns: int
+    cores: int
+    workers: int
+    stretches: int
     block_operations: int
     block_ns: int
     actions: dict[Action, Stat]
     verdict: Verdict
     steps: list[Step] = []
+
+    @property
+    def work(self) -> Work:
+        """What its rate is computed from."""
+        return Work(self.done, self.elapsed_ns, self.cpu_ns, self.cores, self.stretches)
 
 
 class PhaseResult(msgspec.Struct):

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import comb
 from statistics import median
 
 from lab.protocol import ACTIONS, Action, Tally, Verdict
 from lab.runner.catalogue import Contestant, Part, PhasesSuite
 from lab.runner.histograms import percentiles_ns
+from lab.runner.intervals import Interval, interval
 from lab.runner.machine import Disturbance
 from lab.runner.results import (
     Outcome,
@@ -35,26 +35,36 @@ OTHERS_MAX = 0.05
 STOLEN_MAX = 0.01
 ROUNDS_MIN = 3
 NULL_TIMES_MIN = 3.0
-CONFIDENCE = 0.95
 
 PLACEMENTS: tuple[Placement, ...] = ("one core", "same core", "split cores", "free")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number over the rounds.
+    """One number over the rounds: their median, least and greatest, and how many there were.
 
-    `median` is the median of the rounds, `spread` their range by it (0 for a single round), and
-    `rounds` how many there were. `low` and `high` are the 95 % interval of the median, by the exact
-    distribution of the bootstrap's medians: no dice, the same interval each time. With five rounds
-    and fewer it is their whole range, and with one round it is that round: it then says nothing.
+    `interval` is that of the median, None for fewer than six rounds.
     """
 
     median: float
-    low: float
-    high: float
-    spread: float
+    least: float
+    greatest: float
     rounds: int
+    interval: Interval | None
+
+    @property
+    def spread(self) -> float | None:
+        """The range of the rounds by their median; None for one round, which has none."""
+        if self.rounds < 2 or not self.median:
+            return None
+        return (self.greatest - self.least) / self.median
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The interval where there is one, else the range; None for one round."""
+        if self.interval is not None:
+            return self.interval.low, self.interval.high
+        return (self.least, self.greatest) if self.rounds > 1 else None
 
 
 @dataclass(frozen=True)
@@ -84,17 +94,14 @@ class ActionSummary:
 class PassSummary:
     """One pass of a phase, over the rounds. Operations of the warm-up are in none of its figures.
 
-    `rate`: operations in a second, of all workers together while each is under the clock:
-        workers x operations done / the time under the clock of all workers. For one worker it is
-        what he did in a second. In a latency pass the clock is read around each operation, and its
-        cost is in it.
+    `rate`: operations in a second: of one worker by the time under the clock, of several by the
+        time from the first start to the last end. In a latency pass the clock is read around each
+        operation, and its cost is in it.
     `operation_ns`: of a throughput pass the median block by its operations, robust against what
-        interrupts; where there was no full block, or in a latency pass, the mean. A row is compared
-        with null by it.
-    `total_ns`: time under the clock of all workers added: `Total` of suite `django`, the time of a
-        phase for one worker.
-    `wall_ns`: from the end of the warm-up to the end of the slowest worker, checks included.
-    `timed`: share of the workers' time that was under the clock, 0 to 1.
+        interrupts; where there was no full block, or in a latency pass, the mean time of one worker
+        for an operation. A row is compared with null by it.
+    `elapsed_ns`: the time that the rate is computed from.
+    `together`: share of the elapsed time in which all workers were at work, 0 to 1.
     `cpu_ns`: the clients' CPU time for one operation.
     `hit_ratio`: (gets - misses) / (gets - misses that are right): found of those that should have
         been there. None without such gets. `hit_ratio_all`: (gets - misses) / gets.
@@ -105,9 +112,8 @@ class PassSummary:
 
     rate: Figure
     operation_ns: Figure
-    total_ns: Figure
-    wall_ns: float
-    timed: float
+    elapsed_ns: Figure
+    together: float
     cpu_ns: float
     hit_ratio: float | None
     hit_ratio_all: float | None
@@ -190,7 +196,7 @@ class Summary:
     @property
     def spread(self) -> float:
         """The largest spread of the rate of any phase, each by its main pass."""
-        return max((phase.main.rate.spread for phase in self.phases), default=0.0)
+        return max((phase.main.rate.spread or 0.0 for phase in self.phases), default=0.0)
 
     @property
     def noisy(self) -> bool:
@@ -272,7 +278,7 @@ def _summary(
             get = one.actions["get"].tally
             answers += get.count - get.miss
     phases = tuple(
-        _phase(part.processes, index, with_figures)
+        _phase(index, with_figures)
         for index in range(len(with_figures[0].phases) if with_figures else 0)
     )
     return Summary(
@@ -307,12 +313,12 @@ def _passes(cell: PhasesCell) -> Iterable[Pass]:
                 yield one
 
 
-def _phase(workers: int, index: int, cells: Sequence[PhasesCell]) -> PhaseSummary:
+def _phase(index: int, cells: Sequence[PhasesCell]) -> PhaseSummary:
     results = [cell.phases[index] for cell in cells]
 
     def summary_of(take: Callable[[PhaseResult], Pass | None]) -> PassSummary | None:
         passes = [one for one in map(take, results) if one is not None]
-        return _pass(workers, passes) if passes else None
+        return _pass(passes) if passes else None
 
     return PhaseSummary(
         results[0].name,
@@ -321,14 +327,13 @@ def _phase(workers: int, index: int, cells: Sequence[PhasesCell]) -> PhaseSummar
     )
 
 
-def _pass(workers: int, passes: Sequence[Pass]) -> PassSummary:
+def _pass(passes: Sequence[Pass]) -> PassSummary:
     steps = zip(*(one.steps for one in passes), strict=False)
     return PassSummary(
-        rate=figure([_rate(workers, one) for one in passes]),
+        rate=figure([one.work.rate for one in passes]),
         operation_ns=figure([_operation_ns(one) for one in passes]),
-        total_ns=figure([one.timed_ns for one in passes]),
-        wall_ns=_median([one.wall_ns for one in passes]),
-        timed=_median([one.timed_ns / max(one.workers_ns, 1) for one in passes]),
+        elapsed_ns=figure([one.elapsed_ns for one in passes]),
+        together=_median([one.together_ns / max(one.elapsed_ns, 1) for one in passes]),
         cpu_ns=_median([one.cpu_ns / max(one.done, 1) for one in passes]),
         hit_ratio=_median_or_none([_hit_ratio(_get(one), present=True) for one in passes]),
         hit_ratio_all=_median_or_none([_hit_ratio(_get(one), present=False) for one in passes]),
@@ -342,14 +347,10 @@ def _pass(workers: int, passes: Sequence[Pass]) -> PassSummary:
     )
 
 
-def _rate(workers: int, one: Pass) -> float:
-    return workers * one.done * 1e9 / max(one.timed_ns, 1)
-
-
 def _operation_ns(one: Pass) -> float:
     if one.block_ns:
         return one.block_ns / one.block_operations
-    return one.timed_ns / max(one.done, 1)
+    return one.workers * one.elapsed_ns / max(one.done, 1)
 
 
 def _get(one: Pass) -> Tally:
@@ -406,36 +407,7 @@ def _resources(cells: Sequence[PhasesCell]) -> Resources:
 
 def figure(rounds: Sequence[float]) -> Figure:
     """Return what the figures of the rounds, of which there is at least one, say together."""
-    middle = _median(rounds)
-    low, high = interval(rounds)
-    spread = (max(rounds) - min(rounds)) / middle if middle else 0.0
-    return Figure(middle, low, high, spread, len(rounds))
-
-
-def interval(rounds: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of the median of `rounds`, of which there is at least one.
-
-    The bootstrap draws as many rounds as there are, with replacement, and takes their median. The
-    chance that it is at most the k-th smallest round is that of a binomial distribution, which is
-    what is added up here. For an even number of rounds the lower and the upper of the two middle
-    ones stand for the median, which widens the interval.
-    """
-    ordered = sorted(rounds)
-    count = len(ordered)
-    tail = (1 - CONFIDENCE) / 2
-
-    def at_most(k: int, needed: int) -> float:
-        """Return the chance that `needed` or more of the drawn are among the k smallest."""
-        share = k / count
-        return sum(
-            comb(count, hits) * share**hits * (1 - share) ** (count - hits)
-            for hits in range(needed, count + 1)
-        )
-
-    lower, upper = (count + 1) // 2, count // 2 + 1
-    low = next(k for k in range(1, count + 1) if at_most(k, lower) > tail)
-    high = next(k for k in range(1, count + 1) if at_most(k, upper) >= 1 - tail)
-    return ordered[low - 1], ordered[high - 1]
+    return Figure(_median(rounds), min(rounds), max(rounds), len(rounds), interval(rounds))
 
 
 def null_of(summaries: Iterable[Summary], row: Summary) -> Summary | None:

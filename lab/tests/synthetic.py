@@ -261,10 +261,13 @@ def _pass(
     return Pass(
         planned=planned,
         done=done,
-        wall_ns=round(total_ns * 1.4 / part.processes),
-        workers_ns=round(total_ns * 1.4),
-        timed_ns=total_ns,
+        # Two cores are shared by the workers.
+        elapsed_ns=round(total_ns / min(part.processes, 2)),
+        together_ns=round(total_ns / min(part.processes, 2) * 0.8),
         cpu_ns=round(total_ns * 0.9),
+        cores=2 if part.processes > 1 else 1,
+        workers=part.processes,
+        stretches=part.processes,
         block_operations=256,
         block_ns=0 if timed else round(256 * base_ns),
         actions=actions,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from lab.protocol import ACTIONS, Ran, Tally, Verdict
 from lab.runner.catalogue import Phase
 from lab.runner.failures import HostError
 from lab.runner.histograms import decode, encode, percentiles_ns, read_durations
-from lab.runner.inputs import PlannedPass
+from lab.runner.inputs import Pace, PlannedPass
 from lab.runner.passes import merge
 from lab.stream import DELETE, GET, SET
 
@@ -75,11 +76,14 @@ VERBS = bytes([SET, SET, GET, SET, GET, DELETE])
 PLANNED = PlannedPass(PHASE, "latency", 0, operations=6, warmup=2, verbs=[VERBS, VERBS])
 
 
-def ran(wall_ns: int, done: int = 6, **tallies: Tally) -> Ran:
+PACE = Pace(block=256, stretch=4, workers=2, cores=2)
+
+
+def ran(end_ns: int, done: int = 6, start_ns: int = 20, **tallies: Tally) -> Ran:
     counts = {"get": Tally(2, 1, 1), "set": Tally(1), "delete": Tally(1, 1)}
     verdict = Verdict(wrong=3, stale=1, examples=["one"] * 3)
     actions = {action: {**counts, **tallies}[action] for action in ACTIONS}
-    return Ran(done, wall_ns, 10, 7, [40, 60], actions, verdict)
+    return Ran(done, start_ns, end_ns, end_ns - start_ns, 7, [40, 60], actions, verdict)
 
 
 def durations(folder: Path, *of_workers: list[int]) -> list[Path]:
@@ -91,10 +95,11 @@ def durations(folder: Path, *of_workers: list[int]) -> list[Path]:
     return paths
 
 
-def test_passes_merge_by_adding_counts_and_keeping_the_longest_wall(tmp_path: Path) -> None:
+def test_passes_merge_from_the_first_start_to_the_last_end(tmp_path: Path) -> None:
     paths = durations(tmp_path, [10, 20, 30, 40], [1, 2, 3, 4])
-    merged = merge(PLANNED, 256, [ran(100), ran(300)], paths)
-    assert (merged.wall_ns, merged.workers_ns, merged.timed_ns, merged.cpu_ns) == (300, 400, 20, 14)
+    merged = merge(PLANNED, PACE, [ran(100), ran(300, start_ns=40)], paths)
+    assert (merged.elapsed_ns, merged.together_ns, merged.cpu_ns) == (280, 60, 14)
+    assert (merged.cores, merged.workers, merged.stretches) == (2, 2, 2)
     assert (merged.planned, merged.done) == (8, 8)
     assert (merged.block_operations, merged.block_ns) == (256, 50)
     get = merged.actions["get"]
@@ -113,7 +118,7 @@ def test_passes_merge_by_adding_counts_and_keeping_the_longest_wall(tmp_path: Pa
 
 def test_a_pass_that_ended_early_has_the_durations_of_what_was_done(tmp_path: Path) -> None:
     short = ran(100, done=4, get=Tally(1), delete=Tally())
-    merged = merge(PLANNED, 256, [short, ran(100)], durations(tmp_path, [10, 20], [1, 2, 3, 4]))
+    merged = merge(PLANNED, PACE, [short, ran(100)], durations(tmp_path, [10, 20], [1, 2, 3, 4]))
     assert (merged.planned, merged.done) == (8, 6)
     assert merged.actions["get"].total_ns == 10 + 1 + 3
     # Not every worker came to the third operation.
@@ -122,7 +127,7 @@ def test_a_pass_that_ended_early_has_the_durations_of_what_was_done(tmp_path: Pa
 
 def test_a_pass_that_ended_in_the_warm_up_has_nothing() -> None:
     nothing = {"get": Tally(), "set": Tally(), "delete": Tally()}
-    merged = merge(PLANNED, 256, [ran(100, done=1, **nothing)] * 2)
+    merged = merge(PLANNED, PACE, [ran(100, 1, 20, **nothing)] * 2)
     assert (merged.planned, merged.done) == (8, 0)
 
 
@@ -138,4 +143,35 @@ def test_a_host_that_contradicts_itself_is_told_so(
     tmp_path: Path, done: int, tally: Tally, durations_ns: list[int], says: str
 ) -> None:
     with pytest.raises(HostError, match=says):
-        merge(PLANNED, 256, [ran(100, done, get=tally)], durations(tmp_path, durations_ns))
+        merge(PLANNED, PACE, [ran(100, done, get=tally)], durations(tmp_path, durations_ns))
+
+
+def test_workers_one_after_the_other_are_never_together() -> None:
+    merged = merge(PLANNED, PACE, [ran(100), ran(300, start_ns=200)])
+    assert (merged.elapsed_ns, merged.together_ns) == (280, 0)
+
+
+def test_of_one_worker_the_pauses_between_stretches_are_left_out() -> None:
+    alone = replace(PACE, stretch=2, workers=1)
+    one = msgspec.structs.replace(ran(1_000), elapsed_ns=300)
+    merged = merge(PLANNED, alone, [one])
+    assert (merged.elapsed_ns, merged.together_ns, merged.stretches) == (300, 300, 2)
+
+
+def test_a_worker_that_pauses_while_others_are_measured_is_found_out() -> None:
+    paused = msgspec.structs.replace(ran(300), elapsed_ns=100)
+    with pytest.raises(HostError, match="worker 1 paused while others were measured"):
+        merge(PLANNED, PACE, [ran(100), paused])
+
+
+@pytest.mark.parametrize("elapsed_ns", [-1, 500])
+def test_more_time_under_the_clock_than_there_was_is_found_out(elapsed_ns: int) -> None:
+    odd = msgspec.structs.replace(ran(300), elapsed_ns=elapsed_ns)
+    with pytest.raises(HostError, match="of 280 ns were under the clock"):
+        merge(PLANNED, PACE, [odd])
+
+
+def test_more_cpu_time_than_the_cores_have_is_found_out() -> None:
+    busy = msgspec.structs.replace(ran(1_000_000), cpu_ns=1_500_000)
+    with pytest.raises(HostError, match="more than 2 cores can do"):
+        merge(PLANNED, PACE, [busy, busy])

@@ -146,15 +146,14 @@ def test_an_honest_store_gives_what_a_dictionary_would(
         assert (verdict.wrong, verdict.stale, verdict.lost) == (0, 0, 0)
         assert verdict.weak == weak, pass_name
         assert one.done == one.planned
-        assert 0 < one.timed_ns <= one.workers_ns == one.wall_ns
+        assert 0 < one.together_ns == one.elapsed_ns
     mix = found["mix", "latency"]
     assert [step.count for step in mix.steps] == [1, 100]
     assert 0 < mix.steps[0].total_ns <= mix.steps[1].total_ns
     assert found["mix", "throughput"].block_operations == 64
     assert found["mix", "throughput"].block_ns > 0
-    # The host's own sum is that of the durations that it wrote.
-    durations_ns = sum(stat.total_ns for stat in mix.actions.values())
-    assert durations_ns == pytest.approx(mix.timed_ns, rel=0.01)
+    # All operations were done under the clock.
+    assert sum(stat.total_ns for stat in mix.actions.values()) <= mix.elapsed_ns
     assert cell.probe_keys == 64
     assert cell.refused == 0
     assert cell.version is not None

@@ -66,8 +66,9 @@ def test_the_honest_one_is_accused_of_nothing(tmp_path: Path, processes_in: Left
     for one in (throughput, latency):
         assert (one.planned, one.done) == (counted, counted)
         assert sum(one.actions[action].tally.count for action in ACTIONS) == counted
-        assert 0 < one.timed_ns <= one.workers_ns <= PROCESSES * one.wall_ns
+        assert 0 <= one.together_ns < one.elapsed_ns
         assert one.cpu_ns > 0
+        assert (one.workers, one.stretches) == (PROCESSES, PROCESSES)
     assert throughput.block_ns > 0
     for stat in latency.actions.values():
         # The sum that is kept and the histogram must tell of the same readings.

@@ -14,8 +14,8 @@ import pytest
 from lab import stream
 from lab.protocol import Measure
 from lab.runner import catalogue, streams
-from lab.runner.catalogue import Form, Part, Phase, PhasesSuite, Variant
-from lab.runner.inputs import ANSWER_BYTES_MAX, block, inputs
+from lab.runner.catalogue import CatalogueError, Form, Part, Phase, PhasesSuite, Variant
+from lab.runner.inputs import ANSWER_BYTES_MAX, Pace, PlannedPass, inputs, pace
 from lab.runner.streams import draw, keys_drawn, operations
 from lab.tests.small import FILL, FORM, MIX, SIZES, contestant, session, suite, variant
 
@@ -233,16 +233,24 @@ def test_the_files_of_a_variant(tmp_path: Path) -> None:
     assert found[1] != found[2]
 
 
-def test_blocks_are_smaller_where_values_are_large() -> None:
+def planned(operations: int) -> PlannedPass:
     phase = the_part([MIX], keys=10)[0][0]
+    return PlannedPass(phase, "throughput", 0, operations, warmup=0, verbs=[])
+
+
+def test_blocks_are_smaller_where_values_are_large() -> None:
     row = contestant("honest")
     sizes = {"shape": "fixed", "size": 2_222_981}
     large = suite(1, variants=[variant(sizes=sizes)]).parts[0].variants[0]
     small = suite(1).parts[0].variants[0]
-    assert block(phase, row, small) == 256
-    assert block(phase, row, large) == 30
+    assert pace(planned(700), row, small, 1, 1) == Pace(256, 256, 1, 1)
+    assert pace(planned(700), row, large, 1, 1) == Pace(30, 30, 1, 1)
     assert 30 * 2_222_981 <= ANSWER_BYTES_MAX < 31 * 2_222_981
-    assert block(phase, msgspec.structs.replace(row, block=4), small) == 4
+    assert pace(planned(700), msgspec.structs.replace(row, block=4), small, 1, 1).block == 4
+    # Several workers are not paused for a check.
+    assert pace(planned(700), row, small, 8, 2) == Pace(256, 700, 8, 2)
+    with pytest.raises(CatalogueError, match="8 workers would keep 12"):
+        pace(planned(700), row, large, 8, 2)
 
 
 def test_a_file_gives_back_what_was_written(tmp_path: Path, mixed: list[stream.Operation]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from statistics import median
 
 import msgspec
 import pytest
@@ -13,6 +11,7 @@ from lab.protocol import Tally, Verdict
 from lab.runner.catalogue import Contestant
 from lab.runner.histograms import encode
 from lab.runner.machine import Disturbance, Disturbances, machine
+from lab.runner.rates import ImpossibleRateError, Work
 from lab.runner.results import (
     Outcome,
     Pass,
@@ -29,7 +28,6 @@ from lab.runner.summary import (
     against_null,
     faults,
     figure,
-    interval,
     near_null,
     noise,
     null_of,
@@ -66,10 +64,12 @@ def a_pass(operation_ns: int, *, latency: bool, done: int = 1_000, wrong: int = 
     return Pass(
         planned=1_000,
         done=done,
-        wall_ns=operation_ns * 600,
-        workers_ns=operation_ns * 1_200,
-        timed_ns=operation_ns * done,
-        cpu_ns=operation_ns * 500,
+        elapsed_ns=operation_ns * done // WORKERS,
+        together_ns=operation_ns * done // WORKERS // 4,
+        cpu_ns=operation_ns * done // 2,
+        cores=1,
+        workers=WORKERS,
+        stretches=WORKERS,
         block_operations=256,
         block_ns=0 if latency else operation_ns * 256,
         actions={"get": get, "set": set_, "delete": Stat(Tally())},
@@ -127,11 +127,10 @@ def test_a_row_has_the_medians_of_its_rounds() -> None:
     # Two workers at 1,100 ns for each operation.
     assert phase.main.rate.median == pytest.approx(2 * 1e9 / 1_100)
     assert phase.main.operation_ns.median == 1_100
-    assert phase.main.total_ns.median == 1_100_000
+    assert phase.main.elapsed_ns.median == 550_000
     assert phase.latency.operation_ns.median == 1_100
-    assert phase.main.timed == pytest.approx(1_000 / 1_200)
+    assert phase.main.together == pytest.approx(0.25)
     assert phase.main.cpu_ns == pytest.approx(550)
-    assert phase.main.wall_ns == 660_000
     assert found.open_ns == 1_100
     assert found.resources.client_bytes_full == 1_100
     assert found.phase("mix") is phase
@@ -174,37 +173,37 @@ def test_the_spread_is_the_range_by_the_median() -> None:
     found = figure([100, 110, 150])
     assert (found.median, found.rounds) == (110, 3)
     assert found.spread == pytest.approx(50 / 110)
-    assert figure([5]).spread == 0
-    assert figure([0, 0]).spread == 0
+    assert (found.least, found.greatest, found.bounds) == (100, 150, (100, 150))
+    assert figure([0, 0]).spread is None
 
 
-@pytest.mark.parametrize("count", [7, 9, 15, 31])
-def test_the_interval_is_that_of_a_bootstrap(count: int) -> None:
-    dice = random.Random(count)
-    values = sorted(dice.gauss(100, 10) for _ in range(count))
-    medians = sorted(median(dice.choices(values, k=count)) for _ in range(20_000))
-    low, high = interval(values)
-    # The simulation is off by a neighbouring round at most.
-    at = [values.index(one) for one in (low, high)]
-    simulated = [values.index(medians[500]), values.index(medians[19_500])]
-    assert all(abs(one - other) <= 1 for one, other in zip(at, simulated, strict=True))
-    assert low < median(values) < high
+def test_one_round_has_no_spread_and_no_bounds() -> None:
+    found = figure([5])
+    assert (found.spread, found.interval, found.bounds) == (None, None, None)
 
 
-def test_the_interval_of_few_rounds_is_their_range() -> None:
-    assert interval([3.0]) == (3.0, 3.0)
-    assert interval([5, 1, 4, 2, 3]) == (1, 5)
-    assert interval([4, 1, 2, 3]) == (1, 4)
+def test_the_bounds_of_six_rounds_are_their_interval() -> None:
+    found = figure([6, 1, 5, 2, 4, 3, 9])
+    assert found.interval is not None
+    assert found.bounds == (found.interval.low, found.interval.high) == (1, 9)
 
 
-def test_intervals_hold_the_true_median_about_as_often_as_they_say() -> None:
-    dice = random.Random(5)
-    trials = 2_000
-    hits = 0
-    for _ in range(trials):
-        low, high = interval([dice.lognormvariate(0, 1) for _ in range(15)])
-        hits += low <= 1.0 <= high
-    assert hits / trials > 0.93
+def test_a_rate_that_the_cores_cannot_reach_is_refused() -> None:
+    """The formula that multiplied the workers' own rates counted each as if it were alone."""
+    workers, done, cpu_ns, cores = 8, 100_000, 40, 2
+    # Each worker was under the clock for a twelfth of the pass, one after the other.
+    clocked_ns = done * cpu_ns // workers
+    by_wall = Work(done, 12 * clocked_ns, done * cpu_ns, cores, workers)
+    assert by_wall.rate == pytest.approx(done * 1e9 / (12 * clocked_ns))
+    by_clock = Work(done, clocked_ns, done * cpu_ns, cores, workers)
+    with pytest.raises(ImpossibleRateError, match="200,000,000 operations in a second"):
+        _ = by_clock.rate
+    one = cell()
+    throughput = one.phases[0].throughput
+    assert throughput is not None
+    throughput.elapsed_ns = throughput.cpu_ns // (2 * throughput.cores)
+    with pytest.raises(ImpossibleRateError):
+        summary([one])
 
 
 def test_verdicts_of_all_rounds_are_added_and_weak_is_a_share() -> None:

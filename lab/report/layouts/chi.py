@@ -38,7 +38,7 @@ def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Cha
                     f"{title(first)} ({label})" if label else title(first),
                     kind(first),
                     tuple(one.rate.median if one else None for one in mains),
-                    tuple((one.rate.low, one.rate.high) if one else None for one in mains),
+                    tuple(one.rate.bounds if one else None for one in mains),
                     keys={"set:get": phase.name},
                     records=tuple(cell for row in group.values() for cell in row.cells),
                     ours=ours(first.contestant),

@@ -15,6 +15,7 @@ from lab.report.units import digits, rate, spread
 from lab.runner.summary import (
     NULL_TIMES_MIN,
     SPREAD_MAX,
+    ActionSummary,
     PassSummary,
     Summary,
     against_null,
@@ -27,8 +28,13 @@ def corrected(rows: Sequence[Summary]) -> Table:
     columns = (
         Column("Contestant", figures=False),
         Column("Rate", means="Operations in a second of the throughput pass, median of rounds."),
-        Column("Interval", wide=True, means="95 % interval of the median rate."),
+        Column("Interval", wide=True, means="Interval of the median rate, with its coverage."),
         Column("Spread", means="Range of the rate over the rounds, by its median."),
+        Column("Rounds", wide=True),
+        Column(
+            "Elapsed", means="Time of the throughput pass, from its first start to its last end."
+        ),
+        Column("CPU/op", means="CPU time of the clients for one operation of that pass."),
         Column("Median", means="Median latency of one operation; the clock's own cost is in it."),
         Column("P90"),
         Column("P99"),
@@ -37,23 +43,23 @@ def corrected(rows: Sequence[Summary]) -> Table:
         *(Column(one.heading, wide=True, means=one.means) for one in FAULTS),
         Column("x null", wide=True, means="How many times the host's own loop, by throughput."),
     )
-    lines = [
-        _row(row, operation, rows) for row in rows if row.measured for operation in operations(row)
-    ]
+    measured = [row for row in rows if row.measured]
+    lines = [_row(row, operation, rows) for row in measured for operation in operations(row)]
     variants = distinct([line.keys["variant"] for line in lines])
     named = distinct([line.keys["operation"] for line in lines])
     order = {key: index for index, key in enumerate((*variants, *named))}
-    # The fastest first; null is no rival and stands last.
+    # The fastest first: by rate, and what has none by its latency. Null is no rival and is last.
     lines.sort(
         key=lambda line: (
             order[line.keys["variant"]],
             order[line.keys["operation"]],
             line.cells[0].mark == "aside",
-            -(line.cells[1].order or 0.0),
+            -(line.cells[_RATE].order or 0.0),
+            line.cells[_MEDIAN].order or 0.0,
         )
     )
     return Table(
-        "Corrected: equal limits, every answer checked",
+        "Corrected: every answer checked",
         columns,
         tuple(lines),
         pickers=_pickers(variants, named),
@@ -61,37 +67,60 @@ def corrected(rows: Sequence[Summary]) -> Table:
     )
 
 
+_RATE, _MEDIAN = 1, 7
+
+
 def _row(row: Summary, operation: Operation, rows: Sequence[Summary]) -> Row:
-    phase = row.phase(operation.phase)
-    assert phase is not None
-    main, action = phase.main, operation.action
-    times = against_null(row, null_of(rows, row), operation.phase)
-    noisy: Mark = "weak" if row.contestant.stores and main.rate.spread > SPREAD_MAX else ""
+    main = operation.phase.main
+    times = against_null(row, null_of(rows, row), operation.phase.name)
     return Row(
         (
             cell(row),
-            Cell(rate(main.rate.median), main.rate.median),
-            _interval(main),
-            Cell(spread(main.rate.spread), main.rate.spread, noisy),
-            *(latency(one) for one in (action.median_ns, action.p90_ns, action.p99_ns)),
-            latency(action.p999_ns),
-            hits(main, row),
-            *checks(row.verdict, refused_of(phase.main), row),
-            _times(times),
+            *(_rated(row, main) if operation.rated else [NOTHING] * 6),
+            *_latencies(operation.action),
+            hits(main, row) if operation.action is None or _asks(operation) else NOTHING,
+            *checks(row.verdict, refused_of(main), row),
+            _times(times) if operation.rated else NOTHING,
         ),
         keys={"variant": row.variant, "operation": operation.name},
         records=row.cells,
         ours=ours(row.contestant),
-        minor=not operation.leading,
+        minor=not operation.rated,
     )
 
 
+def _rated(row: Summary, main: PassSummary) -> list[Cell]:
+    range_ = main.rate.spread
+    noisy: Mark = "weak" if row.contestant.stores and (range_ or 0.0) > SPREAD_MAX else ""
+    return [
+        Cell(rate(main.rate.median), main.rate.median),
+        _interval(main),
+        NOTHING if range_ is None else Cell(spread(range_), range_, noisy),
+        Cell(str(main.rate.rounds), main.rate.rounds),
+        latency(main.elapsed_ns.median),
+        latency(main.cpu_ns),
+    ]
+
+
+def _latencies(action: ActionSummary | None) -> list[Cell]:
+    if action is None:
+        return [NOTHING] * 4
+    return [
+        latency(one) for one in (action.median_ns, action.p90_ns, action.p99_ns, action.p999_ns)
+    ]
+
+
+def _asks(operation: Operation) -> bool:
+    return operation.action is not None and operation.action.action == "get"
+
+
 def _interval(one: PassSummary) -> Cell:
-    """Return the interval of the rate; nothing where there was one round only."""
-    if one.rate.rounds < 2:
-        return Cell("one round", mark="aside")
-    low, high = one.rate.low, one.rate.high
-    return Cell(f"{rate(low)} to {rate(high)}", (high - low) / max(one.rate.median, 1e-9))
+    """Return the interval of the rate; nothing where there were too few rounds for one."""
+    found = one.rate.interval
+    if found is None:
+        return NOTHING
+    width = (found.high - found.low) / max(one.rate.median, 1e-9)
+    return Cell(f"{rate(found.low)} to {rate(found.high)} ({found.coverage:.1%})", width)
 
 
 def _times(times: float | None) -> Cell:
@@ -131,7 +160,7 @@ def percentiles(rows: Sequence[Summary]) -> Dots:
         DotRow(
             title(row),
             kind(row),
-            (operation.action.median_ns, operation.action.p90_ns, operation.action.p99_ns),
+            (action.median_ns, action.p90_ns, action.p99_ns),
             keys={"variant": row.variant, "operation": operation.name},
             records=row.cells,
             ours=ours(row.contestant),
@@ -139,6 +168,7 @@ def percentiles(rows: Sequence[Summary]) -> Dots:
         for row in rows
         if row.measured
         for operation in operations(row)
+        if (action := operation.action) is not None
     ]
     return Dots(
         "Latency of one operation",

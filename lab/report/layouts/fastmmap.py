@@ -43,7 +43,7 @@ def _rates(part: Part, value: str, rows: Sequence[Summary]) -> Dots:
                     title(first),
                     kind(first),
                     tuple(one.rate.median if one else None for one in mains),
-                    tuple((one.rate.low, one.rate.high) if one else None for one in mains),
+                    tuple(one.rate.bounds if one else None for one in mains),
                     keys={"phase": phase.name},
                     records=tuple(cell for row in group.values() for cell in row.cells),
                     ours=ours(first.contestant),

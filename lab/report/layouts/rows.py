@@ -66,27 +66,34 @@ def cell(row: Summary) -> Cell:
 
 @dataclass(frozen=True)
 class Operation:
-    """One action of one phase, as tables call it. `leading`: the commonest action of its phase."""
+    """An action of a phase, or all of a phase that mixes several: then `action` is None.
+
+    `rated`: whether the rate of the phase is its own. A mix has one rate, and its actions have
+    none.
+    """
 
     name: str
-    phase: str
-    action: ActionSummary
-    leading: bool
+    phase: PhaseSummary
+    action: ActionSummary | None
+
+    @property
+    def rated(self) -> bool:
+        """Whether the rate of the phase is the rate of this operation."""
+        return self.action is None or self.action.count == self.phase.main.done
 
 
 def operations(row: Summary) -> Iterator[Operation]:
-    """Return the operations of a row that were timed one by one, in the suite's order."""
-    measured = [(phase, _timed(phase)) for phase in row.phases]
-    measured = [(phase, actions) for phase, actions in measured if actions]
-    for phase, actions in measured:
-        commonest = max(actions, key=lambda action: action.count)
-        for action in actions:
-            yield Operation(
-                _operation_name(phase, action, len(actions), len(measured)),
-                phase.name,
-                action,
-                leading=action is commonest,
-            )
+    """Return the operations of a row, in the suite's order: of a mix the whole comes first."""
+    several = len(row.phases) > 1
+    for phase in row.phases:
+        timed = _timed(phase)
+        if len(timed) == 1:
+            yield Operation(phase.name, phase, timed[0])
+            continue
+        yield Operation(phase.name, phase, None)
+        for action in timed:
+            name = f"{phase.name}: {action.action}" if several else action.action
+            yield Operation(name, phase, action)
 
 
 def _timed(phase: PhaseSummary) -> list[ActionSummary]:
@@ -94,12 +101,6 @@ def _timed(phase: PhaseSummary) -> list[ActionSummary]:
         return []
     lines = [phase.latency.action(action) for action in ACTIONS]
     return [line for line in lines if line.median_ns is not None]
-
-
-def _operation_name(phase: PhaseSummary, action: ActionSummary, actions: int, phases: int) -> str:
-    if actions == 1:
-        return phase.name
-    return action.action if phases == 1 else f"{phase.name}, {action.action}"
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:

@@ -26,14 +26,14 @@ def charts(_suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Ch
     for row in rows:
         mains = [_main(row, phase) for phase in phases]
         # A phase that met its time limit has no time: what was done is in the table.
-        whole = [one if one is not None and not one.stopped else None for one in mains]
+        whole = [one.elapsed_ns if one is not None and not one.stopped else None for one in mains]
         if row.measured:
             lines.append(
                 DotRow(
                     title(row),
                     kind(row),
-                    tuple(one.total_ns.median if one else None for one in whole),
-                    tuple((one.total_ns.low, one.total_ns.high) if one else None for one in whole),
+                    tuple(one.median if one else None for one in whole),
+                    tuple(one.bounds if one else None for one in whole),
                     records=row.cells,
                     ours=ours(row.contestant),
                 )
@@ -93,7 +93,7 @@ def _total(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> Table:
 def _seconds(one: PassSummary | None) -> Cell:
     if one is None:
         return NOTHING
-    seconds = one.total_ns.median / 1e9
+    seconds = one.elapsed_ns.median / 1e9
     mark: Mark = "weak" if one.stopped else ""
     return Cell(f"{'> ' if one.stopped else ''}{seconds:.3f}", seconds, mark)
 
@@ -161,7 +161,7 @@ def _times(part: Part, row: Summary) -> list[tuple[str, float]]:
     return [
         ("create", row.create_ns),
         ("connect", row.open_ns),
-        *((phase, one.total_ns.median) for phase, one in mains if one is not None),
+        *((phase, one.elapsed_ns.median) for phase, one in mains if one is not None),
         ("close", row.close_ns),
     ]
 
