@@ -28,7 +28,20 @@ def cell(
         action: Stat(Tally(count=count), count * TIMES[name], encode([TIMES[name]] * count))
         for action, count in of.items()
     }
-    latency = Pass(100, 100, 1, 1, 1, 1, 0, 0, actions, verdict or Verdict())
+    latency = Pass(
+        planned=100,
+        done=100,
+        elapsed_ns=1,
+        together_ns=1,
+        cpu_ns=1,
+        cores=2,
+        workers=8,
+        stretches=8,
+        block_operations=256,
+        block_ns=0,
+        actions=actions,
+        verdict=verdict or Verdict(),
+    )
     return PhasesCell(
         "django",
         "main",

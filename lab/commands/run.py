@@ -28,8 +28,9 @@ def _form(command: options.F) -> options.F:
     for name, text in reversed(
         (
             ("smoke", "300 checked operations of each; nothing to quote."),
-            ("quick", "Minutes: fewer operations and rounds."),
-            ("full", "All operations. This is the form to quote."),
+            ("quick", "Ten minutes, one round: figures show the order of magnitude."),
+            ("middle", "An hour, six rounds: figures may be quoted."),
+            ("full", "Hours, seven rounds of all operations: figures may be quoted."),
         )
     ):
         command = click.option(f"--{name}", "form", flag_value=name, help=text)(command)

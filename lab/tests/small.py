@@ -124,7 +124,7 @@ def suite(
             "audit": "",
             "layout": "plain",
             "parts": [part],
-            "forms": {"smoke": of_form, "quick": of_form, "full": of_form},
+            "forms": {"smoke": of_form, "quick": of_form, "middle": of_form, "full": of_form},
         },
         PhasesSuite,
     )

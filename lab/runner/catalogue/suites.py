@@ -10,7 +10,7 @@ import msgspec
 from lab.protocol import ValueKind
 from lab.runner.catalogue.definition import LAB, CatalogueError, Definition, read, unknown
 
-FormName = Literal["smoke", "quick", "full"]
+FormName = Literal["smoke", "quick", "middle", "full"]
 FORM_NAMES: tuple[FormName, ...] = get_args(FormName)
 
 TimedMeasure = Literal["throughput", "latency"]
@@ -162,6 +162,7 @@ class Forms(Definition, frozen=True):
 
     smoke: Form | None = None
     quick: Form | None = None
+    middle: Form | None = None
     full: Form | None = None
 
 
