@@ -23,13 +23,14 @@ from lab.runner import phases, placement, plan, replay, traces
 from lab.runner.catalogue import LAB, PhasesSuite, Suite
 from lab.runner.guard import Guard
 from lab.runner.history import expected_seconds
+from lab.runner.judgement import faults, noise
 from lab.runner.machine import Disturbances, machine
 from lab.runner.plan import CellName, Choice, name_of
 from lab.runner.records import Ending, Header, Records, Settings, begun, now, resumed, unfinished
 from lab.runner.results import AnyCell, PhasesCell, ReplayCell
 from lab.runner.servers import Servers
 from lab.runner.session import Session, Watcher
-from lab.runner.summary import Summary, faults, noise, summarise
+from lab.runner.summary import Summary, summarise
 from lab.runner.traces import Requests
 from lab.runner.workspace import workspace
 

@@ -21,8 +21,9 @@ from lab.protocol import ACTIONS, Action, Tally
 from lab.runner import catalogue, traces
 from lab.runner.catalogue import LAB, PhasesSuite, host
 from lab.runner.inputs import inputs
+from lab.runner.judgement import faults
 from lab.runner.results import Pass, PhasesCell
-from lab.runner.summary import faults, summarise
+from lab.runner.summary import summarise
 from lab.tests.small import (
     CONTESTANTS,
     FILL,

@@ -11,8 +11,9 @@ import pytest
 from lab.protocol import ACTIONS, Verdict
 from lab.runner.catalogue import PhasesSuite
 from lab.runner.histograms import decode
+from lab.runner.judgement import faults
 from lab.runner.results import Pass, PhasesCell
-from lab.runner.summary import Summary, faults, summarise
+from lab.runner.summary import Summary, summarise
 from lab.tests.small import (
     FILL,
     MIX,

@@ -15,9 +15,10 @@ import pytest
 from lab.runner import servers
 from lab.runner.catalogue import StoreLimits, server_of
 from lab.runner.failures import ServerError
+from lab.runner.judgement import faults
 from lab.runner.results import PhasesCell
 from lab.runner.session import Session
-from lab.runner.summary import faults, summarise
+from lab.runner.summary import summarise
 from lab.tests.small import MIX, WARMUP, contestant, run_suite, session, suite
 
 Left = Callable[[], list[psutil.Process]]

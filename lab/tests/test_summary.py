@@ -10,6 +10,7 @@ import pytest
 from lab.protocol import Tally, Verdict
 from lab.runner.catalogue import Contestant
 from lab.runner.histograms import encode
+from lab.runner.judgement import faults, noise
 from lab.runner.machine import Disturbance, Disturbances, machine
 from lab.runner.rates import ImpossibleRateError, Work
 from lab.runner.results import (
@@ -26,10 +27,8 @@ from lab.runner.results import (
 from lab.runner.summary import (
     Summary,
     against_null,
-    faults,
     figure,
     near_null,
-    noise,
     null_of,
     summarise,
 )
@@ -284,8 +283,11 @@ def test_null_is_that_of_the_same_host() -> None:
     assert against_null(found["null"], found["null"], "mix") is None
 
 
+SIX_ROUNDS = rounds(1_000, 1_010, 1_020, 1_010, 1_000, 1_020)
+
+
 def test_a_run_with_spread_is_noisy() -> None:
-    found = summary(rounds(1_000, 1_100, 1_300))
+    found = summary(rounds(1_000, 1_100, 1_300, 1_000, 1_000, 1_000))
     assert found.noisy
     (reason,) = noise([found], CALM)
     assert "1 of 1 rows differ by more than 10% between rounds" in reason
@@ -293,12 +295,12 @@ def test_a_run_with_spread_is_noisy() -> None:
 
 
 def test_a_run_without_spread_is_quiet() -> None:
-    assert noise([summary(rounds(1_000, 1_010, 1_020))], CALM) == []
+    assert noise([summary(SIX_ROUNDS)], CALM) == []
 
 
 def test_too_few_rounds_are_never_quiet() -> None:
-    (reason,) = noise([summary(rounds(1_000, 1_010))], CALM)
-    assert "fewer than 3 rounds" in reason
+    (reason,) = noise([summary(SIX_ROUNDS[:5])], CALM)
+    assert "fewer than 6 rounds" in reason
 
 
 @pytest.mark.parametrize(
@@ -309,7 +311,7 @@ def test_too_few_rounds_are_never_quiet() -> None:
     ],
 )
 def test_a_disturbed_run_is_noisy(disturbance: Disturbance, says: str) -> None:
-    assert noise([summary(rounds(1_000, 1_010, 1_020))], disturbance) == [says]
+    assert noise([summary(SIX_ROUNDS)], disturbance) == [says]
 
 
 def test_nulls_spread_is_not_judged() -> None:

@@ -20,9 +20,10 @@ from lab.report.reading import SuiteRows, replays_of, suites_of
 from lab.report.units import brief
 from lab.runner.catalogue import Contestant, Form, PhasesSuite, ReplaySuite
 from lab.runner.histograms import decode
+from lab.runner.intervals import SAMPLES_MIN
 from lab.runner.records import Run
 from lab.runner.results import ReplayCell
-from lab.runner.summary import ROUNDS_MIN, Summary
+from lab.runner.summary import Summary
 
 _METHOD = (
     "Every contestant obeys the same recorded operations, in a new process and a new store for "
@@ -196,14 +197,16 @@ def _notices(run: Run) -> list[str]:
         )
     if run.header.settings.form == "smoke":
         notices.append("The smoke form shows that everything runs. Its figures mean nothing.")
+    settings = run.header.settings
     few = [
         suite.name
         for suite in run.header.suites
         if isinstance(suite, PhasesSuite)
-        and (run.header.settings.rounds or suite.form(run.header.settings.form).rounds) < ROUNDS_MIN
+        and (settings.rounds or suite.form(settings.form).rounds) < SAMPLES_MIN
     ]
-    if few and run.header.settings.form != "smoke":
-        notices.append(f"Fewer than {ROUNDS_MIN} rounds: do not quote figures of {', '.join(few)}.")
+    if few and settings.form != "smoke":
+        listed = ", ".join(few)
+        notices.append(f"Fewer than {SAMPLES_MIN} rounds: do not quote figures of {listed}.")
     return notices
 
 

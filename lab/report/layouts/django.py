@@ -31,7 +31,9 @@ def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Tab
     if part.name != "main":
         return (*filling.tables(rows), *_listing(suite))
     lines = []
-    for row in originals.in_order(suite, rows):
+    # The original's limit is that of the first variant.
+    compared = [row for row in rows if row.variant == part.variants[0].name]
+    for row in originals.in_order(suite, compared):
         one = next((phase.latency for phase in row.phases if phase.latency is not None), None)
         if one is not None:
             lines += _timings(suite, row, one)

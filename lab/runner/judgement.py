@@ -1,0 +1,94 @@
+"""What makes a run a failure, and why it may not be called quiet.
+
+Owns both judgements. Must not format or print, nor compute a figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lab.protocol import Verdict
+from lab.runner.intervals import SAMPLES_MIN
+from lab.runner.machine import Disturbance
+from lab.runner.results import ReplayCell
+from lab.runner.summary import SPREAD_MAX, Summary
+
+OTHERS_MAX = 0.05
+STOLEN_MAX = 0.01
+
+
+def faults(
+    summaries: Iterable[Summary],
+    replays: Iterable[ReplayCell],
+    *,
+    missing_is_fault: bool = True,
+) -> list[str]:
+    """Return a sentence for everything that makes the run a failure; none for a clean run.
+
+    What is unavailable or met a time limit is no fault, nor, if so told, what is missing. What is
+    missing for the same reason shares a sentence, however many rows it has.
+    """
+    found = []
+    missing: dict[str, list[str]] = {}
+    for row in summaries:
+        name = f"{row.contestant.name} in {row.suite}/{row.part}"
+        if row.outcome == "missing":
+            missing.setdefault(_without_place(row), []).append(row.contestant.name)
+        elif row.outcome == "failed" and row.cells:
+            where = f"{row.variant}, {row.placement}, round {row.cells[-1].round}"
+            found.append(f"{name} ({where}): {row.reason}")
+        if row.contestant.stores:
+            found += _faults_of(f"{name} ({row.variant})", row.verdict, row.contestant.excused)
+    for cell in replays:
+        name = f"{cell.contestant} in {cell.suite} at {cell.capacity:.0%}"
+        if cell.outcome == "missing":
+            missing.setdefault(cell.reason, []).append(cell.contestant)
+        elif cell.outcome == "failed":
+            found.append(f"{name}: {cell.reason}")
+        found += _faults_of(name, cell.verdict, ())
+    if missing_is_fault:
+        for reason, names in missing.items():
+            found.append(f"{', '.join(dict.fromkeys(names))}: {reason}")
+    return list(dict.fromkeys(found))
+
+
+def _without_place(row: Summary) -> str:
+    """Return why a row is missing, which is the same wherever it is."""
+    return row.cells[-1].reason if row.cells else row.reason.rpartition(" (")[0]
+
+
+def _faults_of(name: str, verdict: Verdict, excused: Sequence[str]) -> list[str]:
+    counts = {
+        "wrong values": verdict.wrong,
+        "stale values": 0 if "stale" in excused else verdict.stale,
+        "lost entries": 0 if "lost" in excused else verdict.lost,
+    }
+    named = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    if not named:
+        return []
+    example = f", for one: {verdict.examples[0]}" if verdict.examples else ""
+    return [f"{name}: {named}{example}"]
+
+
+def noise(summaries: Sequence[Summary], disturbance: Disturbance) -> list[str]:
+    """Return the reasons why this run may not be called quiet; none for a quiet one.
+
+    Which rows are noisy each says itself: `Summary.noisy`.
+    """
+    judged = [row for row in summaries if row.measured and row.contestant.stores]
+    reasons = []
+    noisy = [row for row in judged if row.noisy]
+    if noisy:
+        worst = max(noisy, key=lambda row: row.spread)
+        reasons.append(
+            f"{len(noisy)} of {len(judged)} rows differ by more than {SPREAD_MAX:.0%} between "
+            f"rounds, most of all {worst.contestant.name} in {worst.suite}/{worst.part} "
+            f"({worst.variant}, {worst.placement}) by {worst.spread:.0%}"
+        )
+    if any(row.rounds < SAMPLES_MIN for row in judged):
+        reasons.append(f"fewer than {SAMPLES_MIN} rounds cannot show what noise there was")
+    if disturbance.others > OTHERS_MAX:
+        reasons.append(f"other programs used {disturbance.others:.0%} of the machine")
+    if disturbance.stolen > STOLEN_MAX:
+        reasons.append(f"the hypervisor took {disturbance.stolen:.0%} of the machine")
+    return reasons
