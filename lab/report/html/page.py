@@ -27,16 +27,22 @@ from lab.runner.summary import Summary
 
 _METHOD = (
     "Every contestant obeys the same recorded operations, in a new process and a new store for "
-    "each cell, and rounds are interleaved: A B C, A B C. Keys and values are made before the "
-    "clock starts. Rates come from a throughput pass, whose clock is read once for each block of "
+    "each cell. Rounds are interleaved: A B C, A B C. Keys and values exist before the clock "
+    "starts. Rates come from a throughput pass, whose clock is read once for each block of "
     "operations; latencies from a second pass, whose clock is read around each operation.",
-    "Every answer is compared with what had been stored when the clock has stopped. A wrong or "
-    "stale value and a lost entry make the run a failure. A miss is legal where a store may evict.",
-    "Figures are medians of the rounds. The interval is the 95 % interval of that median; with "
-    "five rounds and fewer it is their whole range. A row whose rounds differ by more than 10 % "
-    "is called noisy. What a host's own loop costs is a row of its own and never subtracted.",
+    "Several workers start at the same moment and are not paused. Their rate is the number of "
+    "operations divided by the time from the first start to the last end. A rate above what the "
+    "measured CPU time allows is refused.",
+    "Every answer is compared with what was stored, when the clock has stopped. A wrong or stale "
+    "value and a lost entry make the run a failure. A miss is legal where a store may evict.",
+    "Figures are medians of the rounds. An interval needs six rounds, and its coverage is printed. "
+    "A row whose rounds differ by more than 10 % is called noisy. What a host's own loop costs is "
+    "a row of its own and never subtracted.",
     "A contestant behind a server has two rows: client and server on one core, and on two. Which "
     "is faster depends on the machine, and the difference can be threefold.",
+    "The loop is closed: a worker asks only when the last answer has come, so that percentiles "
+    "hide part of a stall (coordinated omission). Keys are asked for evenly, and most sets of keys "
+    "fit into a processor's caches. A row of Redis or memcached contains its client library.",
     "METHODOLOGY.md has the whole of it, BIAS.md why you should doubt us, PROTOCOL.md how to add a "
     "runtime.",
 )
