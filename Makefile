@@ -9,9 +9,12 @@ venv := .venv
 python := $(venv)/bin/python
 bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap \
 	django_tuckbox django_locmem django_diskcache
+lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/source.toml lab/*/*/host.toml) \
+	$(shell find lab/contestants lab/hosts/native -name '*.rs' -o -name Cargo.toml) \
+	lab/requirements-contestants.lock lab/Cargo.lock
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help setup build demo lab test check test-rust test-torture test-fuzz hit-ratio \
+.PHONY: FORCE help setup build demo lab test check test-rust test-torture test-fuzz hit-ratio \
 	test-python test-lab lab-smoke test-reliability test-bench bench instructions torture \
 	torture-peers valgrind format clean
 
@@ -90,7 +93,11 @@ test-reliability: $(venv)/built ## The short lane: every promise on trial, withi
 	$(venv)/bin/pytest tests/reliability/test_records.py
 	$(python) -m reliability run --lane short $(ARGS)
 
-$(venv)/contestants: $(venv)/built $(wildcard lab/contestants/*/contestant.toml lab/servers/*/server.toml)
+# Rewritten only if LAB_SOURCES names another folder, whose archives must then be built.
+$(venv)/lab-sources: FORCE
+	@mkdir -p $(@D) && echo "$(LAB_SOURCES)" | cmp --silent - $@ || echo "$(LAB_SOURCES)" > $@
+
+$(venv)/contestants: $(venv)/built $(venv)/lab-sources $(lab_installs)
 	$(python) -m lab install --tests || { sleep 30; $(python) -m lab install --tests; }
 	@touch $@
 
@@ -143,4 +150,4 @@ format: $(venv)/made ## Format all sources.
 
 clean: ## Remove what was built.
 	cargo clean
-	rm -rf lab/target lab/jars $(venv) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf lab/target lab/jars lab/built $(venv) .mypy_cache .pytest_cache .ruff_cache .hypothesis

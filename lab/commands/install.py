@@ -16,7 +16,14 @@ from rich.text import Text
 
 from lab.commands import options
 from lab.runner import catalogue
-from lab.runner.catalogue import CatalogueError, Contestant, PhasesSuite, host, server_of
+from lab.runner.catalogue import (
+    CatalogueError,
+    Contestant,
+    PhasesSuite,
+    host,
+    server_of,
+    source,
+)
 from lab.runner.install import Needs, Step
 from lab.runner.install import install as carry_out
 from lab.runner.plan import Choice
@@ -65,21 +72,29 @@ def needs(rows: Iterable[Contestant]) -> Needs:
     pip: set[str] = set()
     maven: dict[str, frozenset[str]] = {}
     cargo = False
+    build: set[str] = set()
     for row in rows:
         apt.update(row.install.apt, host(row.host).install.apt)
         pip.update(row.install.pip)
         cargo |= row.install.cargo
+        build.add(row.install.build)
         if row.server:
             server = server_of(row)
             apt.update(server.install.apt)
+            build.add(server.install.build)
             if server.install.maven or row.install.maven:
                 jars = {*server.install.maven, *row.install.maven}
                 maven[server.name] = maven.get(server.name, frozenset()) | jars
-    return Needs(frozenset(apt), frozenset(pip), maven, cargo)
+    build.discard("")
+    for name in build:
+        apt.update(source(name).apt)
+    return Needs(frozenset(apt), frozenset(pip), maven, cargo, frozenset(build))
 
 
 def _show(console: Console, step: Step) -> None:
-    if step.failed:
-        console.print(Text(f"{step.what}: ", style="bold red"), Text(step.reason), sep="")
+    if step.reason:
+        style = "bold red" if step.failed else "bold yellow"
+        what = f"{step.what}: " if step.failed else f"{step.what}, not available: "
+        console.print(Text(what, style=style), Text(step.reason), sep="")
     else:
         console.print(f"{step.what}: {'installed' if step.new else 'there'}", highlight=False)

@@ -29,7 +29,7 @@ from lab.protocol import (
     Ran,
     Run,
 )
-from lab.runner import resources
+from lab.runner import built, resources
 from lab.runner.catalogue import (
     CatalogueError,
     Contestant,
@@ -105,7 +105,7 @@ async def measure(session: Session, job: Job, cell: PhasesCell) -> None:
     try:
         await _Measurement(session, job, cell, started + job.form.cell_seconds_max).run()
     except NotInstalledError as error:
-        absent = absent_reason(job.contestant)
+        absent = built.why_absent(job.contestant)
         cell.outcome = "unavailable" if absent else "missing"
         cell.reason = f"{error}: {absent}" if absent else str(error)
     except UnavailableError as error:
@@ -119,13 +119,6 @@ async def measure(session: Session, job: Job, cell: PhasesCell) -> None:
     except OSError as error:
         cell.outcome, cell.reason = "failed", f"the runner could not go on: {error}"
     cell.seconds = round(clock() - started, 3)
-
-
-def absent_reason(contestant: Contestant) -> str:
-    """Return why a contestant cannot be installed; empty when it can."""
-    return contestant.install.absent or (
-        server_of(contestant).install.absent if contestant.server else ""
-    )
 
 
 def probe_fits(part: Part, limits: StoreLimits) -> bool:
@@ -210,13 +203,14 @@ class _Measurement:
     async def _load(self, stage: _Stage, *, phases: bool) -> None:
         job = self.job
         known = stage.server.settings if stage.server else {}
+        install = job.contestant.install
         own = fill_values(job.contestant.settings, limit_words(self.limits))
         if stage.server is not None:
             self.cell.server_version = stage.server.version
         loads = [
             Load(
                 adapter=adapter_of(job.contestant),
-                distribution=job.contestant.install.distribution,
+                distribution=install.distribution,
                 settings={**known, **own},
                 seed=self.session.seed,
                 worker=worker,
@@ -228,7 +222,8 @@ class _Measurement:
             for worker in range(job.part.processes)
         ]
         replies = await ask_all(stage.processes, loads, Loaded)
-        self.cell.version, self.cell.runtime = replies[0].version, replies[0].runtime
+        self.cell.version = built.version_of(replies[0].version, install.build)
+        self.cell.runtime = replies[0].runtime
         self.cell.timer = encode(ns for reply in replies for ns in reply.timer_ns)
         self.cell.create_ns = max(reply.create_ns for reply in replies)
 

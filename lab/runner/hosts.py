@@ -17,10 +17,11 @@ from typing import TypeVar
 import msgspec
 
 from lab.protocol import AnyReply, AnyRequest, Failed
+from lab.runner import built
 from lab.runner.catalogue import REPOSITORY, Contestant, Host, StoreLimits
 from lab.runner.failures import HostError, NotInstalledError
 from lab.runner.guard import Guard
-from lab.runner.install import BUILT
+from lab.runner.install.cargo import BUILT
 from lab.runner.placeholders import fill, limit_words
 from lab.runner.processes import Started, start
 
@@ -133,7 +134,8 @@ def command_of(host: Host, contestant: Contestant, limits: StoreLimits) -> list[
         "name": Path(contestant.folder).name,
         "built": str(BUILT / "release"),
     }
-    arguments = fill(contestant.arguments, limit_words(limits))
+    known = {**limit_words(limits), **built.words(contestant.install.build)}
+    arguments = fill(contestant.arguments, known)
     command: list[str] = []
     for part in host.command:
         command += arguments if part == "{arguments}" else fill([part], words)

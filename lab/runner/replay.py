@@ -25,8 +25,9 @@ from lab.protocol import (
     Replayed,
     StreamOf,
 )
+from lab.runner import built
 from lab.runner.catalogue import CatalogueError, Contestant, ReplaySuite, StoreLimits, host
-from lab.runner.cell import absent_reason, adapter_of
+from lab.runner.cell import adapter_of
 from lab.runner.failures import CellError, NotInstalledError
 from lab.runner.guard import GuardError, kill_marked
 from lab.runner.hosts import hosts
@@ -163,7 +164,7 @@ class _Replay:
         try:
             await self._replay()
         except NotInstalledError as error:
-            absent = absent_reason(self._contestant)
+            absent = built.why_absent(self._contestant)
             cell.outcome = "unavailable" if absent else "missing"
             cell.reason = f"{error}: {absent}" if absent else str(error)
         except GuardError:
@@ -193,7 +194,8 @@ class _Replay:
                 ) as (process,),
                 asyncio.timeout(self._suite.replay.cell_seconds_max),
             ):
-                cell.version = (await process.ask(self._load(limits), Loaded)).version
+                loaded = await process.ask(self._load(limits), Loaded)
+                cell.version = built.version_of(loaded.version, self._contestant.install.build)
                 opened = Open(str(folder), entries_max=0, bytes_max=cell.bytes_max)
                 await process.ask(opened, Opened)
                 replayed = await process.ask(Replay(0, str(folder)), Replayed)

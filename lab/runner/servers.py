@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 import psutil  # type: ignore[import-untyped, unused-ignore]
 
 from lab.disk import bytes_occupied
+from lab.runner import built
 from lab.runner.catalogue import Contestant, Server, StoreLimits
 from lab.runner.failures import HostError, NotInstalledError, ServerError, UnavailableError
 from lab.runner.guard import Guard
-from lab.runner.install import jars
+from lab.runner.install.maven import jars
 from lab.runner.placeholders import fill, fill_values, limit_words
 from lab.runner.processes import Started, start
 from lab.runner.workspace import Workspace
@@ -122,9 +123,8 @@ class Servers:
 
         Raises NotInstalledError, UnavailableError and ServerError.
         """
-        words = {"server": server.folder, "jars": _jars(server), **limit_words(limits)}
-        if shutil.which(server.program) is None:
-            raise _absent(server, f"{server.program} is not on the PATH")
+        words = {"program": _program(server), "server": server.folder, "jars": _jars(server)}
+        words |= limit_words(limits)
         template, version = await self._prepared(server, words, mark)
         desk = self._desk.fresh(server.name)
         folder = self._data.fresh(server.name)
@@ -234,7 +234,8 @@ class Servers:
             return ""
         what = f"the server {server.name}, asked for its version,"
         _, said = await self._finish(fill(server.version, words), mark, desk, what)
-        return said[0] if said else ""
+        version = said[0] if said else ""
+        return built.version_of(version, server.install.build)
 
     async def _finish(
         self, command: list[str], mark: str, desk: Path, what: str
@@ -270,6 +271,14 @@ def _command(server: Server, contestant: Contestant) -> list[str]:
     return [*server.command, *as_root, *(transport or []), *(sizing or [])]
 
 
+def _program(server: Server) -> str:
+    """Return the path of the server's program: the lab's own build, else what the PATH has."""
+    found = built.program(server) or shutil.which(server.program)
+    if not found:
+        raise _absent(server, f"{server.program} is not on the PATH")
+    return found
+
+
 def _jars(server: Server) -> str:
     if not server.install.maven:
         return ""
@@ -280,8 +289,8 @@ def _jars(server: Server) -> str:
 
 
 def _absent(server: Server, what: str) -> NotInstalledError | UnavailableError:
-    if server.install.absent:
-        return UnavailableError(f"{what}: {server.install.absent}")
+    if absent := built.why_server_absent(server):
+        return UnavailableError(f"{what}: {absent}")
     return NotInstalledError(f"{what}; python -m lab install gets what can be got")
 
 

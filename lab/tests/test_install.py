@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.runner import install as installer
-from lab.runner.install import Needs, install
+from lab.runner.install import Needs, apt, install, maven
+from lab.runner.install.pip import satisfied
+from lab.runner.install.steps import attempt
 
 ROOT_ONLY = pytest.mark.skipif(
     os.geteuid() != 0 and "CI" not in os.environ, reason="only root may install"
@@ -45,12 +46,12 @@ def test_a_python_package_that_does_not_exist_stops_no_other(tmp_path: Path) -> 
 
 
 def test_another_version_is_not_there() -> None:
-    assert not installer.satisfied("click==0.0.1")
-    assert installer.satisfied(f"Click=={version('click')}")
+    assert not satisfied("click==0.0.1")
+    assert satisfied(f"Click=={version('click')}")
 
 
 def test_without_administrator_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installer, "administrator", lambda: None)
+    monkeypatch.setattr(apt, "administrator", lambda: None)
     (step,) = install(Needs(apt=frozenset({"no-such-package-of-anyone"})))
     assert "apt-get install no-such-package-of-anyone" in step.reason
 
@@ -58,22 +59,22 @@ def test_without_administrator_the_command_is_named(monkeypatch: pytest.MonkeyPa
 def test_jars_that_cannot_be_had_are_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installer, "JARS", tmp_path)
+    monkeypatch.setattr(maven, "JARS", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     needs = Needs(maven={"server": frozenset({"a:b:1"})})
     for _ in range(2):
         (step,) = install(needs)
         assert "mvn cannot be run" in step.reason
-    assert installer.jars("server") == ""
+    assert maven.jars("server") == ""
 
 
 def test_the_project_names_every_jar() -> None:
-    project = installer.project(["a.b:c:1.2", "d:e:3"])
+    project = maven.project(["a.b:c:1.2", "d:e:3"])
     assert project.count("<dependency>") == 2
     assert "<artifactId>c</artifactId><version>1.2</version>" in project
 
 
 def test_a_command_that_fails_leaves_its_last_words() -> None:
-    assert installer.attempt(["sh", "-c", "echo one; echo two >&2; exit 3"]) == "one; two"
-    assert installer.attempt(["sh", "-c", "exit 3"]) == "sh ended with 3"
-    assert "cannot be run" in installer.attempt(["no-such-command-of-anyone"])
+    assert attempt(["sh", "-c", "echo one; echo two >&2; exit 3"]) == "one; two"
+    assert attempt(["sh", "-c", "exit 3"]) == "sh ended with 3"
+    assert "cannot be run" in attempt(["no-such-command-of-anyone"])

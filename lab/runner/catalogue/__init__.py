@@ -1,4 +1,4 @@
-"""What there is to run: suites, contestants, servers and hosts, each discovered from its folder.
+"""What there is to run: suites, contestants, servers, hosts, sources, each found by its folder.
 
 Owns the shape of their TOML files, one module each. Must not start anything.
 """
@@ -7,6 +7,7 @@ from lab.runner.catalogue.contestants import Contestant, Install, contestants, s
 from lab.runner.catalogue.definition import LAB, REPOSITORY, CatalogueError
 from lab.runner.catalogue.hosts import Host, host, hosts
 from lab.runner.catalogue.servers import Server, servers
+from lab.runner.catalogue.sources import Archive, Source, source, sources
 from lab.runner.catalogue.suites import (
     FORM_NAMES,
     Form,
@@ -27,6 +28,7 @@ __all__ = [
     "FORM_NAMES",
     "LAB",
     "REPOSITORY",
+    "Archive",
     "CatalogueError",
     "Contestant",
     "Form",
@@ -39,6 +41,7 @@ __all__ = [
     "PhasesSuite",
     "ReplaySuite",
     "Server",
+    "Source",
     "StoreLimits",
     "Suite",
     "Variant",
@@ -47,6 +50,8 @@ __all__ = [
     "hosts",
     "server_of",
     "servers",
+    "source",
+    "sources",
     "suite",
     "suites",
 ]

@@ -18,6 +18,7 @@ from lab.protocol import ValueKind
 from lab.runner.catalogue.definition import LAB, CatalogueError, Definition, read, unknown
 from lab.runner.catalogue.hosts import Host, hosts
 from lab.runner.catalogue.servers import Server, servers
+from lab.runner.catalogue.sources import source
 from lab.runner.catalogue.suites import (
     Part,
     PhasesSuite,
@@ -39,6 +40,7 @@ class Install(Definition, frozen=True):
     pip: list[str] = []
     maven: list[str] = []
     cargo: bool = False
+    build: str = ""
     distribution: str = ""
     program: str = ""
     absent: str = ""
@@ -111,7 +113,7 @@ def contestants(folder: Path = LAB / "contestants") -> dict[str, Contestant]:
     """Return every row that `folder` defines, by name: by host, then name, null rows last.
 
     Their servers are those of the folder `servers` beside it. Raises CatalogueError for a malformed
-    file, and for a suite, part, server or host that is not there.
+    file, and for a suite, part, server, host or source that is not there.
     """
     known = _Known(suites(), hosts(), servers(folder.parent / "servers"))
     found: list[Contestant] = []
@@ -178,6 +180,8 @@ class _Known(msgspec.Struct, frozen=True):
             for name in row.suites:
                 self._check_suite(row, name)
             self._check_workers(row)
+            if row.install.build:
+                source(row.install.build)
             if row.server:
                 self._check_server(row)
         except CatalogueError as error:
@@ -212,5 +216,7 @@ class _Known(msgspec.Struct, frozen=True):
         server = self.servers.get(row.server)
         if server is None:
             raise unknown("server", row.server, self.servers)
+        if server.install.build:
+            source(server.install.build)
         if getattr(server, row.transport) is None:
             raise CatalogueError(f"server {row.server!r} cannot be reached by {row.transport}")

@@ -10,10 +10,11 @@ from lab.runner.catalogue.definition import LAB, Definition, read
 
 
 class ServerInstall(Definition, frozen=True):
-    """How a server gets here: Debian packages, jars; or why it cannot."""
+    """How a server gets here: Debian packages, jars, a build from source; or why it cannot."""
 
     apt: list[str] = []
     maven: list[str] = []
+    build: str = ""
     absent: str = ""
 
 
