@@ -13,6 +13,7 @@ from rich.text import Text
 
 from lab.report import tables
 from lab.report.layouts import replay, sheets
+from lab.report.layouts.remarks import counted
 from lab.report.layouts.rows import distinct
 from lab.report.model import Sheet
 from lab.report.units import brief, ratio
@@ -42,8 +43,8 @@ def show_phases(
     rounds = "one round" if form.rounds == 1 else f"{form.rounds} interleaved rounds"
     share = "" if form.operations == 1 else f", {form.operations:.3g} of the original's operations"
     console.print(
-        f"After {suite.origin}. {rounds}{share}. Figures are medians of the rounds. 1c: client and "
-        f"server on one core, 2c: on two.\n",
+        f"After {suite.origin}. {rounds}{share}; {counted(summaries)}. Figures are medians of the "
+        f"rounds. 1c: client and server on one core, 2c: on two.\n",
         highlight=False,
     )
     for sheet in sheets(suite, summaries):

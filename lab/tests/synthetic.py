@@ -42,7 +42,7 @@ _OTHERS = (
     ("native_tuckbox", "Tuckbox, native", "native", ""),
     ("native_moka", "moka", "native", ""),
 )
-_NULLS = (("null", "python"), ("perl_null", "perl"), ("php_null", "php"))
+NULLS = (("null", "python"), ("perl_null", "perl"), ("php_null", "php"))
 
 # What goes wrong, by contestant.
 FAILED = "native_moka"
@@ -83,7 +83,7 @@ def contestants(suite: PhasesSuite) -> list[Contestant]:
     hosts = {one.host for one in found}
     found += [
         contestant(name, f"Nothing ({host})", host, stores=False)
-        for name, host in _NULLS
+        for name, host in NULLS
         if host in hosts
     ]
     return found

@@ -257,6 +257,18 @@ def test_vendored_files_are_those_that_were_published() -> None:
         assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == sums[name]
 
 
+def test_the_title_counts_only_contestants_with_figures(tmp_path: Path) -> None:
+    run = read(synthetic.write(tmp_path / "run.jsonl", rounds=1))
+    phases = {cell.contestant for cell in run.cells if cell.outcome == "measured"}
+    phases -= {name for name, _ in synthetic.NULLS}
+    without = f"2 without ({synthetic.FAILED}, {synthetic.UNAVAILABLE})"
+    assert f": {len(phases)} contestants with figures, {without}." in page_of(run)["lede"]
+    # One that has figures in any comparison is no contestant without.
+    one = run.cells.index(next(cell for cell in run.cells if cell.contestant == synthetic.FAILED))
+    run.cells[one].outcome = "measured"
+    assert f"1 without ({synthetic.UNAVAILABLE})" in page_of(run)["lede"]
+
+
 def test_labels_name_contestants_that_take_part() -> None:
     rows = catalogue.contestants()
     for suite in catalogue.suites().values():

@@ -13,7 +13,7 @@ from lab.report.html.packed import as_json, as_packed
 from lab.report.html.views import View, Views
 from lab.report.layouts import replay, sheets
 from lab.report.layouts.corrected import percentiles
-from lab.report.layouts.rows import distinct
+from lab.report.layouts.remarks import counted
 from lab.report.layouts.standing import headlines, standing
 from lab.report.model import Cell, Column, Dots, Row, Sheet, Table
 from lab.report.reading import SuiteRows, replays_of, suites_of
@@ -62,7 +62,9 @@ def page_of(run: Run) -> View:
         contents.insert(0, {"id": "standing", "name": "Where Tuckbox stands"})
     return {
         "started": _moment(run.header.started),
-        "lede": _lede(suites, everyone),
+        "lede": _lede(
+            suites, everyone, [cell for cell in run.cells if isinstance(cell, ReplayCell)]
+        ),
         "machine_line": _machine_line(run),
         "badges": _badges(run),
         "notices": _notices(run),
@@ -160,14 +162,15 @@ def _form(run: Run, form: Form) -> str:
     return counted + share
 
 
-def _lede(suites: Sequence[SuiteRows], everyone: Sequence[Summary]) -> str:
-    names = distinct([row.contestant.name for row in everyone if row.contestant.stores])
+def _lede(
+    suites: Sequence[SuiteRows], everyone: Sequence[Summary], replays: Sequence[ReplayCell]
+) -> str:
     count = len(suites)
-    comparisons = "one known comparison" if count == 1 else f"{count} known comparisons"
+    comparisons = "One known comparison" if count == 1 else f"{count} known comparisons"
     return (
-        f"{comparisons} of caches, run again on one machine: {len(names)} contestants, the "
-        f"original's figures beside today's, every answer checked."
-    ).capitalize()
+        f"{comparisons} of caches, run again on one machine: {counted(everyone, replays)}. The "
+        f"original's figures stand beside today's, and every answer was checked."
+    )
 
 
 def _machine_line(run: Run) -> str:

@@ -1,4 +1,4 @@
-"""What a reader of the tables must know: who has no figures and why, what is noisy, what is null's.
+"""What a reader of the tables must know: who has figures, why not, what is noisy, what is null's.
 
 Owns these sentences and this table.
 """
@@ -11,7 +11,7 @@ from itertools import groupby
 from lab.report.layouts.rows import distinct, name, ours, title
 from lab.report.model import Cell, Column, Mark, Row, Table
 from lab.report.units import brief
-from lab.runner.results import Outcome
+from lab.runner.results import Outcome, ReplayCell
 from lab.runner.summary import NULL_TIMES_MIN, SPREAD_MAX, Summary, against_null, null_of
 
 _SAID: dict[Outcome, str] = {
@@ -21,6 +21,18 @@ _SAID: dict[Outcome, str] = {
     "missing": "not here",
     "unavailable": "cannot be had",
 }
+
+
+def counted(rows: Sequence[Summary], replays: Sequence[ReplayCell] = ()) -> str:
+    """Return how many contestants have figures, and which have none; null is left out."""
+    found = {row.contestant.name: False for row in rows if row.contestant.stores}
+    found |= {cell.contestant: False for cell in replays}
+    found |= {row.contestant.name: True for row in rows if row.measured and row.contestant.stores}
+    found |= {cell.contestant: True for cell in replays if cell.outcome == "measured"}
+    without = sorted(name for name, measured in found.items() if not measured)
+    count = len(found) - len(without)
+    said = f"{count} contestant{'' if count == 1 else 's'} with figures"
+    return f"{said}, {len(without)} without ({', '.join(without)})" if without else said
 
 
 def absent(rows: Sequence[Summary]) -> Table | None:
