@@ -119,6 +119,28 @@ def test_2004_has_complex_data_by_its_own_label(summaries: dict[str, list[Summar
     assert [cell.text for cell in row.cells[-5:]] == ["7717", "18508", "13999", "1.000", "1.000"]
 
 
+def test_2005_has_its_rates_and_hit_ratios(summaries: dict[str, list[Summary]]) -> None:
+    table = sheet(SUITES["fastmmap-2004"], summaries["fastmmap-2004"], "size-aware").tables[0]
+    figures = ["Set/S", "Get/S", "Mix/S", "GHitR", "MHitR"]
+    assert [column.heading for column in table.columns[-10:]] == figures * 2
+    assert {column.group for column in table.columns[-5:]} == {"2005"}
+    (row,) = (row for row in table.rows if row.cells[0].text == "Cache::SizeAwareFileCache")
+    assert [cell.text for cell in row.cells[1:4]] == ["complex", "cache_size 1000000", "5"]
+    assert [cell.text for cell in row.cells[-5:]] == ["15", "353", "43", "1.000", "1.000"]
+    # Today's: of every phase, and of the keys that had been stored.
+    today = [cell.text for cell in row.cells[4:9]]
+    (summary,) = (
+        one
+        for one in summaries["fastmmap-2004"]
+        if (one.part, one.contestant.name) == ("size-aware", "perl_sizeawarefilecache")
+    )
+    rates = [f"{phase.main.rate.median:.0f}" for phase in summary.phases]
+    assert today == [*rates, "0.882", "0.900"]
+    # The other limited rows stand beside it, and only null's are left out on a terminal.
+    named = {one.cells[0].text for one in table.rows if not one.minor}
+    assert named >= {"Cache::SizeAwareFileCache", "Cache::FileCache", "Tuckbox"}
+
+
 def test_2009_has_its_time_index_and_shares(summaries: dict[str, list[Summary]]) -> None:
     lines = printed(SUITES["tokyo-2009"], summaries["tokyo-2009"])
     block = after(lines, "System: MySQL (php_mariadb:no_index 1c)")

@@ -18,14 +18,13 @@ from lab.runner.summary import PassSummary, Summary
 _PACKAGES = "Packages"
 _AWARE = "A size-aware cache"
 _FIGURES = ("Set/S", "Get/S", "Mix/S", "GHitR", "MHitR")
-_YEAR = "2004"
 # The original has the serialiser in the name of a package that is given complex values.
 _SERIALISED = " Storable"
 
 
 def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
     """Return the rates by size, or what filling costs."""
-    if part.name != "main":
+    if part.name == "filling":
         return filling.charts(rows, _aware_marks(suite))
     values = dict.fromkeys(variant.value for variant in part.variants)
     return tuple(_rates(part, value, rows) for value in values)
@@ -64,26 +63,29 @@ def _rates(part: Part, value: str, rows: Sequence[Summary]) -> Dots:
 
 def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
     """Return the original's table with both years in it."""
-    if part.name != "main":
-        return (*filling.tables(rows), *_aware(suite))
-    published = originals.table(suite, _PACKAGES)
+    if part.name == "filling":
+        return filling.tables(rows)
+    of_2005 = part.name == "size-aware"
+    name_of_table = _AWARE if of_2005 else _PACKAGES
+    published = originals.table(suite, name_of_table)
     lines = [
         _line(suite, part, row, published)
         for group in _groups(originals.in_order(suite, rows))
         for row in group.values()
     ]
     lines.sort(key=lambda line: line.cells[1].text != "bin")
-    return (Table("Packages", _columns(), tuple(lines), ruled=True),)
+    columns = _columns("2005" if of_2005 else "2004")
+    return (Table(name_of_table, columns, tuple(lines), ruled=True),)
 
 
-def _columns() -> tuple[Column, ...]:
+def _columns(year: str) -> tuple[Column, ...]:
     return (
         Column("Package", figures=False, head=True),
         Column("Data type", figures=False, head=True),
         Column("Params", figures=False, head=True),
         Column("Cmplx", means="Average bytes of a binary value, fields of a complex one."),
         *(Column(one) for one in _FIGURES),
-        *(Column(one, group=_YEAR, published=True) for one in _FIGURES),
+        *(Column(one, group=year, published=True) for one in _FIGURES),
     )
 
 
@@ -113,7 +115,9 @@ def _line(suite: PhasesSuite, part: Part, row: Summary, published: Original | No
         keys={"values": data_type},
         records=row.cells,
         ours=ours(row.contestant),
-        minor=not label and not ours(row.contestant),
+        minor=not label
+        and not ours(row.contestant)
+        and (part.name == "main" or not row.contestant.stores),
     )
 
 
@@ -135,15 +139,6 @@ def _published(
         if same and package:
             return [originals.published(text) for text in row[4:]]
     return [NOTHING] * len(_FIGURES)
-
-
-def _aware(suite: PhasesSuite) -> tuple[Table, ...]:
-    published = originals.table(suite, _AWARE)
-    if published is None:
-        return ()
-    lines = tuple(Row(tuple(originals.published(one) for one in row)) for row in published.rows)
-    columns = tuple(Column(one, figures=index > 2) for index, one in enumerate(published.columns))
-    return (Table("What was published in 2005", columns, lines, ruled=True),)
 
 
 def _aware_marks(suite: PhasesSuite) -> tuple[str, ...]:
