@@ -27,7 +27,8 @@ impl Adapter for Lmdb {
         // SAFETY: without syncing, a crash of the system may leave a damaged file; each file is
         // made for one run, and none is opened after a crash.
         unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
-        // SAFETY: the folder is this process's own, and it opens it once.
+        // SAFETY: a process opens the folder once, and only processes of this program write to it, all
+        // with the same flags.
         let env = unsafe { options.open(folder)? };
         let database = env
             .create_databases_and_commit(env.write_txn()?, |opener, transaction| {

@@ -1,14 +1,21 @@
-//! Keeps the system's allocator from giving pages back to the kernel between two blocks.
+//! Has the system's allocator keep its pages while a pass runs.
 //!
-//! Owns that setting. Must not choose another allocator: contestants run on the one that Rust
+//! Owns those settings. Must not choose another allocator: contestants run on the one that Rust
 //! programs have.
 //!
-//! A program that drops each answer before it asks for the next gets the same pages again. The
-//! host keeps the answers of a block and drops them all at once; glibc would then return their pages
-//! or not, depending on what lies above them on the heap, and for values of 2 MB the faults of the
-//! next block would be two thirds of what a copy takes. That would be the host's doing, and chance.
+//! A program that drops each answer before it asks for the next gets the same pages again. The host
+//! keeps the answers of a stretch and drops them all at once. Without this module each answer would
+//! lie in new pages, whose faults cost more than the copy, and glibc would return pages or not,
+//! depending on what lies above them on the heap.
 
 #![allow(unsafe_code)]
+
+use std::hint::black_box;
+
+/// Below the size from which the allocator asks the kernel for pages of their own.
+const TOUCHED_BYTES: usize = 1 << 20;
+const HEADER_BYTES: u64 = 8;
+const ALIGNMENT_BYTES: u64 = 16;
 
 /// Has freed memory kept. Where the allocator is not glibc's, nothing is done.
 pub(crate) fn keep_pages() {
@@ -23,6 +30,22 @@ pub(crate) fn keep_pages() {
         };
         assert!(taken, "the allocator takes its settings");
     }
+}
+
+/// What an allocation of `bytes` takes from the heap; nothing is not allocated.
+pub(crate) fn chunk_bytes(bytes: u64) -> usize {
+    match bytes {
+        0 => 0,
+        _ => (bytes + HEADER_BYTES).next_multiple_of(ALIGNMENT_BYTES) as usize,
+    }
+}
+
+/// Has `bytes` of the heap free, with pages that are there.
+pub(crate) fn touch(bytes: usize) {
+    let chunks = bytes.div_ceil(TOUCHED_BYTES);
+    // Ones: the allocator would not write zeros to pages that are new.
+    let touched: Vec<Vec<u8>> = (0..chunks).map(|_| vec![1; TOUCHED_BYTES]).collect();
+    black_box(touched);
 }
 
 /// Gives back what is free, so that the memory of this process is what it holds.

@@ -1,73 +1,119 @@
 //! An adapter with the store it has opened, behind one type for all.
 //!
-//! Owns the open store. It is called once for a request, never for an operation: those are called
-//! directly by the generic loops.
+//! Owns the open store, and all that lives as long as the store does. It is called once for a
+//! request, never for an operation: those are called directly by the generic loops.
 
 use std::path::Path;
 
 use crate::contract::{Adapter, Limits, Result, Store};
-use crate::ledger::Ledger;
-use crate::protocol::{Probed, Ran, Replay, Replayed, Run};
+use crate::pass::{Context, Pass};
+use crate::probe::Prober;
+use crate::protocol::{Prepare, Probed, Ran, Replay, Replayed, Run};
+use crate::replay;
+use crate::timing::clock_ns;
+use crate::verify::Verifier;
 use crate::work::Work;
-use crate::{pass, probe, replay};
 
 /// A contestant that the host can drive. [`contestant`] makes it from an adapter.
 pub struct Driver(pub(crate) Box<dyn Drive>);
 
 /// Makes a contestant from an adapter.
 pub fn contestant<A: Adapter + 'static>(adapter: A) -> Driver {
-    Driver(Box::new(Driving { adapter, store: None }))
+    Driver(Box::new(Driving { adapter, opened: None }))
 }
 
+/// Opening and closing return the nanoseconds that the contestant took for it.
 pub(crate) trait Drive {
-    fn open(&mut self, folder: &Path, limits: Limits) -> Result<()>;
-    fn probe_write(&self, work: &Work) -> Result<Probed>;
-    fn probe_read(&self, work: &Work, workers: &[u64]) -> Result<Probed>;
-    fn run(&self, work: &Work, ledger: &mut Ledger, request: &Run) -> Result<Ran>;
-    fn replay(&self, work: &Work, ledger: &mut Ledger, request: &Replay) -> Result<Replayed>;
-    fn close(&mut self) -> Result<()>;
+    fn open(&mut self, folder: &Path, limits: Limits) -> Result<u64>;
+    fn probe_write(&mut self, work: &Work) -> Result<Probed>;
+    fn probe_read(&mut self, work: &Work, workers: &[usize]) -> Result<Probed>;
+    fn prepare(&mut self, work: &Work, request: Prepare) -> Result<()>;
+    fn run(&mut self, work: &Work, request: &Run) -> Result<Ran>;
+    fn replay(&mut self, work: &Work, request: &Replay) -> Result<Replayed>;
+    fn close(&mut self) -> Result<u64>;
 }
 
 struct Driving<A: Adapter> {
     adapter: A,
-    store: Option<A::Store>,
+    opened: Option<Opened<A::Store>>,
+}
+
+/// An open store, and what this worker knows of it.
+struct Opened<S: Store> {
+    store: S,
+    prober: Prober,
+    verifier: Verifier,
+    /// The pass that can start.
+    pass: Option<Pass<S>>,
+    /// What may be answered follows from the order of the phases: each is run after those before.
+    phase_last: Option<usize>,
 }
 
 impl<A: Adapter> Driving<A> {
-    fn store(&self) -> Result<&A::Store> {
-        self.store.as_ref().ok_or_else(|| NOT_OPEN.into())
+    fn opened(&mut self) -> Result<&mut Opened<A::Store>> {
+        self.opened.as_mut().ok_or_else(|| NOT_OPEN.into())
     }
 }
 
 const NOT_OPEN: &str = "no store is open: ask for `open` first";
 
 impl<A: Adapter> Drive for Driving<A> {
-    fn open(&mut self, folder: &Path, limits: Limits) -> Result<()> {
-        if self.store.is_some() {
+    fn open(&mut self, folder: &Path, limits: Limits) -> Result<u64> {
+        if self.opened.is_some() {
             return Err("a store is open already: ask for `close` first".into());
         }
-        self.store = Some(self.adapter.open(folder, limits)?);
+        let started_ns = clock_ns();
+        let store = self.adapter.open(folder, limits)?;
+        let elapsed_ns = clock_ns() - started_ns;
+        self.opened = Some(Opened {
+            store,
+            prober: Prober::default(),
+            verifier: Verifier::default(),
+            pass: None,
+            phase_last: None,
+        });
+        Ok(elapsed_ns)
+    }
+
+    fn probe_write(&mut self, work: &Work) -> Result<Probed> {
+        let Opened { store, prober, .. } = self.opened()?;
+        prober.write(store, work)
+    }
+
+    fn probe_read(&mut self, work: &Work, workers: &[usize]) -> Result<Probed> {
+        let Opened { store, prober, .. } = self.opened()?;
+        prober.read(store, work, workers)
+    }
+
+    fn prepare(&mut self, work: &Work, request: Prepare) -> Result<()> {
+        let Opened { store, verifier, pass, phase_last, .. } = self.opened()?;
+        let phase = request.phase;
+        work.phases.require(phase)?;
+        if let Some(last) = phase_last.filter(|last| phase <= *last) {
+            return Err(format!("phase {phase} comes after phase {last}").into());
+        }
+        // The stretch of a pass that was never run is freed before the next asks for memory.
+        *pass = None;
+        *pass = Some(Pass::prepare(&mut Context { store, work, verifier }, request)?);
+        *phase_last = Some(phase);
         Ok(())
     }
 
-    fn probe_write(&self, work: &Work) -> Result<Probed> {
-        probe::write(self.store()?, work)
+    fn run(&mut self, work: &Work, request: &Run) -> Result<Ran> {
+        let Opened { store, verifier, pass, .. } = self.opened()?;
+        let pass = pass.take().ok_or("no pass is ready: ask for `prepare` first")?;
+        pass.run(&mut Context { store, work, verifier }, request)
     }
 
-    fn probe_read(&self, work: &Work, workers: &[u64]) -> Result<Probed> {
-        probe::read(self.store()?, work, workers)
+    fn replay(&mut self, work: &Work, request: &Replay) -> Result<Replayed> {
+        replay::replay(&self.opened()?.store, work, request.phase, &request.folder)
     }
 
-    fn run(&self, work: &Work, ledger: &mut Ledger, request: &Run) -> Result<Ran> {
-        pass::run(self.store()?, work, ledger, request)
-    }
-
-    fn replay(&self, work: &Work, ledger: &mut Ledger, request: &Replay) -> Result<Replayed> {
-        let phase = work.phase(request.phase)?;
-        replay::replay(self.store()?, work, phase, ledger, &request.folder)
-    }
-
-    fn close(&mut self) -> Result<()> {
-        self.store.take().ok_or(NOT_OPEN)?.close()
+    fn close(&mut self) -> Result<u64> {
+        let Opened { store, pass, .. } = self.opened.take().ok_or(NOT_OPEN)?;
+        drop(pass);
+        let started_ns = clock_ns();
+        store.close()?;
+        Ok(clock_ns() - started_ns)
     }
 }

@@ -1,16 +1,13 @@
 //! Obeys requests one by one.
 //!
-//! Owns the host's state: the contestant, its work, the ledger of what it stored. Must not know the
-//! runner's plan, nor how requests come and go.
-
-use std::time::Instant;
+//! Owns the host's state: the contestant and its work. Must not know the runner's plan, nor how
+//! requests come and go.
 
 use crate::allocator;
 use crate::contract::{Limits, Result, Settings};
 use crate::driver::Driver;
-use crate::ledger::Ledger;
 use crate::protocol::{Load, Open, Reply, Request};
-use crate::timing::{elapsed_ns, timer_ns};
+use crate::timing::{clock_ns, timer_ns};
 use crate::versions;
 use crate::work::Work;
 
@@ -26,7 +23,6 @@ pub(crate) struct Host {
 struct Loaded {
     driver: Driver,
     work: Work,
-    ledger: Ledger,
 }
 
 impl Host {
@@ -55,13 +51,12 @@ impl Host {
             },
         };
         let work = Work::read(&load)?;
-        let started = Instant::now();
+        let started_ns = clock_ns();
         let mut settings = Settings::new(load.settings);
         let driver = (self.choose)(&mut settings)?;
         settings.end()?;
-        let create_ns = elapsed_ns(started);
-        let ledger = Ledger::new(work.keys.count());
-        self.loaded = Some(Loaded { driver, work, ledger });
+        let create_ns = clock_ns() - started_ns;
+        self.loaded = Some(Loaded { driver, work });
         Ok(Reply::Loaded {
             runtime: versions::runtime(),
             version: version.to_owned(),
@@ -73,31 +68,28 @@ impl Host {
 
 impl Loaded {
     fn obey(&mut self, request: Request) -> Result<Reply> {
-        let Loaded { driver: Driver(driver), work, ledger } = self;
+        let Loaded { driver: Driver(driver), work } = self;
         Ok(match request {
             Request::Load(_) => unreachable!("the host itself obeys it"),
             Request::Open(Open { folder, entries_max, bytes_max }) => {
                 let entries = (entries_max > 0).then_some(entries_max);
-                let started = Instant::now();
-                driver.open(&folder, Limits { entries, bytes: bytes_max })?;
-                let elapsed_ns = elapsed_ns(started);
-                *ledger = Ledger::new(work.keys.count());
-                Reply::Opened { elapsed_ns }
+                let limits = Limits { entries, bytes: bytes_max };
+                Reply::Opened { elapsed_ns: driver.open(&folder, limits)? }
             }
             Request::ProbeWrite {} => Reply::Probed(driver.probe_write(work)?),
             Request::ProbeRead { workers } => Reply::Probed(driver.probe_read(work, &workers)?),
+            Request::Prepare(prepare) => {
+                driver.prepare(work, prepare)?;
+                Reply::Prepared {}
+            }
             Request::Run(run) => {
-                let ran = driver.run(work, ledger, &run)?;
+                let ran = driver.run(work, &run)?;
                 // The runner may now ask how much memory there is.
                 allocator::give_pages_back();
                 Reply::Ran(ran)
             }
-            Request::Replay(replay) => Reply::Replayed(driver.replay(work, ledger, &replay)?),
-            Request::Close {} => {
-                let started = Instant::now();
-                driver.close()?;
-                Reply::Closed { elapsed_ns: elapsed_ns(started) }
-            }
+            Request::Replay(replay) => Reply::Replayed(driver.replay(work, &replay)?),
+            Request::Close {} => Reply::Closed { elapsed_ns: driver.close()? },
         })
     }
 }

@@ -1,28 +1,29 @@
-//! The timed loops, and nothing between the clock's two readings but the operations.
+//! The timed loops, and nothing between the clock's readings but the operations.
 //!
-//! Owns how operations are timed. Must not know which contestant it drives. Each pass goes in
-//! blocks: keys and values are made ready, the operations obeyed and their answers kept, the clock
-//! stops, then the answers are checked and dropped.
+//! Owns how operations are timed. Must not know which contestant it drives. A pass goes in stretches:
+//! the operations of a stretch are made ready, obeyed without a pause, and checked when the clock
+//! has stopped. Within a stretch the clock is read after each block.
 
 use std::fs::File;
 use std::hint::black_box;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::Path;
-use std::time::Instant;
 
+use crate::allocator;
 use crate::contract::{Result, Store};
-use crate::ledger::Ledger;
-use crate::protocol::{Actions, Measure, Ran, Run};
+use crate::protocol::{Actions, Measure, Prepare, Ran, Run};
+use crate::recorded::Recorded;
 use crate::stream::{Operation, Verb};
-use crate::timing::{cpu_ns, elapsed_ns};
-use crate::work::{Phase, Work};
+use crate::timing::{clock_ns, cpu_ns, sleep_until};
+use crate::verify::{Asked, Verifier};
+use crate::work::Work;
 
 /// An operation, ready to be obeyed.
-enum Step<'a, S: Store> {
-    Get(&'a str),
-    Set(&'a str, S::Value),
-    Delete(&'a str),
+enum Step<S: Store> {
+    Get(&'static str),
+    Set(&'static str, S::Value),
+    Delete(&'static str),
 }
 
 /// What an operation was answered.
@@ -32,56 +33,218 @@ enum Answer<S: Store> {
     Deleted(bool),
 }
 
-/// Obeys a phase once, as far as the time allows.
-pub(crate) fn run<S: Store>(
-    store: &S,
-    work: &Work,
-    ledger: &mut Ledger,
-    request: &Run,
-) -> Result<Ran> {
-    let phase = work.phase(request.phase)?;
-    if request.block == 0 {
-        return Err("a block must have at least one operation".into());
-    }
-    let count = phase.operations.len();
-    let warmup = request.warmup.min(count);
-    // Made now, so that a path that cannot be written to is known before the work is done.
-    let durations = match request.measure {
-        Measure::Latency => Some(create(&request.durations)?),
-        Measure::Untimed | Measure::Throughput => None,
-    };
-    let mut pass = Pass {
-        store,
-        work,
-        phase,
-        ledger,
-        steps: Vec::with_capacity(request.block),
-        answers: Vec::with_capacity(request.block),
-        durations_ns: Vec::with_capacity(if durations.is_some() { count - warmup } else { 0 }),
-        ran: Ran::default(),
-    };
-    let began = Instant::now();
-    let is_over = || began.elapsed().as_secs_f64() >= request.seconds_max;
-    if pass.blocks(0..warmup, request.block, None, is_over)? {
-        let started = Instant::now();
-        pass.blocks(warmup..count, request.block, Some(request.measure), is_over)?;
-        if request.measure != Measure::Untimed {
-            pass.ran.wall_ns = elapsed_ns(started);
+/// What a pass works with: an open store, and what is known of it.
+pub(crate) struct Context<'a, S: Store> {
+    pub(crate) store: &'a S,
+    pub(crate) work: &'a Work,
+    pub(crate) verifier: &'a mut Verifier,
+}
+
+/// One pass of one worker, warmed up and with its first stretch ready. It borrows nothing, so that
+/// it can be kept from one request to the next.
+pub(crate) struct Pass<S: Store> {
+    request: Prepare,
+    /// Operations obeyed and checked so far.
+    position: usize,
+    /// The stretch that is ready, with room for its answers.
+    steps: Vec<Step<S>>,
+    answers: Vec<Answer<S>>,
+    /// Room for the durations of a latency pass, or for the blocks of any other.
+    durations_ns: Vec<u64>,
+    blocks_ns: Vec<u64>,
+    actions: Actions,
+}
+
+impl<S: Store> Pass<S> {
+    /// Warms up and makes the first stretch ready.
+    pub(crate) fn prepare(context: &mut Context<'_, S>, request: Prepare) -> Result<Pass<S>> {
+        if request.block == 0 || request.stretch == 0 {
+            return Err("a block and a stretch have at least one operation".into());
         }
+        let count = context.work.phases.own(request.phase).operations.len();
+        let mut pass = Pass {
+            request,
+            position: 0,
+            steps: Vec::new(),
+            answers: Vec::new(),
+            durations_ns: Vec::new(),
+            blocks_ns: Vec::new(),
+            actions: Actions::default(),
+        };
+        let warmup = pass.request.warmup.min(count);
+        if pass.warm_up(context, warmup)? {
+            let counted = count - warmup;
+            if pass.request.measure == Measure::Latency {
+                pass.durations_ns = room(counted, || 0);
+            } else {
+                pass.blocks_ns = room(counted / pass.request.block, || 0);
+            }
+            let stretch = pass.request.stretch.min(counted);
+            pass.answers = room(stretch, || Answer::Stored(false));
+            pass.stretch(context.work);
+            // The stretches that follow find these pages again.
+            allocator::touch(pass.answers_bytes(context.work, warmup..warmup + stretch));
+        }
+        Ok(pass)
     }
-    if let Some(file) = durations {
-        write(file, &pass.durations_ns)
-            .map_err(|error| format!("{}: {error}", request.durations.display()))?;
+
+    /// Obeys the pass, or as much of it as the time allows, and checks every answer.
+    pub(crate) fn run(mut self, context: &mut Context<'_, S>, request: &Run) -> Result<Ran> {
+        // Created first, so that a path that cannot be written to is known before the work is done.
+        let durations = create(&request.durations)?;
+        let mut ran = Ran::default();
+        let allowed_ns = nanoseconds(self.request.seconds_max);
+        sleep_until(request.start_ns);
+        while !self.steps.is_empty() {
+            let (cpu_started_ns, started_ns) = (cpu_ns(), clock_ns());
+            if ran.started_ns == 0 {
+                ran.started_ns = started_ns;
+            }
+            let deadline_ns = ran.started_ns.saturating_add(allowed_ns);
+            ran.ended_ns = self.obey(context.store, started_ns, deadline_ns)?;
+            ran.cpu_ns += cpu_ns() - cpu_started_ns;
+            ran.elapsed_ns += ran.ended_ns - started_ns;
+            self.check(context, true);
+            if ran.ended_ns < deadline_ns {
+                self.stretch(context.work);
+            }
+        }
+        if let Some(file) = durations {
+            write(file, &self.durations_ns)
+                .map_err(|error| format!("{}: {error}", request.durations.display()))?;
+        }
+        if self.request.measure == Measure::Untimed {
+            ran = Ran::default();
+        } else {
+            ran.blocks_ns = self.blocks_ns;
+        }
+        ran.done = self.position;
+        ran.actions = self.actions;
+        ran.verdict = std::mem::take(&mut context.verifier.verdict);
+        Ok(ran)
     }
-    Ok(pass.ran)
+
+    /// Obeys the first operations, checked and neither timed nor counted. Whether time is left.
+    fn warm_up(&mut self, context: &mut Context<'_, S>, count: usize) -> Result<bool> {
+        let deadline_ns = clock_ns().saturating_add(nanoseconds(self.request.seconds_max));
+        while self.position < count {
+            let end = self.position.saturating_add(self.request.block).min(count);
+            self.ready(context.work, end);
+            obey(context.store, &self.steps, &mut self.answers)?;
+            self.check(context, false);
+            if clock_ns() >= deadline_ns {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes the next stretch ready: nothing at the end of the stream.
+    fn stretch(&mut self, work: &Work) {
+        let count = work.phases.own(self.request.phase).operations.len();
+        self.ready(work, self.position.saturating_add(self.request.stretch).min(count));
+    }
+
+    /// Makes the operations up to `end` ready.
+    fn ready(&mut self, work: &Work, end: usize) {
+        let own = work.phases.own(self.request.phase);
+        self.steps.reserve_exact(end - self.position);
+        self.steps.extend((self.position..end).map(|position| step(work, own, position)));
+    }
+
+    /// How much memory the answers take, if each get gives a copy of a value of the usual size.
+    fn answers_bytes(&self, work: &Work, positions: Range<usize>) -> usize {
+        let operations = &work.phases.own(self.request.phase).operations[positions];
+        let gets = operations.iter().filter(|operation| operation.verb == Verb::Get);
+        gets.map(|get| allocator::chunk_bytes(work.expected.usual_bytes(get.key))).sum()
+    }
+
+    /// Obeys the stretch block by block until its end or the deadline. The clock's last reading.
+    fn obey(&mut self, store: &S, started_ns: u64, deadline_ns: u64) -> Result<u64> {
+        let mut ended_ns = started_ns;
+        for block in self.steps.chunks(self.request.block) {
+            let before_ns = ended_ns;
+            if self.request.measure == Measure::Latency {
+                obey_each(store, block, &mut self.answers, &mut self.durations_ns)?;
+                ended_ns = clock_ns();
+            } else {
+                obey(store, block, &mut self.answers)?;
+                ended_ns = clock_ns();
+                if block.len() == self.request.block {
+                    self.blocks_ns.push(ended_ns - before_ns);
+                }
+            }
+            if ended_ns >= deadline_ns {
+                break;
+            }
+        }
+        Ok(ended_ns)
+    }
+
+    /// Checks the answers, drops them and the stretch, and counts them unless it was the warm-up.
+    fn check(&mut self, context: &mut Context<'_, S>, counts: bool) {
+        let Context { work, verifier, .. } = context;
+        let phase = self.request.phase;
+        let own = work.phases.own(phase);
+        let mut uncounted = Actions::default();
+        let actions = if counts { &mut self.actions } else { &mut uncounted };
+        for answer in self.answers.drain(..) {
+            let key = own.operations[self.position].key;
+            let asked = Asked { phase, sequence: own.sequence(self.position), key };
+            match answer {
+                Answer::Got(found) => {
+                    let bytes = found.as_ref().map(S::Answer::as_ref);
+                    actions.get.count(verifier.got(work, asked, bytes));
+                }
+                Answer::Stored(accepted) => {
+                    actions.set.count(verifier.stored(work, asked, accepted));
+                }
+                Answer::Deleted(found) => {
+                    actions.delete.count(verifier.deleted(work, asked, found));
+                }
+            }
+            self.position += 1;
+        }
+        self.steps.clear();
+    }
 }
 
-fn create(path: &Path) -> Result<File> {
-    File::create_new(path)
-        .map_err(|error| format!("durations {:?}: {error}", path.display()).into())
+/// An empty vector with room for `count` elements, whose pages are there.
+fn room<T>(count: usize, filler: impl FnMut() -> T) -> Vec<T> {
+    let mut room = Vec::with_capacity(count);
+    room.resize_with(count, filler);
+    black_box(&mut room).clear();
+    room
 }
 
-fn write(file: File, durations_ns: &[u64]) -> std::io::Result<()> {
+fn step<S: Store>(work: &Work, own: &Recorded, position: usize) -> Step<S> {
+    let Operation { verb, key, size } = own.operations[position];
+    let text = work.keys.text(key);
+    match verb {
+        Verb::Get => Step::Get(text),
+        Verb::Set => {
+            let bytes = work.values.derive(key.into(), own.sequence(position), size as usize);
+            Step::Set(text, S::value(bytes))
+        }
+        Verb::Delete => Step::Delete(text),
+    }
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    // Saturates.
+    (seconds * 1e9).round() as u64
+}
+
+fn create(path: &Path) -> Result<Option<File>> {
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let file = File::create_new(path)
+        .map_err(|error| format!("durations {:?}: {error}", path.display()))?;
+    Ok(Some(file))
+}
+
+fn write(file: File, durations_ns: &[u64]) -> io::Result<()> {
     let mut file = BufWriter::new(file);
     for duration_ns in durations_ns {
         file.write_all(&duration_ns.to_le_bytes())?;
@@ -89,129 +252,9 @@ fn write(file: File, durations_ns: &[u64]) -> std::io::Result<()> {
     file.flush()
 }
 
-struct Pass<'a, S: Store> {
-    store: &'a S,
-    work: &'a Work,
-    phase: &'a Phase,
-    ledger: &'a mut Ledger,
-    /// One block.
-    steps: Vec<Step<'a, S>>,
-    answers: Vec<Answer<S>>,
-    durations_ns: Vec<u64>,
-    ran: Ran,
-}
-
-impl<'a, S: Store> Pass<'a, S> {
-    /// Obeys the operations at `positions`, and counts them unless `measure` is none, which means
-    /// warming up. Whether there is time left.
-    fn blocks(
-        &mut self,
-        positions: Range<usize>,
-        block: usize,
-        measure: Option<Measure>,
-        is_over: impl Fn() -> bool,
-    ) -> Result<bool> {
-        for start in positions.clone().step_by(block) {
-            let end = positions.end.min(start.saturating_add(block));
-            self.prepare(start..end);
-            match measure {
-                None | Some(Measure::Untimed) => obey(self.store, &self.steps, &mut self.answers)?,
-                Some(Measure::Throughput) => {
-                    let block_ns = self.timed_block()?;
-                    if end - start == block {
-                        self.ran.blocks_ns.push(block_ns);
-                    }
-                }
-                Some(Measure::Latency) => self.timed_operations()?,
-            }
-            self.check(start..end, measure.is_some());
-            self.steps.clear();
-            self.answers.clear();
-            self.ran.done = end;
-            if is_over() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn prepare(&mut self, positions: Range<usize>) {
-        for position in positions {
-            let Operation { verb, key, size } = self.phase.operations[position];
-            let text = self.work.keys.text(key);
-            self.steps.push(match verb {
-                Verb::Get => Step::Get(text),
-                Verb::Set => {
-                    let sequence = self.phase.sequence(position);
-                    let bytes = self.work.values.derive(key.into(), sequence, size as usize);
-                    Step::Set(text, S::value(bytes))
-                }
-                Verb::Delete => Step::Delete(text),
-            });
-        }
-    }
-
-    fn timed_block(&mut self) -> Result<u64> {
-        let cpu_before_ns = cpu_ns();
-        let started = Instant::now();
-        obey(self.store, &self.steps, &mut self.answers)?;
-        let block_ns = elapsed_ns(started);
-        self.ran.cpu_ns += cpu_ns() - cpu_before_ns;
-        self.ran.timed_ns += block_ns;
-        Ok(block_ns)
-    }
-
-    fn timed_operations(&mut self) -> Result<()> {
-        let noted = self.durations_ns.len();
-        let cpu_before_ns = cpu_ns();
-        obey_each(self.store, &self.steps, &mut self.answers, &mut self.durations_ns)?;
-        self.ran.cpu_ns += cpu_ns() - cpu_before_ns;
-        self.ran.timed_ns += self.durations_ns[noted..].iter().sum::<u64>();
-        Ok(())
-    }
-
-    fn check(&mut self, positions: Range<usize>, counts: bool) {
-        let Work { keys, values, .. } = self.work;
-        let Ran { actions, verdict, .. } = &mut self.ran;
-        // What is not counted is checked all the same.
-        let mut uncounted = Actions::default();
-        let actions = if counts { actions } else { &mut uncounted };
-        for (position, answer) in positions.zip(&self.answers) {
-            let Operation { key, size, .. } = self.phase.operations[position];
-            match answer {
-                Answer::Got(found) => {
-                    actions.get.count += 1;
-                    match found {
-                        Some(bytes) => {
-                            let bytes = bytes.as_ref();
-                            let wrong = self.ledger.judge(keys, values, key, bytes, verdict);
-                            actions.get.wrong += u64::from(wrong);
-                        }
-                        None => {
-                            actions.get.miss += 1;
-                            actions.get.absent += u64::from(self.ledger.is_absent(key));
-                        }
-                    }
-                }
-                Answer::Stored(accepted) => {
-                    let sequence = self.phase.sequence(position);
-                    self.ledger.stored(key, sequence, size, *accepted);
-                    actions.set.count += 1;
-                    actions.set.miss += u64::from(!accepted);
-                }
-                Answer::Deleted(found) => {
-                    self.ledger.deleted(key, *found);
-                    actions.delete.count += 1;
-                    actions.delete.miss += u64::from(!found);
-                }
-            }
-        }
-    }
-}
-
 /// Obeys a block. Not inlined: the clock is read outside, and nothing may move past the readings.
 #[inline(never)]
-fn obey<S: Store>(store: &S, steps: &[Step<'_, S>], answers: &mut Vec<Answer<S>>) -> Result<()> {
+fn obey<S: Store>(store: &S, steps: &[Step<S>], answers: &mut Vec<Answer<S>>) -> Result<()> {
     for step in black_box(steps) {
         answers.push(match step {
             Step::Get(key) => Answer::Got(store.get(key)?),
@@ -227,7 +270,7 @@ fn obey<S: Store>(store: &S, steps: &[Step<'_, S>], answers: &mut Vec<Answer<S>>
 #[inline(never)]
 fn obey_each<S: Store>(
     store: &S,
-    steps: &[Step<'_, S>],
+    steps: &[Step<S>],
     answers: &mut Vec<Answer<S>>,
     durations_ns: &mut Vec<u64>,
 ) -> Result<()> {
@@ -254,7 +297,7 @@ fn obey_each<S: Store>(
 
 #[inline(always)]
 fn timed<T>(operation: impl FnOnce() -> T) -> (T, u64) {
-    let started = Instant::now();
+    let started_ns = clock_ns();
     let answer = black_box(operation());
-    (answer, elapsed_ns(started))
+    (answer, clock_ns() - started_ns)
 }

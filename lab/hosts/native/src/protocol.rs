@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::verify::Judged;
+
 /// The most sentences that a verdict has.
 pub(crate) const EXAMPLES_MAX: usize = 5;
 
@@ -19,7 +21,8 @@ pub(crate) enum Request {
     Open(Open),
     // Braces: a unit variant would take unknown fields.
     ProbeWrite {},
-    ProbeRead { workers: Vec<u64> },
+    ProbeRead { workers: Vec<usize> },
+    Prepare(Prepare),
     Run(Run),
     Replay(Replay),
     Close {},
@@ -35,8 +38,8 @@ pub(crate) struct Load {
     pub(crate) distribution: String,
     pub(crate) settings: BTreeMap<String, String>,
     pub(crate) seed: u64,
-    pub(crate) worker: u64,
-    pub(crate) workers: u64,
+    pub(crate) worker: usize,
+    pub(crate) workers: usize,
     pub(crate) keys: PathBuf,
     pub(crate) value: ValueKind,
     pub(crate) phases: Vec<PhaseOf>,
@@ -75,15 +78,27 @@ pub(crate) struct Open {
     pub(crate) bytes_max: u64,
 }
 
-/// Obey the worker's stream of a phase once. `durations` is a file to create, or empty.
+/// Obey the warm-up of a pass over the worker's stream and make what follows it ready.
+///
+/// `block` and `stretch` count operations: the clock is read after each block, answers are checked
+/// after each stretch. `seconds_max` limits the warm-up, and the pass by itself.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Run {
+pub(crate) struct Prepare {
     pub(crate) phase: usize,
     pub(crate) measure: Measure,
     pub(crate) warmup: usize,
     pub(crate) block: usize,
+    pub(crate) stretch: usize,
     pub(crate) seconds_max: f64,
+}
+
+/// Obey the prepared pass once the monotonic clock has reached `start_ns`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Run {
+    pub(crate) start_ns: u64,
+    /// A file to create, or empty.
     pub(crate) durations: PathBuf,
 }
 
@@ -110,6 +125,7 @@ pub(crate) enum Reply {
     Loaded { runtime: String, version: String, create_ns: u64, timer_ns: Vec<u64> },
     Opened { elapsed_ns: u64 },
     Probed(Probed),
+    Prepared {},
     Ran(Ran),
     Replayed(Replayed),
     Closed { elapsed_ns: u64 },
@@ -144,6 +160,16 @@ pub(crate) struct Tally {
     pub(crate) wrong: u64,
 }
 
+impl Tally {
+    /// Adds an operation.
+    pub(crate) fn count(&mut self, judged: Judged) {
+        self.count += 1;
+        self.miss += u64::from(judged.miss);
+        self.absent += u64::from(judged.absent);
+        self.wrong += u64::from(judged.wrong);
+    }
+}
+
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Actions {
     pub(crate) get: Tally,
@@ -160,11 +186,16 @@ pub(crate) struct Probed {
 }
 
 /// One pass, as far as it came.
+///
+/// `started_ns` and `ended_ns` are readings of the monotonic clock. `elapsed_ns` adds up the
+/// stretches, without what is between them, and `cpu_ns` the CPU time of the process in them.
+/// `blocks_ns` has each full block of a throughput pass.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Ran {
     pub(crate) done: usize,
-    pub(crate) wall_ns: u64,
-    pub(crate) timed_ns: u64,
+    pub(crate) started_ns: u64,
+    pub(crate) ended_ns: u64,
+    pub(crate) elapsed_ns: u64,
     pub(crate) cpu_ns: u64,
     pub(crate) blocks_ns: Vec<u64>,
     pub(crate) actions: Actions,

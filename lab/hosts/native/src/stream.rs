@@ -53,15 +53,18 @@ fn decode(record: &[u8]) -> Option<Operation> {
 
 /// The keys of a run: the one with number n is line n of the file.
 pub(crate) struct Keys {
-    text: String,
+    /// Never freed: operations that are ready keep slices of it from one request to the next, and a
+    /// process reads its keys once.
+    text: &'static str,
     lines: Vec<Range<usize>>,
 }
 
 impl Keys {
     /// Reads the file of keys.
     pub(crate) fn read(path: &Path) -> Result<Keys> {
-        let text =
-            fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text: &'static str = fs::read_to_string(path)
+            .map_err(|error| format!("{}: {error}", path.display()))?
+            .leak();
         let mut lines = Vec::new();
         let mut start = 0;
         for line in text.split_inclusive('\n') {
@@ -77,7 +80,7 @@ impl Keys {
     }
 
     /// The key with a number that is below [`Keys::count`].
-    pub(crate) fn text(&self, number: u32) -> &str {
+    pub(crate) fn text(&self, number: u32) -> &'static str {
         &self.text[self.lines[number as usize].clone()]
     }
 }

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha512};
 /// The longest value, in bytes.
 pub(crate) const VALUE_BYTES_MAX: usize = 3 << 20;
 
+const MARK_BYTES: usize = 8;
 const HEAD_BYTES: usize = 64;
 const POOL_BLOCKS: u32 = 1 << 16;
 const WINDOWS: usize = 1 << 20;
@@ -48,6 +49,11 @@ impl Values {
         bytes[..start.len()] == *start && bytes[start.len()..] == *rest
     }
 
+    /// The mark of that value, by which an answer is looked up: its first bytes.
+    pub(crate) fn mark(&self, key: u64, sequence: u64, length: usize) -> u64 {
+        mark_of(&self.head(key, sequence)[..length.min(HEAD_BYTES)])
+    }
+
     fn head(&self, key: u64, sequence: u64) -> [u8; HEAD_BYTES] {
         let numbers = [self.seed, key, sequence].map(u64::to_le_bytes);
         Sha512::digest(numbers.as_flattened()).into()
@@ -62,6 +68,14 @@ impl Values {
         let offset = first as usize % WINDOWS;
         (head, &self.pool[offset..offset + length - HEAD_BYTES])
     }
+}
+
+/// The mark of a value of which `bytes` are at least the beginning.
+pub(crate) fn mark_of(bytes: &[u8]) -> u64 {
+    let mut mark = [0; MARK_BYTES];
+    let length = bytes.len().min(MARK_BYTES);
+    mark[..length].copy_from_slice(&bytes[..length]);
+    u64::from_le_bytes(mark)
 }
 
 #[cfg(test)]
@@ -94,6 +108,7 @@ mod tests {
             let mut value = values.derive(2, 3, length);
             assert_eq!(value.len(), length);
             assert!(values.is(2, 3, length, &value));
+            assert_eq!(values.mark(2, 3, length), mark_of(&value));
             assert!(!values.is(2, 3, length + 1, &value));
             for other in [(2, 4), (3, 3)] {
                 assert_eq!(values.is(other.0, other.1, length, &value), length == 0);

@@ -1,31 +1,22 @@
-//! What a worker has to do: its phases, with the keys and values they name.
+//! What a worker needs besides the clock: the operations, and which values may be answered.
 //!
-//! Owns all that is read once and never changes. Must not touch a store.
+//! Owns everything that is read once and never changes. Must not touch a store, or keep a value.
 
 use crate::contract::Result;
-use crate::protocol::{Load, ValueKind};
-use crate::stream::{self, Keys, Operation};
+use crate::expected::Expected;
+use crate::protocol::{Load, StreamOf, ValueKind};
+use crate::recorded::{Origin, Phases};
+use crate::stream::{Keys, Operation};
 use crate::values::{Values, VALUE_BYTES_MAX};
-
-/// The worker's own stream of one phase. `base` is the sequence of its first operation.
-pub(crate) struct Phase {
-    pub(crate) base: u64,
-    pub(crate) operations: Vec<Operation>,
-}
-
-impl Phase {
-    /// The sequence of the operation at a position.
-    pub(crate) fn sequence(&self, position: usize) -> u64 {
-        self.base + position as u64
-    }
-}
 
 /// The worker's part of a run.
 pub(crate) struct Work {
-    pub(crate) worker: u64,
+    pub(crate) worker: usize,
+    pub(crate) workers: usize,
     pub(crate) keys: Keys,
     pub(crate) values: Values,
-    phases: Vec<Phase>,
+    pub(crate) phases: Phases,
+    pub(crate) expected: Expected,
 }
 
 impl Work {
@@ -36,40 +27,45 @@ impl Work {
                           values: ask for binary ones";
             return Err(reason.into());
         }
-        if load.workers != 1 || load.worker != 0 {
-            let reason = "the native host checks the answers of one worker alone: workers_max is 1";
-            return Err(reason.into());
-        }
+        let phases = Phases::read(load)?;
         let keys = Keys::read(&load.keys)?;
-        let mut phases = Vec::new();
-        for phase in &load.phases {
-            let [stream] = phase.streams.as_slice() else {
-                let count = phase.streams.len();
-                return Err(format!("the phase {:?} has {count} streams, not 1", phase.name).into());
-            };
-            let operations = stream::read(&stream.path)?;
-            for operation in &operations {
-                let known = (operation.key as usize) < keys.count();
-                if !known || operation.size as usize > VALUE_BYTES_MAX {
-                    let path = stream.path.display();
-                    return Err(format!(
-                        "{path} has {operation:?}, but there are {} keys, and values have {} \
-                         bytes at most",
-                        keys.count(),
-                        VALUE_BYTES_MAX
-                    )
-                    .into());
-                }
-            }
-            phases.push(Phase { base: stream.base, operations });
+        let paths = load.phases.iter().flat_map(|phase| &phase.streams);
+        for ((_, recorded), stream) in phases.streams().zip(paths) {
+            check(&recorded.operations, stream, keys.count())?;
         }
-        Ok(Work { worker: load.worker, keys, values: Values::new(load.seed), phases })
+        let values = Values::new(load.seed);
+        let expected = Expected::new(&phases, &values, keys.count());
+        Ok(Work { worker: load.worker, workers: load.workers, keys, values, phases, expected })
     }
 
-    pub(crate) fn phase(&self, index: usize) -> Result<&Phase> {
-        let count = self.phases.len();
-        self.phases
-            .get(index)
-            .ok_or_else(|| format!("there is no phase {index}: {count} were loaded").into())
+    /// The sequences of `key` whose value `answer` is, byte for byte, with their origins.
+    pub(crate) fn stored<'a>(
+        &'a self,
+        key: u32,
+        answer: &'a [u8],
+    ) -> impl Iterator<Item = (u64, Origin)> + 'a {
+        self.expected.find(&self.phases, &self.values, key, answer)
+    }
+
+    /// A key under which some stream stores `answer`.
+    pub(crate) fn owner(&self, answer: &[u8]) -> Option<&'static str> {
+        let mut keys = 0..self.keys.count() as u32;
+        let owner = keys.find(|key| self.stored(*key, answer).next().is_some());
+        owner.map(|key| self.keys.text(key))
+    }
+}
+
+fn check(operations: &[Operation], stream: &StreamOf, key_count: usize) -> Result<()> {
+    let is_known =
+        |one: &&Operation| (one.key as usize) < key_count && one.size as usize <= VALUE_BYTES_MAX;
+    match operations.iter().find(|one| !is_known(one)) {
+        None => Ok(()),
+        Some(operation) => Err(format!(
+            "{} has {operation:?}, but there are {key_count} keys, and values have {} bytes at \
+             most",
+            stream.path.display(),
+            VALUE_BYTES_MAX
+        )
+        .into()),
     }
 }

@@ -4,7 +4,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fs, io, process};
 
 use lab_host::{Adapter, Limits, Result, Store};
 
@@ -50,7 +50,10 @@ impl Store for Files {
     }
 
     fn set(&self, key: &str, value: &Vec<u8>) -> Result<bool> {
-        fs::write(self.path(key), value)?;
+        // A reader in another process sees all of a value or none of it.
+        let new = self.0.join(format!(".{}", process::id()));
+        fs::write(&new, value)?;
+        fs::rename(new, self.path(key))?;
         Ok(true)
     }
 

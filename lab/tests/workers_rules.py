@@ -1,0 +1,323 @@
+"""The rules of several workers, as answers that a host must judge.
+
+Owns the cases, each of which a host fails that lacks one rule, and random conversations for which
+the Python host's verifier is the reference. Must not know any runtime: a host's tests bring a
+scripted adapter, which answers whatever the file `script` in its settings says, a line a call:
+`nothing` for a get, `yes` or `no` for a set and a delete, a value as `=` and hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from lab.hosts.python.verify import Verifier
+from lab.hosts.python.workload import Workload
+from lab.protocol import ACTIONS, Action, Close, Closed, Load, Loaded, Opened, Ran, Tally
+from lab.stream import DELETE, GET, SET, Operation
+from lab.tests.talking import Conversation, Plan, Streams
+
+SIZE = 100
+KEY_TEXTS = ["zero", "one", "two", "three"]
+
+Answer = bool | bytes | None
+
+
+class Of(NamedTuple):
+    """The value that the stream of a worker stores at a position of a phase.
+
+    With `spoilt` the lowest bit of that byte is the other one.
+    """
+
+    phase: int
+    worker: int
+    position: int
+    spoilt: int | None = None
+
+
+# What is answered at which position of which phase of worker 0. All other gets find nothing, all
+# other sets store and all other deletes delete.
+Script = Mapping[tuple[int, int], bool | Of | None]
+
+
+class Case(NamedTuple):
+    """A script and what must be counted: wrong and stale values, and misses that are right.
+
+    Worker 0 runs the phases that the script mentions.
+    """
+
+    script: Script
+    wrong: int = 0
+    stale: int = 0
+    absent: int = 0
+    phases: Sequence[Streams] = ()
+
+
+def get(key: int = 0) -> Operation:
+    """Return a get."""
+    return Operation(GET, key, 0)
+
+
+def put(key: int = 0, size: int = SIZE) -> Operation:
+    """Return a set."""
+    return Operation(SET, key, size)
+
+
+def delete(key: int = 0) -> Operation:
+    """Return a delete."""
+    return Operation(DELETE, key, 0)
+
+
+# Two workers, of which worker 0 is driven. It sets key 0 twice, then deletes it, and gets it all
+# along.
+FILL, MIX, LAST = range(3)
+FIRST_GET, FIRST_SET, SECOND_GET, SECOND_SET, THIRD_GET, DELETION, LAST_GET = range(7)
+PHASES: Sequence[Streams] = (
+    [[put(0), put(1)]],
+    [
+        [get(), put(), get(), put(), get(), delete(), get()],
+        [put(0), put(1), put(0), *[get()] * 4],
+    ],
+    [[get(), put(), get(), put(2)], [put(0), *[get()] * 3]],
+)
+PRELOADED = Of(FILL, 0, 0)
+MY_FIRST, MY_SECOND = Of(MIX, 0, FIRST_SET), Of(MIX, 0, SECOND_SET)
+THEIR_FIRST, THEIR_SECOND = Of(MIX, 1, 0), Of(MIX, 1, 2)
+THEIR_LAST = Of(LAST, 1, 0)
+
+CASES: dict[str, Case] = {
+    # What is right.
+    "the preloaded value at first": Case({(MIX, FIRST_GET): PRELOADED}),
+    "a value of another worker": Case(
+        {(MIX, FIRST_GET): THEIR_FIRST, (MIX, SECOND_GET): THEIR_SECOND}
+    ),
+    "a value of another worker after an own write": Case({(MIX, THIRD_GET): THEIR_FIRST}),
+    "values of two workers in turns": Case(
+        {
+            (MIX, FIRST_GET): THEIR_SECOND,
+            (MIX, SECOND_GET): MY_FIRST,
+            (MIX, SECOND_SET): False,
+            (MIX, THIRD_GET): THEIR_SECOND,
+        }
+    ),
+    "a value of another worker after an own delete": Case({(MIX, LAST_GET): THEIR_FIRST}),
+    "a value of an earlier phase while nobody is seen to write": Case({(LAST, 0): PRELOADED}),
+    "the old value after a refused set": Case(
+        {(MIX, SECOND_SET): False, (MIX, THIRD_GET): MY_FIRST}
+    ),
+    "the old value after a delete that found nothing": Case(
+        {(MIX, DELETION): False, (MIX, LAST_GET): MY_SECOND}
+    ),
+    # What is wrong.
+    "a flipped bit in the first byte": Case(
+        {(MIX, FIRST_GET): PRELOADED._replace(spoilt=0)}, wrong=1
+    ),
+    "a flipped bit in the last byte": Case(
+        {(MIX, FIRST_GET): PRELOADED._replace(spoilt=SIZE - 1)}, wrong=1
+    ),
+    "a flipped bit in what was stored last": Case(
+        {(MIX, SECOND_GET): MY_FIRST._replace(spoilt=SIZE - 1)}, wrong=1
+    ),
+    "a value of another key": Case({(MIX, FIRST_GET): Of(MIX, 1, 1)}, wrong=1),
+    "an own value that has yet to come": Case({(MIX, FIRST_GET): MY_FIRST}, wrong=1),
+    "an own value of a later phase": Case(
+        {(MIX, FIRST_GET): Of(LAST, 0, 1), (MIX, LAST_GET): Of(LAST, 0, 1)}, wrong=2
+    ),
+    "a value of another worker of a later phase": Case({(MIX, FIRST_GET): THEIR_LAST}, wrong=1),
+    "an own value whose set was refused": Case(
+        {(MIX, FIRST_SET): False, (MIX, SECOND_GET): MY_FIRST}, wrong=1
+    ),
+    # What is stale.
+    "an own overwritten value": Case(
+        {(MIX, SECOND_GET): MY_FIRST, (MIX, THIRD_GET): MY_FIRST}, stale=1
+    ),
+    "an own overwritten value after one of another worker": Case(
+        {
+            (MIX, SECOND_GET): THEIR_FIRST,
+            (MIX, THIRD_GET): THEIR_SECOND,
+            (MIX, DELETION): False,
+            (MIX, LAST_GET): MY_FIRST,
+        },
+        stale=1,
+    ),
+    "an own deleted value": Case({(MIX, LAST_GET): MY_SECOND}, stale=1),
+    "an own deleted value without a byte": Case(
+        {(1, 1): Of(1, 0, 0), (1, 3): Of(1, 0, 0)},
+        stale=1,
+        phases=([[put()]], [[put(0, 0), get(), delete(), get()], [get()]]),
+    ),
+    "an older value of the same other worker": Case(
+        {(MIX, FIRST_GET): THEIR_SECOND, (MIX, SECOND_GET): THEIR_FIRST}, stale=1
+    ),
+    "an older value of the same other worker after an own one": Case(
+        {
+            (MIX, FIRST_GET): THEIR_SECOND,
+            (MIX, SECOND_GET): MY_FIRST,
+            (MIX, THIRD_GET): THEIR_FIRST,
+        },
+        stale=1,
+    ),
+    "the preloaded value after an own write": Case({(MIX, SECOND_GET): PRELOADED}, stale=1),
+    "the preloaded value after another worker's was seen": Case(
+        {
+            (MIX, FIRST_GET): THEIR_FIRST,
+            (MIX, FIRST_SET): False,
+            (MIX, SECOND_GET): PRELOADED,
+        },
+        stale=1,
+    ),
+    "a value of an earlier phase after an own write in a later one": Case(
+        {(LAST, 2): THEIR_SECOND}, stale=1
+    ),
+    "a value of an earlier phase after another worker's of a later one was seen": Case(
+        {(LAST, 0): THEIR_LAST, (LAST, 1): False, (LAST, 2): THEIR_SECOND}, stale=1
+    ),
+    "whoever ran the preload knows its order": Case(
+        {(0, 0): True, (1, 0): Of(0, 0, 1), (1, 1): Of(0, 0, 0)},
+        stale=1,
+        phases=([[put(), put()]], [[get(), get()], [get()]]),
+    ),
+    # Which miss is right.
+    "a miss where no stream stores until a later phase": Case(
+        {(1, 0): None, (2, 0): None},
+        absent=1,
+        phases=(
+            [[put(0)]],
+            [[get(0), get(1), get(2)], [put(1)]],
+            [[get(2)], [put(2)]],
+        ),
+    ),
+    "a miss of what was deleted here may be another worker's": Case({(MIX, DELETION): True}),
+}
+
+
+def check(host: Conversation, folder: Path, adapter: Path | None, case: Case) -> None:
+    """Have worker 0 of two run a case, and compare what it counts."""
+    plan = _plan(folder, adapter, case.phases or PHASES)
+    load = plan.load(0, 2)
+    workload = Workload(load)
+    answers = {
+        phase: [
+            _answer(plan, workload, case.script.get((phase, position), _unscripted(operation)))
+            for position, operation in enumerate(_own(plan, phase))
+        ]
+        for phase in sorted({phase for phase, _ in case.script})
+    }
+    ran = _obeyed(host, plan, load, answers)
+    assert sum(one.verdict.wrong for one in ran) == case.wrong
+    assert sum(one.actions["get"].wrong for one in ran) == case.wrong
+    assert sum(one.verdict.stale for one in ran) == case.stale
+    assert sum(one.actions["get"].absent for one in ran) == case.absent
+
+
+def check_randomly(host: Conversation, folder: Path, adapter: Path | None, seed: int) -> None:
+    """Have worker 0 of three judge random answers, and compare all counts with the reference.
+
+    Most answers are values that some stream stores under the key, at any time. Many are so short
+    that several sequences have the same.
+    """
+    dice = random.Random(seed)
+    mixes = [[[_operation(dice) for _ in range(250)] for _ in range(3)] for _ in range(2)]
+    plan = _plan(folder, adapter, [[[put(key) for key in range(3)]], *mixes])
+    load = plan.load(0, 3)
+    workload = Workload(load)
+    values = _values(plan, workload)
+    answers = {
+        phase: [_random_answer(dice, operation, values) for operation in _own(plan, phase)]
+        for phase in range(len(plan.phases))
+    }
+    ran = _obeyed(host, plan, load, answers)
+    verifier = Verifier(workload)
+    for one, (phase, results) in zip(ran, answers.items(), strict=True):
+        tallies = (Tally(), Tally(), Tally())
+        verifier.check(workload.block(phase, 0, len(results)), list(results), tallies)
+        expected: dict[Action, Tally] = dict(zip(ACTIONS, tallies, strict=True))
+        assert one.actions == expected
+    verdict = verifier.verdict
+    assert min(verdict.wrong, verdict.stale, verdict.weak) > 0
+    for count in ("wrong", "stale", "weak"):
+        assert sum(getattr(one.verdict, count) for one in ran) == getattr(verdict, count), count
+
+
+def _plan(folder: Path, adapter: Path | None, phases: Sequence[Streams]) -> Plan:
+    settings = {"script": str(folder / "script")}
+    return Plan(folder, adapter, phases, KEY_TEXTS, settings=settings, base=1)
+
+
+def _obeyed(
+    host: Conversation, plan: Plan, load: Load, answers: Mapping[int, Sequence[Answer]]
+) -> list[Ran]:
+    """Have the phases obeyed that `answers` has, and each operation answered as it says."""
+    lines = [_line(answer) for of_phase in answers.values() for answer in of_phase]
+    (plan.folder / "script").write_text("".join(f"{line}\n" for line in lines), "ascii")
+    host.ask(load, Loaded)
+    host.ask(plan.open(), Opened)
+    ran = [host.run(phase) for phase in answers]
+    host.ask(Close(), Closed)
+    return ran
+
+
+def _own(plan: Plan, phase: int) -> Sequence[Operation]:
+    return plan.phases[phase][0]
+
+
+def _unscripted(operation: Operation) -> bool | None:
+    return None if operation.verb == GET else True
+
+
+def _answer(plan: Plan, workload: Workload, said: bool | Of | None) -> Answer:
+    if not isinstance(said, Of):
+        return said
+    value = _value(plan, workload, said)
+    if said.spoilt is None:
+        return value
+    flipped = bytes([value[said.spoilt] ^ 1])
+    return value[: said.spoilt] + flipped + value[said.spoilt + 1 :]
+
+
+def _value(plan: Plan, workload: Workload, of: Of) -> bytes:
+    lengths = [[len(operations) for operations in streams] for streams in plan.phases]
+    before = sum(map(sum, lengths[: of.phase])) + sum(lengths[of.phase][: of.worker])
+    _, key, size = plan.phases[of.phase][of.worker][of.position]
+    value = workload.values.derive(key, plan.base + before + of.position, size)
+    assert isinstance(value, bytes)
+    return value
+
+
+def _line(answer: Answer) -> str:
+    if isinstance(answer, bytes):
+        return f"={answer.hex()}"
+    return "nothing" if answer is None else "yes" if answer else "no"
+
+
+def _operation(dice: random.Random) -> Operation:
+    verb = dice.choices([GET, SET, DELETE], [60, 30, 10])[0]
+    sizes = [0, 1, 1, 2, 20, 64, 65, 300]
+    return Operation(verb, dice.randrange(3), dice.choice(sizes) if verb == SET else 0)
+
+
+def _values(plan: Plan, workload: Workload) -> dict[int, list[bytes]]:
+    """Return all values that are ever stored, by their keys."""
+    values: dict[int, list[bytes]] = {}
+    for phase, streams in enumerate(plan.phases):
+        for worker, operations in enumerate(streams):
+            for position, (verb, key, _) in enumerate(operations):
+                if verb == SET:
+                    value = _value(plan, workload, Of(phase, worker, position))
+                    values.setdefault(key, []).append(value)
+    return values
+
+
+def _random_answer(
+    dice: random.Random, operation: Operation, values: Mapping[int, Sequence[bytes]]
+) -> Answer:
+    if operation.verb != GET:
+        return dice.random() < 0.8
+    kind = dice.random()
+    if kind < 0.2:
+        return None
+    if kind < 0.25:
+        return dice.randbytes(40)
+    return dice.choice(values[operation.key if kind < 0.95 else dice.randrange(3)])
