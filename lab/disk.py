@@ -1,23 +1,47 @@
-"""How many bytes a folder occupies.
+"""What a store occupies: its folder, and shared memory that is named after the folder.
 
-Owns that measure, which the host takes during a replay and the runner after it. Must not know whose
-folder it is.
+Owns that measure, which the host takes during a replay and the runner after it, and the rule for
+the names. Must not know whose folder it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from glob import escape
+from itertools import chain
 from pathlib import Path
+
+SHARED_MEMORY = Path("/dev/shm")
 
 _BLOCK_BYTES = 512
 
 
+def memory_name(folder: Path) -> str:
+    """Return how the names of all shared memory of the store in `folder` must begin.
+
+    It is then counted and removed with the folder. A library's own prefix may come first.
+    """
+    return f"{folder.parent.name}-{folder.name}-"
+
+
+def remove_memory(beginning: str) -> None:
+    """Remove the shared memory whose names begin like this: with `memory_name` of a store, say."""
+    for path in _memory_named(beginning):
+        path.unlink(missing_ok=True)
+
+
+def _memory_named(beginning: str) -> Iterator[Path]:
+    # Some libraries put a prefix of their own before every name.
+    return SHARED_MEMORY.glob(f"*{escape(beginning)}*")
+
+
 def bytes_occupied(folder: Path) -> int:
-    """Return the bytes of all blocks allocated to the files below `folder`.
+    """Return the bytes of all blocks allocated to the files below `folder` and to its memory.
 
     Files that vanish meanwhile count as nothing.
     """
     total = 0
-    for path in folder.rglob("*"):
+    for path in chain(folder.rglob("*"), _memory_named(memory_name(folder))):
         try:
             stat = path.lstat()
         except FileNotFoundError:

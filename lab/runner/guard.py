@@ -1,8 +1,9 @@
 """The guard: a process that cleans up behind a runner that was killed.
 
-Owns what must not stay: processes, mounts and folders. Must not know what they are for. The runner
-tells the guard of each before it uses it, through a pipe that nobody else has; when the pipe ends
-without a goodbye, the runner was killed, and the guard removes what is left of it.
+Owns what must not stay: processes, mounts, folders, and shared memory named after folders. Must not
+know what they are for. The runner tells the guard of each before it uses it, through a pipe that
+nobody else has; when the pipe ends without a goodbye, the runner was killed, and the guard removes
+what is left of it.
 
 Everything a runner starts has a mark in its environment, which children inherit. So even what an
 adapter has started in a session of its own is found.
@@ -23,6 +24,8 @@ from types import TracebackType
 from typing import Literal, Self
 
 import msgspec
+
+from lab.disk import remove_memory
 
 MARK = "TUCKBOX_LAB_RUN"
 
@@ -168,6 +171,7 @@ def _remove(there: dict[tuple[Kind, str], None], token: str) -> None:
     for kind, name in there:
         if kind == "folder":
             shutil.rmtree(name, ignore_errors=True)
+            remove_memory(f"{Path(name).name}-")
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from lab.disk import SHARED_MEMORY, memory_name, remove_memory
 from lab.runner.guard import Guard
 
-SHARED_MEMORY = Path("/dev/shm")
 BYTES_NEEDED = 1 << 30
 
 
@@ -37,8 +37,9 @@ class Workspace:
         return folder
 
     def discard(self, folder: Path) -> None:
-        """Remove a folder that `fresh` gave."""
+        """Remove a folder that `fresh` gave, and the shared memory that is named after it."""
         shutil.rmtree(folder)
+        remove_memory(memory_name(folder))
 
 
 @contextmanager
@@ -61,6 +62,7 @@ def workspace(guard: Guard, parent: Path | None = None) -> Iterator[Workspace]:
         yield Workspace(folder, medium)
     finally:
         shutil.rmtree(folder)
+        remove_memory(f"{folder.name}-")
         guard.forget("folder", str(folder))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
+from lab.disk import SHARED_MEMORY, bytes_occupied, memory_name
 from lab.runner.catalogue import REPOSITORY
 from lab.runner.guard import MARK, Guard, GuardError, kill_marked, marked
 from lab.runner.workspace import workspace
@@ -26,6 +27,7 @@ WATCHDOG_SECONDS = 30.0
 RUNNER = """
 import subprocess, sys, time
 from pathlib import Path
+from lab.disk import SHARED_MEMORY, memory_name
 from lab.runner.guard import MARK, Guard
 from lab.runner.workspace import workspace
 import os
@@ -35,6 +37,7 @@ with Guard() as guard, workspace(guard, Path(sys.argv[1])) as space:
         ["sh", "-c", "setsid sleep 3600 & sleep 3600"], env=environment, start_new_session=True
     )
     guard.watch("session", str(child.pid))
+    Path(SHARED_MEMORY, f"{memory_name(space.fresh('store'))}segment").write_bytes(bytes(4096))
     print(space.folder, flush=True)
     ENDING
 """
@@ -56,14 +59,19 @@ def runner(folder: Path, ending: str) -> subprocess.Popen[str]:
     )
 
 
+def segments(folder: Path) -> list[Path]:
+    return list(SHARED_MEMORY.glob(f"*{folder.name}*"))
+
+
 def test_nothing_outlives_a_killed_runner(tmp_path: Path, processes_in: Left) -> None:
     with runner(tmp_path, "time.sleep(3600)") as process:
         assert process.stdout is not None
         folder = Path(process.stdout.readline().strip())
         assert folder.is_dir()
+        assert segments(folder)
         until(lambda: sum(one.name() == "sleep" for one in processes_in()) == 2)
         process.kill()
-    until(lambda: not processes_in() and not folder.exists())
+    until(lambda: not processes_in() and not folder.exists() and not segments(folder))
 
 
 def test_a_runner_that_leaves_says_goodbye(tmp_path: Path, processes_in: Left) -> None:
@@ -72,6 +80,20 @@ def test_a_runner_that_leaves_says_goodbye(tmp_path: Path, processes_in: Left) -
     # What was marked and not killed by the runner is gone too.
     until(lambda: not processes_in())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_shared_memory_is_counted_and_removed_with_its_folder(tmp_path: Path) -> None:
+    with Guard() as guard, workspace(guard, tmp_path) as space:
+        ours, others = space.fresh("ours"), space.fresh("others")
+        for folder in (ours, others):
+            # A library may have a prefix of its own.
+            segment = SHARED_MEMORY / f"lib_{memory_name(folder)}segment"
+            segment.write_bytes(bytes(65_536))
+        assert bytes_occupied(ours) == 65_536
+        space.discard(ours)
+        assert bytes_occupied(ours) == 0
+        assert bytes_occupied(others) == 65_536
+    assert segments(space.folder) == []
 
 
 def test_marks_find_processes_wherever_they_went(processes_in: Left) -> None:
