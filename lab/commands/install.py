@@ -69,12 +69,14 @@ def install(suites: tuple[str, ...], folder: Path, names: tuple[str, ...], tests
 def needs(rows: Iterable[Contestant]) -> Needs:
     """Return what `rows` need to run, their hosts and servers included."""
     apt: set[str] = set()
+    extensions: set[str] = set()
     pip: set[str] = set()
     maven: dict[str, frozenset[str]] = {}
     cargo = False
     build: set[str] = set()
     for row in rows:
         apt.update(row.install.apt, host(row.host).install.apt)
+        extensions.update({row.install.extension} - {""})
         pip.update(row.install.pip)
         cargo |= row.install.cargo
         build.add(row.install.build)
@@ -88,7 +90,9 @@ def needs(rows: Iterable[Contestant]) -> Needs:
     build.discard("")
     for name in build:
         apt.update(source(name).apt)
-    return Needs(frozenset(apt), frozenset(pip), maven, cargo, frozenset(build))
+    return Needs(
+        frozenset(apt), frozenset(extensions), frozenset(pip), maven, cargo, frozenset(build)
+    )
 
 
 def _show(console: Console, step: Step) -> None:

@@ -22,6 +22,7 @@ from lab.runner.catalogue import REPOSITORY, Contestant, Host, StoreLimits
 from lab.runner.failures import HostError, NotInstalledError
 from lab.runner.guard import Guard
 from lab.runner.install.cargo import BUILT
+from lab.runner.install.extensions import EXTENSIONS
 from lab.runner.placeholders import fill, limit_words
 from lab.runner.processes import Started, start
 
@@ -134,7 +135,11 @@ def command_of(host: Host, contestant: Contestant, limits: StoreLimits) -> list[
         "name": Path(contestant.folder).name,
         "built": str(BUILT / "release"),
     }
-    known = {**limit_words(limits), **built.words(contestant.install.build)}
+    known = {
+        "extensions": str(EXTENSIONS),
+        **limit_words(limits),
+        **built.words(contestant.install.build),
+    }
     arguments = fill(contestant.arguments, known)
     command: list[str] = []
     for part in host.command:

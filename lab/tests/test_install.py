@@ -37,6 +37,30 @@ def test_a_debian_package_that_does_not_exist_says_so() -> None:
     assert policy.exists() == before
 
 
+def test_an_extension_that_does_not_exist_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installer, "EXTENSIONS", tmp_path)
+    (step,) = install(Needs(extensions=frozenset({"of_nobody"})))
+    assert (step.what, step.failed) == ("PHP extension of_nobody", True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_installing_by_apt_removes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def refuse(command: list[str]) -> str:
+        commands.append(command)
+        return "no"
+
+    monkeypatch.setattr(installer, "administrator", list)
+    monkeypatch.setattr(installer, "attempt", refuse)
+    list(install(Needs(apt=frozenset({"no-such-package-of-anyone"}))))
+    installs = [one for one in commands if one[-1] == "no-such-package-of-anyone"]
+    assert len(installs) == 2
+    assert all("--no-remove" in one for one in installs)
+
+
 def test_a_python_package_that_does_not_exist_stops_no_other(tmp_path: Path) -> None:
     # Two that cannot be had are tried one by one; neither hides the other's reason.
     wanted = frozenset({"no-such-package-of-anyone==1", f"click=={version('click')}"})

@@ -37,6 +37,7 @@ class Install(Definition, frozen=True):
     """How a contestant gets here; contestants/README.md explains every field."""
 
     apt: list[str] = []
+    extension: str = ""
     pip: list[str] = []
     maven: list[str] = []
     cargo: bool = False

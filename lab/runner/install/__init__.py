@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.runner.catalogue import source
-from lab.runner.install import apt, build, cargo, maven, pip
+from lab.runner.install import apt, build, cargo, extensions, maven, pip
 from lab.runner.install.steps import Needs, Step
 
 __all__ = ["Needs", "Step", "install"]
@@ -19,6 +19,7 @@ __all__ = ["Needs", "Step", "install"]
 def install(needs: Needs) -> Iterator[Step]:
     """Install what is not there yet, and yield what was done as it is done."""
     yield from apt.install(sorted(needs.apt))
+    yield from extensions.install(sorted(needs.extensions))
     yield from pip.install(sorted(needs.pip))
     for server, coordinates in sorted(needs.maven.items()):
         yield maven.fetch(server, sorted(coordinates))

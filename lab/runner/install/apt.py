@@ -61,7 +61,8 @@ def _apt_install(root: Sequence[str], packages: Sequence[str]) -> list[str]:
     return [
         *root,
         *("env", "DEBIAN_FRONTEND=noninteractive"),
-        *("apt-get", "install", "-q", "-y", "--no-install-recommends"),
+        # A package that conflicts with an installed one fails: the lab removes nothing.
+        *("apt-get", "install", "-q", "-y", "--no-install-recommends", "--no-remove"),
         *("-o", "DPkg::Lock::Timeout=600"),
         *packages,
     ]

@@ -18,6 +18,7 @@ class Needs:
     """
 
     apt: frozenset[str] = frozenset()
+    extensions: frozenset[str] = frozenset()
     pip: frozenset[str] = frozenset()
     maven: dict[str, frozenset[str]] = field(default_factory=dict)
     cargo: bool = False
