@@ -10,6 +10,7 @@ import asyncio
 import os
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, closing, suppress
@@ -123,8 +124,8 @@ class Servers:
 
         Raises NotInstalledError, UnavailableError and ServerError.
         """
-        words = {"program": _program(server), "server": server.folder, "jars": _jars(server)}
-        words |= limit_words(limits)
+        words = {"program": _program(server), "python": sys.executable}
+        words |= {"server": server.folder, "jars": _jars(server), **limit_words(limits)}
         template, version = await self._prepared(server, words, mark)
         desk = self._desk.fresh(server.name)
         folder = self._data.fresh(server.name)
@@ -273,9 +274,10 @@ def _command(server: Server, contestant: Contestant) -> list[str]:
 
 def _program(server: Server) -> str:
     """Return the path of the server's program: the lab's own build, else what the PATH has."""
-    found = built.program(server) or shutil.which(server.program)
+    (named,) = fill([server.program], {"python": sys.executable})
+    found = built.program(server) or shutil.which(named)
     if not found:
-        raise _absent(server, f"{server.program} is not on the PATH")
+        raise _absent(server, f"{named} is not on the PATH")
     return found
 
 

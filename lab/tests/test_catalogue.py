@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import ast
 import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import msgspec
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from lab.runner import built, catalogue
 from lab.runner.catalogue import (
     LAB,
     CatalogueError,
     Contestant,
+    Install,
     PhasesSuite,
     ReplaySuite,
     Server,
@@ -96,8 +101,17 @@ def test_a_server_is_whole(one: Server) -> None:
     assert (Path(one.folder) / "README.md").is_file()
     assert one.tcp is not None or one.socket is not None
     words = {"port": "1", "socket": "/s", "folder": "/f", "template": "/t", "server": "/v"}
-    words |= {"jars": "/j", "program": "/p", **limit_words(StoreLimits())}
-    commands = [one.command, one.tcp, one.socket, one.limited, one.stock, one.root, *one.prepare]
+    words |= {"jars": "/j", "program": "/p", "python": "/p", **limit_words(StoreLimits())}
+    commands = [
+        [one.program],
+        one.command,
+        one.tcp,
+        one.socket,
+        one.limited,
+        one.stock,
+        one.root,
+        *one.prepare,
+    ]
     for command in commands:
         fill(command or [], words)
     fill_values(one.settings, words)
@@ -142,18 +156,55 @@ def test_every_part_of_a_suite_has_rows_and_its_labels_name_some(one: Suite) -> 
     assert cells(one, choice, Cores(0, 1))
 
 
-def pins(text: str) -> set[str]:
-    return {line for line in text.splitlines() if "==" in line}
+def locked(*names: str) -> set[str]:
+    lines = {line for name in names for line in (LAB / name).read_text("utf-8").splitlines()}
+    return {line for line in lines if "==" in line}
+
+
+LOCKS = ("requirements.lock", "requirements-contestants.lock")
 
 
 @pytest.mark.parametrize("one", CONTESTANTS.values(), ids=CONTESTANTS)
 def test_what_is_installed_is_pinned_as_in_a_lock(one: Contestant) -> None:
-    locked: set[str] = set()
-    for lock in LAB.glob("requirements*.lock"):
-        locked |= pins(lock.read_text("utf-8"))
     for requirement in one.install.pip:
         # This repository's own package has the version of the commit.
-        assert requirement in locked or requirement == "tuckbox"
+        assert requirement in locked(*LOCKS) or requirement == "tuckbox"
+
+
+@pytest.mark.parametrize("requirement", sorted(locked("requirements-contestants.lock")))
+def test_whatever_a_pinned_package_needs_is_pinned_as_well(requirement: str) -> None:
+    pinned = {canonicalize_name(Requirement(line).name) for line in locked(*LOCKS)}
+    try:
+        needed = requires(Requirement(requirement).name) or []
+    except PackageNotFoundError:
+        pytest.skip("not installed here")
+    for one in map(Requirement, needed):
+        if one.marker is None or one.marker.evaluate({"extra": ""}):
+            assert canonicalize_name(one.name) in pinned, one
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
+def test_an_adapter_imports_nothing_that_its_contestant_does_not_pin(folder: Path) -> None:
+    check_imports(next(row for row in CONTESTANTS.values() if row.folder == str(folder)))
+
+
+def test_a_contestant_without_pins_is_noticed(tmp_path: Path) -> None:
+    folder = definition(tmp_path, "odd", "")
+    (folder / "odd" / "adapter.py").write_text("import cachebox", "utf-8")
+    (row,) = catalogue.contestants(folder).values()
+    with pytest.raises(AssertionError, match="imports cachebox"):
+        check_imports(row)
+    pinned = msgspec.structs.replace(row, install=Install(pip=["cachebox==6.2.10"]))
+    check_imports(pinned)
+
+
+def check_imports(row: Contestant) -> None:
+    """Fail when the adapter imports a package that no pinned requirement is called after."""
+    path = Path(row.folder, "adapter.py")
+    packages = {name.partition(".")[0] for name in imports_of(path)} if path.exists() else set()
+    there = {canonicalize_name(Requirement(one).name) for one in row.install.pip}
+    for package in packages - sys.stdlib_module_names - {"lab"}:
+        assert canonicalize_name(package) in there, f"{path} imports {package}"
 
 
 def imports_of(path: Path) -> set[str]:

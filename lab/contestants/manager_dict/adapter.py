@@ -1,0 +1,34 @@
+"""A proxy of the dictionary that a manager serves."""
+
+from __future__ import annotations
+
+import platform
+from multiprocessing.managers import BaseManager, DictProxy
+from typing import Any
+
+from lab.hosts.python.contract import Limits, Store
+
+VERSION = platform.python_version()
+
+
+class Manager(BaseManager):
+    """The manager, as its clients see it."""
+
+
+Manager.register("entries", proxytype=DictProxy)
+
+
+def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
+    """Connect to the manager that the settings name."""
+    manager: Any = Manager(address=settings["socket"], authkey=settings["authkey"].encode())
+    manager.connect()
+    entries = manager.entries()
+    pop = entries.pop
+
+    def delete(key: str) -> bool:
+        return pop(key, None) is not None
+
+    def close() -> None:
+        """Leave the connection to the end of the process, as programs do."""
+
+    return Store(get=entries.get, set=entries.__setitem__, delete=delete, close=close)
