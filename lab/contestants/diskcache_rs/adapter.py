@@ -1,0 +1,18 @@
+"""diskcache_rs.Cache with the suite's limits and every other option left alone."""
+
+from __future__ import annotations
+
+import sys
+
+import diskcache_rs  # type: ignore[import-not-found, import-untyped, unused-ignore]
+from lab.hosts.python.contract import Limits, Store
+
+
+def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
+    """Open the cache directory `folder`."""
+    cache = diskcache_rs.Cache(
+        folder,
+        size_limit=limits.bytes or sys.maxsize,
+        count_limit=limits.entries or sys.maxsize,
+    )
+    return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)
