@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 
 from lab.commands import options
+from lab.report.layouts.rows import shared_by
 from lab.runner import catalogue
 from lab.runner.catalogue import CatalogueError, Contestant, PhasesSuite, Suite
 
@@ -16,7 +17,7 @@ from lab.runner.catalogue import CatalogueError, Contestant, PhasesSuite, Suite
 @click.command("list")
 @options.contestants_folder
 def list_(folder: Path) -> None:
-    """List suites and contestants."""
+    """List suites and contestants, and what each contestant can do."""
     try:
         suites, contestants = catalogue.suites(), catalogue.contestants(folder)
     except CatalogueError as error:
@@ -24,6 +25,7 @@ def list_(folder: Path) -> None:
     console = options.console()
     console.print(_suites(list(suites.values()), list(contestants.values())))
     console.print(_contestants(list(contestants.values())))
+    console.print(_facts([one for one in contestants.values() if one.stores]))
 
 
 def _suites(suites: list[Suite], contestants: list[Contestant]) -> Table:
@@ -44,4 +46,18 @@ def _contestants(contestants: list[Contestant]) -> Table:
     table.show_edge = False
     for one in contestants:
         table.add_row(one.name, one.title, one.host, one.server, " ".join(one.suites))
+    return table
+
+
+def _facts(contestants: list[Contestant]) -> Table:
+    table = Table(
+        Column("Contestant", no_wrap=True),
+        *("Language", "Shared by", "Survives\na restart", "When full"),
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+    )
+    for one in contestants:
+        survives = "yes" if one.survives_restart else "no"
+        full = "evicts" if one.evicts else "refuses or grows"
+        table.add_row(one.name, one.host, shared_by(one), survives, full)
     return table

@@ -250,7 +250,7 @@ class _Measurement:
         reads = []
         for worker in range(count):
             # A store that a process has for itself owes nobody else's keys.
-            alone = count == 1 or self.job.contestant.lives != "machine"
+            alone = count == 1 or not self.job.contestant.is_shared
             reads.append(ProbeRead([worker] if alone else [worker, (worker + 1) % count]))
         for probed in await ask_all(stage.processes, reads, Probed):
             self.cell.probe_keys += probed.keys
@@ -281,7 +281,7 @@ class _Measurement:
 
     async def _preload(self, stage: _Stage, planned: PlannedPass) -> None:
         # What only a process itself sees, each process must store.
-        shared = self.job.contestant.lives == "machine"
+        shared = self.job.contestant.is_shared
         loaders = stage.processes[:1] if shared else stage.processes
         seconds_max = self.job.form.cell_seconds_max * PRELOAD_SHARE_MAX
         # Nothing is timed: answers are checked after each block, however many load.

@@ -49,7 +49,9 @@ def definition(folder: Path, name: str, text: str) -> Path:
             'title = "Odd"',
             'what = "Odd."',
             'host = "python"',
-            'lives = "process"',
+            'shared_by = "process"',
+            "survives_restart = false",
+            "evicts = false",
             "counts = []",
             "cannot = []",
             'suites = ["smoke"]',
@@ -250,7 +252,8 @@ def test_the_references_of_a_replay_exist() -> None:
         ('host = "perl"\nsuites = ["django/main"]', "8 processes, and the host perl"),
         ('[[forms]]\nname = "a"\nhue = "red"', "unknown field `hue`"),
         ('[[forms]]\nname = "a"\n[[forms]]\nname = "a"', "two forms have the same name"),
-        ("lives = ", "Invalid value"),
+        ("shared_by = ", "Invalid value"),
+        ("evicts = true", "odd cannot evict by a limit when it counts nothing"),
     ],
 )
 def test_an_odd_contestant_is_refused_with_its_file(tmp_path: Path, text: str, says: str) -> None:
@@ -258,8 +261,45 @@ def test_an_odd_contestant_is_refused_with_its_file(tmp_path: Path, text: str, s
         catalogue.contestants(definition(tmp_path, "odd", text))
 
 
+@pytest.mark.parametrize("fact", ["shared_by", "survives_restart", "evicts"])
+def test_a_contestant_must_answer_for_what_it_can_be_chosen(tmp_path: Path, fact: str) -> None:
+    folder = definition(tmp_path, "odd", "")
+    path = folder / "odd" / "contestant.toml"
+    lines = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join(line for line in lines if not line.startswith(fact)), "utf-8")
+    with pytest.raises(CatalogueError, match=f"odd/contestant.toml: .*`{fact}`"):
+        catalogue.contestants(folder)
+
+
+@pytest.mark.parametrize(
+    ("transport", "shared_by", "is_right"),
+    [
+        ("tcp", "network", True),
+        ("tcp", "machine", False),
+        ("socket", "machine", True),
+        ("socket", "network", False),
+        ("", "machine", True),
+        ("", "network", False),
+    ],
+)
+def test_only_a_server_reached_by_tcp_is_shared_by_a_network(
+    tmp_path: Path, transport: str, shared_by: str, is_right: bool
+) -> None:
+    shutil.copytree(LAB / "servers" / "memcached", tmp_path / "servers" / "memcached")
+    text = f'server = "memcached"\ntransport = "{transport}"\n' if transport else ""
+    folder = definition(tmp_path, "odd", f'{text}shared_by = "{shared_by}"')
+    if is_right:
+        (row,) = catalogue.contestants(folder).values()
+        assert row.is_shared
+    else:
+        with pytest.raises(CatalogueError, match=f"is not shared by '{shared_by}'"):
+            catalogue.contestants(folder)
+
+
 def test_servers_are_those_beside_the_contestants(tmp_path: Path) -> None:
-    folder = definition(tmp_path, "odd", 'server = "memcached"\ntransport = "socket"')
+    folder = definition(
+        tmp_path, "odd", 'server = "memcached"\ntransport = "socket"\nshared_by = "machine"'
+    )
     shutil.copytree(LAB / "servers" / "memcached", tmp_path / "servers" / "memcached")
     (row,) = catalogue.contestants(folder).values()
     assert server_of(row).folder == str(tmp_path / "servers" / "memcached")

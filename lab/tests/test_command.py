@@ -309,6 +309,9 @@ def test_the_list_has_every_suite_and_contestant() -> None:
     assert ended.returncode == 0
     for name in ("django", "fastmmap-2004", "web07", "honest", "served:tcp"):
         assert name in ended.stdout
+    facts = [line.split("  ") for line in ended.stdout.splitlines() if "refuses or grows" in line]
+    served = next([one.strip() for one in line if one] for line in facts if "served:tcp" in line[0])
+    assert served == ["served:tcp", "python", "several machines", "no", "refuses or grows"]
 
 
 def test_the_report_is_made_again_from_the_newest_records(tmp_path: Path) -> None:

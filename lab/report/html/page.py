@@ -14,6 +14,7 @@ from lab.report.html.views import View, Views
 from lab.report.layouts import replay, sheets
 from lab.report.layouts.corrected import percentiles
 from lab.report.layouts.remarks import counted
+from lab.report.layouts.rows import shared_by
 from lab.report.layouts.standing import headlines, standing
 from lab.report.model import Cell, Column, Dots, Row, Sheet, Table
 from lab.report.reading import SuiteRows, replays_of, suites_of
@@ -259,7 +260,9 @@ def _contestants(everyone: Sequence[Summary]) -> Table:
             "Version",
             "Runtime",
             "Server",
-            "Data lives in",
+            "Shared by",
+            "Survives a restart",
+            "When full",
             "Counts",
             "Settings",
             "Cannot",
@@ -283,7 +286,9 @@ def _contestant(row: Summary) -> tuple[Cell, ...]:
             row.version,
             row.runtime,
             row.server_version,
-            f"each {one.lives}" if one.lives == "process" else f"one {one.lives}",
+            shared_by(one),
+            "yes" if one.survives_restart else "no",
+            "evicts" if one.evicts else "refuses or grows",
             " and ".join(one.counts) or "nothing",
             ", ".join(filter(None, (one.sizing if one.sizing == "stock" else "", settings))),
             "; ".join(one.cannot),

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from lab.protocol import Verdict
 from lab.report.layouts.cells import FAULTS, NOTHING, checks, latency, refused_of
-from lab.report.layouts.rows import cell, name, ours
+from lab.report.layouts.rows import cell, name, ours, shared_by
 from lab.report.model import Cell, Column, Row, Table
 from lab.report.units import megabytes
 from lab.runner.summary import Summary
@@ -26,7 +26,7 @@ def resources(rows: Sequence[Summary]) -> Table:
         Column("Store", group="MB", means="Blocks of all files of the store."),
         Column("Client", group="CPU/op", means="Processor time of the clients for one operation."),
         Column("Server", group="CPU/op", means="Processor time of the server for one operation."),
-        Column("Data lives in", figures=False, wide=True, means="Who shares what is stored."),
+        Column("Shared by", figures=False, wide=True, means="Who can use the same data."),
         Column("Rounds", wide=True),
         Column("Version", figures=False, wide=True),
         Column("Server version", figures=False, wide=True),
@@ -65,7 +65,7 @@ def _resources(same: Sequence[Summary]) -> Row:
             _bytes(most("store_bytes")) if first.contestant.stores else NOTHING,
             latency(sum(one.cpu_ns for one in passes) / max(len(passes), 1)),
             _server_cpu(same) if first.contestant.server else NOTHING,
-            Cell(f"one {first.contestant.lives}"),
+            Cell(shared_by(first.contestant)),
             Cell(str(min(row.rounds for row in same)), min(row.rounds for row in same)),
             Cell(" ".join(filter(None, (first.version, f"({first.runtime})")))),
             Cell(first.server_version),

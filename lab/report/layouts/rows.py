@@ -10,13 +10,19 @@ from dataclasses import dataclass
 
 from lab.protocol import ACTIONS
 from lab.report.model import Cell, Kind, Mark, Picker
-from lab.runner.catalogue import Contestant
+from lab.runner.catalogue import Contestant, SharedBy
 from lab.runner.results import Placement
 from lab.runner.summary import ActionSummary, PhaseSummary, Summary
 
 # Whose rows the reports point out: BIAS.md says why they must.
 OURS = "tuckbox"
 
+SHARED_BY: dict[SharedBy, str] = {
+    "process": "one process",
+    "fork": "a process and its forks",
+    "machine": "one machine",
+    "network": "several machines",
+}
 PLACED: dict[Placement, str] = {"same core": "one core", "split cores": "two cores"}
 _SHORTLY: dict[Placement, str] = {"same core": " 1c", "split cores": " 2c"}
 
@@ -41,9 +47,14 @@ def kind(row: Summary) -> Kind:
     """Return whose data a row is."""
     if not row.contestant.stores:
         return "null"
-    if row.contestant.lives != "machine":
+    if not row.contestant.is_shared:
         return "alone"
     return "server" if row.contestant.server else "shared"
+
+
+def shared_by(contestant: Contestant) -> str:
+    """Return in words who can use the same data."""
+    return SHARED_BY[contestant.shared_by]
 
 
 def placed(row: Summary) -> dict[str, str]:

@@ -82,7 +82,7 @@ def _place(here: Sequence[Summary], row: Summary, phase: str) -> _Place | None:
         if one.variant == row.variant and one.measured and one.contestant.stores
         if (found := one.phase(phase)) is not None
     ]
-    shared = [figure for one, figure in rivals if one.contestant.lives == "machine"]
+    shared = [figure for one, figure in rivals if one.contestant.is_shared]
     first, first_rate = max(rivals, key=lambda one: one[1])
     figure = own.main.rate.median
     return _Place(
@@ -130,7 +130,7 @@ def headlines(summaries: Sequence[Summary], part: str, variant: str) -> list[str
             if row.measured and row.contestant.stores
             if (place := _place(here, row, phase)) is not None
         ]
-        shared = [place for place in places if place.row.contestant.lives == "machine"]
+        shared = [place for place in places if place.row.contestant.is_shared]
         if not shared:
             continue
         leader = min(shared, key=lambda place: place.place_shared)
@@ -144,7 +144,7 @@ def headlines(summaries: Sequence[Summary], part: str, variant: str) -> list[str
             if ours(place.row.contestant) and place is not leader
         ]
         first = min(places, key=lambda place: place.place)
-        if first.row.contestant.lives != "machine":
+        if not first.row.contestant.is_shared:
             parts.append(f"for one process alone {title(first.row)} does {_per_second(first)}")
         said.append(f"{phase}: {'; '.join(parts)}.")
     return said

@@ -3,7 +3,13 @@
 Owns the shape of their TOML files, one module each. Must not start anything.
 """
 
-from lab.runner.catalogue.contestants import Contestant, Install, contestants, server_of
+from lab.runner.catalogue.contestants import (
+    Contestant,
+    Install,
+    SharedBy,
+    contestants,
+    server_of,
+)
 from lab.runner.catalogue.definition import LAB, REPOSITORY, CatalogueError
 from lab.runner.catalogue.hosts import Host, host, hosts
 from lab.runner.catalogue.servers import Server, servers
@@ -42,6 +48,7 @@ __all__ = [
     "ReplaySuite",
     "Server",
     "Source",
+    "SharedBy",
     "StoreLimits",
     "Suite",
     "Variant",

@@ -31,6 +31,7 @@ from lab.runner.catalogue.suites import (
 Transport = Literal["tcp", "socket"]
 Sizing = Literal["limited", "stock"]
 Mount = Literal["", "tmpfs", "ramfs"]
+SharedBy = Literal["process", "fork", "machine", "network"]
 
 
 class Install(Definition, frozen=True):
@@ -57,7 +58,9 @@ class Contestant(Definition, frozen=True):
     title: str
     what: str
     host: str
-    lives: Literal["process", "fork", "machine"]
+    shared_by: SharedBy
+    survives_restart: bool
+    evicts: bool
     counts: list[Literal["entries", "bytes"]]
     cannot: list[str]
     suites: list[str]
@@ -75,6 +78,11 @@ class Contestant(Definition, frozen=True):
     name: str = ""
     folder: str = ""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether all workers of a cell use one store: none was forked from another."""
+        return self.shared_by in ("machine", "network")
+
     def takes_part(self, suite: str, part: Part) -> bool:
         """Return whether it has a row in a part of the suite called `suite`."""
         named = suite in self.suites or f"{suite}/{part.name}" in self.suites
@@ -91,6 +99,9 @@ class ContestantForm(Definition, frozen=True):
     name: str
     title: str | UnsetType = UNSET
     what: str | UnsetType = UNSET
+    shared_by: SharedBy | UnsetType = UNSET
+    survives_restart: bool | UnsetType = UNSET
+    evicts: bool | UnsetType = UNSET
     suites: list[str] | UnsetType = UNSET
     values: list[ValueKind] | UnsetType = UNSET
     counts: list[Literal["entries", "bytes"]] | UnsetType = UNSET
@@ -185,6 +196,7 @@ class _Known(msgspec.Struct, frozen=True):
                 source(row.install.build)
             if row.server:
                 self._check_server(row)
+            self._check_facts(row)
         except CatalogueError as error:
             raise CatalogueError(f"{path}: {error}") from error
 
@@ -212,6 +224,14 @@ class _Known(msgspec.Struct, frozen=True):
                         f"{suite.name}/{part.name} has {part.processes} processes, and the host "
                         f"{row.host} can check the answers of {workers_max} at most"
                     )
+
+    def _check_facts(self, row: Contestant) -> None:
+        if row.evicts and not row.counts:
+            raise CatalogueError(f"{row.name} cannot evict by a limit when it counts nothing")
+        reach = "network" if row.server and row.transport == "tcp" else "machine"
+        if (row.server or row.shared_by == "network") and row.shared_by != reach:
+            how = f"a server reached by {row.transport}" if row.server else "one without a server"
+            raise CatalogueError(f"{row.name}: {how} is not shared by {row.shared_by!r}")
 
     def _check_server(self, row: Contestant) -> None:
         server = self.servers.get(row.server)
