@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.runner.install import Needs, apt, install, maven
+from lab.runner.install import Needs, apt, extensions, install, maven
 from lab.runner.install.pip import satisfied
 from lab.runner.install.steps import attempt
 
@@ -40,7 +40,7 @@ def test_a_debian_package_that_does_not_exist_says_so() -> None:
 def test_an_extension_that_does_not_exist_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installer, "EXTENSIONS", tmp_path)
+    monkeypatch.setattr(extensions, "EXTENSIONS", tmp_path)
     (step,) = install(Needs(extensions=frozenset({"of_nobody"})))
     assert (step.what, step.failed) == ("PHP extension of_nobody", True)
     assert list(tmp_path.iterdir()) == []
@@ -53,8 +53,8 @@ def test_installing_by_apt_removes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         commands.append(command)
         return "no"
 
-    monkeypatch.setattr(installer, "administrator", list)
-    monkeypatch.setattr(installer, "attempt", refuse)
+    monkeypatch.setattr(apt, "administrator", list)
+    monkeypatch.setattr(apt, "attempt", refuse)
     list(install(Needs(apt=frozenset({"no-such-package-of-anyone"}))))
     installs = [one for one in commands if one[-1] == "no-such-package-of-anyone"]
     assert len(installs) == 2
