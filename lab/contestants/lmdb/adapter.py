@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import lmdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from lab.hosts.python.contract import Limits, Store
 
@@ -23,6 +25,11 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         with begin() as transaction:
             return transaction.get(key.encode())
 
+    def get_many(keys: Sequence[str]) -> object:
+        with begin() as transaction:
+            found = ((key, transaction.get(key.encode())) for key in keys)
+            return {key: value for key, value in found if value is not None}
+
     def set_(key: str, value: bytes) -> object:
         try:
             with begin(write=True) as transaction:
@@ -37,4 +44,4 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         except full:
             return False
 
-    return Store(get=get, set=set_, delete=delete, close=environment.close)
+    return Store(get=get, set=set_, delete=delete, close=environment.close, get_many=get_many)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import redis  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -15,7 +16,19 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     else:
         client = redis.Redis(host=settings["host"], port=int(settings["port"]))
     _let_something_fit(client, limits.bytes)
-    return Store(get=client.get, set=client.set, delete=client.delete, close=client.close)
+
+    def get_many(keys: Sequence[str]) -> object:
+        found: Any = client.mget(keys)
+        return {key: value for key, value in zip(keys, found, strict=True) if value is not None}
+
+    return Store(
+        get=client.get,
+        set=client.set,
+        delete=client.delete,
+        close=client.close,
+        incr=client.incr,
+        get_many=get_many,
+    )
 
 
 def _let_something_fit(client: redis.Redis, bytes_max: int) -> None:

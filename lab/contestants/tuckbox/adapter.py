@@ -12,4 +12,11 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     """Open the cache file in `folder`."""
     path = Path(folder, "cache.tuck")
     cache = Cache(str(path), size=limits.bytes or None, max_entries=limits.entries or None)
-    return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)
+    return Store(
+        get=cache.get,
+        set=cache.set,
+        delete=cache.delete,
+        close=cache.close,
+        incr=cache.incr,
+        get_many=cache.get_many,
+    )

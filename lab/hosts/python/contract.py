@@ -6,7 +6,7 @@ of them, nor how they are measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -31,12 +31,19 @@ class Store:
     close() -> nothing; gives back what the process holds, keeps what the store holds.
 
     A value is bytes; for a contestant that takes complex values it can be a dict of str to str.
+
+    Two more verbs are there if the library has them. No suite uses them; the benchmarks do.
+
+    incr(key) -> the sum, after adding 1 to an int that `set` stored.
+    get_many(keys) -> a dict of those keys that have a value.
     """
 
     get: Callable[[str], object]
     set: Callable[[str, Any], object]
     delete: Callable[[str], object]
     close: Callable[[], object]
+    incr: Callable[[str], object] | None = None
+    get_many: Callable[[Sequence[str]], object] | None = None
 
 
 class Adapter(Protocol):
