@@ -118,8 +118,8 @@ test-bench: $(venv)/built $(venv)/drawing valgrind ## The benchmarks: their judg
 	$(python) -c 'from benches import limits, native; limits.build(); native.build()'
 	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
 
-# What cannot be installed does not stop the rest: its row says so.
-bench: $(venv)/built $(venv)/drawing ## Every goal of speed and memory beside its peers, into docs/performance.md; QUICK=1 for minutes, not kept.
+# What cannot be installed does not stop the rest: the page says so.
+bench: $(venv)/built $(venv)/drawing ## Measure Tuckbox and its peers, into docs/performance.md; ARGS=--replace drops earlier runs; QUICK=1 keeps nothing.
 	-$(python) -m lab install $(addprefix --contestant ,$(bench_peers))
 	$(python) -m benches run $(if $(QUICK),--quick) $(ARGS)
 	$(if $(QUICK),,$(python) -m benches document)

@@ -1,6 +1,6 @@
 """The command line: `python -m benches run`, `list`, `document`.
 
-Owns the options of the commands and what the terminal shows. Must not judge.
+Owns the commands and their options. Must not judge.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.console import Console
 
 from benches import apart, counts, document, record, terminal
 from benches.places import ROOT, NoPlaceError, file_systems
-from benches.record import RowRecord
+from benches.record import Run
 from benches.row import Row
 from benches.rows import ROWS, UnknownRowError, choose
 from lab.runner.machine import Disturbances, machine
@@ -27,27 +27,37 @@ _ROUNDS_QUICK = 5
 
 @click.group()
 def main() -> None:
-    """Measure what Tuckbox costs beside its peers."""
+    """Measure Tuckbox and its peers, and write docs/performance.md."""
 
 
-# The record of a quick run is not one to make the page of.
+# A quick run never enters the record that the page is made of.
 _QUICK_RECORD = ROOT / "target" / "benches" / "performance.json"
 
 
 @main.command()
-@click.option("--only", default="", metavar="ID,ID ...", help="Only these rows.")
-@click.option("--rounds", type=click.IntRange(min=1), help="So many rounds instead of 11.")
-@click.option("--quick", is_flag=True, help="Less data, 5 rounds: minutes. Not to be quoted.")
+@click.option("--only", default="", metavar="ID,ID ...", help="Measure only these rows.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    help=f"Rounds to take; a row whose rounds are long takes at most 6.  [default: {_ROUNDS}]",
+)
+@click.option("--quick", is_flag=True, help="Less data and 5 rounds, in minutes. Do not quote it.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Drop the earlier runs of each row that is measured, as after a change of the code or of "
+    "the machine. Without it a run is added to them.",
+)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file of the record.  [default: docs/performance.json; of a quick run "
+    help="The file of the record.  [default: docs/performance.json; with --quick "
     "target/benches/performance.json]",
 )
-def run(only: str, rounds: int | None, quick: bool, out: Path | None) -> None:
-    """Measure the rows and keep what came out; rows that are not measured keep their record.
+def run(only: str, rounds: int | None, quick: bool, replace: bool, out: Path | None) -> None:
+    """Measure rows and add a run of each to the record.
 
-    The exit status is 1 when a row could not be measured. Whether goals are met does not change it.
+    The exit status is 1 if a row could not be measured. Goals do not change the exit status.
     """
     console = terminal.console()
     path = out or (_QUICK_RECORD if quick else record.PATH)
@@ -69,31 +79,35 @@ def run(only: str, rounds: int | None, quick: bool, out: Path | None) -> None:
             failed.append(row.id)
             terminal.say(console, f"{row.id} could not be measured: {error}", style="red")
             continue
-        # Kept at once: an interrupt loses the row that runs and nothing else.
-        kept = record.with_row(kept, measured, order)
+        # Written after each row, so that an interrupt loses only the row that is running.
+        kept = record.with_run(kept, row.id, measured, order, replace=replace)
         record.write(path, kept)
-        terminal.show_row(console, measured)
-    terminal.show_verdicts(console, [kept.rows[row.id] for row in rows if row.id in kept.rows])
+        terminal.show_row(console, row, kept.rows[row.id])
+    terminal.show_verdicts(
+        console, [(row, kept.rows[row.id]) for row in rows if row.id in kept.rows]
+    )
+    mixed = [row.id for row in rows if record.is_mixed(kept.rows.get(row.id, []))]
+    if mixed:
+        terminal.say(
+            console,
+            f"{', '.join(mixed)}: the runs are of different sources or machines. --replace keeps "
+            "only the new run.",
+            style="yellow",
+        )
     if failed:
         terminal.say(console, f"Not measured: {', '.join(failed)}", style="red")
     sys.exit(1 if failed else 0)
 
 
-def _measure(
-    console: Console, row: Row, rounds: int, quick: bool, files: dict[str, str]
-) -> RowRecord:
+def _measure(console: Console, row: Row, rounds: int, quick: bool, files: dict[str, str]) -> Run:
     sheet, tried, began = machine(), sources(ROOT, record.RESULTS), monotonic()
     date = datetime.now(UTC).isoformat(timespec="seconds")
     disturbances = Disturbances()
     with terminal.progress(console, row) as told:
         measured = apart.measure(row.id, rounds, quick, told)
-    return RowRecord(
-        id=row.id,
-        title=row.title,
-        goal_text=row.goal_text,
+    return Run(
         figures=measured.figures,
         not_measured=measured.not_measured,
-        rounds=rounds,
         is_quick=quick,
         date=date,
         seconds=round(monotonic() - began, 1),
@@ -122,10 +136,10 @@ def list_() -> None:
     show_default="docs/performance.json",
 )
 @click.option(
-    "--check", is_flag=True, help="Only say, by the exit status, whether it is up to date."
+    "--check", is_flag=True, help="Write nothing; fail if the page is not what the record says."
 )
 def document_(kept_in: Path, check: bool) -> None:
-    """Write the figures of the record into docs/performance.md, and draw its pictures."""
+    """Write the figures of the record into docs/performance.md, and draw its charts."""
     try:
         made = document.make(document.PAGE.read_text("utf-8"), record.read(kept_in), counts.read())
     except (document.DocumentError, record.RecordError, counts.CountsError) as error:
@@ -136,5 +150,5 @@ def document_(kept_in: Path, check: bool) -> None:
     stale = document.stale(made)
     if stale:
         raise click.ClickException(
-            f"{', '.join(stale)}: not what the record says: python -m benches document"
+            f"{', '.join(stale)}: not what the record says; run python -m benches document"
         )

@@ -1,18 +1,19 @@
-"""Gets beside caches of other languages, each driven by the lab's host for its language.
+"""Contestants of other languages, each driven by the lab's host for its language.
 
-Owns the conversation with the hosts, Tuckbox's among them: all get the same keys in the same order,
-new strings whose hash nobody has computed, in blocks of 256 whose answers the host verifies once
-the clock has stopped. Must not know a contestant.
+Owns the conversation with the hosts. All hosts get the same operations, with new key strings whose
+hash nobody has computed, in blocks of 256; the host verifies the answers of a block after the clock
+has stopped. Must not know a contestant.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from benches.data import ENTRIES, VALUE_BYTES, keys
 from benches.peers import missing
@@ -30,6 +31,7 @@ from lab.protocol import (
     Ran,
     Run,
     StreamOf,
+    ValueKind,
 )
 from lab.runner import placement
 from lab.runner.catalogue import Contestant, StoreLimits, contestants, host
@@ -41,17 +43,92 @@ from lab.runner.placeholders import fill_values, limit_words
 
 _OURS = "tuckbox"
 _SEED = 1
-_LIMITS = StoreLimits(bytes=64 << 20)
 _BLOCK = 256
 _SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True)
-class _Host:
-    """A host whose contestant has all entries."""
+class Phase:
+    """One operation on each of some keys.
 
-    title: str
-    process: HostProcess
+    `size` is that of the values to set, in bytes or fields. `misses` says how many of the
+    operations must find or store nothing.
+    """
+
+    verb: int
+    numbers: Sequence[int]
+    size: int = 0
+    misses: Literal["none", "some", "all"] = "none"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a host does: `fill` first, then a step for each sample.
+
+    Only the last phase of a step is timed. `keys` is how many keys there are, `bytes_max` the limit
+    of the store.
+    """
+
+    keys: int
+    fill: Sequence[Phase]
+    steps: Sequence[Sequence[Phase]]
+    value: ValueKind = "binary"
+    bytes_max: int = 64 << 20
+
+
+class Hosted:
+    """A contestant in its host, filled, at the first step of its plan."""
+
+    def __init__(
+        self, title: str, process: HostProcess, loop: asyncio.Runner, phases: Sequence[Phase]
+    ) -> None:
+        self.title = title
+        self._process = process
+        self._loop = loop
+        self._phases = phases
+        self._done = 0
+
+    def run(self, count: int) -> float:
+        """Run the next `count` phases; return the nanoseconds of an operation of the last one.
+
+        Raises WrongAnswerError and what the lab's hosts raise.
+        """
+        for _ in range(count - 1):
+            self._phase("untimed")
+        return self._phase("throughput")
+
+    def _phase(self, measure: Measure) -> float:
+        number, phase = self._done, self._phases[self._done]
+        self._done += 1
+        prepare = Prepare(
+            phase=number,
+            measure=measure,
+            warmup=0,
+            block=_BLOCK,
+            stretch=_BLOCK,
+            seconds_max=_SECONDS_MAX,
+        )
+        self._loop.run(self._process.ask(prepare, Prepared))
+        ran = self._loop.run(self._process.ask(Run(start_ns=0, durations=""), Ran))
+        self._refuse_wrong(phase, ran)
+        return ran.elapsed_ns / ran.done
+
+    def _refuse_wrong(self, phase: Phase, ran: Ran) -> None:
+        found = ran.verdict
+        missed = sum(tally.miss for tally in ran.actions.values())
+        wanted = {
+            "none": missed == 0,
+            "some": 0 < missed < len(phase.numbers),
+            "all": missed == len(phase.numbers),
+        }
+        if found.wrong or found.stale or found.lost or ran.done != len(phase.numbers):
+            wanted[phase.misses] = False
+        if not wanted[phase.misses]:
+            raise WrongAnswerError(
+                f"{self.title}: of {ran.done:,} operations {found.wrong:,} were wrong, "
+                f"{found.stale:,} stale, {found.lost:,} lost and {missed:,} missed or refused, "
+                f"where {phase.misses} should miss"
+            )
 
 
 def measure_gets(rows: Sequence[str], rounds: int, folder: Path) -> list[Figure]:
@@ -60,66 +137,85 @@ def measure_gets(rows: Sequence[str], rounds: int, folder: Path) -> list[Figure]
     `folder` is empty and private. Raises PeerMissingError, WrongAnswerError and what the lab's
     hosts raise.
     """
-    samples = asyncio.run(_measure([_OURS, *rows], rounds, folder))
-    (_, ours), *others = samples
-    goal = Goal("at least", 1)
-    return [
-        Figure("get", "ns", ours, title, theirs, "theirs / ours", goal) for title, theirs in others
-    ]
-
-
-async def _measure(
-    rows: Sequence[str], rounds: int, folder: Path
-) -> list[tuple[str, tuple[float, ...]]]:
-    phases = _phases(folder, rounds + 1)
-    samples: list[list[float]] = [[] for _ in rows]
-    async with AsyncExitStack() as stack:
-        guard = stack.enter_context(Guard())
+    order = random.Random(_SEED).sample(range(ENTRIES), ENTRIES)
+    gets = [Phase(stream.GET, order)]
+    plan = Plan(ENTRIES, [Phase(stream.SET, order, VALUE_BYTES)], [gets] * (rounds + 1))
+    samples: list[list[float]] = [[] for _ in range(1 + len(rows))]
+    with ExitStack() as stack:
         started = []
-        for number, row in enumerate(rows):
+        for number, row in enumerate([_OURS, *rows]):
             own = folder / f"{number}"
             own.mkdir(0o700)
-            ready = _ready(contestants()[row], guard, own, folder / "keys", phases)
-            try:
-                started.append(await stack.enter_async_context(ready))
-            except NotInstalledError as error:
-                raise missing(row, error) from error
+            started.append(stack.enter_context(hosted(row, own, plan)))
         for number in range(rounds + 1):
-            for step in range(len(rows)):
-                index = (number + step) % len(rows)
-                nanoseconds = await _run(started[index], 1 + number, "throughput")
+            for step in range(len(started)):
+                index = (number + step) % len(started)
+                nanoseconds = started[index].run(len(gets))
                 # The first round warms up, and does not count.
                 if number > 0:
                     samples[index].append(nanoseconds)
-    return [(one.title, tuple(taken)) for one, taken in zip(started, samples, strict=True)]
-
-
-def _phases(folder: Path, gets: int) -> list[PhaseOf]:
-    """Write the keys and the operations that all are given: to fill, and so many times to get."""
-    (folder / "keys").write_text("".join(f"{key}\n" for key in keys(ENTRIES)), "ascii")
-    order = random.Random(_SEED).sample(range(ENTRIES), ENTRIES)
-    for name, verb, size in (("fill", stream.SET, VALUE_BYTES), ("get", stream.GET, 0)):
-        stream.write(folder / name, [stream.Operation(verb, key, size) for key in order])
-    names = ["fill", *["get"] * gets]
-    # A host runs a phase once, and no two of their operations have the same number.
+    goal = Goal("at least", 1)
     return [
-        PhaseOf(f"{name} {number}", [StreamOf(str(folder / name), base=1 + number * ENTRIES)])
-        for number, name in enumerate(names)
+        Figure("get", "ns", tuple(samples[0]), one.title, tuple(of), "theirs / ours", goal)
+        for one, of in zip(started[1:], samples[1:], strict=True)
     ]
+
+
+@contextmanager
+def hosted(row: str, folder: Path, plan: Plan) -> Iterator[Hosted]:
+    """Start the host of one of the lab's contestants, and fill the contestant.
+
+    `folder` is empty and private. Raises PeerMissingError, WrongAnswerError and what the lab's
+    hosts raise.
+    """
+    phases = [*plan.fill, *(phase for step in plan.steps for phase in step)]
+    with Guard() as guard, asyncio.Runner() as loop:
+        stack = AsyncExitStack()
+        ready = _ready(contestants()[row], guard, folder, plan, _streams(folder, phases))
+        try:
+            title, process = loop.run(stack.enter_async_context(ready))
+        except NotInstalledError as error:
+            raise missing(row, error) from error
+        try:
+            one = Hosted(title, process, loop, phases)
+            one.run(len(plan.fill))
+            yield one
+        finally:
+            loop.run(stack.aclose())
+
+
+def _streams(folder: Path, phases: Sequence[Phase]) -> list[PhaseOf]:
+    """Write the operations of the phases; return them as a host is told."""
+    paths: dict[int, Path] = {}
+    base, found = 1, []
+    for number, phase in enumerate(phases):
+        # A phase that is there again needs no file of its own.
+        path = paths.setdefault(id(phase), folder / f"stream-{number}")
+        if not path.exists():
+            stream.write(
+                path, [stream.Operation(phase.verb, key, phase.size) for key in phase.numbers]
+            )
+        # A host runs a phase once, and no two of their operations have the same number.
+        found.append(PhaseOf(f"phase {number}", [StreamOf(str(path), base=base)]))
+        base += len(phase.numbers)
+    return found
 
 
 @asynccontextmanager
 async def _ready(
-    contestant: Contestant, guard: Guard, folder: Path, names: Path, phases: list[PhaseOf]
-) -> AsyncIterator[_Host]:
-    words, store = folder / "words", folder / "store"
+    contestant: Contestant, guard: Guard, folder: Path, plan: Plan, phases: list[PhaseOf]
+) -> AsyncIterator[tuple[str, HostProcess]]:
+    """Start a host and have it open its contestant; give the contestant's title and the host."""
+    limits = StoreLimits(bytes=plan.bytes_max)
+    words, store, names = folder / "words", folder / "store", folder / "keys"
     words.mkdir(0o700)
     store.mkdir(0o700)
+    names.write_text("".join(f"{key}\n" for key in keys(plan.keys)), "ascii")
     cores = placement.cores().client
     async with hosts(
         host(contestant.host),
         contestant,
-        _LIMITS,
+        limits,
         1,
         guard=guard,
         mark=f"{guard.token}.0.",
@@ -130,39 +226,15 @@ async def _ready(
             Load(
                 adapter=adapter_of(contestant),
                 distribution=contestant.install.distribution,
-                settings=fill_values(contestant.settings, limit_words(_LIMITS)),
+                settings=fill_values(contestant.settings, limit_words(limits)),
                 seed=_SEED,
                 worker=0,
                 workers=1,
                 keys=str(names),
-                value="binary",
+                value=plan.value,
                 phases=phases,
             ),
             Loaded,
         )
-        await process.ask(Open(str(store), entries_max=0, bytes_max=_LIMITS.bytes), Opened)
-        ready = _Host(f"{contestant.title.partition(',')[0]} {loaded.version}", process)
-        await _run(ready, 0, "untimed")
-        yield ready
-
-
-async def _run(one: _Host, phase: int, measure: Measure) -> float:
-    """Run a phase; return the nanoseconds of an operation. Raises WrongAnswerError."""
-    prepare = Prepare(
-        phase=phase,
-        measure=measure,
-        warmup=0,
-        block=_BLOCK,
-        stretch=_BLOCK,
-        seconds_max=_SECONDS_MAX,
-    )
-    await one.process.ask(prepare, Prepared)
-    ran = await one.process.ask(Run(start_ns=0, durations=""), Ran)
-    found = ran.verdict
-    missed = sum(tally.miss for tally in ran.actions.values())
-    if found.wrong or found.stale or found.lost or missed or ran.done != ENTRIES:
-        raise WrongAnswerError(
-            f"{one.title}: of {ran.done:,} operations {found.wrong:,} were wrong, "
-            f"{found.stale:,} stale, {found.lost:,} lost and {missed:,} missed or refused"
-        )
-    return ran.elapsed_ns / ran.done
+        await process.ask(Open(str(store), entries_max=0, bytes_max=plan.bytes_max), Opened)
+        yield f"{contestant.title.partition(',')[0]} {loaded.version}", process

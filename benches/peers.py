@@ -12,7 +12,7 @@ import importlib.metadata
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +64,18 @@ def opened(row: str, folder: Path, bytes_max: int = 0) -> Iterator[Peer]:
         yield Peer(f"{server_of(contestant).title}{number} by {client.title}", client.store)
 
 
+def opener(row: str, folder: Path) -> Callable[[], Store]:
+    """Return what opens the store of a contestant without a server, as it is in a folder.
+
+    Raises PeerMissingError.
+    """
+    contestant = contestants()[row]
+    adapter = _adapter(contestant)
+    limits = Limits(entries=0, bytes=0)
+    settings = fill_values(contestant.settings, limit_words(StoreLimits()))
+    return lambda: adapter.open(str(folder), limits, settings)
+
+
 @contextmanager
 def on_one_core() -> Iterator[None]:
     """Keep this process, and servers that are opened meanwhile, to one core."""
@@ -91,16 +103,21 @@ def missing(row: str, why: object) -> PeerMissingError:
 def _client(
     contestant: Contestant, folder: Path, bytes_max: int, settings: dict[str, str]
 ) -> Iterator[Peer]:
-    name = Path(contestant.folder).name
-    try:
-        adapter: Adapter = importlib.import_module(f"lab.contestants.{name}.adapter")
-    except ImportError as error:
-        raise missing(contestant.name, error) from error
+    adapter = _adapter(contestant)
     store = adapter.open(str(folder), Limits(entries=0, bytes=bytes_max), settings)
     try:
         yield Peer(_title(contestant, adapter), store)
     finally:
         store.close()
+
+
+def _adapter(contestant: Contestant) -> Adapter:
+    name = Path(contestant.folder).name
+    try:
+        adapter: Adapter = importlib.import_module(f"lab.contestants.{name}.adapter")
+    except ImportError as error:
+        raise missing(contestant.name, error) from error
+    return adapter
 
 
 @contextmanager

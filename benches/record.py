@@ -1,40 +1,41 @@
-"""The record: what every row came to when it was last measured.
+"""The record: every run of every row.
 
-Owns its form and its file. Must not measure, nor say how it is shown. Rows are measured together or
-one by one, on one machine or on several, so each has its own sheet of what it was measured on.
+Owns its form and its file. Must not measure, judge, nor know how it is shown. Rows are measured
+together or one by one, on one machine or on several, so each run has its own machine sheet.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from benches.places import ROOT
-from benches.row import Figure, Verdict, verdict_of
+from benches.row import Figure
 from lab.runner.machine import Disturbance, Machine
 from reliability.machine import Sources
 
 PATH = ROOT / "docs" / "performance.json"
 
-#: What a run itself changes says nothing about what was measured.
+#: Files that a run itself changes: they do not make its sources differ from a commit.
 RESULTS = (":(exclude)docs/performance*", ":(exclude)benches/instructions.json")
 
+# An array of numbers, spread over lines.
+_NUMBERS = re.compile(rb"\[\s+(-?\d[-+.eE\d,\s]*?)\s+\]")
 
-class RowRecord(msgspec.Struct, frozen=True):
-    """What a row came to.
 
-    `date` is when it began, in UTC. `files` names the file systems by what was kept there.
-    `disturbance` is what others had of the machine meanwhile. `not_measured` has what the machine
-    did not let one measure.
+class Run(msgspec.Struct, frozen=True):
+    """One run of a row.
+
+    `date` is its start, in UTC. `files` names the file systems by what was kept there.
+    `disturbance` is the share of the machine's time that others had. `not_measured` lists what
+    could not be measured on the machine. The number of rounds is that of a figure's samples.
     """
 
-    id: str
-    title: str
-    goal_text: str
     figures: list[Figure]
     not_measured: list[str]
-    rounds: int
     is_quick: bool
     date: str
     seconds: float
@@ -43,20 +44,21 @@ class RowRecord(msgspec.Struct, frozen=True):
     files: dict[str, str]
     disturbance: Disturbance
 
-    @property
-    def verdict(self) -> Verdict:
-        """The worst verdict of its figures."""
-        return verdict_of(self.figures)
+    def __post_init__(self) -> None:
+        """Refuse figures of the same name, which would be taken for those of several runs."""
+        names = [figure.key for figure in self.figures]
+        if len(set(names)) != len(names):
+            raise ValueError("two figures of a run have the same name")
 
 
 class Record(msgspec.Struct, frozen=True):
-    """The rows by their ids."""
+    """The runs of each row, by its id, the oldest first."""
 
-    rows: dict[str, RowRecord]
+    rows: dict[str, list[Run]]
 
 
 class RecordError(Exception):
-    """A file is no record; the message says which and why."""
+    """A file is not a record; the message says which and why."""
 
 
 def read(path: Path) -> Record:
@@ -66,20 +68,34 @@ def read(path: Path) -> Record:
     except FileNotFoundError:
         return Record({})
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise RecordError(f"{path.name} is no record: {error}; remove it") from error
+        raise RecordError(f"{path.name} is not a record: {error}; remove the file") from error
 
 
-def with_row(record: Record, row: RowRecord, order: list[str]) -> Record:
-    """Return the record with a row in place of the earlier one, rows as in `order`.
+def with_run(
+    record: Record, row_id: str, run: Run, order: Sequence[str], *, replace: bool = False
+) -> Record:
+    """Return the record with one more run of a row, rows as in `order`.
 
-    Rows that `order` does not know are not kept.
+    With `replace` the row's earlier runs are dropped. Rows that are not in `order` always are.
     """
-    rows = {**record.rows, row.id: row}
+    earlier = [] if replace else record.rows.get(row_id, [])
+    rows = {**record.rows, row_id: [*earlier, run]}
     return Record({one: rows[one] for one in order if one in rows})
 
 
+def is_mixed(runs: Sequence[Run]) -> bool:
+    """Return whether the runs are of different sources or machines."""
+    kinds = {(run.sources.commit, run.sources.changes, run.machine.cpu) for run in runs}
+    return len(kinds) > 1
+
+
 def write(path: Path, record: Record) -> None:
-    """Write the record, whole or not at all."""
+    """Write the record, whole or not at all, with each array of samples on one line."""
+    text = msgspec.json.format(msgspec.json.encode(record), indent=1)
     new = path.with_suffix(".new")
-    new.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    new.write_bytes(_NUMBERS.sub(_on_one_line, text) + b"\n")
     new.replace(path)
+
+
+def _on_one_line(found: re.Match[bytes]) -> bytes:
+    return b"[" + b", ".join(part.strip() for part in found[1].split(b",")) + b"]"

@@ -1,28 +1,29 @@
-"""A row: one goal, how it is measured, and what came out.
+"""A row: one goal, how it is measured, and what a run of it gave.
 
-Owns these types and every judgement on figures. Must not time, start or print anything.
+Owns these types: goals, and the samples of one run. Must not time, start or print anything, nor
+judge several runs together (`results.py`).
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from lab.runner.intervals import Interval, interval
+
 Relation = Literal["ours / theirs", "theirs / ours", "ours"]
 
-#: What is said of a figure, and of a row. `told` is that of a figure without a goal.
-Verdict = Literal["met", "limit shown", "not met", "told"]
-
-_WORST_FIRST: tuple[Verdict, ...] = ("not met", "limit shown", "met", "told")
+#: What the rounds of one run say about a goal.
+Decision = Literal["met", "not met", "undecided"]
 
 
 class WrongAnswerError(Exception):
-    """Tuckbox or a peer gave another answer than it should: nothing of the row is to be believed.
+    """Tuckbox or a peer gave a wrong answer, so no figure of the row is kept.
 
-    The message says who, to what, and what the answer was.
+    The message says who answered, what was asked, and what the answer was.
     """
 
 
@@ -37,22 +38,40 @@ class Goal:
         """Return whether a value keeps the bound."""
         return value <= self.bound if self.sense == "at most" else value >= self.bound
 
+    def judge(self, values: Sequence[float]) -> Decision:
+        """Return what the values of the rounds of one run say.
+
+        The interval of their median decides: all of it must be on one side of the bound. One round
+        decides nothing.
+        """
+        around = spread(values)
+        low, high = self.is_met_by(around.low), self.is_met_by(around.high)
+        if len(values) < 2 or low != high:
+            return "undecided"
+        return "met" if low else "not met"
+
+
+def spread(values: Sequence[float]) -> Interval:
+    """Return the interval of the median: the range where six rounds are not there."""
+    found = interval(values)
+    return found or Interval(min(values), max(values), 1 - 2.0 ** (1 - len(values)))
+
 
 @dataclass(frozen=True)
 class Figure:
-    """Samples of ours and of one peer, taken in the same rounds.
+    """Samples of Tuckbox and of one peer, taken in the same rounds of one run.
 
     Attributes:
         what: What was done, as in "same keys".
         unit: The unit of the samples: "ns", "us", "ms", "bytes", "MB/s" ...
         ours: One sample a round.
-        peer: Who it is compared with, with its version where it has one; "" for an absolute figure.
+        peer: The peer, with its version where it has one; "" for an absolute figure.
         theirs: The peer's samples of the same rounds; () for an absolute figure.
         relation: What `value` is.
-        goal: The bound of `value`; None where it is told for information.
+        goal: The bound of `value`; None for a figure without a goal.
         at: The number of entries, for a figure that is a point of a curve; figures of the same
             curve have the same `what`.
-        along: What `at` counts, where that is something else than entries.
+        along: What `at` counts, if not entries; "bytes" are drawn in powers of two.
         limit: Samples, of the same rounds and in place of `ours`, of a stripped program that does
             only a named part of the work; () where there is none.
         limited_by: What that program does; "" where there is none.
@@ -86,50 +105,28 @@ class Figure:
             raise ValueError(f"{self.what!r}: the limit is named and is of the same rounds")
 
     @property
-    def value(self) -> float:
-        """The ratio of the medians, or the median of an absolute figure."""
-        return self._related(statistics.median(self.ours), _median(self.theirs))
+    def key(self) -> tuple[str, int | None, str]:
+        """What names the figure among those of a run."""
+        return self.what, self.at, self.peer
 
     @property
-    def limit_value(self) -> float | None:
-        """What `value` would be if the stripped program were ours; None where there is none."""
-        if not self.limit:
-            return None
-        return self._related(statistics.median(self.limit), _median(self.theirs))
+    def value(self) -> float:
+        """The median of the rounds' own values."""
+        return statistics.median(self.values)
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The value of each round by itself."""
-        theirs = self.theirs or (0.0,) * len(self.ours)
-        return tuple(self._related(*pair) for pair in zip(self.ours, theirs, strict=True))
+        """The value of each round: a ratio, or the sample of an absolute figure."""
+        return self._values(self.ours)
 
     @property
-    def least(self) -> float:
-        """The least of the rounds' own values."""
-        return min(self.values)
+    def limit_values(self) -> tuple[float, ...]:
+        """What `values` would be if the stripped program were Tuckbox; () where there is none."""
+        return self._values(self.limit) if self.limit else ()
 
-    @property
-    def most(self) -> float:
-        """The greatest of the rounds' own values."""
-        return max(self.values)
-
-    @property
-    def is_met(self) -> bool | None:
-        """Whether the value keeps the goal; None without a goal."""
-        return None if self.goal is None else self.goal.is_met_by(self.value)
-
-    @property
-    def verdict(self) -> Verdict:
-        """What is to be said of it.
-
-        A limit is shown when the stripped program, which does less than we do, misses the goal too.
-        """
-        if self.goal is None:
-            return "told"
-        if self.goal.is_met_by(self.value):
-            return "met"
-        limit = self.limit_value
-        return "limit shown" if limit is not None and not self.goal.is_met_by(limit) else "not met"
+    def _values(self, samples: tuple[float, ...]) -> tuple[float, ...]:
+        theirs = self.theirs or (0.0,) * len(samples)
+        return tuple(self._related(*pair) for pair in zip(samples, theirs, strict=True))
 
     def _related(self, ours: float, theirs: float) -> float:
         if self.relation == "ours":
@@ -141,10 +138,11 @@ class Figure:
 class Conditions:
     """What a measurement is given.
 
-    `rounds` is the number of samples of a figure. `is_quick` asks for less data where that takes
-    long. `tmpfs` and `disk` are empty folders of the row's own, in memory and on a disk, which are
-    removed after it. `progress` is told in a few words what is measured now. `not_measured` is told
-    what this machine does not let one measure, and why: a phrase that the page lists.
+    `rounds` is the number of rounds to take; a row whose rounds are long takes at most six.
+    `is_quick` asks for less data where much of it takes long. `tmpfs` and `disk` are empty private
+    folders, in memory and on a disk, which are removed afterwards. `progress` takes a few words
+    about what is measured now. `not_measured` takes a phrase for the page: what could not be
+    measured on this machine, and why.
     """
 
     rounds: int
@@ -157,7 +155,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Row:
-    """One goal. `id` is its name among the goals, or a few words for what is told beside them.
+    """One row. `id` is the goal's, or a few words for a row without one; so is `goal_text`.
 
     `measure` raises WrongAnswerError, and `benches.peers.PeerMissingError`.
     """
@@ -166,13 +164,3 @@ class Row:
     title: str
     goal_text: str
     measure: Callable[[Conditions], list[Figure]]
-
-
-def verdict_of(figures: list[Figure]) -> Verdict:
-    """Return the worst verdict of a row's figures: the row's own."""
-    found = {figure.verdict for figure in figures}
-    return next((one for one in _WORST_FIRST if one in found), "told")
-
-
-def _median(samples: tuple[float, ...]) -> float:
-    return statistics.median(samples) if samples else 0.0

@@ -1,4 +1,4 @@
-"""What the terminal shows of a run. Owns tables and the line of progress; must not measure."""
+"""What the terminal shows of a run. Owns tables and the progress line; must not measure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from benches import words
-from benches.record import RowRecord
+from benches.record import Run
+from benches.results import Verdict, results_of, verdict_of
 from benches.row import Row
 
-# Where the output is no terminal nobody tells us a width.
+# Output that is not a terminal has no width of its own.
 _WIDTH_ELSEWHERE = 120
 
-_STYLES = {"met": "green", "limit shown": "yellow", "not met": "red", "told": ""}
+_STYLES: dict[Verdict, str] = {
+    "met": "green",
+    "limit shown": "yellow",
+    "undecided": "yellow",
+    "not met": "red",
+    "no goal": "",
+}
 
 
 def console() -> Console:
@@ -26,7 +33,7 @@ def console() -> Console:
 
 
 def say(to: Console, text: str, style: str = "") -> None:
-    """Print a line as it is: brackets in it are no markup."""
+    """Print a line as it is, without markup."""
     to.print(text, style=style, highlight=False, markup=False)
 
 
@@ -41,29 +48,39 @@ def progress(to: Console, row: Row) -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(escape(f"{row.id}: {text}"))
 
 
-def show_row(to: Console, row: RowRecord) -> None:
-    """Print what a row came to."""
+def show_row(to: Console, row: Row, runs: Sequence[Run]) -> None:
+    """Print the last run of a row, and the verdicts of all its runs."""
+    count = f", run {len(runs)}" if len(runs) > 1 else ""
     table = Table(
-        title=f"{row.id}  {row.title}  ({row.seconds:.0f} s)", title_justify="left", expand=False
+        title=f"{row.id}  {row.title}{count}  ({runs[-1].seconds:.0f} s)",
+        title_justify="left",
+        expand=False,
     )
-    for heading in ("", "Tuckbox", "peer", "", "value", "least .. most", "goal", ""):
+    for heading in ("", "Tuckbox", "peer", "", "value", "interval", "rounds", "goal", "verdict"):
         table.add_column(heading, overflow="fold")
-    for figure in row.figures:
+    for result in results_of(run.figures for run in runs):
+        figure = result.latest
+        if figure not in runs[-1].figures:
+            continue
         table.add_row(
             escape(words.name(figure)),
             words.amount(figure.ours, figure.unit),
             escape(figure.peer),
             words.amount(figure.theirs, figure.unit),
             words.value(figure),
-            words.spread(figure),
+            words.interval(figure.values),
+            f"{len(figure.ours)}",
             words.bound(figure.goal, figure),
-            "" if figure.verdict == "told" else figure.verdict,
-            style=_STYLES[figure.verdict],
+            "" if result.verdict == "no goal" else result.verdict,
+            style=_STYLES[result.verdict],
         )
     to.print(table)
+    for phrase in runs[-1].not_measured:
+        say(to, f"{row.id}: not measured: {phrase}")
 
 
-def show_verdicts(to: Console, rows: Sequence[RowRecord]) -> None:
+def show_verdicts(to: Console, rows: Sequence[tuple[Row, Sequence[Run]]]) -> None:
     """Print the verdict of each row."""
-    for row in rows:
-        say(to, f"{row.id:>12}  {row.verdict:<11}  {row.title}", _STYLES[row.verdict])
+    for row, runs in rows:
+        verdict = verdict_of(results_of(run.figures for run in runs))
+        say(to, f"{row.id:>12}  {verdict:<11}  {row.title}", _STYLES[verdict])

@@ -57,13 +57,20 @@ def take_turns(conditions: Conditions, turns: Sequence[Turn]) -> list[tuple[floa
 
     Raises what the turns raise.
     """
-    samples: list[list[float]] = [[] for _ in turns]
+    return list(zip(*rounds_of(conditions, turns), strict=True))
+
+
+def rounds_of(conditions: Conditions, turns: Sequence[Turn]) -> Iterator[tuple[float, ...]]:
+    """Yield for each round the samples of `turns`, in nanoseconds an operation.
+
+    What the caller does between two rounds is a part of the round for the contestants that have no
+    turn in this process. Raises what the turns raise.
+    """
     with uncollected():
         passes = [_passes(conditions, _warm_up(turn)) for turn in turns]
         for number in range(conditions.rounds):
-            for index, nanoseconds in _round(turns, number, passes):
-                samples[index].append(nanoseconds)
-    return [tuple(one) for one in samples]
+            taken = dict(_round(turns, number, passes))
+            yield tuple(taken[index] for index in range(len(turns)))
 
 
 @contextmanager

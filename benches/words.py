@@ -1,4 +1,4 @@
-"""How figures are said, in the terminal and on the page.
+"""How figures are written, in the terminal and on the page.
 
 Owns numbers and their units in words. Must not judge, nor know where they are shown.
 """
@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 
-from benches.row import Figure, Goal
+from benches.row import Figure, Goal, spread
 
 SIGNS = {"at most": "<=", "at least": ">="}
+
+# The largest unit below which a duration has fewer than four digits before the point.
+_UNITS_NS = (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9))
 
 
 def number(value: float) -> str:
@@ -21,9 +25,23 @@ def number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def amount(samples: tuple[float, ...], unit: str) -> str:
+def amount(samples: Sequence[float], unit: str) -> str:
     """Return the median of samples with its unit; nothing for no samples."""
     return f"{number(statistics.median(samples))} {unit}".rstrip() if samples else ""
+
+
+def duration(samples_ns: Sequence[float]) -> str:
+    """Return the median of nanoseconds, in the unit that suits it."""
+    median = statistics.median(samples_ns)
+    unit, size = _unit(median)
+    return f"{number(median / size)} {unit}"
+
+
+def durations(samples_ns: Sequence[float]) -> str:
+    """Return the least and the greatest of nanoseconds, in the units that suit them."""
+    least, most = duration([min(samples_ns)]), duration([max(samples_ns)])
+    unit = f" {_unit(max(samples_ns))[0]}"
+    return f"{least.removesuffix(unit)} to {most}"
 
 
 def bound(goal: Goal | None, figure: Figure) -> str:
@@ -35,13 +53,24 @@ def bound(goal: Goal | None, figure: Figure) -> str:
 
 
 def value(figure: Figure) -> str:
-    """Return what a figure came to."""
+    """Return the value of a figure."""
     return f"{number(figure.value)}{suffix(figure)}"
 
 
-def spread(figure: Figure) -> str:
-    """Return the least and the greatest value of the rounds."""
-    return f"{number(figure.least)} .. {number(figure.most)}"
+def limit_value(figure: Figure) -> str:
+    """Return what the value would be if the stripped program were Tuckbox."""
+    return f"{number(statistics.median(figure.limit_values))}{suffix(figure)}"
+
+
+def interval(values: Sequence[float]) -> str:
+    """Return the interval of the median of some rounds; nothing for one round."""
+    around = spread(values)
+    return f"{number(around.low)} to {number(around.high)}" if len(values) > 1 else ""
+
+
+def extent(values: Sequence[float]) -> str:
+    """Return the least and the greatest value of some rounds; nothing for one round."""
+    return f"{number(min(values))} to {number(max(values))}" if len(values) > 1 else ""
 
 
 def suffix(figure: Figure) -> str:
@@ -51,9 +80,35 @@ def suffix(figure: Figure) -> str:
 
 def name(figure: Figure) -> str:
     """Return what was done, and where on its curve if it is a point of one."""
-    return figure.what if figure.at is None else f"{figure.what}, {figure.at:,} {figure.along}"
+    return figure.what if figure.at is None else f"{figure.what}, {at(figure.at, figure.along)}"
 
 
 def full_name(figure: Figure) -> str:
-    """Return the name and whom it is compared with."""
-    return f"{name(figure)}, beside {figure.peer}" if figure.peer else name(figure)
+    """Return the name and the peer."""
+    return f"{name(figure)}, compared with {figure.peer}" if figure.peer else name(figure)
+
+
+def at(place: int, along: str) -> str:
+    """Return a place on a curve: a count, or bytes in their binary unit."""
+    if along != "bytes":
+        return f"{place:,} {along if place != 1 else _SINGULAR.get(along, along)}"
+    units = ("B", "KiB", "MiB", "GiB")
+    power = min((max(place, 1).bit_length() - 1) // 10, len(units) - 1)
+    return f"{place / 2 ** (10 * power):g} {units[power]}"
+
+
+def cells(texts: Sequence[str]) -> str:
+    """Return a line of a table in Markdown."""
+    escaped = (text.replace("|", "\\|") for text in texts)
+    return f"| {' | '.join(escaped)} |"
+
+
+_SINGULAR = {"entries": "entry", "processes": "process"}
+
+
+def _unit(nanoseconds: float) -> tuple[str, float]:
+    found = _UNITS_NS[0]
+    for unit, size in _UNITS_NS[1:]:
+        if nanoseconds >= size:
+            found = (unit, size)
+    return found

@@ -10,6 +10,7 @@ from benches.rows import (
     cold_disk,
     large_values,
     many_processes,
+    overview,
     s01_get,
     s02_miss,
     s03_set,
@@ -27,6 +28,7 @@ from benches.rows import (
 )
 
 ROWS: tuple[Row, ...] = (
+    overview.ROW,
     s01_get.ROW,
     s02_miss.ROW,
     s03_set.ROW,

@@ -82,7 +82,7 @@ def _of_size(
         raise WrongAnswerError(f"a value of {len(content)} bytes was not the one that was set")
     return [
         _figure("get", gets, "bytes(memoryview(value))", len(content)),
-        _figure("set", sets, "a copy into rotating memory", len(content)),
+        _figure("set", sets, "copy into rotating memory", len(content)),
     ]
 
 
@@ -96,14 +96,14 @@ def _figure(what: str, samples: list[tuple[float, ...]], peer: str, size: int) -
         tuple(theirs),
         "ours / theirs",
         None,
-        at=size // _MIB,
-        along="MiB",
+        at=size,
+        along="bytes",
     )
 
 
 ROW = Row(
     id="large values",
     title="Values of 1 to 256 MiB",
-    goal_text="told: beside a copy of as many bytes",
+    goal_text="no goal: compared with a copy of as many bytes",
     measure=measure,
 )

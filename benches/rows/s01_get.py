@@ -56,12 +56,12 @@ def measure(conditions: Conditions) -> list[Figure]:
         turns = {
             "same": turn("Tuckbox", plain.get, stored),
             "same, dict": turn("dict", table.get, stored),
-            "same, one": turn("dict of one value", one_value.get, stored[:1] * ENTRIES),
+            "same, one": turn("dict with one value", one_value.get, stored[:1] * ENTRIES),
             "same, floor": turn("the floor", floor.get, stored),
             "fresh": turn("Tuckbox", plain.get, stored, is_fresh=True),
             "fresh, dict": turn("dict", table.get, stored, is_fresh=True),
             "fresh, one": turn(
-                "dict of one value", one_value.get, stored[:1] * ENTRIES, is_fresh=True
+                "dict with one value", one_value.get, stored[:1] * ENTRIES, is_fresh=True
             ),
             "fresh, floor": turn("the floor", floor.get, stored, is_fresh=True),
             "ttl": turn("Tuckbox with a ttl", timed.get, stored),
@@ -79,16 +79,16 @@ def measure(conditions: Conditions) -> list[Figure]:
             "ours / theirs",
             goal,
             limit=taken[f"{keys}, floor"],
-            limited_by="hashing the key, finding a place and copying the value",
+            limited_by="hash the key, find its slot, copy the value",
         )
 
     return [
         figure("same", "dict", "dict", Goal("at most", 2.5)),
-        figure("same", "dict of one value", "one", None),
+        figure("same", "dict with one value", "one", None),
         figure("fresh", "dict", "dict", Goal("at most", 1.6)),
-        figure("fresh", "dict of one value", "one", None),
+        figure("fresh", "dict with one value", "one", None),
         Figure(
-            "what a ttl adds",
+            "added by a ttl",
             "ns",
             _added(taken["ttl"], taken["same"]),
             "",
@@ -96,7 +96,7 @@ def measure(conditions: Conditions) -> list[Figure]:
             "ours",
             Goal("at most", 5),
             limit=_added(taken["ttl, floor"], taken["same, floor"]),
-            limited_by="a reading of the clock",
+            limited_by="read the clock",
         ),
     ]
 
@@ -107,8 +107,8 @@ def _added(more: tuple[float, ...], less: tuple[float, ...]) -> tuple[float, ...
 
 ROW = Row(
     id="S1",
-    title="A get that hits",
-    goal_text="at most 2.5 x dict.get with the same key objects and 1.6 x with fresh ones; "
+    title="Get, hit",
+    goal_text="at most 2.5 x dict.get with the same key objects, 1.6 x with fresh keys; "
     "a ttl adds at most 5 ns",
     measure=measure,
 )

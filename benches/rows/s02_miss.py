@@ -47,7 +47,7 @@ def measure(conditions: Conditions) -> list[Figure]:
 
 ROW = Row(
     id="S2",
-    title="A get that misses",
-    goal_text="at most 2 x dict.get of a key that is not there",
+    title="Get, miss",
+    goal_text="at most 2 x dict.get of a missing key",
     measure=measure,
 )

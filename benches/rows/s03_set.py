@@ -87,13 +87,13 @@ def _figure(
         "ours / theirs",
         goal,
         limit=floor,
-        limited_by="hashing the key, an uncontended lock and copying the value",
+        limited_by="hash the key, take a free lock, copy the value",
     )
 
 
 ROW = Row(
     id="S3",
-    title="A set that overwrites",
+    title="Set, overwrite",
     goal_text="at most 5 x `d[key] = value`",
     measure=measure,
 )

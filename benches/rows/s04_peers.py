@@ -121,7 +121,7 @@ def _measure(conditions: Conditions, beside: Beside, folder: Path) -> list[Figur
         stack.enter_context(on_one_core())
         peer = stack.enter_context(opened(beside.row, folder, BYTES_MAX))
         cache = stack.enter_context(Cache(folder / "cache.tuck"))
-        where = " on a disk" if beside.place == "disk" else ""
+        where = " on disk" if beside.place == "disk" else ""
         conditions.progress(f"{peer.title}{where}")
         theirs = _Contender(peer.title, peer.store, FEW if beside.slow else ENTRIES)
         ours = _Contender("Tuckbox", cache, ENTRIES)
@@ -141,9 +141,9 @@ def _figure(what: str, peer: str, samples: list[tuple[float, ...]], at_least: fl
 
 ROW = Row(
     id="S4",
-    title="Beside what programs share today",
-    goal_text="get: 60 x DiskCache, 6 x LMDB, 100 x memcached and Redis over a unix socket on one "
-    "core, and faster than APCu from PHP and Cache::FastMmap from Perl; set: 110 x DiskCache on "
-    "tmpfs and 150 x on a disk, 4 x LMDB that does not sync, 35 x memcached, 80 x Redis",
+    title="Shared caches and stores",
+    goal_text="get: 60 x as fast as DiskCache, 6 x LMDB, 100 x memcached and Redis over a unix "
+    "socket on one core, and faster than APCu from PHP and Cache::FastMmap from Perl; set: 110 x "
+    "DiskCache on tmpfs and 150 x on disk, 4 x LMDB without sync, 35 x memcached, 80 x Redis",
     measure=measure,
 )

@@ -85,7 +85,7 @@ def measure(conditions: Conditions) -> list[Figure]:
         )
     return [
         _figure("get", ours, "bytes(memoryview(value))", theirs, 0.45, floor),
-        _figure("set", set_ours, "a copy into memory", set_theirs, 0.7, set_floor),
+        _figure("set", set_ours, "copy into memory", set_theirs, 0.7, set_floor),
     ]
 
 
@@ -132,7 +132,7 @@ def _figure(
         "theirs / ours",
         Goal("at least", at_least),
         limit=_in_us(floor),
-        limited_by="such a copy and a checksum over it",
+        limited_by="make the same copy, and a checksum over it",
     )
 
 
@@ -143,7 +143,7 @@ def _in_us(samples_ns: tuple[float, ...]) -> tuple[float, ...]:
 ROW = Row(
     id="S7",
     title="Values of 2.12 MiB",
-    goal_text="get at least 0.45 x the speed of `bytes(memoryview(value))`, set at least 0.7 x "
-    "that of a copy into memory rotating through the cache's size",
+    goal_text="get at least 0.45 x as fast as `bytes(memoryview(value))`, set at least 0.7 x as "
+    "fast as a copy into memory that rotates through the cache's size",
     measure=measure,
 )

@@ -155,18 +155,18 @@ class _Rounds:
             raise CrewError(f"the paced writer made {min(pace):.0f} sets a second only")
         return [
             Figure(
-                "2 processes read: how many times the gets of one",
+                "gets of 2 readers, as a multiple of 1",
                 "x",
                 tuple(scaling["cache"]),
-                "two dictionaries",
+                "private dicts",
                 tuple(scaling["dict"]),
                 "ours / theirs",
                 Goal("at least", 0.97),
             ),
-            self._slower("a get beside a writer at 10,000 sets/s", paced, alone, 1.10),
-            self._slower("a get beside a writer at full speed", full, alone, 3.0),
-            _absolute("misses of keys that are there", "misses", missed, Goal("at most", 0)),
-            _absolute("sets of the writer at full speed", "sets/s", speed, None),
+            self._slower("get, with a writer at 10,000 sets/s", paced, alone, 1.10),
+            self._slower("get, with a writer at full speed", full, alone, 3.0),
+            _absolute("misses of present keys", "misses", missed, Goal("at most", 0)),
+            _absolute("sets of that writer", "sets/s", speed, None),
         ]
 
     @staticmethod
@@ -175,7 +175,7 @@ class _Rounds:
             what,
             "ns",
             tuple(beside),
-            "the same without a writer",
+            "without a writer",
             tuple(alone),
             "ours / theirs",
             Goal("at most", bound),
@@ -208,9 +208,9 @@ ROW = Row(
     id="S9",
     title="Sharing",
     goal_text=(
-        "2 reading processes scale as two private dictionaries do (at least 0.97 of it); a writer "
-        "at 10,000 sets/s costs readers at most 10 %, at full speed at most 3 times; no key that "
-        "is there is missed"
+        "2 reading processes scale at least 0.97 x as well as two private dicts; a writer at "
+        "10,000 sets/s slows readers down by at most 10 %, a writer at full speed by at most 3 x; "
+        "no present key is missed"
     ),
     measure=measure,
 )

@@ -132,21 +132,21 @@ def measure(conditions: Conditions) -> list[Figure]:
     conditions.progress("building the native program")
     native.build()
     found = []
-    for where, folder in (("in memory", conditions.tmpfs), ("on a disk", conditions.disk)):
+    for where, folder in (("tmpfs", conditions.tmpfs), ("disk", conditions.disk)):
         rounds = _written(conditions, folder / "tails.tuck", _SMALL, f"2 processes, {where}")
-        what = f"a set, 2 processes, {where}"
+        what = f"set, 2 processes, {where}"
         found += [
             _figure(f"{what}: p99.9", "us", rounds, 2, Goal("at most", 100)),
             _figure(f"{what}: p99.99", "us", rounds, 3, Goal("at most", 5_000)),
             _figure(f"{what}: median", "us", rounds, 0, None),
-            _figure(f"{what}: the slowest", "us", rounds, 4, None),
+            _figure(f"{what}: maximum", "us", rounds, 4, None),
         ]
     rounds = _written(conditions, conditions.tmpfs / "large.tuck", _LARGE, "8 processes, to 1 MiB")
-    what = "a set, 8 processes, values to 1 MiB, CPU time"
+    what = "set, 8 processes, values up to 1 MiB, CPU time"
     found += [
         _figure(f"{what}: p99.9", "us", rounds, 2, Goal("at most", 1_000)),
         _figure(f"{what}: median", "us", rounds, 0, None),
-        _figure(f"{what}: the slowest", "us", rounds, 4, None),
+        _figure(f"{what}: maximum", "us", rounds, 4, None),
     ]
     return found + _held(conditions)
 
@@ -189,11 +189,11 @@ def _held(conditions: Conditions) -> list[Figure]:
                 raise CrewError(f"a lock was seen held {seen['holds']} times only")
             rounds.append([seen[f"ns_{name}"] / 1e3 for name in ("p50", "p99", "p999", "max")])
     path.unlink()
-    what = "a shard's lock held"
+    what = "shard lock held"
     return [
         _figure(f"{what}: p99.9", "us", rounds, 2, Goal("at most", 50)),
         _figure(f"{what}: median", "us", rounds, 0, None),
-        _figure(f"{what}: the longest", "us", rounds, 3, None),
+        _figure(f"{what}: maximum", "us", rounds, 3, None),
     ]
 
 
@@ -207,9 +207,9 @@ ROW = Row(
     id="S11",
     title="Tails",
     goal_text=(
-        "full cache, sizes log-uniform: 16 B to 64 KiB, 2 processes, in memory and on a disk, "
-        "set p99.9 at most 100 us and p99.99 at most 5 ms of wall time, a shard's lock held for at "
-        "most 50 us at p99.9; 16 B to 1 MiB, 8 processes, p99.9 at most 1 ms of CPU time"
+        "set in a full cache, log-uniform sizes. 16 B to 64 KiB, 2 processes, tmpfs and disk: "
+        "p99.9 at most 100 us, p99.99 at most 5 ms, a shard lock held for at most 50 us at p99.9. "
+        "16 B to 1 MiB, 8 processes: p99.9 at most 1 ms of CPU time"
     ),
     measure=measure,
 )

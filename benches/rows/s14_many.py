@@ -83,19 +83,18 @@ def measure(conditions: Conditions) -> list[Figure]:
         _figure(
             "get_many",
             many_get,
-            "a loop of get",
+            "loop of get",
             loop_of_get,
             floor_of_get,
-            "hashing the keys, finding their places and copying the values into a dictionary",
+            "hash the keys, find their slots, copy the values into a dict",
         ),
         _figure(
             "set_many",
             many_set,
-            "a loop of set",
+            "loop of set",
             loop_of_set,
             floor_of_set,
-            "hashing and comparing the keys, an uncontended lock for all, and copying records with "
-            "their checksums",
+            "hash and compare the keys, take one free lock for all, copy records with checksums",
         ),
     ]
 
@@ -131,7 +130,8 @@ def _figure(
 
 ROW = Row(
     id="S14",
-    title="A hundred at once",
-    goal_text="get_many and set_many of 100 at most 0.6 x a loop of get into a dict, and of set",
+    title="Batches of 100",
+    goal_text="get_many and set_many of 100 keys at most 0.6 x a loop of get into a dict, or of "
+    "set",
     measure=measure,
 )

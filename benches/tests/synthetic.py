@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from benches.record import Record, RowRecord
+from benches.record import Record, Run
 from benches.row import Figure, Goal
 from lab.runner.machine import Disturbance, Machine
 from reliability.machine import Sources
 
 AT_MOST_TWO = Goal("at most", 2)
 
+#: Ratios to `THEIRS` that are all below 2, that are all above, and that are on both sides.
+THEIRS = (20.0,) * 6
+BELOW = (28.0, 29.0, 30.0, 31.0, 32.0, 33.0)
+ABOVE = (70.0, 75.0, 80.0, 85.0, 90.0, 95.0)
+AROUND = (35.0, 37.0, 39.0, 41.0, 43.0, 45.0)
+
 
 def figure(
-    ours: tuple[float, ...] = (30.0, 40.0, 50.0),
-    theirs: tuple[float, ...] = (20.0, 20.0, 40.0),
+    ours: tuple[float, ...] = BELOW,
+    theirs: tuple[float, ...] = THEIRS,
     goal: Goal | None = AT_MOST_TWO,
     at: int | None = None,
     limit: tuple[float, ...] = (),
     what: str = "same keys",
 ) -> Figure:
-    """Return a figure beside a dict."""
+    """Return a figure compared with a dict."""
     return Figure(
         what,
         "ns",
@@ -29,29 +35,25 @@ def figure(
         goal,
         at=at,
         limit=limit,
-        limited_by="a loop that only hashes" if limit else "",
+        limited_by="only hash" if limit else "",
     )
 
 
-def row(
+def run(
     *figures: Figure,
-    row_id: str = "S1",
     is_quick: bool = False,
     others: float = 0.0,
     not_measured: list[str] | None = None,
-) -> RowRecord:
-    """Return a record of one row."""
-    return RowRecord(
-        id=row_id,
-        title="A get that hits",
-        goal_text="at most 2 x dict.get",
+    commit: str = "0123456789ab",
+) -> Run:
+    """Return a run of a row."""
+    return Run(
         figures=list(figures),
         not_measured=not_measured or [],
-        rounds=3,
         is_quick=is_quick,
         date="2026-01-02T03:04:05+00:00",
         seconds=1.5,
-        sources=Sources("0123456789ab", None),
+        sources=Sources(commit, None),
         machine=Machine(
             cpu="A processor",
             cores=2,
@@ -69,6 +71,6 @@ def row(
     )
 
 
-def record(*rows: RowRecord) -> Record:
-    """Return a record of rows."""
-    return Record({one.id: one for one in rows})
+def record(*runs: Run, row_id: str = "S1") -> Record:
+    """Return a record of some runs of one row."""
+    return Record({row_id: list(runs)})

@@ -15,19 +15,44 @@ from benches import apart, record
 from benches.command import main
 from benches.places import ROOT
 from benches.rows import ROWS
+from benches.tests import synthetic
 
 
-def test_a_row_is_measured_in_a_process_of_its_own_and_kept(tmp_path: Path) -> None:
+def test_a_row_is_measured_in_a_process_of_its_own_and_every_run_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "performance.json"
-    arguments = ["run", "--only", "S2", "--quick", "--rounds", "2", "--out", str(out)]
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    (row,) = record.read(out).rows.values()
-    assert (row.id, row.rounds, row.is_quick) == ("S2", 2, True)
-    assert all(len(figure.ours) == 2 for figure in row.figures)
-    assert row.machine.cores >= 1
-    assert row.sources.commit
-    assert "S2" in result.output
+    arguments = ["run", "--only", "S2", "--quick", "--out", str(out), "--rounds"]
+
+    def measured(*more: str) -> str:
+        result = CliRunner().invoke(main, [*arguments, *more], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "S2" in measured("2")
+    (row_id,) = record.read(out).rows
+    ((first,),) = record.read(out).rows.values()
+    assert (row_id, first.is_quick) == ("S2", True)
+    assert all(len(figure.ours) == 2 for figure in first.figures)
+    assert first.machine.cores >= 1
+    assert first.sources.commit
+    assert "run 2" in measured("1")
+    ((same, second),) = record.read(out).rows.values()
+    assert same == first
+    assert all(len(figure.ours) == 1 for figure in second.figures)
+    measured("1", "--replace")
+    ((only,),) = record.read(out).rows.values()
+    assert only not in (first, second)
+
+
+def test_runs_of_another_build_are_pointed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "performance.json"
+    record.write(out, synthetic.record(synthetic.run(synthetic.figure()), row_id="S2"))
+    of_s2 = apart.Measured([synthetic.figure()], [])
+    monkeypatch.setattr(apart, "measure", lambda *_arguments: of_s2)
+    arguments = ["run", "--only", "S2", "--out", str(out)]
+    assert "S2: the runs are of different" in CliRunner().invoke(main, arguments).output
+    assert "different" not in CliRunner().invoke(main, [*arguments, "--replace"]).output
 
 
 def test_an_unknown_row_is_refused(tmp_path: Path) -> None:
@@ -43,7 +68,7 @@ def test_what_is_no_record_is_not_written_over(tmp_path: Path) -> None:
     out.write_text("not a record")
     result = CliRunner().invoke(main, ["run", "--only", "S2", "--out", str(out)])
     assert result.exit_code == 1
-    assert "is no record" in result.output
+    assert "is not a record" in result.output
     assert out.read_text() == "not a record"
 
 

@@ -62,7 +62,14 @@ def cells() -> list[PhasesCell]:
 def test_totals_and_percentiles_are_compared() -> None:
     figures = {(one.what, one.peer): one for one in figures_of(cells(), ROUNDS, "")}
     assert [one.value for one in figures.values()] == pytest.approx([0.5, 10, 0.5, 10], rel=0.01)
-    assert all(len(one.ours) == ROUNDS and one.is_met in {True, None} for one in figures.values())
+    assert all(len(one.ours) == ROUNDS for one in figures.values())
+    goals = [one.goal for one in figures.values()]
+    assert [goal is not None and goal.is_met_by(0.5) for goal in goals] == [
+        True,
+        False,
+        True,
+        False,
+    ]
     assert ("p99", "LocMemCache, Django 1.2") in figures
 
 

@@ -8,104 +8,159 @@ import pytest
 
 from benches import curves, document, record, words
 from benches.counts import Counts
-from benches.document import BEGIN, END, DocumentError
-from benches.record import RecordError
+from benches.document import PARTS, DocumentError, begin, end
+from benches.record import Record, RecordError
+from benches.results import results_of
 from benches.row import Figure, Goal
 from benches.rows import ROWS
-from benches.tests.synthetic import figure, row
+from benches.tests.synthetic import ABOVE, AROUND, BELOW, figure, run
 from benches.tests.synthetic import record as record_of
 
-PAGE = f"# Cost\n\nMethod.\n\n{BEGIN}\nof an earlier run\n{END}\n\nThe rest.\n"
+PAGE = "# Cost\n\n" + "".join(
+    f"By hand: {part}.\n\n{begin(part)}\nof an earlier run\n{end(part)}\n\n" for part in PARTS
+)
+
+
+def page_of(kept: Record, counts: Counts | None = None) -> str:
+    return document.make(PAGE, kept, counts).page
 
 
 def test_the_page_keeps_what_is_written_by_hand() -> None:
-    page = document.make(PAGE, record_of(row(figure()))).page
-    assert page.startswith(f"# Cost\n\nMethod.\n\n{BEGIN}\n")
-    assert page.endswith(f"\n{END}\n\nThe rest.\n")
+    page = page_of(record_of(run(figure())))
+    assert page.startswith("# Cost\n\nBy hand: overview.\n")
+    assert all(f"By hand: {part}.\n\n{begin(part)}\n" in page for part in PARTS)
+    assert page.endswith(f"{end('appendix')}\n\n")
     assert "of an earlier run" not in page
 
 
-def test_a_page_without_marks_is_refused() -> None:
-    with pytest.raises(DocumentError, match="lines"):
-        document.make("# Cost\n", record_of())
+@pytest.mark.parametrize("part", PARTS)
+def test_a_page_without_a_mark_is_refused(part: str) -> None:
+    for mark in (begin(part), end(part)):
+        with pytest.raises(DocumentError, match=part):
+            document.make(PAGE.replace(mark, ""), record_of())
 
 
 def test_each_row_has_its_figures_and_its_verdict() -> None:
-    page = document.make(PAGE, record_of(row(figure()))).page
-    line = "| same keys | 40.0 ns | dict | 20.0 ns | 2.00 x | 1.25 .. 2.00 | <= 2 x | met |"
-    assert line in page
-    assert "| S1 | A get that hits |" in page
-    assert "3 rounds, 2 s, 0123456789ab, 2026-01-02." in page
+    page = page_of(record_of(run(figure())))
+    line = "| same keys | 30.5 ns | dict | 20.0 ns | 1.52 x | 1.40 to 1.65 | 1.40 to 1.65 | 6 | "
+    assert f"{line}<= 2 x | met |" in page
+    assert "#### S1: Get, hit" in page
+    assert "- Run 1: 2026-01-02, commit 0123456789ab, 2 s." in page
     assert "A processor, 2 cores, 16 GiB" in page
 
 
+def test_the_number_of_rounds_is_that_of_the_samples() -> None:
+    five = figure(ours=BELOW[:5], theirs=(20.0,) * 5, what="five")
+    one = figure(ours=(30.0,), theirs=(20.0,), what="one", goal=None)
+    eleven = figure(ours=(30.0,) * 11, theirs=(20.0,) * 11, what="eleven")
+    page = page_of(record_of(run(five, one, eleven)))
+    assert "| five | 30.0 ns | dict | 20.0 ns | 1.50 x | 1.40 to 1.60 | 1.40 to 1.60 | 5 |" in page
+    # A single round has no spread.
+    assert "| one | 30.0 ns | dict | 20.0 ns | 1.50 x |  |  | 1 |  |  |" in page
+    assert "| 1.50 to 1.50 | 11 |" in page
+    assert "Coverage of the intervals: 5 rounds 93.8%, 11 rounds 98.8%." in page
+
+
+def test_every_run_is_shown_and_all_of_them_give_the_verdict() -> None:
+    page = page_of(record_of(run(figure()), run(figure(ours=ABOVE), commit="ba9876543210")))
+    assert "| same keys, run 1 | 30.5 ns |" in page
+    assert "| same keys, run 2 | 82.5 ns |" in page
+    assert "- Run 2: 2026-01-02, commit ba9876543210, 2 s." in page
+    assert page.count("| <= 2 x | **undecided** |") == 2
+    assert (
+        "| S1 | same keys, compared with dict | 1.52 x, 4.12 x | <= 2 x | **undecided** |" in page
+    )
+
+
 def test_rows_without_a_record_say_so() -> None:
-    page = document.make(PAGE, record_of(row(figure()))).page
-    assert page.count("| no record |") == len(ROWS) - 1
-    assert "- S2: no record" in page
-    assert "Nothing: every goal" not in page
+    page = page_of(record_of(run(figure())))
+    assert page.count("| not measured |\n") == len(ROWS) - 1
+    assert "#### S2: Get, miss\n\nAt most 2 x dict.get of a missing key.\n\nNot measured." in page
+    assert "`python -m benches run --only overview`" in page
+    assert "`python -m benches run --only S8`" in page
 
 
-def test_that_nothing_is_missed_is_said_when_all_rows_are_there() -> None:
-    rows = [row(figure(), row_id=one.id) for one in ROWS]
-    assert "Nothing: every goal above is met." in document.make(PAGE, record_of(*rows)).page
-    missed = row(figure(ours=(70.0, 80.0, 90.0)), row_id=ROWS[0].id)
-    assert "Nothing" not in document.make(PAGE, record_of(missed, *rows[1:])).page
+@pytest.mark.parametrize(
+    ("ours", "said"), [(BELOW, ""), (ABOVE, "**not met**"), (AROUND, "**undecided**")]
+)
+def test_what_is_not_met_is_listed(ours: tuple[float, ...], said: str) -> None:
+    page = page_of(record_of(run(figure(ours=ours))))
+    listed = page.partition("### Goals that are not met, or undecided\n\n")[2].partition("\n\n")[0]
+    assert (said in listed) if said else listed == "None."
 
 
-def test_what_is_missed_is_listed_as_such() -> None:
-    missed = figure(ours=(70.0, 80.0, 90.0))
-    page = document.make(PAGE, record_of(row(figure(), missed))).page
-    assert "**not met**" in page
-    assert "- S1, same keys, beside dict: 4.00 x where <= 2 x is wanted (not met)" in page
-
-
-def test_a_shown_limit_is_told_with_its_program() -> None:
-    limited = figure(ours=(70.0, 80.0, 90.0), limit=(45.0, 50.0, 55.0))
-    page = document.make(PAGE, record_of(row(limited))).page
+def test_a_shown_limit_comes_with_its_program() -> None:
+    page = page_of(record_of(run(figure(ours=ABOVE, limit=ABOVE))))
     assert "| limit shown |" in page
-    assert "- same keys, beside dict: a loop that only hashes takes 50.0 ns, 2.50 x" in page
+    assert "| same keys, compared with dict | only hash | 82.5 ns | 4.12 x | 3.50 to 4.75 |" in page
 
 
 def test_what_is_not_to_be_quoted_says_so() -> None:
-    page = document.make(PAGE, record_of(row(figure(), is_quick=True, others=0.2))).page
-    assert "the quick form: not to be quoted" in page
-    assert "others had 20% of the machine's time" in page
+    page = page_of(record_of(run(figure(), is_quick=True, others=0.2)))
+    assert "the quick form: do not quote it" in page
+    assert "other programs had 20% of the machine's time" in page
 
 
 def test_what_could_not_be_measured_is_listed() -> None:
-    page = document.make(PAGE, record_of(row(figure(), not_measured=["APCu is not here"]))).page
-    assert "## Not measured\n\n- S1: APCu is not here" in page
-    assert "Not measured" not in document.make(PAGE, record_of(row(figure()))).page
+    page = page_of(record_of(run(figure(), not_measured=["APCu is not here"])))
+    assert "### Not measured\n\n- S1: APCu is not here" in page
+    assert "### Not measured" not in page_of(record_of(run(figure())))
 
 
-def test_counts_of_instructions_are_told() -> None:
+def test_counts_of_instructions_are_there() -> None:
     counts = Counts("valgrind-3", "3.11", "rustc 1 (abc)", {"get": 1234.4})
-    page = document.make(PAGE, record_of(row(figure())), counts).page
+    page = page_of(record_of(run(figure())), counts)
     assert "| get | 1,234 |" in page
     assert "valgrind-3, Python 3.11, rustc 1." in page
-    assert "## Instructions" not in document.make(PAGE, record_of(row(figure()))).page
+    assert "#### Instructions" not in page_of(record_of(run(figure())))
 
 
-def test_points_of_a_curve_are_drawn_and_the_same_figures_give_the_same_picture() -> None:
+def test_growth_is_a_table() -> None:
+    same = [figure(at=count, what="get, same keys") for count in (1_000, 10_000)]
+    fresh = [figure(ours=ABOVE, at=count, what="get, fresh keys") for count in (1_000, 10_000)]
+    page = page_of(record_of(run(*same, *fresh), row_id="S8"))
+    assert "takes 30.5 ns among 1,000 entries and 30.5 ns among 10,000:" in page
+    assert "| 10,000 | 30.5 ns | 20.0 ns | 82.5 ns | 20.0 ns |" in page
+
+
+def test_points_of_a_curve_are_drawn_and_the_same_figures_give_the_same_chart() -> None:
     points = [figure(at=count) for count in (1_000, 10_000, 100_000)]
-    one = row(*points, row_id="S8")
-    made = document.make(PAGE, record_of(one))
-    assert list(made.pictures) == ["performance-s8.svg"]
-    assert "![A get that hits](performance-s8.svg)" in made.page
+    made = document.make(PAGE, record_of(run(*points), row_id="S3"))
+    assert list(made.pictures) == ["performance-s3.svg"]
+    assert "![Set, overwrite](performance-s3.svg)" in made.page
     assert "| same keys, 100,000 entries |" in made.page
-    picture = made.pictures["performance-s8.svg"]
+    picture = made.pictures["performance-s3.svg"]
     assert "<svg" in picture
-    assert "Tuckbox, same keys" in picture
-    assert curves.draw(one) == picture
-    slower = row(*(dataclasses.replace(point, ours=(99.0,) * 3) for point in points))
-    assert curves.draw(slower) != picture
+    # The title of the row, that of each part, the axes with their units, and the curves.
+    for text in (
+        "Set, overwrite",
+        "Time of one operation, log scale",
+        "time of one operation (ns)",
+        "Tuckbox / peer (x)",
+        "entries in the cache",
+        "100,000",
+        "Tuckbox: same keys",
+        "goal: &lt;= 2 x",
+    ):
+        assert f">{text}</text>" in picture, text
+    assert curves.draw("Set, overwrite", results_of([points])) == picture
+    slower = [dataclasses.replace(point, ours=ABOVE) for point in points]
+    assert curves.draw("Set, overwrite", results_of([slower])) != picture
 
 
-def test_a_page_or_picture_that_is_not_what_the_record_says_is_found(tmp_path: Path) -> None:
+def test_bytes_are_drawn_in_powers_of_two() -> None:
+    points = [
+        dataclasses.replace(figure(at=size << 20), along="bytes", unit="MB/s") for size in (1, 16)
+    ]
+    picture = curves.draw("Large values", results_of([points]))
+    for text in ("1 MiB", "2 MiB", "16 MiB", "size of a value", "throughput (MB/s)"):
+        assert f">{text}</text>" in picture, text
+
+
+def test_a_page_or_chart_that_is_not_what_the_record_says_is_found(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
-    made = document.make(PAGE, record_of(row(figure(at=10), figure(at=100), row_id="S8")))
-    assert document.stale(made, page) == ["performance.md", "performance-s8.svg"]
+    made = document.make(PAGE, record_of(run(figure(at=10), figure(at=100)), row_id="S9"))
+    assert document.stale(made, page) == ["performance.md", "performance-s9.svg"]
     document.write(made, page)
     assert document.stale(made, page) == []
     page.write_text(page.read_text() + "x")
@@ -114,32 +169,59 @@ def test_a_page_or_picture_that_is_not_what_the_record_says_is_found(tmp_path: P
 
 def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "performance.json"
-    kept = record_of(row(figure(), figure(goal=None), figure(limit=(1.0, 2.0, 3.0))))
+    extremes = (-1e-9, 1.5e30, 0.0, 2.0, 3.0, 4.0)
+    figures = [
+        figure(),
+        figure(goal=None, what="no goal"),
+        figure(limit=BELOW, what="limit"),
+        figure(ours=extremes, what="extremes"),
+        figure(ours=(1.5,), theirs=(2.0,), what="one round"),
+    ]
+    kept = record_of(run(*figures), run(figure(), not_measured=["a", "1, 2"]))
     record.write(path, kept)
     assert record.read(path) == kept
     assert record.read(tmp_path / "none.json").rows == {}
 
 
+def test_the_samples_of_a_figure_are_on_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "performance.json"
+    record.write(path, record_of(run(figure())))
+    assert '"ours": [28.0, 29.0, 30.0, 31.0, 32.0, 33.0],\n' in path.read_text()
+
+
 def test_what_is_no_record_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "performance.json"
-    path.write_text('{"rows": {"S1": {}}}')
-    with pytest.raises(RecordError, match=r"performance\.json is no record"):
+    path.write_text('{"rows": {"S1": [{}]}}')
+    with pytest.raises(RecordError, match=r"performance\.json is not a record"):
         record.read(path)
-    path.write_bytes(
-        msgspec.json.encode(record_of(row(figure()))).replace(b"[30.0,40.0,50.0]", b"[30.0]")
-    )
+    written = msgspec.json.encode(record_of(run(figure())))
+    path.write_bytes(written.replace(b"[28.0,29.0,30.0,31.0,32.0,33.0]", b"[28.0]"))
     with pytest.raises(RecordError, match="same rounds"):
         record.read(path)
 
 
-def test_a_measured_row_takes_the_place_of_its_earlier_record_alone() -> None:
-    kept = record_of(row(figure(), row_id="S3"), row(figure(), row_id="S1"))
-    new = row(figure(goal=None), row_id="S1")
-    after = record.with_row(kept, new, ["S1", "S2", "S3"])
+def test_two_figures_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="same name"):
+        run(figure(), figure(ours=ABOVE))
+
+
+def test_a_run_is_added_to_the_earlier_ones() -> None:
+    first, second, other = run(figure()), run(figure(ours=ABOVE)), run(figure())
+    kept = Record({"S3": [other], "S1": [first]})
+    order = ["S1", "S2", "S3"]
+    after = record.with_run(kept, "S1", second, order)
+    assert after.rows == {"S1": [first, second], "S3": [other]}
     assert list(after.rows) == ["S1", "S3"]
-    assert after.rows["S1"] == new
-    assert after.rows["S3"] == kept.rows["S3"]
-    assert list(record.with_row(after, new, ["S1"]).rows) == ["S1"]
+    replaced = record.with_run(after, "S1", second, order, replace=True)
+    assert replaced.rows == {"S1": [second], "S3": [other]}
+    # A row that is no more is not kept.
+    assert list(record.with_run(after, "S1", second, ["S1"]).rows) == ["S1"]
+
+
+def test_runs_of_several_builds_or_machines_are_mixed() -> None:
+    assert not record.is_mixed([run(figure()), run(figure())])
+    assert record.is_mixed([run(figure()), run(figure(), commit="ba9876543210")])
+    assert not record.is_mixed([])
 
 
 @pytest.mark.parametrize(
@@ -156,6 +238,35 @@ def test_a_measured_row_takes_the_place_of_its_earlier_record_alone() -> None:
 )
 def test_numbers_have_three_significant_digits(value: float, said: str) -> None:
     assert words.number(value) == said
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "said"),
+    [(89.4, "89.4 ns"), (1_010.0, "1.01 us"), (54_884.0, "54.9 us"), (2.5e6, "2.50 ms")],
+)
+def test_durations_have_the_unit_that_suits_them(nanoseconds: float, said: str) -> None:
+    assert words.duration([nanoseconds]) == said
+
+
+def test_the_range_of_durations_names_a_unit_once() -> None:
+    assert words.durations([1_100.0, 950.0, 900.0]) == "900 ns to 1.10 us"
+    assert words.durations([110.0, 90.0]) == "90.0 to 110 ns"
+
+
+@pytest.mark.parametrize(
+    ("place", "along", "said"),
+    [
+        (1, "processes", "1 process"),
+        (64, "processes", "64 processes"),
+        (1_000, "entries", "1,000 entries"),
+        (512, "bytes", "512 B"),
+        (1 << 20, "bytes", "1 MiB"),
+        (256 << 20, "bytes", "256 MiB"),
+        (3 << 29, "bytes", "1.5 GiB"),
+    ],
+)
+def test_places_on_a_curve_have_their_unit(place: int, along: str, said: str) -> None:
+    assert words.at(place, along) == said
 
 
 def test_absolute_figures_have_their_unit() -> None:
