@@ -24,7 +24,11 @@ _INCHES = (11.0, 4.6)
 _TICKS_MAX = 12
 # What is counted in powers of ten; everything else is in powers of two.
 _DECIMAL = frozenset({"entries"})
-_ALONG = {"entries": "entries in the cache", "bytes": "size of a value"}
+_ALONG = {
+    "entries": "entries in the cache",
+    "bytes of a value": "size of a value",
+    "bytes of the file": "size of the file",
+}
 _MEASURES = {"MB/s": "throughput"}
 
 
@@ -38,10 +42,10 @@ def draw(title: str, results: Iterable[Result]) -> str:
 
     Points are medians over the rounds of all runs, bands the range of all rounds.
     """
-    curves: dict[str, list[Figure]] = defaultdict(list)
+    curves: dict[tuple[str, str], list[Figure]] = defaultdict(list)
     for result in results:
         if result.latest.at is not None:
-            curves[result.latest.what].append(result.pooled)
+            curves[result.latest.what, result.latest.peer].append(result.pooled)
     with mpl.rc_context(
         {
             # Without it each picture has identifiers of its own.
@@ -57,10 +61,15 @@ def draw(title: str, results: Iterable[Result]) -> str:
         picture = Picture(figsize=_INCHES, layout="constrained")
         picture.suptitle(title, fontsize=12, fontweight="bold")
         left, right = picture.subplots(1, 2)
-        for number, (what, figures) in enumerate(curves.items()):
+        drawn_of_ours: set[str] = set()
+        for number, ((what, _), figures) in enumerate(curves.items()):
             figures.sort(key=lambda figure: figure.at or 0)
-            _costs(left, what, figures, f"C{number}")
+            # Several peers can be compared with the same curve of Tuckbox.
+            if what not in drawn_of_ours:
+                _costs_of_ours(left, what, figures, f"C{number}")
+            drawn_of_ours.add(what)
             if figures[0].relation != "ours":
+                _costs_of_peer(left, what, figures, f"C{number}")
                 _ratios(right, what, figures, f"C{number}")
         drawn = [figure for figures in curves.values() for figure in figures]
         unit = " or ".join(sorted({figure.unit for figure in drawn}))
@@ -77,14 +86,17 @@ def draw(title: str, results: Iterable[Result]) -> str:
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
-def _costs(axes: Axes, what: str, figures: list[Figure], colour: str) -> None:
+def _costs_of_ours(axes: Axes, what: str, figures: list[Figure], colour: str) -> None:
     places = [figure.at or 0 for figure in figures]
     ours = [statistics.median(figure.ours) for figure in figures]
     axes.plot(places, ours, "o-", color=colour, label=f"Tuckbox: {what}")
-    if all(figure.theirs for figure in figures):
-        theirs = [statistics.median(figure.theirs) for figure in figures]
-        peer = figures[0].peer
-        axes.plot(places, theirs, "x--", color=colour, alpha=0.7, label=f"{peer}: {what}")
+
+
+def _costs_of_peer(axes: Axes, what: str, figures: list[Figure], colour: str) -> None:
+    places = [figure.at or 0 for figure in figures]
+    theirs = [statistics.median(figure.theirs) for figure in figures]
+    label = f"{figures[0].peer}: {what}"
+    axes.plot(places, theirs, "x--", color=colour, alpha=0.7, label=label)
 
 
 def _ratios(axes: Axes, what: str, figures: list[Figure], colour: str) -> None:
@@ -114,4 +126,4 @@ def _label(axes: Axes, drawn: Sequence[Figure], text: str, title: str) -> None:
 
 
 def _place(place: float, along: str) -> str:
-    return words.at(round(place), along) if along == "bytes" else f"{place:,.0f}"
+    return words.at(round(place), along) if words.is_bytes(along) else f"{place:,.0f}"

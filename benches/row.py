@@ -71,7 +71,7 @@ class Figure:
         goal: The bound of `value`; None for a figure without a goal.
         at: The number of entries, for a figure that is a point of a curve; figures of the same
             curve have the same `what`.
-        along: What `at` counts, if not entries; "bytes" are drawn in powers of two.
+        along: What `at` counts, if not entries. Sizes begin with "bytes": "bytes of a value".
         limit: Samples, of the same rounds and in place of `ours`, of a stripped program that does
             only a named part of the work; () where there is none.
         limited_by: What that program does; "" where there is none.

@@ -90,11 +90,16 @@ def full_name(figure: Figure) -> str:
 
 def at(place: int, along: str) -> str:
     """Return a place on a curve: a count, or bytes in their binary unit."""
-    if along != "bytes":
+    if not is_bytes(along):
         return f"{place:,} {along if place != 1 else _SINGULAR.get(along, along)}"
     units = ("B", "KiB", "MiB", "GiB")
     power = min((max(place, 1).bit_length() - 1) // 10, len(units) - 1)
     return f"{place / 2 ** (10 * power):g} {units[power]}"
+
+
+def is_bytes(along: str) -> bool:
+    """Return whether the places on a curve are sizes, such as "bytes of the file"."""
+    return along.startswith("bytes")
 
 
 def cells(texts: Sequence[str]) -> str:

@@ -25,6 +25,8 @@ from benches.rows import (
     s12_open,
     s13_memory,
     s14_many,
+    s15_full,
+    s18_random,
 )
 
 ROWS: tuple[Row, ...] = (
@@ -43,6 +45,8 @@ ROWS: tuple[Row, ...] = (
     s12_open.ROW,
     s13_memory.ROW,
     s14_many.ROW,
+    s15_full.ROW,
+    s18_random.ROW,
     many_processes.ROW,
     large_values.ROW,
     cold_disk.ROW,

@@ -97,7 +97,7 @@ def _figure(what: str, samples: list[tuple[float, ...]], peer: str, size: int) -
         "ours / theirs",
         None,
         at=size,
-        along="bytes",
+        along="bytes of a value",
     )
 
 

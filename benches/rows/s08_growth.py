@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -45,16 +46,28 @@ def measure(conditions: Conditions) -> list[Figure]:
     # The fewest first, each with no more keys and values around it than its own.
     for number in counts:
         conditions.progress(f"making {number:,} keys and values")
-        names, stored = keys(number), _values(number)
+        names, stored = keys(number), values_of(number)
         conditions.progress(f"gets among {number:,} entries")
-        figures += _gets(conditions, names, stored)
+        figures += _figures(gets(conditions, names, stored), number)
         del names, stored
     full = [one for one in counts if one <= _COUNT_MAX_FULL_CACHE]
     conditions.progress("sets into full caches")
     return [*figures, *_sets_by_size(conditions, full), _sets_by_age(conditions, full[-1])]
 
 
-def _values(number: int) -> list[bytes]:
+@dataclass(frozen=True)
+class Gets:
+    """Samples of gets: by Tuckbox, a dict, and the stripped program."""
+
+    same: tuple[float, ...]
+    same_dict: tuple[float, ...]
+    same_floor: tuple[float, ...]
+    fresh: tuple[float, ...]
+    fresh_dict: tuple[float, ...]
+    fresh_floor: tuple[float, ...]
+
+
+def values_of(number: int) -> list[bytes]:
     """Return values of random bytes, cut from a pool: to draw each would take minutes."""
     dice = random.Random(number)
     (pool,) = values(1, 1 << 20)
@@ -63,7 +76,8 @@ def _values(number: int) -> list[bytes]:
     return [pool[start : start + VALUE_BYTES] for start in begin]
 
 
-def _gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> list[Figure]:
+def gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> Gets:
+    """Measure gets of random keys. Raises WrongAnswerError."""
     table = dict(zip(names, stored, strict=True))
     floor = limits.reader(table)
     dice = random.Random(1)
@@ -88,7 +102,7 @@ def _gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> list
 
             return Turn(_ASKED, get_all(get), asked, check)
 
-        dict_same, same, floor_same, dict_fresh, new, floor_fresh = take_turns(
+        same_dict, same, same_floor, fresh_dict, new, fresh_floor = take_turns(
             conditions,
             [
                 turn("dict", table.get, drawn),
@@ -100,6 +114,10 @@ def _gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> list
             ],
         )
     path.unlink()
+    return Gets(same, same_dict, same_floor, new, fresh_dict, fresh_floor)
+
+
+def _figures(found: Gets, entries: int) -> list[Figure]:
     return [
         Figure(
             what,
@@ -109,13 +127,13 @@ def _gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> list
             theirs,
             "ours / theirs",
             Goal("at most", bound),
-            at=len(names),
+            at=entries,
             limit=limit,
             limited_by="hash the key, find its slot, copy the value",
         )
         for what, ours, theirs, limit, bound in (
-            (SAME, same, dict_same, floor_same, 2.5),
-            (FRESH, new, dict_fresh, floor_fresh, 1.6),
+            (SAME, found.same, found.same_dict, found.same_floor, 2.5),
+            (FRESH, found.fresh, found.fresh_dict, found.fresh_floor, 1.6),
         )
     ]
 

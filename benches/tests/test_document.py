@@ -148,9 +148,23 @@ def test_points_of_a_curve_are_drawn_and_the_same_figures_give_the_same_chart() 
     assert curves.draw("Set, overwrite", results_of([slower])) != picture
 
 
+def test_a_curve_of_tuckbox_is_drawn_once_for_several_peers() -> None:
+    points = [
+        dataclasses.replace(figure(at=count), peer=peer)
+        for peer in ("moka", "quick_cache")
+        for count in (10, 100)
+    ]
+    picture = curves.draw("Full", results_of([points]))
+    assert picture.count(">Tuckbox: same keys</text>") == 1
+    for peer in ("moka", "quick_cache"):
+        assert picture.count(f">{peer}: same keys</text>") == 1
+        assert f">same keys, compared with {peer}</text>" in picture
+
+
 def test_bytes_are_drawn_in_powers_of_two() -> None:
     points = [
-        dataclasses.replace(figure(at=size << 20), along="bytes", unit="MB/s") for size in (1, 16)
+        dataclasses.replace(figure(at=size << 20), along="bytes of a value", unit="MB/s")
+        for size in (1, 16)
     ]
     picture = curves.draw("Large values", results_of([points]))
     for text in ("1 MiB", "2 MiB", "16 MiB", "size of a value", "throughput (MB/s)"):
@@ -259,10 +273,10 @@ def test_the_range_of_durations_names_a_unit_once() -> None:
         (1, "processes", "1 process"),
         (64, "processes", "64 processes"),
         (1_000, "entries", "1,000 entries"),
-        (512, "bytes", "512 B"),
-        (1 << 20, "bytes", "1 MiB"),
-        (256 << 20, "bytes", "256 MiB"),
-        (3 << 29, "bytes", "1.5 GiB"),
+        (512, "bytes of a value", "512 B"),
+        (1 << 20, "bytes of a value", "1 MiB"),
+        (256 << 20, "bytes of a value", "256 MiB"),
+        (3 << 29, "bytes of a value", "1.5 GiB"),
     ],
 )
 def test_places_on_a_curve_have_their_unit(place: int, along: str, said: str) -> None:

@@ -19,6 +19,21 @@ def test_all_caches_are_timed_in_each_round(tmp_path: Path) -> None:
         assert all(len(samples) == 2 and min(samples) > 0 for samples in of_cache.values())
 
 
+def test_caches_are_full_of_as_many_entries(tmp_path: Path) -> None:
+    told = native.run("full", tmp_path, "--size-bytes", str(1 << 20), "--rounds", "2")
+    # Of a mebibyte of entries of 196 bytes and more.
+    assert 3_000 < told["entries"] < (1 << 20) / 196
+    assert told["samples"].keys() == {"tuckbox", "moka", "quick_cache"}
+    assert all(len(taken) == 2 and min(taken) > 0 for taken in told["samples"].values())
+
+
+def test_a_cache_that_already_holds_other_entries_is_refused(tmp_path: Path) -> None:
+    with Cache(tmp_path / "full.tuck", size="32 MB"):
+        pass
+    with pytest.raises(NativeError, match="tuckbox has"):
+        native.run("full", tmp_path, "--size-bytes", str(1 << 20), "--rounds", "1")
+
+
 def test_a_lock_that_nobody_takes_is_never_seen_held(tmp_path: Path) -> None:
     with Cache(tmp_path / "idle.tuck"):
         watcher = native.begin(

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use quick_cache::{UnitWeighter, Weighter};
 use tuckbox_engine::{Buffer, Cache, Config, Place, Ttl, Value};
 
 pub(crate) type Failure = Box<dyn std::error::Error>;
@@ -23,8 +24,8 @@ pub(crate) trait Contestant {
     fn set(&mut self, key: &str, value: &[u8]);
 }
 
-fn open(folder: &Path, name: &str) -> Result<Cache, Failure> {
-    Ok(Cache::open(&Place::Path(folder.join(name)), &Config::default())?)
+fn open(folder: &Path, name: &str, config: &Config) -> Result<Cache, Failure> {
+    Ok(Cache::open(&Place::Path(folder.join(name)), config)?)
 }
 
 /// The engine; a get copies into a new vector.
@@ -35,7 +36,18 @@ pub(crate) struct Tuckbox {
 
 impl Tuckbox {
     pub(crate) fn new(folder: &Path) -> Result<Tuckbox, Failure> {
-        Ok(Tuckbox { cache: open(folder, "speed.tuck")?, buffer: Buffer::new() })
+        let cache = open(folder, "speed.tuck", &Config::default())?;
+        Ok(Tuckbox { cache, buffer: Buffer::new() })
+    }
+
+    /// A file of so many bytes.
+    pub(crate) fn limited(folder: &Path, size_bytes: u64) -> Result<Tuckbox, Failure> {
+        let config = Config { size_bytes, ..Config::default() };
+        Ok(Tuckbox { cache: open(folder, "full.tuck", &config)?, buffer: Buffer::new() })
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        self.cache.len()
     }
 
     fn bytes(&mut self, key: &str) -> Option<&[u8]> {
@@ -66,7 +78,7 @@ pub(crate) struct Buffered(Tuckbox);
 
 impl Buffered {
     pub(crate) fn new(folder: &Path) -> Result<Buffered, Failure> {
-        let cache = open(folder, "buffered.tuck")?;
+        let cache = open(folder, "buffered.tuck", &Config::default())?;
         Ok(Buffered(Tuckbox { cache, buffer: Buffer::new() }))
     }
 }
@@ -93,6 +105,12 @@ impl Moka {
         Moka(moka::sync::Cache::new(entries as u64))
     }
 
+    /// Keys and values of so many bytes.
+    pub(crate) fn limited(payload_bytes: u64) -> Moka {
+        let builder = moka::sync::Cache::builder().max_capacity(payload_bytes);
+        Moka(builder.weigher(|key: &String, value: &Vec<u8>| weight(key, value) as u32).build())
+    }
+
     /// Does what waits to be done after inserts, which no get shall pay for.
     pub(crate) fn settle(&self) {
         self.0.run_pending_tasks();
@@ -113,8 +131,22 @@ impl Contestant for Moka {
     }
 }
 
+fn weight(key: &str, value: &[u8]) -> usize {
+    key.len() + value.len()
+}
+
+/// Weighs an entry by its payload.
+#[derive(Clone)]
+pub(crate) struct ByPayload;
+
+impl Weighter<String, Vec<u8>> for ByPayload {
+    fn weight(&self, key: &String, value: &Vec<u8>) -> u64 {
+        weight(key, value) as u64
+    }
+}
+
 /// quick_cache's cache for threads; a get clones the vector.
-pub(crate) struct QuickCache(quick_cache::sync::Cache<String, Vec<u8>>);
+pub(crate) struct QuickCache<W = UnitWeighter>(quick_cache::sync::Cache<String, Vec<u8>, W>);
 
 impl QuickCache {
     pub(crate) fn new(entries: usize) -> QuickCache {
@@ -122,8 +154,18 @@ impl QuickCache {
     }
 }
 
-impl Contestant for QuickCache {
-    type Answer<'a> = Vec<u8>;
+impl QuickCache<ByPayload> {
+    /// Keys and values of so many bytes, which are about so many entries.
+    pub(crate) fn limited(entries: usize, payload_bytes: u64) -> QuickCache<ByPayload> {
+        QuickCache(quick_cache::sync::Cache::with_weighter(entries, payload_bytes, ByPayload))
+    }
+}
+
+impl<W: Weighter<String, Vec<u8>> + Clone> Contestant for QuickCache<W> {
+    type Answer<'a>
+        = Vec<u8>
+    where
+        W: 'a;
 
     #[inline]
     fn get(&mut self, key: &str) -> Option<Vec<u8>> {

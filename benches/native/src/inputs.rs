@@ -2,6 +2,8 @@
 //!
 //! Must not know who stores them.
 
+/// Bytes of a key.
+pub(crate) const KEY_BYTES: usize = 36;
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES: usize = 160;
 
