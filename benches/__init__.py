@@ -1,6 +1,6 @@
-"""What Tuckbox costs beside its peers: `python -m benches`.
+"""Measures Tuckbox and its peers: `python -m benches`.
 
-Owns the rows of the goals for speed and memory, and the page that tells of them. It uses what a
-stranger could install, and of the lab its peers, servers and machine sheet; neither the product nor
-the lab knows that it exists.
+Owns the rows for the goals of speed and memory, and the page that shows them. It uses what any user
+can install, and the lab's adapters, servers and machine sheet. Neither the product nor the lab may
+import it.
 """

@@ -29,7 +29,7 @@ class DocumentError(Exception):
 
 @dataclass(frozen=True)
 class Document:
-    """The page, and its charts by the names of their files beside it."""
+    """The page, and its charts by the names of their files in the same folder."""
 
     page: str
     pictures: dict[str, str]

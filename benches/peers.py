@@ -1,4 +1,4 @@
-"""The peers: the lab's contestants, opened in this process, and their servers beside it.
+"""The peers: the lab's contestants, opened in this process, and their servers.
 
 Owns how a peer is opened and what it is called. Must not time anything, nor know a peer: how each
 is driven, and with which settings, is in the lab's own adapters.
