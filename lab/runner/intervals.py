@@ -21,7 +21,7 @@ COVERAGE_MIN = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """Holds the median with the chance `coverage`, between 0.95 and 1."""
+    """Holds the median with the chance `coverage`, between 0 and 1."""
 
     low: float
     high: float
