@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Result};
-use crate::layout::{self, header, Geometry, Plan, BYTE_ORDER_MARK, FORMAT_VERSION, MAGIC};
+use crate::layout::{self, header, Geometry, Layer, Plan, BYTE_ORDER_MARK, FORMAT_VERSION, MAGIC};
 use crate::region::Region;
 
 /// What the header holds besides the geometry.
@@ -96,7 +96,7 @@ pub fn read(
     region: &Region,
     path: &Path,
     file_bytes: u64,
-    above: u64,
+    above: Layer,
 ) -> Result<(Geometry, Identity)> {
     let path = || path.to_path_buf();
     if region.get(header::MAGIC) != MAGIC {
@@ -121,11 +121,12 @@ pub fn read(
         return Err(Error::Damaged { path: path(), what: "the header's checksum does not match" });
     }
     let signature = region.get(header::LAYOUT_SIGNATURE);
-    if signature != layout::signature(above) {
+    let ours = layout::signature(above.signature);
+    if signature != ours {
         return Err(Error::VersionMismatch {
             path: path(),
             found: format!("{version} with layout {signature:016x}"),
-            known: format!("{FORMAT_VERSION} with layout {:016x}", layout::signature(above)),
+            known: format!("{FORMAT_VERSION} with layout {ours:016x}"),
         });
     }
     let required = region.get(header::FEATURES_REQUIRED);
@@ -154,7 +155,8 @@ pub fn read(
         && plan.shard_bytes <= 1 << 32
         && plan.table_bytes % 64 == 0
         && plan.table_bytes <= 1 << 32
-        && plan.size_bytes < 1 << 43;
+        && plan.size_bytes < 1 << 43
+        && (above.makes)(&plan);
     let impossible = || Error::Damaged { path: path(), what: "its header holds impossible sizes" };
     if !sane {
         return Err(impossible());
@@ -201,7 +203,8 @@ mod tests {
         write(&page, &geometry, &identity, ABOVE);
         page.set(at, value);
         page.set(header::CHECKSUM, checksum(&page));
-        match read(&page, Path::new("/a.tuck"), 1 << 20, ABOVE) {
+        let above = Layer { signature: ABOVE, makes: |plan| plan.shard_bytes == 4096 };
+        match read(&page, Path::new("/a.tuck"), 1 << 20, above) {
             Ok(_) => String::new(),
             Err(error) => error.to_string(),
         }
@@ -229,6 +232,7 @@ mod tests {
         for (at, value) in [
             (header::SEGMENT_BYTES, 4097),
             (header::SHARD_COUNT, 0),
+            (header::SHARD_BYTES, 4096 - 64),
             (header::SEGMENT_COUNT, 1 << 50),
             (header::SIZE_BYTES, u64::MAX),
             (header::PROCESS_COUNT, 1 << 20),

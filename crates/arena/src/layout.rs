@@ -134,6 +134,16 @@ pub struct Plan {
     pub first_segments: u64,
 }
 
+/// What the arena must know about the layer above before it opens a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Layer {
+    /// Names the layout of its part of the file.
+    pub signature: u64,
+    /// Whether it creates files of this plan. A file with any other plan is damaged: its parts may be too
+    /// small for what the layer above keeps in them. `first_segments` is 0, since no file stores it.
+    pub makes: fn(&Plan) -> bool,
+}
+
 /// The private copy of everything in the header that says where things are. Bounds are computed
 /// from this copy alone.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -34,7 +34,7 @@ mod wait;
 pub use arena::{Arena, Place, Stay};
 pub use error::{Error, Result};
 pub use file::Standing;
-pub use layout::{Geometry, Plan};
+pub use layout::{Geometry, Layer, Plan};
 pub use lock::Acquired;
 pub use process::{Counter, OwnerId, COUNTER_COUNT};
 pub use region::Region;

@@ -14,12 +14,15 @@ use tuckbox_arena::segments::Owner;
 
 use crate::layout::{log, note, shard, Position, Shape, Slot};
 use crate::log::{with_scratch, LogKind};
-use crate::record::{flag, Head};
+use crate::record::{flag, Head, Sequence};
 use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Loss};
 
 /// How many sentences a report holds.
 pub const FINDINGS_MOST: usize = 100;
+
+/// No shard ever counts this many writes.
+const VERSIONS_END: u64 = 1 << 63;
 
 /// How much of the records an audit reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +104,10 @@ impl Shard<'_> {
     fn audit_for(&self, cause: Cause, depth: Depth) -> CheckReport {
         let mut report = CheckReport::default();
         let counted = self.entries();
+        self.set_word(
+            shard::SEQUENCE,
+            self.plausible_version(self.word(shard::SEQUENCE), &mut report),
+        );
         self.resolve_intent(&mut report);
         hooks::reach(Point::RepairStep);
         let mut reach = self.walk_logs(&mut report);
@@ -136,6 +143,19 @@ impl Shard<'_> {
         report.segments_spare = reach.spares;
         report.segments_body = reach.others.len() as u64 - reach.index - reach.spares;
         report
+    }
+
+    /// Returns the last version that the shard gave. A count from [`VERSIONS_END`] on is damaged; only its
+    /// low bits are kept, which are all that records have, so that no version is given twice.
+    fn plausible_version(&self, last: u64, report: &mut CheckReport) -> u64 {
+        if last < VERSIONS_END {
+            return last;
+        }
+        report.wrong_counts += 1;
+        note_finding(report, || {
+            format!("shard {}: the count of versions is damaged: it was {last}", self.index)
+        });
+        Sequence::new(last, 0).version()
     }
 
     /// A count of entries that the shard's logs could hold; a higher one is itself damaged, and
@@ -250,8 +270,8 @@ impl Shard<'_> {
             }
             let extent = self.arena().note(segment, note::EXTENT);
             let end = if segment == head.segment { head.byte } else { extent & note::EXTENT_END };
-            let is_place = |byte: u64| byte % 8 == 0 && byte <= self.cache.shape.log_bytes;
-            if !is_place(first) || !is_place(end) || first > end {
+            let shape = &self.cache.shape;
+            if !shape.is_place(first) || !shape.is_place(end) || first > end {
                 return None;
             }
             let mark = if kind == LogKind::Main { note::EXTENT_MAIN } else { 0 };
@@ -367,7 +387,7 @@ impl Shard<'_> {
                 }
             }
         }
-        self.set_word(shard::SEQUENCE, version);
+        self.set_word(shard::SEQUENCE, self.plausible_version(version, report));
         report.entries = counts.iter().map(|count| count.entries).sum();
         report.entry_bytes = counts.iter().map(|count| count.bytes + count.body_bytes).sum();
         counts
@@ -446,9 +466,9 @@ impl Shard<'_> {
         Proof::Sound(*kind, head)
     }
 
-    /// Whether a record ends where its segment's records do or before, or every segment that it goes on
-    /// in belongs to its log: one that does not is about to be freed, and what lies behind the head is
-    /// about to be written.
+    /// Whether a record lies within the records of its segment and, if it crosses segments, of every
+    /// segment of its log that it goes on in. Other segments are about to be freed, and the bytes behind
+    /// the log's head are about to be overwritten.
     fn is_within(
         &self,
         position: Position,
@@ -461,13 +481,15 @@ impl Shard<'_> {
         if position.byte + head.log_bytes <= log_bytes {
             return position.byte + head.log_bytes <= to;
         }
+        let has_room = |segment: u32, bytes: u64| {
+            let reached = reach.segments.get(&segment);
+            reached.is_some_and(|(its, _, end)| *its == kind && bytes <= *end)
+        };
         let mut rest_bytes = head.log_bytes.saturating_sub(log_bytes - position.byte);
         let mut segment = position.segment;
         while rest_bytes > 0 {
             match self.cache.trailer(segment) {
-                Some((next, _)) if reach.segments.get(&next).is_some_and(|at| at.0 == kind) => {
-                    segment = next;
-                }
+                Some((next, _)) if has_room(next, rest_bytes.min(log_bytes)) => segment = next,
                 _ => return false,
             }
             rest_bytes = rest_bytes.saturating_sub(log_bytes);

@@ -11,14 +11,12 @@ use crate::audit::{Depth, FINDINGS_MOST};
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, SLICE};
 use crate::hash::{Hasher, KeyHash};
-use crate::layout::{self, log, shard, Shape, SIZE_BYTES_LEAST};
+use crate::layout::{self, log, shard, Shape, MAX_ENTRIES_MOST, SIZE_BYTES_LEAST};
 use crate::log::LogKind;
 use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Config, Entry, Stats, Ttl, Value};
 use crate::write::Condition;
 
-/// The highest limit of entries.
-const MAX_ENTRIES_MOST: u64 = 1 << 40;
 /// Buckets in which `expire` looks under one lock.
 const EXPIRE_BUCKETS: u32 = 64;
 
@@ -63,7 +61,7 @@ impl Cache {
             place,
             config.rights,
             &plan,
-            layout::signature(),
+            layout::layer(),
             config.clock.clone(),
             config.waiter.clone(),
             &lay_out,
@@ -79,7 +77,7 @@ impl Cache {
     pub fn twins(config: &Config, participants: u32) -> Result<Vec<Cache>> {
         let plan = plan_for(config)?;
         let (clock, waiter) = (config.clock.clone(), config.waiter.clone());
-        let arenas = Arena::twins(&plan, layout::signature(), clock, waiter, participants)?;
+        let arenas = Arena::twins(&plan, layout::layer().signature, clock, waiter, participants)?;
         if let Some(first) = arenas.first() {
             lay_out(first)?;
         }

@@ -81,8 +81,9 @@ impl IndexState {
         self.count().max(1)
     }
 
+    /// With one more bucket than [`IndexState::buckets`].
     fn with_split(self) -> IndexState {
-        IndexState(self.0 + 1)
+        IndexState((self.0 | u64::from(self.count() == 0)).wrapping_add(1))
     }
 
     /// With one more entry moved between its choices.
@@ -482,6 +483,20 @@ impl Shard<'_> {
         let zeros = [0; PAGE_WORDS];
         for page in 0..self.cache.shape.segment_bytes / PAGE_BYTES {
             self.region().copy_in(at + page * PAGE_BYTES, &zeros);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_split_counts_from_the_one_bucket_that_there_always_is() {
+        let moves = 5 << 32;
+        for (count, after) in [(0, 2), (1, 2), (2, 3), (0xffff_fffe, u32::MAX)] {
+            let state = IndexState(moves | count).with_split();
+            assert_eq!((state.buckets(), state.0 >> 32), (after, 5), "{count}");
         }
     }
 }

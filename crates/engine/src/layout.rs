@@ -3,7 +3,7 @@
 //! `docs/format.md` draws them; a test compares the two.
 
 use tuckbox_arena::layout::HEADER_BYTES;
-use tuckbox_arena::{Geometry, Plan};
+use tuckbox_arena::{Geometry, Layer, Plan};
 
 use crate::record::Head;
 use crate::value::Favour;
@@ -171,6 +171,8 @@ pub const BUCKETS_AT_FIRST: u32 = 32;
 pub const TRAILER_BYTES: u64 = 16;
 /// A record's fixed part never crosses the end of a segment.
 pub const RECORD_ROOM_LEAST: u64 = 64;
+/// The highest limit of entries.
+pub const MAX_ENTRIES_MOST: u64 = 1 << 40;
 /// The smallest cache.
 pub const SIZE_BYTES_LEAST: u64 = 64 << 10;
 /// A small cache has a shard for each so many bytes,
@@ -411,8 +413,22 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
     }
 }
 
+/// What the arena must know about the engine.
+pub fn layer() -> Layer {
+    Layer { signature: signature(), makes: is_plan }
+}
+
+/// Whether [`plan`] returns this plan for some cache. A change of `plan` therefore needs a change of
+/// [`signature`].
+fn is_plan(plan: &Plan) -> bool {
+    let of_file = |plan: &Plan| Plan { features_optional: 0, first_segments: 0, ..plan.clone() };
+    plan.size_bytes >= SIZE_BYTES_LEAST
+        && plan.max_entries <= MAX_ENTRIES_MOST
+        && of_file(plan) == of_file(&self::plan(plan.size_bytes, plan.max_entries))
+}
+
 /// Names the engine's part of the layout, for the header's signature.
-pub fn signature() -> u64 {
+fn signature() -> u64 {
     [
         shard::DIRECTORY,
         shard::SWITCHES,
@@ -439,12 +455,9 @@ impl Shape {
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
         let before_directory = shard::DIRECTORY + tournament_bytes(shadow_len);
-        let value_bytes_max = geometry.segment_count / 4 * segment_bytes;
-        let record_bytes_most = Head::longest_bytes(
-            crate::KEY_BYTES_MAX as u64,
-            segment_bytes,
-            geometry.segment_count / 4,
-        );
+        let bodies_most = (geometry.segment_count / 4).min(Head::VALUE_BYTES_MOST / segment_bytes);
+        let record_bytes_most =
+            Head::longest_bytes(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_most);
         Shape {
             segment_bytes,
             record_words_most: (record_bytes_most / 8) as usize,
@@ -455,13 +468,18 @@ impl Shape {
             directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
             shadow_len,
             shard_count: plan.shard_count,
-            value_bytes_max,
+            value_bytes_max: bodies_most * segment_bytes,
             max_entries: plan.max_entries,
             favour: Favour::from_word(plan.features_optional),
             slices_most: 1_000
                 + 2 * geometry.segment_count
                 + plan.size_bytes / plan.shard_count / 512,
         }
+    }
+
+    /// Whether a record of a log can begin or end at this byte of a segment.
+    pub fn is_place(&self, byte: u64) -> bool {
+        byte % 8 == 0 && byte <= self.log_bytes
     }
 
     /// Where a shard's tournament is.
@@ -564,6 +582,36 @@ mod tests {
                 let (before, after) = (bucket_of(hash, count), bucket_of(hash, count + 1));
                 assert!(before < count && (after == before || (before == split && after == count)));
             }
+        }
+    }
+
+    #[test]
+    fn plans_that_this_build_never_makes_are_refused() {
+        for (size_bytes, max_entries) in [(SIZE_BYTES_LEAST, 0), (1 << 30, 0), (1 << 42, 7)] {
+            let sound = Plan { features_optional: 1, ..plan(size_bytes, max_entries) };
+            assert!(is_plan(&sound) && is_plan(&Plan { first_segments: 0, ..sound.clone() }));
+            for other in [
+                Plan { size_bytes: SIZE_BYTES_LEAST - 1, ..sound.clone() },
+                Plan { size_bytes: size_bytes * 4, ..sound.clone() },
+                Plan { max_entries: u64::MAX, ..sound.clone() },
+                Plan { segment_bytes: sound.segment_bytes * 2, ..sound.clone() },
+                Plan { shard_count: sound.shard_count + 1, ..sound.clone() },
+                Plan { shard_bytes: 64, ..sound.clone() },
+                Plan { shard_bytes: 1 << 32, ..sound.clone() },
+                Plan { table_bytes: 0, ..sound.clone() },
+            ] {
+                assert!(!is_plan(&other), "{other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_value_fits_into_its_form() {
+        let shape = |size_bytes| Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
+        assert_eq!(shape(1 << 30).value_bytes_max >> 20, 255);
+        for size_bytes in [1 << 38, 1 << 40, 1 << 42] {
+            let most = shape(size_bytes).value_bytes_max;
+            assert!((1 << 35..=Head::VALUE_BYTES_MOST).contains(&most), "{most}");
         }
     }
 

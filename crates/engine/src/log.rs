@@ -187,10 +187,7 @@ impl Shard<'_> {
     /// is damaged and names no place in the file.
     fn cursor(&self, kind: LogKind, word: u64) -> Option<Position> {
         let at = Position::from_word(self.log_word(kind, word))?;
-        let is_place = at.byte <= self.cache.shape.log_bytes
-            && at.byte % 8 == 0
-            && self.cache.is_usable(at.segment);
-        is_place.then_some(at)
+        (self.cache.shape.is_place(at.byte) && self.cache.is_usable(at.segment)).then_some(at)
     }
 
     /// Where a log's next record goes; none as in [`Shard::tail_cursor`].

@@ -155,11 +155,12 @@ impl Sequence {
         bits(self.0 >> VERSION_SHIFT, VERSION_BITS)
     }
 
-    /// The version in full of the latest of two records: `last` in full, and this one.
+    /// The full version of the later of two records: `last`, and this one. If `last` is damaged and near
+    /// `u64::MAX`, the sum wraps; its low bits, the only ones that records keep, stay right.
     pub fn latest_version(self, last: u64) -> u64 {
         let ahead = bits(self.version().wrapping_sub(last), VERSION_BITS);
         // More than half of what there is counts as behind.
-        last + if ahead >> (VERSION_BITS - 1) == 0 { ahead } else { 0 }
+        last.wrapping_add(if ahead >> (VERSION_BITS - 1) == 0 { ahead } else { 0 })
     }
 
     /// What the record has; see [`flag`].
@@ -212,6 +213,8 @@ impl Head {
     pub const BYTES_LEAST: u64 = 16;
     /// How many words there are at most before the body list.
     pub const WORDS_MOST: u64 = 4;
+    /// The longest value whose length fits in a form.
+    pub const VALUE_BYTES_MOST: u64 = (1 << LONG_VALUE_BITS) - 1;
 
     /// Reads the lengths. `first` is word 0, and `word` gives others by their number, which is
     /// below [`Head::WORDS_MOST`]. None if no writer of this version makes such a record.
@@ -654,9 +657,11 @@ mod tests {
     #[test]
     fn the_latest_version_is_found_by_its_low_bits() {
         let (count, half) = (1 << VERSION_BITS, 1 << (VERSION_BITS - 1));
-        for last in [0, 5, half, count - 1, count, 7 * count + 3] {
+        let ends = [u64::MAX, u64::MAX - 5, u64::MAX - half + 1, u64::MAX - count];
+        for last in [0, 5, half, count - 1, count, 7 * count + 3].into_iter().chain(ends) {
             for ahead in [0, 1, half - 1] {
-                assert_eq!(Sequence::new(last + ahead, 0).latest_version(last), last + ahead);
+                let latest = last.wrapping_add(ahead);
+                assert_eq!(Sequence::new(latest, 0).latest_version(last), latest);
             }
             for behind in [1, half] {
                 assert_eq!(Sequence::new(last.wrapping_sub(behind), 7).latest_version(last), last);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
-use tuckbox_arena::{Acquired, Arena, Error, NativeWaiter, Place, Plan, Rights};
+use tuckbox_arena::{Acquired, Arena, Error, Layer, NativeWaiter, Place, Plan, Rights};
 use tuckbox_testkit::specimen::Scratch;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -23,7 +23,9 @@ fn open(path: &Path) -> Arena {
     };
     let place = Place::Path(path.into());
     let waiter = Arc::new(NativeWaiter);
-    Arena::open(&place, Rights::default(), &plan, 1, Clock::System, waiter, &|_| Ok(())).unwrap()
+    let layer = Layer { signature: 1, makes: |_| true };
+    Arena::open(&place, Rights::default(), &plan, layer, Clock::System, waiter, &|_| Ok(()))
+        .unwrap()
 }
 
 /// The lock stays in the file, but the mapping that would let go of it becomes zeros. `notices` is

@@ -1,6 +1,7 @@
 //! Guards against files that lie: a short form of `torture damage`, which damages every byte of a
 //! closed cache's file. What is demanded of a damaged one is in `tuckbox_testkit::specimen`.
 
+use tuckbox_engine::layout::shard;
 use tuckbox_engine::{Buffer, Cache, Clock, Config, Place, Ttl, Value};
 use tuckbox_testkit::specimen::{self, Damage, Filling, Left, Part, Scratch, Specimen};
 
@@ -49,19 +50,45 @@ fn bytes_of_the_tables() {
     play(&image, cases, false);
 }
 
+/// Where the words of the tables are, but for most of the process slots, which are empty and all alike.
+fn table_words(image: &Specimen) -> impl Iterator<Item = u64> + '_ {
+    (0..image.pool_at()).step_by(8).filter(|at| {
+        image.part(*at) != Part::Header && (image.word(*at) != 0 || !(4352..8192).contains(at))
+    })
+}
+
 #[test]
 fn words_of_the_tables() {
     let image = Specimen::small();
-    let is_used = |at: &u64| {
-        // Most process slots are empty, and all alike.
-        image.part(*at) != Part::Header && (image.word(*at) != 0 || !(4352..8192).contains(at))
-    };
-    let cases = (0..image.pool_at()).step_by(8).filter(is_used).flat_map(|at| {
+    let cases = table_words(&image).flat_map(|at| {
         let segment = at / 8 % 14;
         [1, (segment + 1) << 32 | 0xffff_fff8, segment + 1, 1 << 56 | segment, u64::MAX]
             .map(|value| Damage::Word { at, value })
     });
     play(&image, cases.step_by(3), true);
+}
+
+/// A second check finds nothing and drops nothing.
+#[test]
+fn a_check_leaves_nothing_to_the_next_one() {
+    let scratch = Scratch::new();
+    // The second specimen has records that cross segments.
+    for image in [Specimen::small(), Specimen::new(64 << 10, 22, 1_200, 1)] {
+        let words = table_words(&image).flat_map(|at| {
+            let segment = at / 8 % 14;
+            [0, 8, segment + 1, (segment + 1) << 32 | 8, 1 << 31 | 8, u64::MAX - 100]
+                .map(|value| Damage::Word { at, value })
+        });
+        for damage in words.chain((0..300).map(Damage::Words)) {
+            let mut bytes = image.bytes.clone();
+            damage.apply(&mut bytes);
+            let cache = image.open(&bytes, &scratch).unwrap().expect("its header is whole");
+            let first = cache.check().unwrap();
+            let second = cache.check().unwrap();
+            let is_same = first.entries == second.entries;
+            assert!(second.is_sound() && is_same, "{damage:?}: {first:?}, then {second:?}");
+        }
+    }
 }
 
 #[test]
@@ -139,6 +166,41 @@ fn what_is_lost_is_named_and_counted() {
     let value = !image.word(value_at);
     let reason = "its checksum does not match";
     assert_eq!(lost(&open(Damage::Word { at: value_at, value })), (0, 1, reason));
+}
+
+/// However damaged a shard's count of versions is, the next version is one that no entry has. `check`
+/// reports a count that cannot be true.
+#[test]
+fn a_damaged_count_of_versions_gives_no_version_again() {
+    const COUNT: u64 = 1 << 28;
+    let (image, scratch, mut buffer) = (Specimen::small(), Scratch::new(), Buffer::new());
+    let at = image.shards_at() + shard::SEQUENCE;
+    let last = image.word(at);
+    let end = 1 << 63;
+    for (value, cannot_be) in [
+        (last, false),
+        (0, false),
+        (end - COUNT, false),
+        (end - 1, true),
+        (end, true),
+        (u64::MAX - COUNT / 2, true),
+        (u64::MAX - last, true),
+        (u64::MAX, true),
+    ] {
+        let mut bytes = image.bytes.clone();
+        Damage::Word { at, value }.apply(&mut bytes);
+        let cache = image.open(&bytes, &scratch).unwrap().expect("it opens");
+        let report = cache.check().unwrap();
+        assert_eq!((report.lost_entries, report.entries), (0, image.entries()), "{value}");
+        let told = report.findings.iter().any(|finding| finding.contains("versions"));
+        assert_eq!((told, report.wrong_counts > 0), (cannot_be, cannot_be), "{value}: {report:?}");
+        assert!(cache.check().unwrap().is_sound(), "{value}");
+        assert_eq!(image.read_all(&cache).unwrap().found, image.entries());
+        cache.set(b"next", Value::bytes(b"value"), Ttl::Never).unwrap();
+        let next = cache.get(b"next", &mut buffer).unwrap().expect("it was just stored").version;
+        // Entries have the versions from 1 to `last`.
+        assert!((last + 1..=COUNT / 2 + last).contains(&(next % COUNT)), "{value}: {next}");
+    }
 }
 
 /// A number that is damaged is no number: not for a read, and not for a sum.

@@ -226,7 +226,8 @@ impl Specimen {
         HEADER_BYTES + self.word(header::PROCESS_COUNT) * process::SLOT_BYTES
     }
 
-    fn shards_at(&self) -> u64 {
+    /// Where the first shard begins.
+    pub fn shards_at(&self) -> u64 {
         let count = self.word(header::SEGMENT_COUNT);
         self.segments_at() + (count * segment::WORD_COUNT * 8).next_multiple_of(64)
     }

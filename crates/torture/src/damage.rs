@@ -347,6 +347,10 @@ fn judge(image: &Specimen, damage: &Damage, left: Left) -> Result<(), String> {
 /// entries have expired that were stored for longer.
 fn check_says_what_is_lost(image: &Specimen, cache: &Cache, left: Left) -> Result<u64, String> {
     let report = cache.check().map_err(|error| error.to_string())?;
+    let again = cache.check().map_err(|error| error.to_string())?;
+    if !again.is_sound() || again.entries != report.entries {
+        return Err(format!("a second check finds more than the first: {report:?}, {again:?}"));
+    }
     let stats = cache.stats();
     // A damaged lock word looks like one of a dead process, whose work is mended without a word
     // about what it was at: a damaged epoch then looks like a clear.

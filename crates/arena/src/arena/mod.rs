@@ -16,7 +16,7 @@ use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 use crate::file::{CacheFile, Standing};
 use crate::header::{self, Identity};
-use crate::layout::{process as slot_layout, Geometry, Plan, HEADER_BYTES};
+use crate::layout::{process as slot_layout, Geometry, Layer, Plan, HEADER_BYTES};
 use crate::os;
 use crate::process::{Counter, Gated, OwnerId, Seat, COUNTER_COUNT, FORKS};
 use crate::region::Region;
@@ -73,8 +73,8 @@ pub struct Arena {
 
 impl Arena {
     /// Opens the cache at `place`, or makes it as `plan` says, with `rights` if the place is a
-    /// path. `lay_out` fills the part of the layer above in a new file; `signature` names that
-    /// part's layout.
+    /// path. `lay_out` fills the part of the layer above in a new file; `layer` describes
+    /// that layer.
     ///
     /// # Errors
     /// Everything in [`Error`] that concerns files. An existing file that is not a cache of this
@@ -83,7 +83,7 @@ impl Arena {
         place: &Place,
         rights: Rights,
         plan: &Plan,
-        signature: u64,
+        layer: Layer,
         clock: Clock,
         waiter: Arc<dyn Waiter>,
         lay_out: &dyn Fn(&Arena) -> Result<()>,
@@ -93,13 +93,13 @@ impl Arena {
             Place::Path(path) => &std::path::absolute(path).unwrap_or_else(|_| path.clone()),
             Place::Shown(path) => {
                 let file = CacheFile::open_shown(path)?;
-                return Arena::from_file(file, None, signature, clock, waiter);
+                return Arena::from_file(file, None, layer, clock, waiter);
             }
             Place::Private => {
                 let geometry = Geometry::new(plan.clone())?;
                 let file = CacheFile::private(first_bytes(&geometry))?;
                 let new = Some(geometry);
-                let arena = Arena::from_file(file, new, signature, clock, waiter)?;
+                let arena = Arena::from_file(file, new, layer, clock, waiter)?;
                 lay_out(&arena)?;
                 return Ok(arena);
             }
@@ -108,9 +108,9 @@ impl Arena {
         loop {
             if let Some(file) = CacheFile::open(&directory, rights)? {
                 if rights.read_only {
-                    return Arena::read_only(file, signature, clock, waiter);
+                    return Arena::read_only(file, layer, clock, waiter);
                 }
-                return Arena::from_file(file, None, signature, clock, waiter);
+                return Arena::from_file(file, None, layer, clock, waiter);
             }
             if rights.read_only {
                 return Err(Error::Missing { path: path.clone() });
@@ -118,9 +118,8 @@ impl Arena {
             let geometry = Geometry::new(plan.clone())?;
             let file = CacheFile::create(&directory, first_bytes(&geometry), rights)?;
             let leftover = file.leftover();
-            let made =
-                Arena::from_file(file, Some(geometry), signature, clock.clone(), waiter.clone())
-                    .and_then(|arena| lay_out(&arena).map(|()| arena));
+            let made = Arena::from_file(file, Some(geometry), layer, clock.clone(), waiter.clone())
+                .and_then(|arena| lay_out(&arena).map(|()| arena));
             let mut arena = match made {
                 Ok(arena) => arena,
                 Err(error) => {
@@ -141,13 +140,13 @@ impl Arena {
     /// A handle that only reads, and maps the file so.
     fn read_only(
         file: CacheFile,
-        signature: u64,
+        layer: Layer,
         clock: Clock,
         waiter: Arc<dyn Waiter>,
     ) -> Result<Arena> {
         let path = file.path().to_path_buf();
         let file_bytes = file.len_bytes()?;
-        let (geometry, identity) = read_header(&file, file_bytes, signature)?;
+        let (geometry, identity) = read_header(&file, file_bytes, layer)?;
         let region = map(&file, geometry.file_bytes_max(), false)?;
         region.set_usable(file_bytes);
         let membership = Membership::Reader { file, rows_made: AtomicU64::new(u64::MAX) };
@@ -160,7 +159,7 @@ impl Arena {
     fn from_file(
         file: CacheFile,
         new: Option<Geometry>,
-        signature: u64,
+        layer: Layer,
         clock: Clock,
         waiter: Arc<dyn Waiter>,
     ) -> Result<Arena> {
@@ -169,7 +168,7 @@ impl Arena {
         let (geometry, identity) = match new {
             Some(geometry) => (geometry, None),
             None => {
-                let (geometry, identity) = read_header(&file, file_bytes, signature)?;
+                let (geometry, identity) = read_header(&file, file_bytes, layer)?;
                 (geometry, Some(identity))
             }
         };
@@ -177,7 +176,7 @@ impl Arena {
         region.set_usable(file_bytes);
         let identity = identity.unwrap_or_else(|| {
             let identity = Identity::random();
-            header::write(&region, &geometry, &identity, signature);
+            header::write(&region, &geometry, &identity, layer.signature);
             identity
         });
         let membership = Membership::File { file, seat: Gated::new(None) };
@@ -569,7 +568,7 @@ fn map(file: &CacheFile, len_bytes: u64, writable: bool) -> Result<Region> {
     })
 }
 
-fn read_header(file: &CacheFile, file_bytes: u64, signature: u64) -> Result<(Geometry, Identity)> {
+fn read_header(file: &CacheFile, file_bytes: u64, layer: Layer) -> Result<(Geometry, Identity)> {
     let path = file.path();
     if file_bytes < HEADER_BYTES {
         let reason = "it is shorter than a header";
@@ -578,7 +577,7 @@ fn read_header(file: &CacheFile, file_bytes: u64, signature: u64) -> Result<(Geo
     os::read_ahead(file.fd(), HEADER_BYTES);
     let page = map(file, HEADER_BYTES, false)?;
     page.set_usable(HEADER_BYTES);
-    let read = header::read(&page, path, file_bytes, signature);
+    let read = header::read(&page, path, file_bytes, layer);
     if page.is_lost() {
         return Err(Error::Lost { path: path.into() });
     }

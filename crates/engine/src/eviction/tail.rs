@@ -205,8 +205,12 @@ impl Shard<'_> {
     /// Where the record begins that lies at or after a position; none at the log's head.
     pub(super) fn next_record(&self, kind: LogKind, mut at: Position) -> Option<Position> {
         let head = self.head_cursor(kind)?;
-        // Bounded, should the log lead in a circle.
+        // Bounded, in case the log leads in a circle. Where a segment's records begin is read from the
+        // file, and may lie behind the segment.
         for _ in 0..=self.arena().geometry().segment_count {
+            if !self.cache.shape.is_place(at.byte) {
+                return None;
+            }
             if at.segment == head.segment {
                 return (at.byte < head.byte).then_some(at);
             }
@@ -217,5 +221,52 @@ impl Shard<'_> {
             at = Position { segment: next, byte: self.arena().note(next, note::EXTENT) >> 32 };
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cache, Config, Place as PlaceOfCache, Ttl, Value};
+
+    /// A damaged extent says that the records of a segment begin or end behind it.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
+    fn a_log_that_leads_out_of_its_segment_ends_there() {
+        let config = Config { size_bytes: 1 << 20, ..Config::default() };
+        let cache = Cache::open(&PlaceOfCache::Private, &config).unwrap();
+        for key in 0..20_000u64 {
+            cache.set(&key.to_le_bytes(), Value::bytes(&[7; 160]), Ttl::Never).unwrap();
+        }
+        let shard = cache.lock_shard(0).unwrap();
+        let tail = shard.tail(LogKind::Main).unwrap();
+        let second = shard.next_in_log(tail.segment).unwrap();
+        let sound = shard.arena().note(second, note::EXTENT);
+        let records_from = |first: u64, end: u64| {
+            shard.arena().set_note(second, note::EXTENT, first << 32 | note::EXTENT_MAIN | end);
+            let (mut at, mut in_first, mut all) = (tail, 0, 0);
+            while let Some(place) = shard.next_record(LogKind::Main, at) {
+                at = match shard.judge_place(LogKind::Main, place) {
+                    Place::Live(candidate) => {
+                        in_first += u64::from(place.segment == tail.segment);
+                        all += 1;
+                        shard.end_of(place, candidate.head.log_bytes).unwrap()
+                    }
+                    Place::Dead(end) => end,
+                    Place::Unreadable => break,
+                };
+            }
+            (in_first, all)
+        };
+        let (in_first, all) = records_from(sound >> 32, sound & note::EXTENT_END);
+        assert!(0 < in_first && in_first + 10 < all, "{in_first} of {all}");
+        for segments in 0..4 {
+            for byte in (0..cache.shape.segment_bytes).step_by(4) {
+                let first = segments * cache.shape.segment_bytes + byte;
+                let (in_this, found) = records_from(first, note::EXTENT_END);
+                assert_eq!(in_this, in_first, "{first}");
+                assert!(segments == 0 || found == in_first, "{first}");
+            }
+        }
     }
 }
