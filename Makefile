@@ -14,7 +14,7 @@ lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/so
 	lab/requirements-contestants.lock lab/Cargo.lock
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: FORCE help setup build demo lab test check test-rust test-torture test-fuzz hit-ratio \
+.PHONY: FORCE help setup build demo lab lab-docs test check test-rust test-torture test-fuzz hit-ratio \
 	test-python test-lab lab-smoke test-reliability test-bench bench instructions torture \
 	torture-peers valgrind format clean
 
@@ -47,6 +47,11 @@ demo: $(venv)/built ## Eight processes on one cache file, beside what people use
 lab: $(venv)/built ## Five famous cache comparisons on about forty systems; QUICK=1 for minutes instead of hours.
 	-$(python) -m lab install
 	$(python) -m lab run $(if $(QUICK),--quick,--full) $(ARGS)
+
+lab-docs: $(venv)/built ## The lab's middle form, an hour, into docs/lab; continues where it was interrupted.
+	$(python) -m lab install --tests
+	-$(python) -m lab run --middle --resume $(ARGS)
+	$(python) -m lab publish
 
 test: check test-rust test-python test-lab lab-smoke test-bench test-torture test-reliability test-fuzz ## Everything.
 	@echo "make test: all lanes passed"

@@ -1,4 +1,4 @@
-"""The command line: `python -m lab run`, `demo`, `list`, `install`, `report`.
+"""The command line: `python -m lab run`, `demo`, `list` and the others below.
 
 Owns the list of commands, no command itself.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import click
 
+from lab.commands.compare import compare_
 from lab.commands.install import install
 from lab.commands.listing import list_
+from lab.commands.publish import publish
 from lab.commands.report import report
 from lab.commands.run import demo, run
 
@@ -18,7 +20,7 @@ def main() -> None:
     """Compare caches on this machine, with every answer checked."""
 
 
-for command in (demo, run, list_, install, report):
+for command in (demo, run, list_, install, report, compare_, publish):
     main.add_command(command)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from lab.commands import options
+from lab.report import export
 from lab.report.html import write as write_page
 from lab.runner.rates import ImpossibleRateError
 from lab.runner.records import RecordsError, files
@@ -26,7 +27,7 @@ from lab.runner.records import RecordsError, files
     help="Write the report to this file instead of one beside the records.",
 )
 def report(path: Path | None, kept_in: Path, output: Path | None) -> None:
-    """Write the report of a file of records, of the newest one when none is named."""
+    """Write the page and the CSV of a file of records, of the newest one when none is named."""
     if path is None:
         path = next(iter(files(kept_in)), None)
         if path is None:
@@ -34,6 +35,7 @@ def report(path: Path | None, kept_in: Path, output: Path | None) -> None:
     page = output or path.with_suffix(".html")
     try:
         write_page(path, page)
+        export.write(path, page.with_suffix(".csv"))
     except (RecordsError, ImpossibleRateError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"Report: {page}")
+    click.echo(f"Report: {page} and {page.with_suffix('.csv').name}")

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from lab.commands import options
 from lab.commands.whole import Whole
 from lab.runner import catalogue
-from lab.runner.catalogue import FORM_NAMES, CatalogueError, FormName
+from lab.runner.catalogue import FORM_NAMES, CatalogueError, FormName, Suite
 from lab.runner.plan import Choice
 from lab.runner.results import Placement
 from lab.runner.summary import PLACEMENTS
+from lab.runner.workloads import load, suite_of, taking_part
 
 EXIT_INTERRUPTED = 130
 DEMO = ("django/main", "web07")
@@ -67,7 +69,14 @@ def _common(command: options.F) -> options.F:
     help="Only cells that are placed like this.",
 )
 @click.option("--rounds", default=0, metavar="N", help="So many rounds instead of the form's.")
-@click.option("--resume", is_flag=True, help="Go on with the newest broken-off run like this one.")
+@click.option("--resume", is_flag=True, help="Continue the newest unfinished run like this one.")
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run the workload in this TOML file: see lab/workloads. Repeatable.",
+)
 def run(
     suites: tuple[str, ...],
     form: FormName | None,
@@ -81,8 +90,9 @@ def run(
     kept_in: Path,
     *,
     resume: bool,
+    workloads: tuple[Path, ...],
 ) -> None:
-    """Run suites: all of them in full, or what is named.
+    """Run suites or workloads: what is named, or all suites in full.
 
     The exit status is 0 for a clean run; 1 when something was wrong, stale or lost, failed or is
     missing; 2 for a wrong command; 130 for an interrupt.
@@ -99,6 +109,7 @@ def run(
         placements=placements,
         rounds=rounds,
         resume=resume,
+        workloads=workloads,
     )
 
 
@@ -119,6 +130,11 @@ def demo(
     _run(DEMO, form or "quick", names, seed, data, folder, kept_in, missing_is_fault=bool(names))
 
 
+def _say_refused(console: Console, name: str, refused: Mapping[str, Sequence[str]]) -> None:
+    for reason, rows in refused.items():
+        console.print(f"Not in {name}, {reason}: {', '.join(rows)}.", highlight=False)
+
+
 def _run(
     suites: Sequence[str],
     form: FormName,
@@ -132,14 +148,25 @@ def _run(
     placements: tuple[Placement, ...] = (),
     rounds: int = 0,
     resume: bool = False,
+    workloads: Sequence[Path] = (),
     missing_is_fault: bool = True,
 ) -> None:
     assert form in FORM_NAMES
     console = options.console()
     try:
         contestants = options.choose_contestants(catalogue.contestants(folder), names)
-        chosen, parts = options.choose_suites(suites, form)
+        chosen: list[Suite] = []
+        parts: tuple[str, ...] = ()
+        if suites or not workloads:
+            chosen, parts = options.choose_suites(suites, form)
         options.check_choice(chosen, parts, variants, form)
+        for path in workloads:
+            one = load(path)
+            suite = suite_of(one)
+            contestants, refused = taking_part(one, contestants, options.SMOKE)
+            _say_refused(console, one.name, refused)
+            chosen = [*chosen, suite]
+            parts = (*parts, suite.name) if parts else ()
         choice = Choice(form, contestants, parts, variants, placements, rounds)
         whole = Whole(
             console,

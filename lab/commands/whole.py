@@ -16,7 +16,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from lab.report import terminal
+from lab.report import export, terminal
 from lab.report.html import write as write_page
 from lab.report.progress import CellProgress
 from lab.runner import phases, placement, plan, replay, traces
@@ -154,12 +154,13 @@ class Whole:
         for one in ran:
             if isinstance(one.suite, PhasesSuite):
                 of_suite = summarise(one.suite, self._choice.contestants, one.cells)
-                if of_suite:
-                    form = self._choice.form_of(one.suite)
-                    terminal.show_phases(self._console, one.suite, form, of_suite)
+                terminal.show_phases(self._console, one.suite, of_suite)
                 summaries += of_suite
             elif one.requests is not None:
                 terminal.show_replay(self._console, one.suite, one.requests, one.replays)
+        for one in ran:
+            if isinstance(one.suite, PhasesSuite) and one.suite.answer is not None:
+                terminal.show_answer(self._console, one.suite, summaries)
         replays = [cell for one in ran for cell in one.replays]
         found = faults(summaries, replays, missing_is_fault=self._missing_is_fault)
         disturbance = disturbances.until_now()
@@ -168,7 +169,12 @@ class Whole:
         terminal.show_ending(self._console, noisy, disturbance, found, _shown(kept.path))
         page = kept.path.with_suffix(".html")
         write_page(kept.path, page)
-        self._console.print(f"Report: {_shown(page)}", highlight=False, soft_wrap=True)
+        export.write(kept.path, page.with_suffix(".csv"))
+        self._console.print(
+            f"Report: {_shown(page)}, figures: {_shown(page.with_suffix('.csv'))}",
+            highlight=False,
+            soft_wrap=True,
+        )
         return EXIT_FAULT if found else 0
 
 

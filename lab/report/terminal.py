@@ -1,6 +1,6 @@
-"""What a run prints when a suite has ended: the original's tables, then what they left out.
+"""What a run prints: the machine, a short table for each suite, the answer, and what went wrong.
 
-Owns the order. Must not run anything, nor compute a figure.
+Owns the order. Must not run anything, nor compute a figure. Everything else is on the page.
 """
 
 from __future__ import annotations
@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
-from lab.report import tables
-from lab.report.layouts import replay, sheets
-from lab.report.layouts.remarks import counted
-from lab.report.layouts.rows import distinct
-from lab.report.model import Sheet
-from lab.report.units import brief, ratio
-from lab.runner.catalogue import Form, PhasesSuite, ReplaySuite
-from lab.runner.histograms import decode
+from lab.report import brief, tables
+from lab.report.answer import answers, default_question
+from lab.report.layouts import replay
+from lab.report.layouts.remarks import absent
+from lab.report.units import ratio
+from lab.runner.catalogue import PhasesSuite, ReplaySuite
 from lab.runner.machine import Disturbance, Machine
 from lab.runner.results import ReplayCell
 from lab.runner.summary import Summary
@@ -35,47 +32,28 @@ def show_machine(console: Console, machine: Machine, data: str, seed: int) -> No
     )
 
 
-def show_phases(
-    console: Console, suite: PhasesSuite, form: Form, summaries: Sequence[Summary]
-) -> None:
-    """Print everything there is to say of a suite, part by part."""
-    console.rule(f"{suite.name}: {suite.title}")
-    rounds = "one round" if form.rounds == 1 else f"{form.rounds} interleaved rounds"
-    share = "" if form.operations == 1 else f", {form.operations:.3g} of the original's operations"
+def show_answer(console: Console, suite: PhasesSuite, summaries: Sequence[Summary]) -> None:
+    """Print the best cache of each language for the question that the page asks first."""
+    found = answers(suite, summaries)[default_question(suite)]
+    if found.first is None:
+        return
+    console.rule("Which cache?")
     console.print(
-        f"After {suite.origin}. {rounds}{share}; {counted(summaries)}. Figures are medians of the "
-        f"rounds. 1c: client and server on one core, 2c: on two.\n",
+        f"Shared by all processes of one machine, values of {found.question.size}: "
+        f"{found.first.name}. {found.reason}\n",
         highlight=False,
     )
-    for sheet in sheets(suite, summaries):
-        _show_sheet(console, sheet)
-    console.print(Text("What the original measured", style="bold"))
-    console.print(Padding(Text(" ".join(suite.audit.split())), (0, 0, 1, 2)))
-    for line in _clocks(summaries):
-        console.print(line, highlight=False)
+    tables.show(console, brief.leaders(found))
 
 
-def _show_sheet(console: Console, sheet: Sheet) -> None:
-    console.print(Text(f"{sheet.title}\n", style="bold underline"))
-    for table in (*sheet.tables, sheet.corrected, sheet.resources, sheet.absent):
-        if table is not None and table.rows and not table.minor:
-            tables.show(console, table)
-    for note in sheet.notes:
-        console.print(Text(note))
-    console.print()
-
-
-def _clocks(summaries: Sequence[Summary]) -> list[str]:
-    clocks = []
-    for row in summaries:
-        if row.measured and row.timer:
-            timer = decode(row.timer)
-            p50, p99 = (timer.get_value_at_percentile(percent) for percent in (50, 99))
-            clocks.append((row.contestant.host, f"{brief(p50)} (P99 {brief(p99)})"))
-    said = [f"{host} {cost}" for host, cost in dict(clocks).items()]
-    if not said:
-        return []
-    return [f"The clock itself takes, and each latency contains it: {', '.join(distinct(said))}.\n"]
+def show_phases(console: Console, suite: PhasesSuite, summaries: Sequence[Summary]) -> None:
+    """Print the short table of a suite, and who has no figures."""
+    short = brief.table(suite, summaries)
+    if short is not None:
+        tables.show(console, short)
+    without = absent(summaries)
+    if without is not None:
+        tables.show(console, without)
 
 
 def show_replay(

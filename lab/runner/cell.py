@@ -202,7 +202,9 @@ class _Measurement:
 
     async def _load(self, stage: _Stage, *, phases: bool) -> None:
         job = self.job
-        known = stage.server.settings if stage.server else {}
+        known = dict(stage.server.settings) if stage.server else {}
+        if job.part.ttl_seconds:
+            known["ttl_seconds"] = f"{job.part.ttl_seconds:g}"
         install = job.contestant.install
         own = fill_values(job.contestant.settings, limit_words(self.limits))
         if stage.server is not None:

@@ -64,9 +64,8 @@ def inputs(
     folder = session.desk.fresh("inputs")
     try:
         keys = folder / "keys.txt"
-        numbers = range(part.keys_of(variant) + streams.keys_absent(part, variant))
-        texts = (streams.key_text(part.key_shape, session.seed, number) for number in numbers)
-        keys.write_text("".join(f"{text}\n" for text in texts), "ascii")
+        # What a worker inserts gets numbers of its own, beyond those of all keys so far.
+        new_from = part.keys_of(variant) + streams.keys_absent(part, variant)
         phases: list[PhaseOf] = []
         passes: list[PlannedPass] = []
         base = 1
@@ -87,9 +86,11 @@ def inputs(
                         measure,
                         worker,
                     )
-                    drawn = list(streams.draw(phase, part, variant, form, thrown))
+                    drawn = list(streams.draw(phase, part, variant, form, thrown, new_from))
                     stream.write(path, drawn)
                     verbs.append(bytes(operation.verb for operation in drawn))
+                    if phase.shares.insert:
+                        new_from = max(new_from, 1 + max(operation.key for operation in drawn))
                     of_workers.append(StreamOf(str(path), base))
                     base += operations
                 passes.append(
@@ -103,6 +104,8 @@ def inputs(
                     )
                 )
                 phases.append(PhaseOf(f"{phase.name}/{measure}", of_workers))
+        texts = (streams.key_text(part.key_shape, session.seed, key) for key in range(new_from))
+        keys.write_text("".join(f"{text}\n" for text in texts), "ascii")
         yield Inputs(keys, phases, passes)
     finally:
         session.desk.discard(folder)

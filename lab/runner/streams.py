@@ -17,6 +17,7 @@ from lab import stream
 from lab.protocol import Measure
 from lab.runner.catalogue import Form, Part, Phase, Variant
 from lab.runner.catalogue.suites import DigitSizes, FixedSizes, Sizes
+from lab.runner.skew import Zipf, scatter
 
 _SEED_AND_KEY = struct.Struct("<QQ")
 
@@ -76,32 +77,76 @@ def dice(
 
 
 def draw(
-    phase: Phase, part: Part, variant: Variant, form: Form, thrown: random.Random
+    phase: Phase,
+    part: Part,
+    variant: Variant,
+    form: Form,
+    thrown: random.Random,
+    new_from: int = 0,
 ) -> Iterator[stream.Operation]:
-    """Yield the operations of one worker in one pass of a phase."""
+    """Yield the operations of one worker in one pass of a phase.
+
+    `new_from` is the number of the first key that nobody else stores: inserts begin with it.
+    """
     throw = thrown.random
     keys, absent = keys_drawn(part, variant, form), keys_absent(part, variant)
     absent_from = part.keys_of(variant)
-    get_below = phase.shares.get
-    set_below = phase.shares.get + phase.shares.set
-    numbers = _numbers(phase, keys, thrown)
-    for _ in range(operations(phase, part, variant, form)):
+    shares = phase.shares
+    get_below = shares.get
+    set_below = get_below + shares.set
+    delete_below = set_below + shares.delete
+    insert_below = delete_below + shares.insert
+    others = shares.delete + shares.insert + shares.modify
+    new = _New(new_from)
+    numbers = _numbers(phase, keys, thrown, new)
+    left = operations(phase, part, variant, form)
+    while left > 0:
+        left -= 1
         choice = throw()
         key = next(numbers)
         if choice < get_below:
             if phase.absent and throw() < phase.absent:
                 key = absent_from + int(throw() * absent)
             yield stream.Operation(stream.GET, key, 0)
-        elif choice < set_below or phase.shares.delete == 0:
+        elif choice < set_below or not others:
             yield stream.Operation(stream.SET, key, draw_size(variant.sizes, thrown))
-        else:
+        elif choice < delete_below:
             yield stream.Operation(stream.DELETE, key, 0)
+        elif choice < insert_below:
+            yield stream.Operation(stream.SET, new.take(), draw_size(variant.sizes, thrown))
+        else:
+            yield stream.Operation(stream.GET, key, 0)
+            if left > 0:
+                left -= 1
+                yield stream.Operation(stream.SET, key, draw_size(variant.sizes, thrown))
 
 
-def _numbers(phase: Phase, keys: int, thrown: random.Random) -> Iterator[int]:
+class _New:
+    """The keys that a worker inserts, from `first` on."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.count = 0
+
+    def take(self) -> int:
+        """Return the next one."""
+        self.count += 1
+        return self.first + self.count - 1
+
+
+def _numbers(phase: Phase, keys: int, thrown: random.Random, new: _New) -> Iterator[int]:
     if phase.order == "once":
         while True:
             yield from range(keys)
+    if phase.order == "zipf":
+        skewed = Zipf(keys, phase.exponent, thrown)
+        while True:
+            yield scatter(skewed.draw(), keys)
+    if phase.order == "latest":
+        skewed = Zipf(keys, phase.exponent, thrown)
+        while True:
+            age = skewed.draw()
+            yield new.first + new.count - 1 - age if age < new.count else keys - 1 - age + new.count
     if phase.order == "sweep":
         yield from thrown.sample(range(keys), keys)
     while True:

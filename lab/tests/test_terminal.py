@@ -1,20 +1,16 @@
-"""The tables say what was measured, in the originals' layouts, and fit a terminal."""
+"""What a run prints: a short table for each suite, the answer, and nothing that is cut off."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import pytest
 from rich.console import Console
 
-from lab.report import tables, terminal
-from lab.report.layouts import replay, sheets
-from lab.report.model import Sheet, Table
-from lab.report.units import brief, digits, duration, hit_rate, seconds_left, spread, times
-from lab.runner.catalogue import PhasesSuite, ReplaySuite, suites
-from lab.runner.results import ReplayCell
+from lab.report import brief, terminal
+from lab.report.model import Table
+from lab.runner.catalogue import PhasesSuite
 from lab.runner.summary import Summary, summarise
 from lab.tests import synthetic
 
@@ -23,324 +19,75 @@ SUITES = {suite.name: suite for suite in synthetic.phases_suites()}
 
 @pytest.fixture(scope="module")
 def summaries() -> dict[str, list[Summary]]:
-    """Rows of one round of every suite."""
+    """Rows of six rounds of every suite."""
     found = {}
     for name, suite in SUITES.items():
         rows = synthetic.contestants(suite)
-        found[name] = summarise(suite, rows, synthetic.cells(suite, rows, rounds=1))
+        found[name] = summarise(suite, rows, synthetic.cells(suite, rows, rounds=6))
     return found
 
 
-def printed(suite: PhasesSuite, rows: Sequence[Summary], width: int = 100) -> list[str]:
+Show = Callable[[Console, PhasesSuite, Sequence[Summary]], None]
+
+
+def printed(show: Show, suite: PhasesSuite, rows: Sequence[Summary], width: int) -> str:
     output = io.StringIO()
-    console = Console(width=width, file=output, color_system=None)
-    form = suite.form("quick")
-    terminal.show_phases(console, suite, form, rows)
-    return output.getvalue().splitlines()
+    show(Console(width=width, file=output, color_system=None), suite, rows)
+    return output.getvalue()
 
 
-def sheet(suite: PhasesSuite, rows: Sequence[Summary], part: str) -> Sheet:
-    (found,) = (one for one in sheets(suite, rows) if one.name == part)
+def short(suite: PhasesSuite, rows: Sequence[Summary]) -> Table:
+    found = brief.table(suite, rows)
+    assert found is not None
     return found
-
-
-def shown(suite: PhasesSuite, rows: Sequence[Summary]) -> list[Table]:
-    """Return the tables of a suite, with the rows that a terminal shows of them."""
-    found = []
-    for one in sheets(suite, rows):
-        for table in (*one.tables, one.corrected, one.resources):
-            firsts = {picker.name: picker.first for picker in table.pickers if picker.first}
-            chosen = [
-                row
-                for row in table.rows
-                if all(row.keys.get(name, first) == first for name, first in firsts.items())
-            ]
-            if not table.minor:
-                found.append(replace(table, rows=tuple(chosen)))
-    return found
-
-
-def words(lines: Sequence[str]) -> list[list[str]]:
-    return [line.replace("|", " ").split() for line in lines]
-
-
-def after(lines: Sequence[str], start: str) -> list[str]:
-    """Return the lines from the first that begins with `start` to the next blank one."""
-    first = next(number for number, line in enumerate(lines) if line.startswith(start))
-    rest = lines[first:]
-    return list(rest[: next((n for n, line in enumerate(rest) if not line.strip()), len(rest))])
 
 
 @pytest.mark.parametrize("width", [80, 100])
 @pytest.mark.parametrize("name", SUITES)
 def test_nothing_is_cut_off(summaries: dict[str, list[Summary]], name: str, width: int) -> None:
-    lines = printed(SUITES[name], summaries[name], width)
-    assert "…" not in "\n".join(lines)
-    assert max(map(len, lines)) <= width
-    figures = {word for line in words(lines) for word in line}
-    for table in shown(SUITES[name], summaries[name]):
-        for row in table.rows:
-            for column, cell in zip(table.columns, row.cells, strict=True):
-                if column.figures and not column.wide and not row.minor:
-                    assert set(cell.text.split()) <= figures, (table.title, cell.text)
+    text = printed(terminal.show_phases, SUITES[name], summaries[name], width)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    words = set(text.split())
+    table = short(SUITES[name], summaries[name])
+    for row in table.rows:
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            if column.figures:
+                assert set(cell.text.split()) <= words, cell.text
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_the_audit_is_printed(summaries: dict[str, list[Summary]], name: str) -> None:
-    text = " ".join(" ".join(printed(SUITES[name], summaries[name])).split())
-    assert " ".join(SUITES[name].audit.split()) in text
+def test_a_suite_has_one_short_table_that_names_us(
+    summaries: dict[str, list[Summary]], name: str
+) -> None:
+    table = short(SUITES[name], summaries[name])
+    assert len(table.rows) <= brief.ROWS_MAX + 2
+    assert any(row.ours for row in table.rows)
+    rates = [row.cells[1].order or 0.0 for row in table.rows if row.cells[0].mark != "aside"]
+    assert rates == sorted(rates, reverse=True)
 
 
-def test_2004_has_its_blocks_and_both_years(summaries: dict[str, list[Summary]]) -> None:
-    lines = printed(SUITES["fastmmap-2004"], summaries["fastmmap-2004"])
-    start = next(
-        number
-        for number, line in enumerate(lines)
-        if line == "Package: Cache::FastMmap" and "page_size 8192" in lines[number + 2]
-    )
-    block = lines[start : start + 13]
-    assert block[1:3] == ["Data type: bin", "Params: num_pages 89 page_size 8192"]
-    assert block[3].split("2004")[0].replace(" ", "") == "Cmplx|Set/S|Get/S|Mix/S|GHitR|MHitR"
-    flat = " ".join(" ".join(line) for line in words(block))
-    for published in ("43109 51545 49728 1.000 1.000", "36993 41094 39425 0.692 0.650"):
-        assert published in flat
-    # Today's: a tenth of the stored keys that were asked for were not found.
-    (today,) = (line for line in words(block) if line[:1] == ["147"] and "43109" not in line[:2])
-    assert today[4:6] == ["0.882", "0.900"]
-
-
-def test_2004_has_complex_data_by_its_own_label(summaries: dict[str, list[Summary]]) -> None:
-    table = sheet(SUITES["fastmmap-2004"], summaries["fastmmap-2004"], "main").tables[0]
-    (row,) = (
-        row
-        for row in table.rows
-        if [cell.text for cell in row.cells[:4]] == ["BerkeleyDB", "complex", "", "16"]
-    )
-    assert [cell.text for cell in row.cells[-5:]] == ["7717", "18508", "13999", "1.000", "1.000"]
-
-
-def test_2005_has_its_rates_and_hit_ratios(summaries: dict[str, list[Summary]]) -> None:
-    table = sheet(SUITES["fastmmap-2004"], summaries["fastmmap-2004"], "size-aware").tables[0]
-    figures = ["Set/S", "Get/S", "Mix/S", "GHitR", "MHitR"]
-    assert [column.heading for column in table.columns[-10:]] == figures * 2
-    assert {column.group for column in table.columns[-5:]} == {"2005"}
-    (row,) = (row for row in table.rows if row.cells[0].text == "Cache::SizeAwareFileCache")
-    assert [cell.text for cell in row.cells[1:4]] == ["complex", "cache_size 1000000", "5"]
-    assert [cell.text for cell in row.cells[-5:]] == ["15", "353", "43", "1.000", "1.000"]
-    # Today's: of every phase, and of the keys that had been stored.
-    today = [cell.text for cell in row.cells[4:9]]
-    (summary,) = (
-        one
-        for one in summaries["fastmmap-2004"]
-        if (one.part, one.contestant.name) == ("size-aware", "perl_sizeawarefilecache")
-    )
-    rates = [f"{phase.main.rate.median:.0f}" for phase in summary.phases]
-    assert today == [*rates, "0.882", "0.900"]
-    # The other limited rows stand beside it, and only null's are left out on a terminal.
-    named = {one.cells[0].text for one in table.rows if not one.minor}
-    assert named >= {"Cache::SizeAwareFileCache", "Cache::FileCache", "Tuckbox"}
-
-
-def test_2009_has_its_time_index_and_shares(summaries: dict[str, list[Summary]]) -> None:
-    lines = printed(SUITES["tokyo-2009"], summaries["tokyo-2009"])
-    block = after(lines, "System: MySQL (php_mariadb:no_index 1c)")
-    assert block[1].replace("2009", "").replace("|", " ").split() == ["time", "index", "ex", "time",
-        "%", "time", "index", "ex", "time", "%"]  # fmt: skip
-    rows = {line[0]: line for line in words(block[3:])}
-    assert list(rows) == ["create", "connect", "put", "get", "close", "total"]
-    assert rows["get"][-2:] == ["549.693031", "97.77%"]
-    shares = [float(rows[name][3].rstrip("%")) for name in list(rows)[:-1]]
-    assert sum(shares) == pytest.approx(100, abs=0.05)
-
-
-def test_2009_says_where_a_phase_met_its_time_limit() -> None:
-    suite = SUITES["tokyo-2009"]
-    rows = synthetic.contestants(suite)
-    cells = list(synthetic.cells(suite, rows, rounds=1))
-    for cell in cells:
-        if cell.contestant == "php_mariadb:no_index":
-            get = cell.phases[1].latency
-            assert get is not None
-            get.done = 2_500
-    text = "\n".join(printed(suite, summarise(suite, rows, cells)))
-    assert "get after 2,500 of 10,000" in text
-    assert "Met the time limit of a pass" in text
-
-
-def test_2010_has_the_matrix_slowest_first(summaries: dict[str, list[Summary]]) -> None:
-    main = sheet(SUITES["chi-2010"], summaries["chi-2010"], "main")
-    keys = {"set:get": "1:10", "values": "medium"}
-    own, split, *published = (table for table in main.tables if table.keys == keys)
-    assert [column.heading for column in own.columns[2:]] == [row.cells[0].text for row in own.rows]
-    rates = [row.cells[1].order or 0 for row in own.rows]
-    assert rates == sorted(rates)
-    assert own.rows[0].cells[2].text == "--"
-    assert own.rows[1].cells[2].text == f"{rates[1] / rates[0] - 1:.0%}"
-    assert {"CHI:Mc:lIP", "C:FMmap", "CHI:L1"} <= {row.cells[0].text for row in split.rows}
-    # It was published twice.
-    assert len(published) == 2
-    assert [cell.text for cell in published[0].rows[0].cells[:3]] == ["CHI:Mc:lIP", "4628/s", "--"]
-
-
-def test_2010_has_every_published_matrix(summaries: dict[str, list[Summary]]) -> None:
-    suite = SUITES["chi-2010"]
-    main = sheet(suite, summaries["chi-2010"], "main")
-    then = [table for table in main.tables if table.title.startswith("2010")]
-    assert len(then) == len(suite.original) == 6
-
-
-def test_2011_says_what_was_kept_refused_and_missing() -> None:
-    suite = SUITES["network-2011"]
-    rows = synthetic.contestants(suite)
-    cells = list(synthetic.cells(suite, rows, rounds=1))
-    for cell in cells:
-        if (cell.contestant, cell.variant) == ("php_memcache:stock", "2.12 MB"):
-            write, read = (phase.latency for phase in cell.phases)
-            assert write is not None
-            assert read is not None
-            write.actions["set"].tally.miss = 550
-            read.actions["get"].tally.miss = read.actions["get"].tally.absent = 550
-    main = sheet(suite, summarise(suite, rows, cells), "main")
-    kept = main.tables[1]
-    (row,) = (
-        row
-        for row in kept.rows
-        if row.keys["values"] == "2.12 MB" and row.cells[0].short == "php_memcache:stock 1c"
-    )
-    assert [cell.text for cell in row.cells[1:6]] == ["550", "550", "0", "550", "0"]
-    assert row.cells[2].mark == "weak"
-    times_of = [row for row in main.tables[0].rows if row.cells[-1].text == "550 refused"]
-    # Once on one core, once on two.
-    assert [row.keys["phase"] for row in times_of] == ["write", "write"]
-
-
-def test_django_has_a_line_for_each_action_and_the_total(
+def test_a_mix_has_its_latencies_and_several_phases_have_their_rates(
     summaries: dict[str, list[Summary]],
 ) -> None:
-    lines = printed(SUITES["django"], summaries["django"])
-    block = after(lines, "Timings for: locmem, django_locmem")
-    headings = "Action Count Miss Median P90 P99 Max Total Wrong"
-    assert block[1].split()[:9] == headings.split()
-    rows = [line.split() for line in block]
-    get, published = (line for line in rows if line[:1] == ["get"])
-    assert get[1:3] == ["720,000", "72,000"]
-    assert published == ["get", "712546", "140750", "36.001µs", "57.936µs", "60.081µs", "10.202ms",
-        "28.962s"]  # fmt: skip
-    totals = [line for line in rows if line[:1] == ["Total"]]
-    assert totals[1] == ["Total", "791992", "31.936s"]
+    django = [one.heading for one in short(SUITES["django"], summaries["django"]).columns]
+    assert django[1:7] == ["Rate", "Spread", "get median", "get P99", "set median", "set P99"]
+    tokyo = [one.heading for one in short(SUITES["tokyo-2009"], summaries["tokyo-2009"]).columns]
+    assert tokyo[1:4] == ["put/s", "get/s", "Spread"]
 
 
-def test_scaling_says_where_a_backend_stopped(summaries: dict[str, list[Summary]]) -> None:
-    table = sheet(SUITES["django"], summaries["django"], "scaling").tables[0]
-    headings = [column.heading for column in table.columns]
-    assert headings[1:-1] == ["1", "10", "100", "1,000", "10,000", "100,000"]
-    (row,) = (row for row in table.rows if row.cells[0].short == synthetic.STOPPED)
-    assert row.cells[headings.index("1,000")].text != ""
-    assert row.cells[headings.index("10,000")].text == ""
-    assert row.cells[-1].text == "at 2,500 of 100,000: time limit"
+def test_faults_stand_out(summaries: dict[str, list[Summary]]) -> None:
+    table = short(SUITES["fastmmap-2004"], summaries["fastmmap-2004"])
+    (row,) = (row for row in table.rows if row.cells[0].short == synthetic.WRONG)
+    # 3 wrong values and 2 lost entries.
+    assert (row.cells[-1].text, row.cells[-1].mark) == ("5", "fault")
 
 
-def test_the_cost_at_a_step_is_the_mean_since_the_step_before() -> None:
-    suite = SUITES["django"]
-    rows = [one for one in synthetic.contestants(suite) if one.name == "tuckbox"]
-    cells = [cell for cell in synthetic.cells(suite, rows, rounds=1) if cell.part == "scaling"]
-    latency = cells[0].phases[0].latency
-    assert latency is not None
-    totals = {step.count: step.total_ns for step in latency.steps}
-    found = sheet(suite, summarise(suite, rows, cells), "scaling").tables[0].rows[0]
-    at_1000 = (totals[1_000] - totals[500]) / 500
-    assert found.cells[4].order == pytest.approx(at_1000)
-
-
-def test_wrong_stale_and_lost_stand_out(summaries: dict[str, list[Summary]]) -> None:
-    main = sheet(SUITES["fastmmap-2004"], summaries["fastmmap-2004"], "main")
-    (row,) = (row for row in main.resources.rows if row.cells[0].short == synthetic.WRONG)
-    # 3 wrong and 2 lost under each of 6 variants.
-    assert [cell.text for cell in row.cells[1:4]] == ["18", "0", "12"]
-    assert [cell.mark for cell in row.cells[1:4]] == ["fault", "", "fault"]
-    corrected = [row for row in main.corrected.rows if row.cells[0].short == synthetic.WRONG]
-    headings = [column.heading for column in main.corrected.columns]
-    assert {row.cells[headings.index("Wrong")].text for row in corrected} == {"3"}
-
-
-def test_who_could_not_run_keeps_a_row_with_the_reason(
+def test_the_answer_names_the_best_of_each_language(
     summaries: dict[str, list[Summary]],
 ) -> None:
-    lines = printed(SUITES["network-2011"], summaries["network-2011"])
-    text = " ".join(" ".join(lines).split())
-    assert "php_xcache cannot be had its last release does not build any more" in text
-    assert f"{synthetic.FAILED} failed worker 0 died in run" in text
-
-
-def test_noisy_rows_and_those_near_null_are_named() -> None:
-    suite = SUITES["tokyo-2009"]
-    rows = synthetic.contestants(suite)
-    notes = sheet(suite, summarise(suite, rows, synthetic.cells(suite, rows)), "main").notes
-    (noisy,) = (note for note in notes if note.startswith("Noisy"))
-    assert "LMDB" in noisy
-    assert "Redis" not in noisy
-    assert any("What a host's own loop takes" in note and "python" in note for note in notes)
-
-
-def test_null_is_never_counted_or_ranked(summaries: dict[str, list[Summary]]) -> None:
-    main = sheet(SUITES["tokyo-2009"], summaries["tokyo-2009"], "main")
-    nulls = [row for row in main.resources.rows if row.cells[0].mark == "aside"]
-    assert nulls
-    assert all(cell.text == "" for row in nulls for cell in row.cells[1:5])
-    first_null = min(
-        index for index, row in enumerate(main.tables[0].rows) if row.cells[0].mark == "aside"
-    )
-    assert all(row.cells[0].mark == "aside" for row in main.tables[0].rows[first_null:])
-
-
-def replays(cells: Sequence[ReplayCell]) -> list[str]:
-    suite = suites()["web07"]
-    assert isinstance(suite, ReplaySuite)
-    output = io.StringIO()
-    console = Console(width=80, file=output, color_system=None)
-    tables.show(console, replay.table(suite, cells))
-    return output.getvalue().splitlines()
-
-
-def test_hit_ratios_are_compared_only_where_bytes_are_equal() -> None:
-    same = synthetic.replay_cells()[2:]
-    greedy = ReplayCell(
-        "web07", "greedy", 0.25, "measured", bytes_max=1, equal=False, requests=10, hits=9
-    )
-    broken = ReplayCell("web07", "broken", 0.25, "failed", bytes_max=1, equal=False, reason="why")
-    lines = replays([*same, greedy, broken])
-    assert any("tuckbox" in line and "62.50%" in line and "+2.50" in line for line in lines)
-    assert any("greedy" in line and "not equal" in line for line in lines)
-    assert any("broken" in line and "failed" in line for line in lines)
-    assert "+30.00" not in "\n".join(lines)
-
-
-@pytest.mark.parametrize(
-    ("nanoseconds", "text", "short"),
-    [
-        (87, "87ns", "87.0 ns"),
-        (36_001, "36.001µs", "36.0 µs"),
-        (10_202_000, "10.202ms", "10.2 ms"),
-        (28_962_000_000, "28.962s", "29.0 s"),
-        (999.6, "1000ns", "1.00 µs"),
-        (0, "0ns", "0 ns"),
-    ],
-)
-def test_durations(nanoseconds: float, text: str, short: str) -> None:
-    assert duration(nanoseconds) == text
-    assert brief(nanoseconds) == short
-
-
-def test_other_figures() -> None:
-    assert [digits(one) for one in (0.123, 9.996, 99.96, 412.4, 4_120.4)] == [
-        "0.12",
-        "10.0",
-        "100",
-        "412",
-        "4,120",
-    ]
-    # Nothing but everything is everything.
-    assert [hit_rate(one) for one in (1.0, 0.9996, 0.6251)] == ["1.000", "0.999", "0.625"]
-    assert [times(one) for one in (1.04, 3.21, 58.4)] == ["1.04 x", "3.2 x", "58 x"]
-    assert [spread(one) for one in (0.001, 0.123)] == ["<1%", "12%"]
-    assert seconds_left(75.2) == "1:15"
+    text = printed(terminal.show_answer, SUITES["choice"], summaries["choice"], 100)
+    assert "Shared by all processes of one machine, values of 160 bytes: Tuckbox" in text
+    (python,) = (line for line in text.splitlines() if line.startswith("Python "))
+    assert "Tuckbox" in python
+    assert "96.9%" in python

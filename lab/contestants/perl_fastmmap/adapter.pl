@@ -22,6 +22,7 @@ sub (%of) {
         page_size      => $page_size,
         num_pages      => $num_pages,
         $raw ? (serializer => '') : (),
+        $settings->{ttl_seconds} ? (expire_time => $settings->{ttl_seconds}) : (),
     );
     return {
         object => $cache,

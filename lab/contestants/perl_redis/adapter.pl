@@ -4,6 +4,7 @@ use Redis;
 
 sub (%of) {
     my $settings = $of{settings};
+    my @ttl      = $settings->{ttl_seconds} ? (PX => int(1_000 * $settings->{ttl_seconds})) : ();
     my $redis    = Redis->new(
         defined $settings->{socket}
         ? (sock => $settings->{socket})
@@ -13,7 +14,7 @@ sub (%of) {
         object => $redis,
         get    => sub { $_[0]->get($_[1]) },
         set    => sub {
-            return 1 if eval { $_[0]->set($_[1], $_[2]) };
+            return 1 if eval { $_[0]->set($_[1], $_[2], @ttl) };
             # No room, and nothing that the server may evict.
             return 0 if $@ =~ /\bOOM command not allowed/;
             die $@;

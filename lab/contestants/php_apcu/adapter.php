@@ -11,9 +11,12 @@ return static function (string $folder, Limits $limits, array $settings): Store 
         throw new RuntimeException('APCu is off; it wants -d apc.enable_cli=1');
     }
     apcu_clear_cache();
+    $ttl = (int) ceil((float) ($settings['ttl_seconds'] ?? 0));
     return new Store(
         get: apcu_fetch(...),
-        set: apcu_store(...),
+        set: $ttl === 0
+            ? apcu_store(...)
+            : static fn (string $key, mixed $value): bool => apcu_store($key, $value, $ttl),
         delete: apcu_delete(...),
         close: apcu_clear_cache(...),
     );

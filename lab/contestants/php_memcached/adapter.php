@@ -23,6 +23,7 @@ return static function (string $folder, Limits $limits, array $settings): Store 
     if ($memcached->getVersion() === false) {
         throw new RuntimeException("no connection: {$memcached->getResultMessage()}");
     }
+    $ttl = (int) ceil((float) ($settings['ttl_seconds'] ?? 0));
     $expect = static function (int ...$codes) use ($memcached): void {
         if (!in_array($memcached->getResultCode(), $codes, true)) {
             throw new RuntimeException("memcached failed: {$memcached->getResultMessage()}");
@@ -36,8 +37,8 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             }
             return $value;
         },
-        set: static function (string $key, string $value) use ($memcached, $expect): bool {
-            $stored = $memcached->set($key, $value);
+        set: static function (string $key, string $value) use ($memcached, $expect, $ttl): bool {
+            $stored = $memcached->set($key, $value, $ttl);
             if (!$stored) {
                 $expect(Memcached::RES_E2BIG, Memcached::RES_SERVER_MEMORY_ALLOCATION_FAILURE);
             }

@@ -13,10 +13,12 @@ return static function (string $folder, Limits $limits, array $settings): Store 
     } else {
         $redis->connect($settings['host'], (int) $settings['port']);
     }
+    $ttlMs = (int) (1_000 * (float) ($settings['ttl_seconds'] ?? 0));
+    $options = $ttlMs === 0 ? [] : ['px' => $ttlMs];
     return new Store(
         get: $redis->get(...),
-        set: static function (string $key, string $value) use ($redis): bool {
-            if ($redis->set($key, $value)) {
+        set: static function (string $key, string $value) use ($redis, $options): bool {
+            if ($redis->set($key, $value, $options)) {
                 return true;
             }
             $reason = (string) $redis->getLastError();

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import redis  # type: ignore[import-not-found, import-untyped, unused-ignore]
-from lab.hosts.python.contract import Limits, Store
+from lab.hosts.python.contract import Limits, Store, ttl_seconds
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
@@ -16,6 +17,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     else:
         client = redis.Redis(host=settings["host"], port=int(settings["port"]))
     _let_something_fit(client, limits.bytes)
+    ttl_ms = round(1_000 * ttl_seconds(settings))
 
     def get_many(keys: Sequence[str]) -> object:
         found: Any = client.mget(keys)
@@ -23,7 +25,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
 
     return Store(
         get=client.get,
-        set=client.set,
+        set=partial(client.set, px=ttl_ms) if ttl_ms else client.set,
         delete=client.delete,
         close=client.close,
         incr=client.incr,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import valkey  # type: ignore[import-not-found, import-untyped, unused-ignore]
-from lab.hosts.python.contract import Limits, Store
+from lab.hosts.python.contract import Limits, Store, ttl_seconds
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
@@ -15,7 +16,9 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     else:
         client = valkey.Valkey(host=settings["host"], port=int(settings["port"]))
     _let_something_fit(client, limits.bytes)
-    return Store(get=client.get, set=client.set, delete=client.delete, close=client.close)
+    ttl_ms = round(1_000 * ttl_seconds(settings))
+    set_ = partial(client.set, px=ttl_ms) if ttl_ms else client.set
+    return Store(get=client.get, set=set_, delete=client.delete, close=client.close)
 
 
 def _let_something_fit(client: valkey.Valkey, bytes_max: int) -> None:

@@ -56,3 +56,8 @@ class Adapter(Protocol):
     def open(self, folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         """Open the store that lives in `folder`, creating it when it is not there."""
         ...
+
+
+def ttl_seconds(settings: dict[str, str]) -> float:
+    """Return for how long the suite wants an entry to be kept, in seconds; 0 for no limit."""
+    return float(settings.get("ttl_seconds", 0))

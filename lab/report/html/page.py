@@ -5,10 +5,11 @@ Owns the order and the words around tables and charts. Must not know HTML, nor c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from lab.report.html import answers
 from lab.report.html.packed import as_json, as_packed
 from lab.report.html.views import View, Views
 from lab.report.layouts import replay, sheets
@@ -60,9 +61,10 @@ def page_of(run: Run) -> View:
     chapters += [_replay(views, suite, cells) for suite, cells in replays_of(run)]
     contents = [{"id": one["id"], "name": one["name"]} for one in chapters]
     if own is not None:
-        contents.insert(0, {"id": "standing", "name": "Where Tuckbox stands"})
+        contents.insert(0, {"id": "standing", "name": "Where Tuckbox stands worst"})
     return {
         "started": _moment(run.header.started),
+        "answer": _answer(suites, lines),
         "lede": _lede(
             suites, everyone, [cell for cell in run.cells if isinstance(cell, ReplayCell)]
         ),
@@ -85,15 +87,22 @@ def page_of(run: Run) -> View:
     }
 
 
+def _answer(suites: Sequence[SuiteRows], lines: Mapping[int, int]) -> View | None:
+    asked = next((one for one in suites if one.suite.answer is not None), None)
+    return None if asked is None else answers.view(asked.suite, asked.summaries, lines)
+
+
 def _suite(views: Views, run: Run, one: SuiteRows) -> View:
     form = one.suite.form(run.header.settings.form)
     return {
         "id": f"suite-{one.suite.name}",
         "name": one.suite.name,
         "title": one.suite.title,
+        "question": one.suite.question,
         "origin": one.suite.origin,
         "form": _form(run, form),
         **_headlines(one),
+        "audit_title": "What this measures" if one.suite.answer else "What the original measured",
         "audit": " ".join(one.suite.audit.split()),
         "parts": [
             _part(views, one.suite, sheet, one.summaries)
@@ -136,9 +145,11 @@ def _replay(views: Views, suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Vi
         "id": f"suite-{suite.name}",
         "name": suite.name,
         "title": suite.title,
+        "question": suite.question,
         "origin": suite.origin,
         "form": f"values of {suite.replay.value_bytes:,} bytes",
         "headlines": [],
+        "audit_title": "What the original measured",
         "audit": " ".join(suite.audit.split()),
         "parts": [
             {
@@ -166,7 +177,7 @@ def _form(run: Run, form: Form) -> str:
 def _lede(
     suites: Sequence[SuiteRows], everyone: Sequence[Summary], replays: Sequence[ReplayCell]
 ) -> str:
-    count = len(suites)
+    count = sum(one.suite.answer is None for one in suites)
     comparisons = "One known comparison" if count == 1 else f"{count} known comparisons"
     return (
         f"{comparisons} of caches, run again on one machine: {counted(everyone, replays)}. The "

@@ -65,21 +65,28 @@ def standing(summaries: Sequence[Summary]) -> Table | None:
         Column("the first", group="where it stands worst", figures=False),
         Column("at", group="where it stands worst", figures=False),
     )
+    # The phases that it loses by most come first.
+    lines.sort(key=lambda line: -(line.cells[_BEHIND].order or 0.0))
     notes = (
         "By operations in a second; null is left out. A dictionary in one process shares its data "
         "with nobody: “Among shared” leaves such rows out.",
     )
-    return Table("Where Tuckbox stands", columns, tuple(lines), notes=notes)
+    return Table("Where Tuckbox stands worst", columns, tuple(lines), notes=notes)
+
+
+_BEHIND = 6
 
 
 def _place(here: Sequence[Summary], row: Summary, phase: str) -> _Place | None:
     own = row.phase(phase)
     if own is None:
         return None
+    # Our other contestants are no rivals: who is behind one of them is behind nobody.
     rivals = [
         (one, found.main.rate.median)
         for one in here
         if one.variant == row.variant and one.measured and one.contestant.stores
+        if one is row or not (ours(one.contestant) and ours(row.contestant))
         if (found := one.phase(phase)) is not None
     ]
     shared = [figure for one, figure in rivals if one.contestant.is_shared]

@@ -64,6 +64,7 @@ class Contestant(Definition, frozen=True):
     counts: list[Literal["entries", "bytes"]]
     cannot: list[str]
     suites: list[str]
+    expires: bool = False
     stores: bool = True
     values: list[ValueKind] = msgspec.field(default_factory=lambda: ["binary"])
     block: int = 256

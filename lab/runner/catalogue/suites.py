@@ -15,6 +15,10 @@ FORM_NAMES: tuple[FormName, ...] = get_args(FormName)
 
 TimedMeasure = Literal["throughput", "latency"]
 
+# Which keys a phase asks for: any, each as often; every key once and then any; the keys in their
+# order; few keys most of the time; the keys stored last most of the time.
+Order = Literal["random", "sweep", "once", "zipf", "latest"]
+
 
 class StoreLimits(Definition, frozen=True):
     """What a store may hold; 0 is no limit."""
@@ -72,26 +76,36 @@ class Variant(Definition, frozen=True):
 
 
 class Shares(Definition, frozen=True):
-    """The probability of each action."""
+    """The probability of each action.
+
+    `insert` sets a key that was never set before; `modify` gets a key and sets it at once.
+    """
 
     get: float = 0.0
     set: float = 0.0
     delete: float = 0.0
+    insert: float = 0.0
+    modify: float = 0.0
 
     def __post_init__(self) -> None:
-        if abs(self.get + self.set + self.delete - 1) > 1e-9:
-            raise ValueError("the shares of get, set and delete must add up to 1")
+        named = {name: getattr(self, name) for name in self.__struct_fields__}
+        if min(named.values()) < 0 or abs(sum(named.values()) - 1) > 1e-9:
+            raise ValueError(f"the shares of {', '.join(named)} must add up to 1, none below 0")
 
 
 class Phase(Definition, frozen=True):
-    """What every worker does before the next phase begins. Without passes it is a preload."""
+    """What every worker does before the next phase begins. Without passes it is a preload.
+
+    `exponent` is that of the orders `zipf` and `latest`.
+    """
 
     name: str
     shares: Shares
     operations: int = 0
     operations_per_key: int = 0
     absent: float = 0.0
-    order: Literal["random", "sweep", "once"] = "random"
+    order: Order = "random"
+    exponent: float = 0.99
     passes: list[TimedMeasure] = []
     warmup: int = 0
     block: int = 256
@@ -100,7 +114,7 @@ class Phase(Definition, frozen=True):
     def __post_init__(self) -> None:
         if (self.operations > 0) == (self.operations_per_key > 0):
             raise ValueError(f"phase {self.name!r} needs either operations or operations_per_key")
-        if not 0 <= self.absent <= 1 or self.warmup < 0 or self.block < 1:
+        if not 0 <= self.absent <= 1 or self.warmup < 0 or self.block < 1 or self.exponent <= 0:
             raise ValueError(f"phase {self.name!r} has a number out of its range")
         if self.steps and "latency" not in self.passes:
             raise ValueError(f"phase {self.name!r} has steps and no latency pass")
@@ -123,6 +137,7 @@ class Part(Definition, frozen=True):
     variants: list[Variant]
     phases: list[Phase]
     stock: bool = False
+    ttl_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         for kind, names in (
@@ -174,11 +189,22 @@ class Original(Definition, frozen=True):
     rows: list[list[str]]
 
 
+class AnswerPlan(Definition, frozen=True):
+    """The phase of the first part whose rates answer which cache to use.
+
+    Its variants are the sizes of values to choose from; `default` is chosen at first.
+    """
+
+    phase: str
+    default: str
+
+
 class PhasesSuite(Definition, tag_field="kind", tag="phases", frozen=True):
     """A comparison in phases; suites/README.md explains every field."""
 
     name: str
     title: str
+    question: str
     origin: str
     audit: str
     layout: str
@@ -186,6 +212,16 @@ class PhasesSuite(Definition, tag_field="kind", tag="phases", frozen=True):
     forms: Forms
     labels: dict[str, str] = {}
     original: list[Original] = []
+    answer: AnswerPlan | None = None
+
+    def __post_init__(self) -> None:
+        if self.answer is None:
+            return
+        part = self.parts[0]
+        if self.answer.phase not in [one.name for one in part.phases if not one.preload]:
+            raise ValueError(f"the answer's phase {self.answer.phase!r} is not measured")
+        if self.answer.default not in [one.name for one in part.variants]:
+            raise ValueError(f"the answer's default {self.answer.default!r} is no variant")
 
     def form(self, name: FormName) -> Form:
         """Return the form `name`. Raises CatalogueError when the suite has none."""
@@ -219,6 +255,7 @@ class ReplaySuite(Definition, tag_field="kind", tag="replay", frozen=True):
 
     name: str
     title: str
+    question: str
     origin: str
     trace: str
     zipf: Zipf

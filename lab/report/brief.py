@@ -1,0 +1,133 @@
+"""The short table of a suite: what a run prints on a terminal when the suite has ended.
+
+Owns which rows and columns it has. Must not know how it is printed; the page has everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.report.answer import LANGUAGE_NAMES, Answer
+from lab.report.layouts.cells import NOTHING, latency
+from lab.report.layouts.rows import cell, ours
+from lab.report.model import Cell, Column, Row, Table
+from lab.report.units import hit_rate, rate, spread
+from lab.runner.catalogue import Part, PhasesSuite, Variant
+from lab.runner.summary import SPREAD_MAX, Figure, PhaseSummary, Summary
+
+ROWS_MAX = 12
+# The actions whose latencies are worth a column where one phase mixes several.
+_ACTIONS = ("get", "set")
+
+
+def table(suite: PhasesSuite, rows: Sequence[Summary]) -> Table | None:
+    """Return the fastest rows of the suite's first part, and ours; None without figures.
+
+    Of several variants it is the one in the middle.
+    """
+    part = suite.parts[0]
+    variant = part.variants[(len(part.variants) - 1) // 2]
+    measured = [
+        row for row in rows if (row.part, row.variant) == (part.name, variant.name) and row.measured
+    ]
+    if not measured:
+        return None
+    phases = [phase.name for phase in measured[0].phases]
+    measured.sort(key=lambda row: (not row.contestant.stores, -_rates(row, phases[:1])[0]))
+    shown = [row for place, row in enumerate(measured) if place < ROWS_MAX or ours(row.contestant)]
+    mixed = len(phases) == 1
+    columns = (
+        Column("Contestant", figures=False),
+        *(Column("Rate" if mixed else f"{phase}/s") for phase in phases),
+        Column("Spread"),
+        *(Column(f"{action} {name}") for action in _ACTIONS * mixed for name in ("median", "P99")),
+        Column("Hits"),
+        Column("Faults"),
+    )
+    lines = tuple(_row(row, phases, mixed=mixed) for row in shown)
+    return Table(_title(suite, part, variant), columns, lines, notes=_notes(measured, shown))
+
+
+def leaders(found: Answer) -> Table:
+    """Return the best cache of each language, with its interval."""
+    columns = (
+        Column("Language", figures=False),
+        Column("Best", figures=False),
+        Column("Rate"),
+        Column("Interval"),
+        Column("Rounds"),
+    )
+    lines = tuple(
+        Row(
+            (
+                Cell(LANGUAGE_NAMES[language]),
+                Cell(one.name),
+                Cell(rate(one.rate.median), one.rate.median),
+                _interval(one.rate),
+                Cell(str(one.rate.rounds)),
+            ),
+            ours=ours(one.row.contestant),
+        )
+        for language, one in found.leaders.items()
+    )
+    return Table("The best of each language", columns, lines)
+
+
+def _interval(figure: Figure) -> Cell:
+    if figure.bounds is None:
+        return NOTHING
+    low, high = figure.bounds
+    covers = f"{figure.interval.coverage:.1%}" if figure.interval else "range"
+    return Cell(f"{rate(low)} to {rate(high)}, {covers}")
+
+
+def _title(suite: PhasesSuite, part: Part, variant: Variant) -> str:
+    several = f", {variant.name}" if len(part.variants) > 1 else ""
+    return f"{suite.name}: {part.title}{several}"
+
+
+def _notes(measured: Sequence[Summary], shown: Sequence[Summary]) -> tuple[str, ...]:
+    more = len(measured) - len(shown)
+    return (f"{more} slower rows, the other parts and variants are on the page.",) if more else ()
+
+
+def _row(row: Summary, phases: Sequence[str], *, mixed: bool) -> Row:
+    verdict = row.verdict
+    faults = verdict.wrong + verdict.stale + verdict.lost
+    return Row(
+        (
+            cell(row),
+            *(Cell(rate(one), one) for one in _rates(row, phases)),
+            NOTHING if not row.spread else _spread(row),
+            *(one for action in _ACTIONS * mixed for one in _latencies(row.phases[0], action)),
+            _hits(row),
+            Cell(f"{faults:,}", faults, "fault" if faults else "") if _counts(row) else NOTHING,
+        ),
+        records=row.cells,
+        ours=ours(row.contestant),
+    )
+
+
+def _rates(row: Summary, phases: Sequence[str]) -> list[float]:
+    found = [row.phase(name) for name in phases]
+    return [one.main.rate.median if one is not None else 0.0 for one in found]
+
+
+def _spread(row: Summary) -> Cell:
+    return Cell(spread(row.spread), row.spread, "weak" if row.spread > SPREAD_MAX else "")
+
+
+def _latencies(phase: PhaseSummary, action: str) -> list[Cell]:
+    one = next((one for one in (phase.latency or phase.main).actions if one.action == action), None)
+    return [NOTHING] * 2 if one is None else [latency(one.median_ns), latency(one.p99_ns)]
+
+
+def _hits(row: Summary) -> Cell:
+    ratios = [phase.main.hit_ratio for phase in row.phases if phase.main.hit_ratio is not None]
+    if not ratios or not _counts(row):
+        return NOTHING
+    return Cell(hit_rate(min(ratios)), min(ratios))
+
+
+def _counts(row: Summary) -> bool:
+    return row.contestant.stores

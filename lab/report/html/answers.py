@@ -1,0 +1,127 @@
+"""The first screen of the page: the answers to all questions, and the one that is shown at first.
+
+Owns how a question is spelled in the page, and how long each bar is. Must not rank anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.report.answer import (
+    LANGUAGE_NAMES,
+    SHARINGS,
+    Answer,
+    Candidate,
+    Question,
+    answers,
+    default_question,
+)
+from lab.report.html.packed import as_json
+from lab.report.layouts.rows import kind, ours
+from lab.report.units import rate
+from lab.runner.catalogue import PhasesSuite
+from lab.runner.results import AnyCell
+from lab.runner.summary import Summary
+
+View = dict[str, Any]
+
+_SHARINGS = {
+    "process": "one process",
+    "machine": "one machine",
+    "network": "several machines",
+}
+_TOP = 8
+_SURVIVES = {False: "no", True: "yes"}
+
+
+def view(suite: PhasesSuite, summaries: Sequence[Summary], lines: Mapping[int, int]) -> View | None:
+    """Return what the template shows; None when the suite measured nothing.
+
+    `lines` has the line of each record by the identity of its cell.
+    """
+    found = answers(suite, summaries)
+    if not any(one.ranked for one in found.values()):
+        return None
+    shown = default_question(suite)
+    first = found[shown]
+    return {
+        "pickers": _pickers(suite, shown),
+        "shown": _answer(first, lines),
+        "workload": f"{suite.parts[0].title}, uniform keys, every answer checked",
+        "suite": suite.name,
+        "json": as_json({_spelled(one): _answer(answer, lines) for one, answer in found.items()}),
+    }
+
+
+def _pickers(suite: PhasesSuite, shown: Question) -> list[View]:
+    sizes = [variant.name for variant in suite.parts[0].variants]
+    return [
+        _picker("language", list(LANGUAGE_NAMES.values()), LANGUAGE_NAMES[shown.language]),
+        _picker("shared by", [_SHARINGS[one] for one in SHARINGS], _SHARINGS[shown.sharing]),
+        _picker("survives a restart", list(_SURVIVES.values()), _SURVIVES[shown.survives]),
+        _picker("value size", sizes, shown.size),
+    ]
+
+
+def _picker(name: str, options: list[str], first: str) -> View:
+    return {"name": name, "options": options, "first": first}
+
+
+def _spelled(one: Question) -> str:
+    """Return what the page's script looks a question up by: the chosen options in their order."""
+    language, sharing = LANGUAGE_NAMES[one.language], _SHARINGS[one.sharing]
+    return "/".join((language, sharing, _SURVIVES[one.survives], one.size))
+
+
+def _answer(one: Answer, lines: Mapping[int, int]) -> View:
+    rows = (*one.ranked, *one.unbounded)
+    longest = max((max(row.rate.bounds or (row.rate.median,)) for row in rows), default=0.0)
+    bars = [
+        _bar(row, longest, lines, first=place < one.tied) for place, row in enumerate(one.ranked)
+    ]
+    # Who has not chosen a language yet sees the best of each.
+    in_any_language = one.question.language == "any"
+    leaders = [
+        _bar(row, longest, lines) | {"name": f"{LANGUAGE_NAMES[language]}: {row.name}"}
+        for language, row in one.leaders.items()
+    ]
+    top = leaders if in_any_language else bars[:_TOP]
+    return {
+        "name": " and ".join(row.row.contestant.title for row in one.ranked[: max(one.tied, 1)])
+        or "None of these",
+        "tie": one.tied > 1,
+        "reason": one.reason,
+        "top": top,
+        "rest": bars if in_any_language else bars[_TOP:],
+        "rest_title": "All of them" if in_any_language else "The slower ones",
+        "unbounded": [_bar(row, longest, lines) for row in one.unbounded],
+    }
+
+
+def _bar(row: Candidate, longest: float, lines: Mapping[int, int], *, first: bool = False) -> View:
+    bounds = row.rate.bounds
+    interval = row.rate.interval
+    said = ""
+    if bounds is not None:
+        covers = f"{interval.coverage:.1%} interval" if interval else f"{row.rate.rounds} rounds"
+        said = f"{rate(bounds[0])} to {rate(bounds[1])}, {covers}"
+
+    def share(value: float) -> float:
+        return round(100 * value / max(longest, 1e-9), 2)
+
+    return {
+        "name": row.name,
+        "kind": "mine" if ours(row.row.contestant) else kind(row.row),
+        "first": first,
+        "rate": f"{rate(row.rate.median)}/s",
+        "width": share(row.rate.median),
+        "low": None if bounds is None else share(bounds[0]),
+        "high": None if bounds is None else share(bounds[1]),
+        "said": said,
+        "lines": [lines[id(cell)] for cell in _cells(row)],
+    }
+
+
+def _cells(row: Candidate) -> Sequence[AnyCell]:
+    return row.row.cells

@@ -1,0 +1,194 @@
+"""Workloads of the reader's own: a TOML file becomes a suite.
+
+Owns the shape of those files, and who can run one. Must not run anything. README.md in `workloads/`
+explains every field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from lab.runner.catalogue import CatalogueError, Contestant, PhasesSuite, StoreLimits, Variant
+from lab.runner.catalogue.definition import Definition, read
+from lab.runner.catalogue.hosts import hosts
+from lab.runner.catalogue.suites import (
+    Form,
+    Forms,
+    Order,
+    Part,
+    Phase,
+    Shares,
+    Sizes,
+    suites,
+)
+
+KEYS_MIN, KEYS_MAX = 1_000, 10_000_000
+VALUE_BYTES_MAX = 3 << 20
+OPERATIONS_MAX = 100_000_000
+PROCESSES_MAX = 64
+ROUNDS_MAX = 1_000
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+# Of the bytes of all keys and values: what a store needs besides, at least and relatively.
+_ROOM_BYTES, _ROOM_TIMES = 64 << 20, 3
+
+
+class Mix(Definition, frozen=True):
+    """The share of each action: of all operations, so that they add up to 1."""
+
+    get: float = 0.0
+    set: float = 0.0
+    delete: float = 0.0
+    insert: float = 0.0
+    modify: float = 0.0
+    scan: float = 0.0
+
+
+class Keys(Definition, frozen=True):
+    """How many keys there are, what they look like, and which are asked for."""
+
+    count: int
+    shape: Literal["decimal", "uuid"] = "uuid"
+    order: Literal["uniform", "zipf", "latest"] = "uniform"
+    exponent: float = 0.99
+
+
+class Workload(Definition, frozen=True):
+    """One workload. `ttl` is the seconds for which an entry is kept, 0 for no limit.
+
+    `memory` is the limit of a store in bytes, 0 for so much that everything fits.
+    """
+
+    name: str
+    title: str
+    keys: Keys
+    value: Sizes
+    mix: Mix
+    operations: int
+    processes: int = 1
+    ttl: float = 0.0
+    memory: int = 0
+    rounds: int = 6
+    seconds_max: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name {self.name!r}: take lower-case letters, digits and dashes")
+        for name, value, low, high in (
+            ("keys.count", self.keys.count, KEYS_MIN, KEYS_MAX),
+            ("the largest value", self.value.largest, 1, VALUE_BYTES_MAX),
+            ("operations", self.operations, 1, OPERATIONS_MAX),
+            ("processes", self.processes, 1, PROCESSES_MAX),
+            ("rounds", self.rounds, 1, ROUNDS_MAX),
+        ):
+            if not low <= value <= high:
+                raise ValueError(f"{name} is {value:,}: take {low:,} to {high:,}")
+        if self.ttl < 0 or self.memory < 0 or self.seconds_max <= 0:
+            raise ValueError("ttl and memory are at least 0, and seconds_max is above 0")
+
+    @property
+    def limits(self) -> StoreLimits:
+        """What a store may hold."""
+        payload = self.keys.count * (self.value.largest + 36)
+        return StoreLimits(bytes=self.memory or _ROOM_TIMES * payload + _ROOM_BYTES)
+
+
+def load(path: Path) -> Workload:
+    """Return the workload in a file. Raises CatalogueError, which names the file and the field."""
+    return read(path, Workload)
+
+
+def suite_of(one: Workload) -> PhasesSuite:
+    """Return the suite that a workload is.
+
+    Raises CatalogueError for a mix that no cache can run, and for the name of another suite.
+    """
+    if one.mix.scan:
+        raise CatalogueError(
+            f"nobody can run workload {one.name!r}: it scans, and a cache cannot list its keys in "
+            f"order; set mix.scan to 0"
+        )
+    if one.name in suites():
+        raise CatalogueError(f"workload {one.name!r} has the name of a suite: give it another one")
+    order: Order = "random" if one.keys.order == "uniform" else one.keys.order
+    shares = msgspec.to_builtins(one.mix)
+    del shares["scan"]
+    try:
+        fill = Phase("fill", Shares(set=1.0), operations_per_key=1, order="sweep")
+        mix = Phase(
+            "mix",
+            msgspec.convert(shares, Shares),
+            operations=one.operations,
+            order=order,
+            exponent=one.keys.exponent,
+            passes=["throughput", "latency"],
+        )
+    except (ValueError, msgspec.ValidationError) as error:
+        raise CatalogueError(f"workload {one.name!r}: {error}") from error
+    variant = Variant("as written", "binary", one.value)
+    part = Part(
+        name="main",
+        title=one.title,
+        processes=one.processes,
+        keys=one.keys.count,
+        key_shape=one.keys.shape,
+        limits=one.limits,
+        ttl_seconds=one.ttl,
+        variants=[variant],
+        phases=[fill, mix],
+    )
+    # Filling may take long where there are many keys.
+    cell_seconds_max = 60 + 4 * one.seconds_max + one.keys.count / 2_000
+    form = Form(1.0, one.rounds, one.seconds_max, cell_seconds_max)
+    quick = msgspec.structs.replace(form, rounds=1, operations=min(1.0, 20_000 / one.operations))
+    return PhasesSuite(
+        name=one.name,
+        title=one.title,
+        question="How does each contestant do on this workload?",
+        origin="a workload of your own",
+        audit="",
+        layout="plain",
+        parts=[part],
+        forms=Forms(quick=quick, middle=form, full=form),
+    )
+
+
+def taking_part(
+    one: Workload, contestants: Sequence[Contestant], everyone: str
+) -> tuple[list[Contestant], dict[str, list[str]]]:
+    """Return all contestants, those that can run a workload as members of its suite.
+
+    Asked are the rows of the suite `everyone`, and nulls. The second result has the reasons for
+    which rows cannot take part, and these rows.
+    """
+    found: list[Contestant] = []
+    refused: dict[str, list[str]] = {}
+    for row in contestants:
+        reason = _refusal(one, row)
+        if row.stores and everyone not in row.suites:
+            found.append(row)
+        elif reason:
+            refused.setdefault(reason, []).append(row.name)
+            found.append(row)
+        else:
+            found.append(msgspec.structs.replace(row, suites=[*row.suites, one.name]))
+    return found, refused
+
+
+def _refusal(one: Workload, contestant: Contestant) -> str:
+    """Return why a contestant cannot run a workload; empty when it can."""
+    workers_max = hosts()[contestant.host].workers_max
+    if workers_max and one.processes > workers_max:
+        return f"the host {contestant.host} checks {workers_max} workers at most"
+    if one.ttl and not contestant.expires:
+        return "its adapter cannot give entries a time to live"
+    if contestant.sizing != "limited":
+        return "it is a form without a limit"
+    if "binary" not in contestant.values:
+        return "it takes no byte strings"
+    return ""
