@@ -14,7 +14,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,15 +22,18 @@ import pytest
 
 from lab import protocol
 from lab.stream import DELETE, GET, SET, Operation
+from lab.tests import workers_rules
 from lab.tests.talking import (
     SECONDS_MAX,
     Conversation,
     Plan,
+    ask_all,
     model,
     needs,
     one_worker,
     open_in,
-    run,
+    prepare,
+    run_together,
 )
 
 LAB = Path(__file__).resolve().parents[1]
@@ -51,26 +54,6 @@ class Host(Conversation):
         """Open the store in a folder of its own."""
         store = self.folder / f"store-{time.monotonic_ns()}"
         self.ask(open_in(store, bytes_max=1 << 26), protocol.Opened)
-
-    def run(
-        self,
-        phase: int = 0,
-        measure: protocol.Measure = "throughput",
-        warmup: int = 0,
-        block: int = 64,
-        seconds_max: float = 60.0,
-    ) -> protocol.Ran:
-        """Run a pass."""
-        durations = str(self.folder / f"durations-{phase}") if measure == "latency" else ""
-        request = run(
-            phase,
-            measure,
-            warmup=warmup,
-            block=block,
-            seconds_max=seconds_max,
-            durations=durations,
-        )
-        return self.ask(request, protocol.Ran)
 
 
 @contextmanager
@@ -108,7 +91,7 @@ def load(
         folder,
         contestant / "adapter.php",
         one_worker(*phases),
-        [f"key-{number:04}" for number in range(200)],
+        key_texts(),
         value,
         settings or {},
         distribution,
@@ -117,10 +100,15 @@ def load(
     ).load()
 
 
-def mixed(count: int, fields: bool = False) -> list[Operation]:
+def key_texts() -> list[str]:
+    """Return the texts of all keys."""
+    return [f"key-{number:04}" for number in range(200)]
+
+
+def mixed(count: int, *, fields: bool = False, seed: int = 0) -> list[Operation]:
     """Return gets, sets and deletes over a hundred keys, the same each time."""
     operations = []
-    for position in range(count):
+    for position in range(seed * count, (seed + 1) * count):
         digest = hashlib.sha256(str(position).encode()).digest()
         verb = (GET, GET, GET, GET, SET, SET, SET, DELETE)[digest[0] % 8]
         size = (digest[2] % 9 if fields else digest[2] * 5) if verb == SET else 0
@@ -168,7 +156,7 @@ def seen(folder: Path, length: int, value: protocol.ValueKind) -> bytes:
         )
         host.ask(request, protocol.Loaded)
         host.open()
-        assert host.run().actions["set"].count == 1
+        assert host.run(0).actions["set"].count == 1
     return target.read_bytes()
 
 
@@ -219,12 +207,12 @@ def test_an_honest_contestant_passes(tmp_path: Path, value: protocol.ValueKind) 
         host.open()
         known: set[int] = set()
         for phase, part in enumerate((first, second)):
-            ran = host.run(phase)
+            ran = host.run(phase, "throughput", stretch=256)
             assert ran.verdict.wrong == ran.verdict.stale == ran.verdict.lost == 0, ran.verdict
             assert ran.actions == model(part, known)
             assert ran.done == len(part)
             assert len(ran.blocks_ns) == len(part) // 64
-            assert 0 < sum(ran.blocks_ns) <= ran.timed_ns <= ran.wall_ns
+            assert 0 < sum(ran.blocks_ns) < ran.elapsed_ns < ran.ended_ns - ran.started_ns
             assert ran.cpu_ns > 0
         host.ask(protocol.Close(), protocol.Closed)
         assert host.process.stdin is not None
@@ -237,8 +225,9 @@ def test_an_untimed_pass_has_no_times(tmp_path: Path) -> None:
     with started(tmp_path, HERE / "php_honest") as host:
         host.ask(load(tmp_path, HERE / "php_honest", sets(100)), protocol.Loaded)
         host.open()
-        ran = host.run(measure="untimed")
-    assert (ran.wall_ns, ran.timed_ns, ran.cpu_ns, ran.blocks_ns) == (0, 0, 0, [])
+        ran = host.run(0)
+    assert (ran.started_ns, ran.ended_ns, ran.elapsed_ns, ran.cpu_ns) == (0, 0, 0, 0)
+    assert ran.blocks_ns == []
     assert (ran.done, ran.actions["set"].count) == (100, 100)
 
 
@@ -246,14 +235,12 @@ def test_a_latency_pass_writes_each_duration(tmp_path: Path) -> None:
     with started(tmp_path, HERE / "php_honest") as host:
         host.ask(load(tmp_path, HERE / "php_honest", mixed(500)), protocol.Loaded)
         host.open()
-        ran = host.run(measure="latency", warmup=100)
-    content = (tmp_path / "durations-0").read_bytes()
-    durations_ns = [
-        int.from_bytes(content[start : start + 8], "little") for start in range(0, len(content), 8)
-    ]
-    assert len(durations_ns) == 400
-    assert sum(durations_ns) == ran.timed_ns
+        durations = tmp_path / "durations"
+        ran = host.run(0, "latency", warmup=100, durations=str(durations))
+    durations_ns = struct.unpack("<400Q", durations.read_bytes())
+    assert sum(durations_ns) < ran.elapsed_ns
     assert min(durations_ns) > 0
+    assert ran.cpu_ns > 0
     assert ran.blocks_ns == []
 
 
@@ -262,7 +249,7 @@ def test_the_warm_up_is_checked_and_not_counted(tmp_path: Path) -> None:
         operations = [*sets(100), *gets(100), *gets(10)]
         host.ask(load(tmp_path, HERE / "php_wrong_value", operations), protocol.Loaded)
         host.open()
-        ran = host.run(warmup=200, block=64)
+        ran = host.run(0, "throughput", warmup=200, block=64)
     assert ran.done == 210
     assert ran.actions == {
         "get": protocol.Tally(count=10),
@@ -273,11 +260,53 @@ def test_the_warm_up_is_checked_and_not_counted(tmp_path: Path) -> None:
     assert ran.blocks_ns == []
 
 
+def test_a_stretch_is_obeyed_without_a_pause_and_checked_afterwards(tmp_path: Path) -> None:
+    operations = mixed(1000)
+    with started(tmp_path, HERE / "php_honest") as host:
+        host.ask(load(tmp_path, HERE / "php_honest", operations), protocol.Loaded)
+        host.open()
+        ran = host.run(0, "throughput", block=64, stretch=1000)
+    assert ran.actions == model(operations, set())
+    # The rest of 40 operations is no full block.
+    assert (ran.done, len(ran.blocks_ns)) == (1000, 15)
+    assert sum(ran.blocks_ns) < ran.elapsed_ns == ran.ended_ns - ran.started_ns
+
+
+def test_a_pass_waits_for_its_start(tmp_path: Path) -> None:
+    with started(tmp_path, HERE / "php_honest") as host:
+        host.ask(load(tmp_path, HERE / "php_honest", sets(10)), protocol.Loaded)
+        host.open()
+        host.ask(prepare(0, "throughput"), protocol.Prepared)
+        start_ns = time.monotonic_ns() + 300_000_000
+        ran = host.ask(protocol.Run(start_ns, ""), protocol.Ran)
+        assert start_ns <= ran.started_ns < ran.ended_ns <= time.monotonic_ns()
+
+
+def test_phases_run_in_their_order(tmp_path: Path) -> None:
+    with started(tmp_path, HERE / "php_honest") as host:
+        host.ask(load(tmp_path, HERE / "php_honest", sets(10), gets(10)), protocol.Loaded)
+        host.open()
+        host.run(1)
+        assert "phase 0 comes after phase 1" in host.ask(prepare(0), protocol.Failed).reason
+
+
+def test_large_values_are_not_kept(tmp_path: Path) -> None:
+    operations = [Operation(SET, key % 100, 2_000_000) for key in range(400)]
+    with started(tmp_path, SHIPPED / "php_null") as host:
+        host.ask(load(tmp_path, SHIPPED / "php_null", operations), protocol.Loaded)
+        host.open()
+        assert host.run(0, "throughput", block=16).done == 400
+        status = Path(f"/proc/{host.process.pid}/status").read_text("ascii")
+    peak_kb = int(next(line.split()[1] for line in status.splitlines() if "VmHWM" in line))
+    # All of them would be 800 MB.
+    assert peak_kb < 250_000
+
+
 def test_a_pass_ends_when_its_time_is_up(tmp_path: Path) -> None:
     with started(tmp_path, HERE / "php_honest") as host:
         host.ask(load(tmp_path, HERE / "php_honest", mixed(1000)), protocol.Loaded)
         host.open()
-        ran = host.run(block=50, seconds_max=0.0)
+        ran = host.run(0, "throughput", block=50, seconds_max=0.0)
     assert ran.done == 50
     assert sum(tally.count for tally in ran.actions.values()) == 50
 
@@ -307,7 +336,7 @@ def caught(folder: Path, name: str, value: protocol.ValueKind = "binary") -> lis
         probed = host.ask(protocol.ProbeRead([0]), protocol.Probed)
         host.ask(protocol.Close(), protocol.Closed)
         host.open()
-        ran = host.run()
+        ran = host.run(0)
         assert sum(tally.wrong for tally in ran.actions.values()) == ran.verdict.wrong
         return [probed.verdict, ran.verdict]
 
@@ -316,7 +345,7 @@ def test_a_wrong_value_is_caught(tmp_path: Path) -> None:
     _, ran = caught(tmp_path, "php_wrong_value")
     assert ran.wrong > 5
     assert len(ran.examples) == 5
-    assert "never stored under it" in ran.examples[0]
+    assert "that nobody stored" in ran.examples[0]
 
 
 def test_a_dropped_write_is_caught_as_lost(tmp_path: Path) -> None:
@@ -360,7 +389,8 @@ def test_a_dying_adapter_ends_its_host(tmp_path: Path) -> None:
         host.ask(load(tmp_path, HERE / "php_dies", gets(150), gets(150)), protocol.Loaded)
         host.open()
         host.run(0)
-        host.send(msgspec.json.encode(protocol.Run(1, "throughput", 0, 64, 60.0, "")))
+        host.ask(prepare(1), protocol.Prepared)
+        host.send(msgspec.json.encode(protocol.Run(0, "")))
         assert host.hear() == b""
         assert host.process.wait(SECONDS_MAX) == -signal.SIGKILL
 
@@ -370,7 +400,8 @@ def test_a_hanging_adapter_answers_nothing_and_can_be_killed(tmp_path: Path) -> 
         host.ask(load(tmp_path, HERE / "php_hangs", gets(150), gets(150)), protocol.Loaded)
         host.open()
         host.run(0)
-        host.send(msgspec.json.encode(protocol.Run(1, "throughput", 0, 64, 60.0, "")))
+        host.ask(prepare(1), protocol.Prepared)
+        host.send(msgspec.json.encode(protocol.Run(0, "")))
         with pytest.raises(TimeoutError):
             host.hear(seconds_max=1.0)
 
@@ -468,7 +499,7 @@ def test_what_an_answer_counts_as(tmp_path: Path, name: str) -> None:
         script = json.dumps([says for _, says, _ in steps])
         host.ask(load(tmp_path, tmp_path, operations, settings={"script": script}), protocol.Loaded)
         host.open()
-        ran = host.run()
+        ran = host.run(0)
     counts = [counts for _, _, counts in steps]
     tally = ran.actions["get"]
     assert tally.count == len([verb for verb, _, _ in steps if verb == GET])
@@ -484,7 +515,7 @@ def test_a_short_answer_is_a_weak_check(tmp_path: Path) -> None:
     with started(tmp_path, HERE / "php_honest") as host:
         host.ask(load(tmp_path, HERE / "php_honest", operations), protocol.Loaded)
         host.open()
-        assert host.run().verdict == protocol.Verdict(weak=1)
+        assert host.run(0).verdict == protocol.Verdict(weak=1)
 
 
 def sequence_of_a_number(seed: int, key: int) -> int:
@@ -517,7 +548,7 @@ def test_fields_that_php_would_hold_equal_are_not(tmp_path: Path) -> None:
         )
         host.ask(request, protocol.Loaded)
         host.open()
-        assert host.run().verdict.wrong == 1
+        assert host.run(0).verdict.wrong == 1
 
 
 def test_the_order_of_fields_does_not_matter(tmp_path: Path) -> None:
@@ -531,7 +562,118 @@ def test_the_order_of_fields_does_not_matter(tmp_path: Path) -> None:
         request = load(tmp_path, tmp_path, operations, value="complex", settings={"script": "[]"})
         host.ask(request, protocol.Loaded)
         host.open()
-        assert host.run().verdict == protocol.Verdict()
+        assert host.run(0).verdict == protocol.Verdict()
+
+
+# ---------------------------------------------------------------------------------- several workers
+
+OBEDIENT = """<?php
+use Lab\\Host\\Limits;
+use Lab\\Host\\Store;
+// Answers what the script says, a line a call.
+return function (string $folder, Limits $limits, array $settings): Store {
+    $lines = file($settings['script'], FILE_IGNORE_NEW_LINES);
+    $says = function () use (&$lines): mixed {
+        $line = array_shift($lines);
+        return match ($line) {
+            'nothing' => null,
+            'yes' => true,
+            'no' => false,
+            default => hex2bin(substr($line, 1)),
+        };
+    };
+    return new Store(get: $says, set: $says, delete: $says, close: fn () => null);
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def obedient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Path]]:
+    """Give a host and the adapter that answers what a script says."""
+    folder = tmp_path_factory.mktemp("obedient")
+    adapter = folder / "adapter.php"
+    adapter.write_text(OBEDIENT)
+    with started(folder, folder) as host:
+        yield host, adapter
+
+
+@pytest.mark.parametrize("name", workers_rules.CASES)
+def test_the_rules_of_several_workers(
+    obedient: tuple[Host, Path], tmp_path: Path, name: str
+) -> None:
+    host, adapter = obedient
+    workers_rules.check(host, tmp_path, adapter, workers_rules.CASES[name])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_answers_are_judged_as_by_the_reference(
+    obedient: tuple[Host, Path], tmp_path: Path, seed: int
+) -> None:
+    host, adapter = obedient
+    workers_rules.check_randomly(host, tmp_path, adapter, seed)
+
+
+LYING = """<?php
+use Lab\\Host\\Limits;
+use Lab\\Host\\Store;
+// Files that all workers share. Every tenth time it does what the settings say.
+return function (string $folder, Limits $limits, array $settings): Store {
+    $honest = (require $settings['honest'])($folder, $limits, $settings);
+    $times = 0;
+    return new Store(
+        get: function (string $key) use ($honest, $settings, &$times) {
+            $value = ($honest->get)($key);
+            $lies = $settings['lie'] === 'wrong' && is_string($value) && ++$times % 10 === 0;
+            return $lies ? strrev($value) : $value;
+        },
+        set: function (string $key, string $value) use ($honest, $settings, &$times) {
+            $lies = $settings['lie'] === 'stale' && ++$times % 10 === 0;
+            return $lies || ($honest->set)($key, $value);
+        },
+        delete: $honest->delete,
+        close: $honest->close,
+    );
+};
+"""
+
+
+def together(folder: Path, adapter: Path, settings: dict[str, str]) -> list[protocol.Ran]:
+    """Let three workers run a mix each on one store, and return what came of it."""
+    mixes = [mixed(800, seed=worker) for worker in range(3)]
+    plan = Plan(folder, adapter, [[sets(100)], mixes], key_texts(), settings=settings)
+    with ExitStack() as stack:
+        hosts = [stack.enter_context(started(folder, folder)) for _ in range(3)]
+        ask_all(hosts, [plan.load(worker, 3) for worker in range(3)], protocol.Loaded)
+        opening = plan.open()
+        for host in hosts:
+            host.ask(opening, protocol.Opened)
+        assert hosts[0].run(0).done == 100
+        return run_together(hosts, prepare(1, "latency", warmup=80, stretch=800))
+
+
+@pytest.mark.parametrize("name", ["php_files", "php_sqlite"])
+def test_workers_on_one_honest_store_accuse_nobody(tmp_path: Path, name: str) -> None:
+    for ran in together(tmp_path, SHIPPED / name / "adapter.php", {}):
+        assert ran.verdict.wrong == ran.verdict.stale == 0, ran.verdict
+        assert ran.done == 800
+        assert sum(tally.count for tally in ran.actions.values()) == 720
+        assert ran.elapsed_ns == ran.ended_ns - ran.started_ns
+        # All keys are stored by somebody, so nobody can say that a miss was right.
+        assert ran.actions["get"].absent == 0
+        assert ran.actions["get"].miss < ran.actions["get"].count
+
+
+@pytest.mark.parametrize("lie", ["wrong", "stale"])
+def test_workers_catch_what_one_would(tmp_path: Path, lie: str) -> None:
+    (tmp_path / "adapter.php").write_text(LYING)
+    settings = {"lie": lie, "honest": str(SHIPPED / "php_files" / "adapter.php")}
+    verdict = protocol.Verdict()
+    for ran in together(tmp_path, tmp_path / "adapter.php", settings):
+        verdict.add(ran.verdict)
+    assert {"wrong": verdict.wrong > 0, "stale": verdict.stale > 0} == {
+        "wrong": lie == "wrong",
+        "stale": lie == "stale",
+    }
 
 
 # ---------------------------------------------------------------------------------- bad requests
@@ -540,7 +682,7 @@ def test_the_order_of_fields_does_not_matter(tmp_path: Path) -> None:
 def test_what_is_no_request_is_refused_and_the_host_stays(tmp_path: Path) -> None:
     honest = load(tmp_path, HERE / "php_honest", sets(10))
     fields = msgspec.to_builtins(honest)
-    run = msgspec.to_builtins(protocol.Run(0, "throughput", 0, 64, 1.0, ""))
+    prepared = msgspec.to_builtins(prepare(0))
     bad: list[object] = [
         {"verb": "dance"},
         {"no": "verb"},
@@ -549,7 +691,6 @@ def test_what_is_no_request_is_refused_and_the_host_stays(tmp_path: Path) -> Non
         {name: value for name, value in fields.items() if name != "seed"},
         {**fields, "seed": "1"},
         {**fields, "seed": 2**64},
-        {**fields, "workers": 2},
         {**fields, "value": "round"},
         {**fields, "phases": [{"name": "p", "streams": [{"path": "x", "base": 0, "more": 1}]}]},
         {**fields, "adapter": "/nowhere/adapter.php"},
@@ -565,13 +706,16 @@ def test_what_is_no_request_is_refused_and_the_host_stays(tmp_path: Path) -> Non
         assert isinstance(host.say(b"{not json"), protocol.Failed)
         host.ask(honest, protocol.Loaded)
         # A step before the one that prepares it.
-        assert isinstance(host.say(json.dumps(run).encode()), protocol.Failed)
+        assert isinstance(host.say(json.dumps(prepared).encode()), protocol.Failed)
         assert isinstance(host.say(b'{"verb": "probe_write"}'), protocol.Failed)
         host.open()
-        for wrong in ({"phase": 1}, {"measure": "speed"}, {"block": 0}, {"measure": "latency"}):
-            reply = host.say(json.dumps({**run, **wrong}).encode())
+        assert isinstance(
+            host.say(b'{"verb": "run", "start_ns": 0, "durations": ""}'), protocol.Failed
+        )
+        for wrong in ({"phase": 1}, {"measure": "speed"}, {"block": 0}, {"stretch": 0}):
+            reply = host.say(json.dumps({**prepared, **wrong}).encode())
             assert isinstance(reply, protocol.Failed), wrong
-        assert host.run().done == 10
+        assert host.run(0).done == 10
 
 
 def test_an_extension_that_is_not_there_is_missing(tmp_path: Path) -> None:
@@ -604,8 +748,17 @@ def test_an_error_in_a_verb_fails_the_request(tmp_path: Path, body: str, reason:
     with started(tmp_path, tmp_path) as host:
         host.ask(load(tmp_path, tmp_path, gets(10)), protocol.Loaded)
         host.open()
-        request = protocol.Run(0, "throughput", 0, 64, 1.0, "")
-        assert reason in host.ask(request, protocol.Failed).reason
+        host.ask(prepare(0), protocol.Prepared)
+        assert reason in host.ask(protocol.Run(0, ""), protocol.Failed).reason
+
+
+def test_a_sequence_of_two_streams_is_refused(tmp_path: Path) -> None:
+    request = load(tmp_path, HERE / "php_honest", sets(10), gets(10))
+    first, second = request.phases
+    phases = [first, msgspec.structs.replace(second, streams=first.streams)]
+    with started(tmp_path, HERE / "php_honest") as host:
+        failed = host.ask(msgspec.structs.replace(request, phases=phases), protocol.Failed)
+    assert "the sequence 1000 belongs to two streams" in failed.reason
 
 
 def test_what_is_no_stream_is_refused(tmp_path: Path) -> None:
@@ -690,7 +843,7 @@ def test_a_shipped_contestant_answers_right(tmp_path: Path, name: str, form: str
             assert read.verdict == protocol.Verdict()
             host.ask(protocol.Close(), protocol.Closed)
             host.open()
-            ran = host.run()
+            ran = host.run(0)
             assert ran.verdict.wrong == ran.verdict.stale == 0, ran.verdict
             assert ran.actions == model(operations, set())
             host.ask(protocol.Close(), protocol.Closed)
@@ -700,6 +853,6 @@ def test_null_stores_nothing_and_is_no_liar(tmp_path: Path) -> None:
     with started(tmp_path, SHIPPED / "php_null") as host:
         host.ask(load(tmp_path, SHIPPED / "php_null", gets(100)), protocol.Loaded)
         host.open()
-        ran = host.run()
+        ran = host.run(0)
         assert ran.actions["get"] == protocol.Tally(count=100, miss=100, absent=100)
         assert ran.verdict == protocol.Verdict()

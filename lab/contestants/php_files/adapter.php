@@ -8,8 +8,8 @@ use Lab\Host\Store;
 // A file for each entry, in a file system in memory that was mounted on the folder. A value is written
 // beside the old one and takes its place in one step, so that nobody ever reads half of it.
 return static function (string $folder, Limits $limits, array $settings): Store {
-    // No key becomes this name.
-    $new = "$folder/%new";
+    // No key becomes this name, and no other process has it.
+    $new = "$folder/%new-" . getmypid();
     $write = static function (string $path, string $value): bool {
         if (@file_put_contents($path, $value) === strlen($value)) {
             return true;
@@ -24,10 +24,13 @@ return static function (string $folder, Limits $limits, array $settings): Store 
     };
     return new Store(
         get: static function (string $key) use ($folder): mixed {
-            $path = "$folder/" . rawurlencode($key);
-            $value = @file_get_contents($path);
-            if ($value === false && file_exists($path)) {
-                throw new RuntimeException("$path could not be read");
+            $value = @file_get_contents("$folder/" . rawurlencode($key));
+            if ($value === false) {
+                $reason = error_get_last()['message'] ?? 'no reason given';
+                error_clear_last();
+                if (!str_contains($reason, 'No such file or directory')) {
+                    throw new RuntimeException("get failed: $reason");
+                }
             }
             return $value;
         },

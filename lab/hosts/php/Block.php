@@ -19,8 +19,11 @@ final class Block
     public array $values = [];
     /** @var list<int> the numbers of the keys */
     public array $numbers = [];
-    /** @var list<int> */
-    public array $sequences = [];
     /** @var list<int> bytes, or fields of a complex value */
     public array $sizes = [];
+
+    /** @param int $base the sequence of the first operation */
+    public function __construct(public readonly int $phase, public readonly int $base)
+    {
+    }
 }

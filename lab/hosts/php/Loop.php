@@ -7,7 +7,7 @@ namespace Lab\Host;
 use function hrtime;
 
 /**
- * The timed loops, and nothing between the clock's two readings but the operations.
+ * The timed loops, and nothing between the clock's readings but the operations.
  *
  * Owns how operations are timed. Must not know which contestant it drives, nor check what it answers.
  *
@@ -16,23 +16,58 @@ use function hrtime;
 final class Loop
 {
     private const TIMER_SAMPLES = 1_000;
+    private const NS_PER_US = 1_000;
 
     public function __construct(private readonly Kernel $kernel)
     {
     }
 
+    /** Wait until the clock has reached `startNs`, if it has not. */
+    public function sleepUntil(int $startNs): void
+    {
+        while (($leftNs = $startNs - hrtime(true)) > 0) {
+            usleep(intdiv($leftNs, self::NS_PER_US) + 1);
+        }
+    }
+
     /**
-     * Obey a block with one pair of clock readings around all of it.
+     * Obey blocks one after the other without a pause, at least one, until the time is up.
      *
-     * @return array{list<mixed>, int, int} the answers, the time, the CPU time, both in nanoseconds
+     * @param list<Block> $blocks
+     * @param bool $each whether to read the clock around each operation as well
+     * @param int|null $deadlineNs null: `secondsMaxNs` after the first reading
      */
-    public function obey(Store $store, Block $block): array
+    public function obey(
+        Store $store,
+        array $blocks,
+        bool $each,
+        ?int $deadlineNs,
+        int $secondsMaxNs,
+    ): Obeyed {
+        $answers = $readingsNs = $durationsNs = [];
+        $cpuStartedNs = $this->kernel->cpuNs();
+        $startedNs = hrtime(true);
+        $deadlineNs ??= $startedNs + $secondsMaxNs;
+        foreach ($blocks as $block) {
+            $answers[] = $each
+                ? $this->blockOfEach($store, $block, $durationsNs)
+                : $this->block($store, $block);
+            $nowNs = hrtime(true);
+            $readingsNs[] = $nowNs;
+            if ($nowNs >= $deadlineNs) {
+                break;
+            }
+        }
+        $cpuNs = $this->kernel->cpuNs() - $cpuStartedNs;
+        return new Obeyed($startedNs, $readingsNs, $cpuNs, $deadlineNs, $answers, $durationsNs);
+    }
+
+    /** @return list<mixed> the answers */
+    private function block(Store $store, Block $block): array
     {
         [$get, $set, $delete] = [$store->get, $store->set, $store->delete];
         [$verbs, $keys, $values] = [$block->verbs, $block->keys, $block->values];
         $answers = [];
-        $cpuStartedNs = $this->kernel->cpuNs();
-        $startedNs = hrtime(true);
         foreach ($verbs as $index => $verb) {
             if ($verb === Stream::GET) {
                 $answers[] = $get($keys[$index]);
@@ -42,22 +77,18 @@ final class Loop
                 $answers[] = $delete($keys[$index]);
             }
         }
-        $endedNs = hrtime(true);
-        return [$answers, $endedNs - $startedNs, $this->kernel->cpuNs() - $cpuStartedNs];
+        return $answers;
     }
 
     /**
-     * Obey a block with a pair of clock readings around each operation.
-     *
-     * @return array{list<mixed>, list<int>, int} the answers, the durations, the CPU time of the block
+     * @param list<int> $durationsNs to which the duration of each operation is added
+     * @return list<mixed> the answers
      */
-    public function obeyEach(Store $store, Block $block): array
+    private function blockOfEach(Store $store, Block $block, array &$durationsNs): array
     {
         [$get, $set, $delete] = [$store->get, $store->set, $store->delete];
         [$verbs, $keys, $values] = [$block->verbs, $block->keys, $block->values];
         $answers = [];
-        $durationsNs = [];
-        $cpuStartedNs = $this->kernel->cpuNs();
         foreach ($verbs as $index => $verb) {
             if ($verb === Stream::GET) {
                 $startedNs = hrtime(true);
@@ -75,7 +106,7 @@ final class Loop
             $answers[] = $answer;
             $durationsNs[] = $endedNs - $startedNs;
         }
-        return [$answers, $durationsNs, $this->kernel->cpuNs() - $cpuStartedNs];
+        return $answers;
     }
 
     /** @return list<int> how long the clock itself takes, in nanoseconds */

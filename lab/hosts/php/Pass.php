@@ -10,112 +10,146 @@ use RuntimeException;
 use function hrtime;
 
 /**
- * One pass over a stream, block by block: derive, obey, check, drop.
+ * One pass over a stream, warmed up and with its first stretch ready: derive, obey, check, drop.
  *
  * Owns the order of these and when a pass ends. Must not know what is between two readings of the clock.
  */
 final class Pass
 {
     private const MEASURES = ['untimed', 'throughput', 'latency'];
+    private const NS = 1_000_000_000;
+    private const DURATIONS_AT_ONCE = 4_096;
 
+    private readonly string $measure;
+    private readonly int $size;
+    private readonly int $stretch;
+    private readonly int $secondsMaxNs;
     private int $done = 0;
-    private int $timedNs = 0;
-    private int $cpuNs = 0;
-    /** @var list<int> */
-    private array $blocksNs = [];
-    /** @var resource|null the file of durations */
-    private mixed $durations = null;
+    /** @var list<Block> what is obeyed next */
+    private array $ready = [];
 
+    /** @param array<string, mixed> $fields those of the `prepare` request */
     public function __construct(
         private readonly Store $store,
         private readonly Stream $stream,
         private readonly Keys $keys,
         private readonly Values $values,
-        private readonly Ledger $ledger,
+        private readonly Verifier $verifier,
         private readonly Loop $loop,
+        array $fields,
     ) {
+        ['measure' => $this->measure, 'block' => $this->size, 'stretch' => $this->stretch] = $fields;
+        if (!in_array($this->measure, self::MEASURES, true) || $this->size < 1 || $this->stretch < 1) {
+            throw new InvalidArgumentException(
+                "a pass cannot be $this->measure in blocks of $this->size and stretches of $this->stretch"
+            );
+        }
+        $this->secondsMaxNs = (int) ($fields['seconds_max'] * self::NS);
+        if ($this->warmUp(min($fields['warmup'], $this->stream->count))) {
+            $this->makeReady();
+        }
     }
 
     /**
-     * Obey the stream as a `run` request asks for.
+     * Obey the pass, or as much of it as the time allows, and check every answer.
      *
-     * @param array<string, mixed> $fields those of the request
+     * @param int $startNs the moment to start at, or any that has passed
+     * @param string $path of the file for the durations, or empty
      * @return array<string, mixed> the reply
      */
-    public function run(array $fields): array
+    public function run(int $startNs, string $path): array
     {
-        ['measure' => $measure, 'warmup' => $warmup, 'block' => $size] = $fields;
-        if (!in_array($measure, self::MEASURES, true) || $size < 1) {
-            throw new InvalidArgumentException("a pass cannot be $measure in blocks of $size");
-        }
-        if ($fields['durations'] !== '') {
-            $this->durations = fopen($fields['durations'], 'xb');
-        } elseif ($measure === 'latency') {
-            throw new InvalidArgumentException('a latency pass needs a file for its durations');
-        }
         $tallies = Tally::each();
-        $startedNs = $warmedUpNs = hrtime(true);
-        $endNs = $startedNs + (int) ($fields['seconds_max'] * 1e9);
-        $warmup = min($warmup, $this->stream->count);
-        while ($this->done < $this->stream->count) {
-            $isWarmup = $this->done < $warmup;
-            $stop = min($this->done + $size, $isWarmup ? $warmup : $this->stream->count);
-            $this->block($stop, $isWarmup ? 'untimed' : $measure, $size, $isWarmup ? null : $tallies);
-            $nowNs = hrtime(true);
-            if ($isWarmup) {
-                $warmedUpNs = $nowNs;
+        $firstNs = $endedNs = $elapsedNs = $cpuNs = 0;
+        $blocksNs = [];
+        $durations = '';
+        $deadlineNs = null;
+        $this->loop->sleepUntil($startNs);
+        while ($this->ready !== []) {
+            $obeyed = $this->loop->obey(
+                $this->store,
+                $this->ready,
+                $this->measure === 'latency',
+                $deadlineNs,
+                $this->secondsMaxNs
+            );
+            $deadlineNs = $obeyed->deadlineNs;
+            $endedNs = $obeyed->endedNs;
+            $firstNs = $firstNs ?: $obeyed->startedNs;
+            $elapsedNs += $endedNs - $obeyed->startedNs;
+            $cpuNs += $obeyed->cpuNs;
+            $readNs = $obeyed->startedNs;
+            foreach ($obeyed->readingsNs as $index => $nowNs) {
+                if (count($this->ready[$index]->verbs) === $this->size) {
+                    $blocksNs[] = $nowNs - $readNs;
+                }
+                $readNs = $nowNs;
             }
-            if ($nowNs >= $endNs) {
-                break;
+            foreach (array_chunk($obeyed->durationsNs, self::DURATIONS_AT_ONCE) as $durationsNs) {
+                $durations .= pack('P*', ...$durationsNs);
+            }
+            foreach ($obeyed->answers as $index => $answers) {
+                $this->verifier->check($this->ready[$index], $answers, $tallies);
+                $this->done += count($answers);
+            }
+            // This stretch is freed before the next one asks for memory.
+            unset($obeyed, $answers);
+            $this->ready = [];
+            if ($endedNs < $deadlineNs) {
+                $this->makeReady();
             }
         }
-        $wallNs = $measure === 'untimed' ? 0 : hrtime(true) - $warmedUpNs;
-        if ($this->durations !== null) {
-            fclose($this->durations);
+        if ($path !== '') {
+            self::write($path, $durations);
         }
+        $isTimed = $this->measure !== 'untimed';
         return [
             'event' => 'ran',
             'done' => $this->done,
-            'wall_ns' => $wallNs,
-            'timed_ns' => $this->timedNs,
-            'cpu_ns' => $this->cpuNs,
-            'blocks_ns' => $this->blocksNs,
+            'started_ns' => $isTimed ? $firstNs : 0,
+            'ended_ns' => $isTimed ? $endedNs : 0,
+            'elapsed_ns' => $isTimed ? $elapsedNs : 0,
+            'cpu_ns' => $isTimed ? $cpuNs : 0,
+            'blocks_ns' => $this->measure === 'throughput' ? $blocksNs : [],
             'actions' => [
                 'get' => $tallies[Stream::GET],
                 'set' => $tallies[Stream::SET],
                 'delete' => $tallies[Stream::DELETE],
             ],
-            'verdict' => $this->ledger->takeVerdict(),
+            'verdict' => $this->verifier->takeVerdict(),
         ];
     }
 
-    /** @param array<int, Tally>|null $tallies */
-    private function block(int $stop, string $measure, int $full, ?array $tallies): void
+    /** Obey the first operations, checked and neither timed nor counted. Say if there is time left. */
+    private function warmUp(int $operations): bool
     {
-        $block = $this->stream->block($this->done, $stop, $this->keys, $this->values);
-        if ($measure === 'latency') {
-            [$answers, $durationsNs, $cpuNs] = $this->loop->obeyEach($this->store, $block);
-            $elapsedNs = array_sum($durationsNs);
-            $this->note($durationsNs);
-        } else {
-            [$answers, $elapsedNs, $cpuNs] = $this->loop->obey($this->store, $block);
+        $deadlineNs = hrtime(true) + $this->secondsMaxNs;
+        while ($this->done < $operations) {
+            $stop = min($this->done + $this->size, $operations);
+            $block = $this->stream->block($this->done, $stop, $this->keys, $this->values);
+            $obeyed = $this->loop->obey($this->store, [$block], false, $deadlineNs, 0);
+            $this->verifier->check($block, $obeyed->answers[0], null);
+            $this->done += count($block->verbs);
+            if ($obeyed->endedNs >= $deadlineNs) {
+                return false;
+            }
         }
-        if ($measure !== 'untimed') {
-            $this->timedNs += $elapsedNs;
-            $this->cpuNs += $cpuNs;
-        }
-        if ($measure === 'throughput' && $stop - $this->done === $full) {
-            $this->blocksNs[] = $elapsedNs;
-        }
-        $this->done = $stop;
-        $this->ledger->check($block, $answers, $tallies);
+        return true;
     }
 
-    /** @param list<int> $durationsNs */
-    private function note(array $durationsNs): void
+    /** Make the next operations ready; none at the end of the stream. */
+    private function makeReady(): void
     {
-        $bytes = pack('P*', ...$durationsNs);
-        if (fwrite($this->durations, $bytes) !== strlen($bytes)) {
+        $end = min($this->done + $this->stretch, $this->stream->count);
+        for ($start = $this->done; $start < $end; $start += $this->size) {
+            $stop = min($start + $this->size, $end);
+            $this->ready[] = $this->stream->block($start, $stop, $this->keys, $this->values);
+        }
+    }
+
+    private static function write(string $path, string $durations): void
+    {
+        if (fwrite(fopen($path, 'xb'), $durations) !== strlen($durations)) {
             throw new RuntimeException('the durations could not be written; is the disk full?');
         }
     }

@@ -11,8 +11,8 @@ use RecursiveIteratorIterator;
 /**
  * The replay of a trace: look up, store on a miss, count the hits.
  *
- * Owns the order of those two and what the store occupies meanwhile. Must not time anything: the hit
- * ratio is the result.
+ * Owns the order of those two, what a hit must answer, and what the store occupies meanwhile. Must not
+ * time anything: the hit ratio is the result.
  */
 final class Replay
 {
@@ -24,14 +24,23 @@ final class Replay
         private readonly Stream $stream,
         private readonly Keys $keys,
         private readonly Values $values,
-        private readonly Ledger $ledger,
     ) {
     }
 
-    /** @return array<string, mixed> the reply */
+    /**
+     * Replay the stream on an empty store that lives in `folder`.
+     *
+     * This process alone writes, so a hit must answer exactly the value stored last: anything else is
+     * wrong.
+     *
+     * @return array<string, mixed> the reply
+     */
     public function run(string $folder): array
     {
         $hits = $refused = $bytesPeak = 0;
+        $verdict = new Verdict();
+        /** @var array<int, array{int, int}> $stored of a key: the sequence and the size of its value */
+        $stored = [];
         [$get, $set] = [$this->store->get, $this->store->set];
         for ($position = 0; $position < $this->stream->count; ++$position) {
             [$key, $sequence, $size] = $this->stream->request($position);
@@ -39,11 +48,14 @@ final class Replay
             $answer = $get($text);
             if ($answer !== null && $answer !== false) {
                 ++$hits;
-                $this->ledger->judge($key, $text, $answer);
+                if (!isset($stored[$key]) || !$this->values->matches($answer, $key, ...$stored[$key])) {
+                    ++$verdict->wrong;
+                    $verdict->tell("get('$text') answered not what was stored last");
+                }
             } elseif ($set($text, $this->values->derive($key, $sequence, $size)) === false) {
                 ++$refused;
             } else {
-                $this->ledger->stored($key, $sequence, $size);
+                $stored[$key] = [$sequence, $size];
             }
             if ($position % self::REQUESTS_BETWEEN_WEIGHINGS === 0) {
                 $bytesPeak = max($bytesPeak, self::bytesOccupied($folder));
@@ -55,7 +67,7 @@ final class Replay
             'hits' => $hits,
             'refused' => $refused,
             'bytes_peak' => max($bytesPeak, self::bytesOccupied($folder)),
-            'verdict' => $this->ledger->takeVerdict(),
+            'verdict' => $verdict,
         ];
     }
 

@@ -19,10 +19,11 @@ final class Request
         'open' => ['folder' => 'string', 'entries_max' => 'integer', 'bytes_max' => 'integer'],
         'probe_write' => [],
         'probe_read' => ['workers' => 'array'],
-        'run' => [
+        'prepare' => [
             'phase' => 'integer', 'measure' => 'string', 'warmup' => 'integer', 'block' => 'integer',
-            'seconds_max' => 'number', 'durations' => 'string',
+            'stretch' => 'integer', 'seconds_max' => 'number',
         ],
+        'run' => ['start_ns' => 'integer', 'durations' => 'string'],
         'replay' => ['phase' => 'integer', 'folder' => 'string'],
         'close' => [],
     ];

@@ -7,8 +7,9 @@ namespace Lab\Host;
 /**
  * Derived values: a pseudo-random function of seed, key number and sequence, cut to length.
  *
- * Owns the derivation that every host must repeat bit for bit (PROTOCOL.md has the formula and vectors).
- * Must not know who stores the values, or when.
+ * Owns the derivation that every host must repeat bit for bit (PROTOCOL.md has the formula and vectors),
+ * and the marks: a mark is a short part of a value by which an answer is looked up. Must not know who
+ * stores the values, or when.
  */
 final class Values
 {
@@ -17,6 +18,8 @@ final class Values
     private const OFFSETS = 1 << 20;
     private const FIELD_BYTES = 14;
     private const NAME_DIGITS = 8;
+    private const MARK_BYTES = 16;
+    private const WEAK_BELOW_BYTES = 8;
 
     private string $pool = '';
 
@@ -45,6 +48,43 @@ final class Values
             ksort($answer);
         }
         return $answer === $value;
+    }
+
+    /** The mark of that value: its beginning, or the first field of a complex value. */
+    public function mark(int $key, int $sequence, int $size): string
+    {
+        if (!$this->complex) {
+            return $this->bytes($key, $sequence, min($size, self::MARK_BYTES));
+        }
+        $map = $this->map($key, $sequence, $size);
+        $name = array_key_first($map);
+        return $name === null ? '' : "$name {$map[$name]}";
+    }
+
+    /**
+     * The marks that an answer may be known by: of a complex value all fields, in any order.
+     *
+     * @return list<string>|null null when it is no value
+     */
+    public function marks(mixed $answer): ?array
+    {
+        if (!$this->complex) {
+            return is_string($answer) ? [substr($answer, 0, self::MARK_BYTES)] : null;
+        }
+        if (!is_array($answer) || array_filter($answer, is_string(...)) !== $answer) {
+            return null;
+        }
+        $marks = [];
+        foreach ($answer as $name => $content) {
+            $marks[] = "$name $content";
+        }
+        return $marks === [] ? [''] : $marks;
+    }
+
+    /** Whether a value is so short that it could be right by chance. A field has 14 bytes. */
+    public function isWeak(string|array $value): bool
+    {
+        return is_string($value) && strlen($value) < self::WEAK_BELOW_BYTES;
     }
 
     /** @return array<string> */

@@ -20,9 +20,15 @@ final class Verdict implements JsonSerializable
 
     public function tell(string $example): void
     {
-        if (count($this->examples) < self::EXAMPLES_MAX) {
+        if (!$this->hasEnough()) {
             $this->examples[] = $example;
         }
+    }
+
+    /** Whether there is no room for another example. */
+    public function hasEnough(): bool
+    {
+        return count($this->examples) >= self::EXAMPLES_MAX;
     }
 
     /** @return array<string, mixed> */

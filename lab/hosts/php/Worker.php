@@ -23,12 +23,15 @@ final class Worker
     private array $settings = [];
     private ?Values $values = null;
     private ?Keys $keys = null;
-    /** @var list<Stream> one for each phase */
-    private array $streams = [];
+    private ?Phases $phases = null;
+    private ?Stored $stored = null;
     private bool $complex = false;
     private int $worker = 0;
+    private int $workers = 1;
     private ?Store $store = null;
-    private ?Ledger $ledger = null;
+    private ?Verifier $verifier = null;
+    private ?Pass $pass = null;
+    private int $phaseLast = -1;
 
     public function __construct(Kernel $kernel)
     {
@@ -48,7 +51,8 @@ final class Worker
             'open' => $this->open($fields),
             'probe_write' => $this->probe()->write($this->worker),
             'probe_read' => $this->probe()->read($fields['workers']),
-            'run' => $this->pass($fields['phase'])->run($fields),
+            'prepare' => $this->prepare($fields),
+            'run' => $this->run($fields['start_ns'], $fields['durations']),
             'replay' => $this->replay($fields['phase'])->run($fields['folder']),
             'close' => $this->close(),
         };
@@ -57,9 +61,6 @@ final class Worker
     /** @param array<string, mixed> $fields */
     private function load(array $fields): array
     {
-        if ($fields['workers'] !== 1) {
-            throw new InvalidArgumentException('this host checks the answers of one worker only');
-        }
         $extension = $fields['distribution'];
         if ($extension !== '' && !extension_loaded($extension)) {
             return Reply::missing("not installed: the PHP extension $extension");
@@ -72,7 +73,7 @@ final class Worker
         }
         $this->adapter = $adapter;
         $this->settings = $fields['settings'];
-        $this->worker = $fields['worker'];
+        ['worker' => $this->worker, 'workers' => $this->workers] = $fields;
         $this->complex = match ($fields['value']) {
             'binary' => false,
             'complex' => true,
@@ -80,11 +81,8 @@ final class Worker
         };
         $this->values = new Values($fields['seed'], $this->complex);
         $this->keys = new Keys($fields['keys']);
-        $this->streams = [];
-        foreach ($fields['phases'] as $phase) {
-            ['path' => $path, 'base' => $base] = $phase['streams'][$this->worker] ?? $phase['streams'][0];
-            $this->streams[] = new Stream($path, $base);
-        }
+        $this->phases = new Phases($fields['phases'], $this->worker);
+        $this->stored = new Stored($this->phases, $this->values);
         return [
             'event' => 'loaded',
             'runtime' => 'PHP ' . PHP_VERSION,
@@ -103,7 +101,14 @@ final class Worker
         $this->store = $adapter($fields['folder'], $limits, $this->settings);
         $elapsedNs = hrtime(true) - $startedNs;
         // What was stored before is in another folder, or was on another server.
-        $this->ledger = new Ledger(self::there($this->values), $this->complex);
+        $this->verifier = new Verifier(
+            self::there($this->phases),
+            self::there($this->stored),
+            self::there($this->values),
+            self::there($this->keys),
+            $this->workers,
+        );
+        $this->phaseLast = -1;
         return ['event' => 'opened', 'elapsed_ns' => $elapsedNs];
     }
 
@@ -112,7 +117,7 @@ final class Worker
         $close = self::there($this->store)->close;
         $startedNs = hrtime(true);
         $close();
-        $this->store = $this->ledger = null;
+        $this->store = $this->verifier = $this->pass = null;
         unset($close);
         $elapsedNs = hrtime(true) - $startedNs;
         return ['event' => 'closed', 'elapsed_ns' => $elapsedNs];
@@ -123,32 +128,41 @@ final class Worker
         return new Probe(self::there($this->store), self::there($this->values), $this->complex);
     }
 
-    private function pass(int $phase): Pass
+    /** @param array<string, mixed> $fields */
+    private function prepare(array $fields): array
     {
-        return new Pass(
+        $phase = $fields['phase'];
+        if ($phase <= $this->phaseLast) {
+            // What may be answered follows from the order of the phases.
+            throw new RuntimeException("phase $phase comes after phase $this->phaseLast");
+        }
+        $this->pass = new Pass(
             self::there($this->store),
-            $this->stream($phase),
+            self::there($this->phases)->own($phase),
             self::there($this->keys),
             self::there($this->values),
-            self::there($this->ledger),
+            self::there($this->verifier),
             $this->loop,
+            $fields,
         );
+        $this->phaseLast = $phase;
+        return ['event' => 'prepared'];
+    }
+
+    private function run(int $startNs, string $durations): array
+    {
+        [$pass, $this->pass] = [self::there($this->pass), null];
+        return $pass->run($startNs, $durations);
     }
 
     private function replay(int $phase): Replay
     {
         return new Replay(
             self::there($this->store),
-            $this->stream($phase),
+            self::there($this->phases)->own($phase),
             self::there($this->keys),
             self::there($this->values),
-            self::there($this->ledger),
         );
-    }
-
-    private function stream(int $phase): Stream
-    {
-        return $this->streams[$phase] ?? throw new InvalidArgumentException("there is no phase $phase");
     }
 
     /**
