@@ -19,8 +19,8 @@ Mark = Literal["", "fault", "weak", "aside"]
 # nobody's.
 Kind = Literal["server", "shared", "alone", "null"]
 
-# What an axis counts: nanoseconds, operations in a second, a share of one, seconds, entries.
-Unit = Literal["ns", "rate", "share", "count"]
+# What an axis counts: nanoseconds, seconds, operations in a second, a share of one, entries.
+Unit = Literal["ns", "s", "rate", "share", "count"]
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,11 @@ class DotRow:
 
 @dataclass(frozen=True)
 class Lines:
-    """A chart of lines. Both axes are logarithmic; the vertical one can be switched to linear."""
+    """A chart of lines. Its vertical axis can be switched between logarithmic and linear.
+
+    With `panels` it is several small charts side by side, each with the rows of its `panel` and
+    with axes of its own.
+    """
 
     title: str
     across: str
@@ -146,11 +150,13 @@ class Lines:
     pickers: tuple[Picker, ...] = ()
     notes: tuple[str, ...] = ()
     across_log: bool = True
+    up_log: bool = True
+    panels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class LineRow:
-    """A line. `ended` says why it ends early, if it does."""
+    """A line. `ended` says why it ends early, if it does. `panel` is the small chart it is in."""
 
     name: str
     kind: Kind
@@ -159,6 +165,7 @@ class LineRow:
     keys: Mapping[str, str] = field(default_factory=dict)
     records: tuple[AnyCell, ...] = ()
     ours: bool = False
+    panel: str = ""
 
 
 Chart = Dots | Lines

@@ -183,22 +183,43 @@ def test_a_click_on_the_legend_hides_a_mark(opened: Opener) -> None:
     until(driver, lambda _: drawing(figure).count("<path") < before - 4)
 
 
+# The first chart of the suite is the original's eight; the second has everybody in one.
+EIGHT = "#suite-network-2011 figure[data-chart]"
+EVERYBODY = f"{EIGHT} ~ figure[data-chart]"
+FILLING = "#part-django-scaling ~ figure[data-chart]"
+
+
+def test_the_charts_of_2011_have_their_axes(opened: Opener) -> None:
+    driver = opened()
+    figure = drawn(driver, EIGHT)
+    texts = [one.text for one in figure.find_elements(By.CSS_SELECTOR, ".chart svg text")]
+    sizes = ("4 KB", "72 KB", "144 KB", "2.12 MB")
+    panels = [text for text in texts if text.endswith((", write", ", read"))]
+    assert panels == [f"{size}, {phase}" for size in sizes for phase in ("write", "read")]
+    assert texts.count("iterations") == len(panels)
+    # The axes are linear: of iterations they have hundreds, of time round seconds from 0.
+    assert texts.count("100") == texts.count("200") == texts.count("400") == len(panels)
+    assert texts.count("0 s") == len(panels)
+
+
 def test_a_picker_changes_its_chart(opened: Opener) -> None:
     driver = opened()
-    figure = drawn(driver, "#suite-network-2011 figure[data-chart]")
+    figure = drawn(driver, EVERYBODY)
     before = drawing(figure)
     press(driver, figure.find_element(By.XPATH, ".//label[span='2.12 MB']"))
     until(driver, lambda _: drawing(figure) != before)
 
 
-def test_the_time_axis_can_be_linear(opened: Opener) -> None:
+@pytest.mark.parametrize(("chart", "linear"), [(EIGHT, True), (FILLING, False)])
+def test_the_time_axis_can_be_switched(opened: Opener, chart: str, linear: bool) -> None:
     driver = opened()
-    figure = drawn(driver, "#suite-network-2011 figure[data-chart]")
+    figure = drawn(driver, chart)
     before = drawing(figure)
     button = figure.find_element(By.CSS_SELECTOR, "button.scale")
+    assert button.get_attribute("aria-pressed") == str(linear).lower()
     press(driver, button)
     until(driver, lambda _: drawing(figure) != before)
-    assert button.get_attribute("aria-pressed") == "true"
+    assert button.get_attribute("aria-pressed") == str(not linear).lower()
     press(driver, button)
     until(driver, lambda _: drawing(figure) == before)
 

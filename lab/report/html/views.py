@@ -9,7 +9,19 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from lab.report.model import Cell, Chart, Column, DotRow, Dots, Kind, LineRow, Picker, Row, Table
+from lab.report.model import (
+    Cell,
+    Chart,
+    Column,
+    DotRow,
+    Dots,
+    Kind,
+    LineRow,
+    Lines,
+    Picker,
+    Row,
+    Table,
+)
 from lab.runner.results import AnyCell
 
 # Texts that are longer are folded, and given more room when they are much longer.
@@ -72,6 +84,8 @@ class Views:
                 "across_log": chart.across_log,
                 "up": chart.up,
                 "up_unit": chart.up_unit,
+                "up_log": chart.up_log,
+                "panels": chart.panels,
                 "rows": [self._line(row) for row in chart.rows],
             }
             subtitle = f"{chart.up} by {chart.across}; a square marks a line that ended early"
@@ -79,6 +93,7 @@ class Views:
         return {
             "number": number,
             "kind": kind,
+            "linear": isinstance(chart, Lines) and not chart.up_log,
             "title": chart.title,
             "subtitle": subtitle,
             "pickers": chart.pickers,
@@ -122,6 +137,7 @@ class Views:
             "lines": self._lines_of(row.records),
             "ours": row.ours,
             "kind": row.kind,
+            "panel": row.panel,
         }
 
     def _lines_of(self, records: Sequence[AnyCell]) -> list[int]:

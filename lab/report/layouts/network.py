@@ -1,4 +1,4 @@
-"""The charts of 2011 as tables: time by iterations for each size, and what became of the values.
+"""The charts of 2011, drawn with their own axes and as tables, and what became of the values.
 
 Owns this layout.
 """
@@ -20,33 +20,64 @@ from lab.runner.summary import PassSummary, Summary
 _COLUMNS = (1, 10, 50, 100, 250, 500)
 
 
-def charts(_suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
-    """Return the time by iterations."""
-    lines = [
-        LineRow(
-            title(row),
-            kind(row),
-            tuple((float(step.count), float(step.total_ns)) for step in one.steps),
-            ended=_ended(one),
-            keys={"values": row.variant, "phase": phase.name, **placed(row)},
-            records=row.cells,
-            ours=ours(row.contestant),
-        )
+def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
+    """Return the original's eight charts with its systems and ours, and one of everybody."""
+    timed = [
+        (row, phase.name, phase.latency)
         for row in rows
         for phase in row.phases
-        if (one := phase.latency) is not None and one.steps
+        if phase.latency is not None and phase.latency.steps
     ]
-    chart = Lines(
-        "Time by number of iterations",
+    then = [
+        replace(_curve(*one), name=one[0].contestant.title)
+        for one in timed
+        if _of_2011(suite, one[0]) or ours(one[0].contestant)
+    ]
+    eight = Lines(
+        "As in 2011: time by number of iterations",
         "iterations",
         "count",
         "time of all iterations so far",
-        "ns",
-        tuple(lines),
-        (_values(part), _phases(part), *placements(rows)),
+        "s",
+        tuple(then),
+        placements(rows),
         across_log=False,
+        up_log=False,
+        panels=tuple(
+            _panel(variant.name, phase.name) for variant in part.variants for phase in part.phases
+        ),
     )
-    return (chart,)
+    everybody = replace(
+        eight,
+        title="Everybody: time by number of iterations",
+        rows=tuple(_curve(*one) for one in timed),
+        pickers=(_values(part), _phases(part), *placements(rows)),
+        panels=(),
+    )
+    return (eight, everybody)
+
+
+def _curve(row: Summary, phase: str, one: PassSummary) -> LineRow:
+    return LineRow(
+        title(row),
+        kind(row),
+        tuple((float(step.count), step.total_ns / 1e9) for step in one.steps),
+        ended=_ended(one),
+        keys={"values": row.variant, "phase": phase, **placed(row)},
+        records=row.cells,
+        ours=ours(row.contestant),
+        panel=_panel(row.variant, phase),
+    )
+
+
+def _panel(variant: str, phase: str) -> str:
+    return f"{variant}, {phase}"
+
+
+def _of_2011(suite: PhasesSuite, row: Summary) -> bool:
+    """Return whether a row is a system of the original, or stands in for one."""
+    folder, _, _ = row.contestant.name.partition(":")
+    return folder in {name.partition(":")[0] for name in suite.labels}
 
 
 def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:

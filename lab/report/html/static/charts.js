@@ -7,6 +7,7 @@ const Charts = (() => {
   const NARROW = 640;
   const LABEL_HEIGHT = 15;
   const LABEL_WIDTH = 250;
+  const PANEL_HEIGHT = 300;
   const SYMBOLS = ["circle", "diamond", "triangle", "rect"];
 
   const drawn = [];
@@ -202,36 +203,76 @@ const Charts = (() => {
     ]);
   }
 
+  // One line of a chart, drawn as the `index`th of its family.
+  function line(row, index) {
+    const colour = Theme.colour(`${family(row)}-${index % 2}`);
+    const dash = row.ours ? "solid" : row.kind === "null" ? "dotted" : DASHES[index % DASHES.length];
+    return {
+      name: row.name,
+      type: "line",
+      data: row.points.map((point, at) => ({
+        value: point,
+        row,
+        ...(row.ended && at === row.points.length - 1 ? { symbol: "rect", symbolSize: 8 } : {}),
+      })),
+      symbol: "circle",
+      symbolSize: row.ours ? 6 : 4,
+      triggerLineEvent: true,
+      z: row.ours ? 10 : 2,
+      lineStyle: { width: row.ours ? 3 : 1.5, color: colour, type: dash },
+      itemStyle: { color: colour },
+      emphasis: { focus: "series", blurScope: "coordinateSystem", lineStyle: { width: row.ours ? 4 : 3 } },
+      blur: { lineStyle: { opacity: 0.15 }, itemStyle: { opacity: 0.15 } },
+    };
+  }
+
+  function family(row) { return row.ours ? "mine" : row.kind; }
+
+  // Lines of the same name look the same, and each name of a family has a look of its own.
+  function looks(rows) {
+    const found = new Map(), seen = {};
+    for (const row of rows) {
+      if (!found.has(row.name)) found.set(row.name, seen[family(row)] = (seen[family(row)] ?? -1) + 1);
+    }
+    return found;
+  }
+
+  function acrossAxis(spec, name, rows) {
+    const xs = rows.flatMap((row) => row.points.map(([x]) => x));
+    return spec.across_log
+      ? axis(spec.across_unit, name, logarithmic(xs))
+      : { ...axis(spec.across_unit, name, { min: 0, max: Math.max(...xs) }), type: "value" };
+  }
+
+  function upAxis(spec, linear, rows) {
+    const ys = rows.flatMap((row) => row.points.map(([, y]) => y)).filter((y) => y > 0);
+    return linear
+      ? { ...axis(spec.up_unit, undefined, { min: 0 }), type: "value" }
+      : axis(spec.up_unit, undefined, logarithmic(ys));
+  }
+
+  function lineTooltip(spec, rows, common) {
+    const up = Figures.of(spec.up_unit), across = Figures.of(spec.across_unit);
+    return {
+      ...common.tooltip,
+      formatter: ({ data, seriesIndex }) => {
+        const row = rows[seriesIndex];
+        if (!data?.value) return escape(row.name);
+        const said = [[spec.across, across.exact(data.value[0])], [spec.up, up.exact(data.value[1])]];
+        if (row.ended) said.push(["ended", row.ended]);
+        return tip(row.name, said);
+      },
+    };
+  }
+
   // Lines with their names at their ends.
   function lines(spec, rows, host, linear) {
-    const up = Figures.of(spec.up_unit), across = Figures.of(spec.across_unit);
     const small = narrow(host);
-    const all = rows.flatMap((row) => row.points.map(([, y]) => y)).filter((y) => y > 0);
-    const xs = rows.flatMap((row) => row.points.map(([x]) => x));
-    const seen = {};
-    const series = rows.map((row) => {
-      const family = row.ours ? "mine" : row.kind;
-      const index = seen[family] = (seen[family] ?? -1) + 1;
-      const colour = Theme.colour(`${family}-${index % 2}`);
-      const dash = row.ours ? "solid" : row.kind === "null" ? "dotted" : DASHES[index % DASHES.length];
-      return {
-        name: row.name,
-        type: "line",
-        data: row.points.map((point) => ({ value: point, row })),
-        symbol: "circle",
-        symbolSize: row.ours ? 6 : 4,
-        triggerLineEvent: true,
-        z: row.ours ? 10 : 2,
-        lineStyle: { width: row.ours ? 3 : 1.5, color: colour, type: dash },
-        itemStyle: { color: colour },
-        emphasis: { focus: "series", lineStyle: { width: row.ours ? 4 : 3 } },
-        blur: { lineStyle: { opacity: 0.15 }, itemStyle: { opacity: 0.15 } },
-      };
-    });
+    const look = looks(rows);
     const common = base();
     return {
       labels: small ? [] : rows.map((row, index) => ({
-        row, series: index, point: row.points.at(-1), colour: Theme.colour(`${row.ours ? "mine" : row.kind}-0`),
+        row, series: index, point: row.points.at(-1), colour: Theme.colour(`${family(row)}-0`),
       })),
       height: small ? 380 + legendHeight(rows) : Math.max(440, 80 + rows.length * LABEL_HEIGHT),
       option: {
@@ -251,25 +292,60 @@ const Charts = (() => {
           itemGap: 8,
           textStyle: { ...text("soft", 11), width: host.clientWidth / 2 - 40, overflow: "truncate" },
         },
-        tooltip: {
-          ...common.tooltip,
-          formatter: ({ data, seriesIndex }) => {
-            const row = rows[seriesIndex];
-            if (!data?.value) return escape(row.name);
-            const said = [[spec.across, across.exact(data.value[0])], [spec.up, up.exact(data.value[1])]];
-            if (row.ended) said.push(["ended", row.ended]);
-            return tip(row.name, said);
-          },
-        },
-        xAxis: spec.across_log
-          ? axis(spec.across_unit, spec.across, logarithmic(xs))
-          : { ...axis(spec.across_unit, spec.across, { min: 0, max: Math.max(...xs) }), type: "value" },
-        yAxis: linear
-          ? { ...axis(spec.up_unit, undefined, { min: 0 }), type: "value" }
-          : axis(spec.up_unit, undefined, logarithmic(all)),
-        series,
+        tooltip: lineTooltip(spec, rows, common),
+        xAxis: acrossAxis(spec, spec.across, rows),
+        yAxis: upAxis(spec, linear, rows),
+        series: rows.map((row) => line(row, look.get(row.name))),
       },
     };
+  }
+
+  // Small charts of lines side by side, with one legend for all.
+  function panels(spec, rows, host, linear) {
+    const columns = narrow(host) ? 1 : 2;
+    const look = looks(rows);
+    const there = spec.panels.filter((panel) => rows.some((row) => row.panel === panel));
+    const ordered = there.flatMap((panel) => rows.filter((row) => row.panel === panel));
+    const common = base();
+    const width = host.clientWidth / columns;
+    // Names are on top, each with a sample of its line; a letter is about 6.5 wide.
+    const widths = [...look.keys()].map((name) => name.length * 6.5 + 56);
+    const legend = 22 * Math.ceil(widths.reduce((sum, one) => sum + one, 0) / (host.clientWidth * 0.85));
+    const places = there.map((_, index) => ({
+      left: (index % columns) * width, top: legend + Math.floor(index / columns) * PANEL_HEIGHT,
+    }));
+    const own = (panel) => rows.filter((row) => row.panel === panel);
+    return {
+      labels: [],
+      height: legend + Math.ceil(there.length / columns) * PANEL_HEIGHT,
+      rows: ordered,
+      option: {
+        ...common,
+        title: there.map((panel, index) => ({
+          text: panel,
+          left: places[index].left + 56,
+          top: places[index].top + 8,
+          textStyle: { ...text("ink", 13), fontWeight: 600 },
+        })),
+        grid: places.map(({ left, top }) => ({
+          left: left + 62, top: top + 40, width: width - 92, height: PANEL_HEIGHT - 92, outerBoundsMode: "none",
+        })),
+        legend: { ...common.legend, right: 0, itemWidth: 28, textStyle: { ...text(), ...common.textStyle } },
+        tooltip: lineTooltip(spec, ordered, common),
+        xAxis: there.map((panel, index) => ({ ...acrossAxis(spec, spec.across, own(panel)), gridIndex: index })),
+        yAxis: there.map((panel, index) => ({ ...upAxis(spec, linear, own(panel)), gridIndex: index })),
+        series: ordered.map((row) => ({
+          ...line(row, look.get(row.name)),
+          xAxisIndex: there.indexOf(row.panel),
+          yAxisIndex: there.indexOf(row.panel),
+        })),
+      },
+    };
+  }
+
+  function drawing(spec, rows, host, linear) {
+    if (spec.kind === "dots") return dots(spec, rows, host);
+    return spec.panels.length ? panels(spec, rows, host, linear) : lines(spec, rows, host, linear);
   }
 
   class Chart {
@@ -277,7 +353,7 @@ const Charts = (() => {
       this.figure = figure;
       this.spec = spec;
       this.host = figure.querySelector(".chart");
-      this.linear = false;
+      this.linear = spec.kind === "lines" && !spec.up_log;
       this.echarts = null;
       this.scale = figure.querySelector(".scale");
       this.scale?.addEventListener("click", () => {
@@ -300,9 +376,7 @@ const Charts = (() => {
       const wanted = Pickers.chosen(this.figure);
       const rows = this.spec.rows.filter((row) => Pickers.matches(row.keys, wanted));
       this.figure.classList.toggle("empty", rows.length === 0);
-      const { height, option, labels } = this.spec.kind === "dots"
-        ? dots(this.spec, rows, this.host)
-        : lines(this.spec, rows, this.host, this.linear);
+      const { height, option, labels, rows: ordered } = drawing(this.spec, rows, this.host, this.linear);
       this.host.style.height = `${height}px`;
       if (!this.echarts) {
         this.echarts = echarts.init(this.host, null, { renderer: "svg" });
@@ -311,7 +385,7 @@ const Charts = (() => {
           if (row) Records.show(row.name, row.lines);
         });
       }
-      this.rows = rows;
+      this.rows = ordered ?? rows;
       this.echarts.resize({ height });
       this.echarts.setOption(option, { notMerge: true });
       if (labels?.length) this.echarts.setOption({ graphic: endLabels(this.echarts, labels, height) });

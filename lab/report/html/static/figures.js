@@ -29,6 +29,7 @@ const Figures = (() => {
   }
   const FORMATS = {
     ns: { exact: duration, tick },
+    s: { exact: (x) => duration(x * 1e9), tick: (x) => `${+x.toPrecision(3)} s` },
     rate: { exact: (x) => `${Math.round(x).toLocaleString("en-US")}/s`, tick: count },
     share: { exact: (x) => `${(x * 100).toFixed(2)} %`, tick: (x) => `${+(x * 100).toPrecision(3)} %` },
     count: { exact: (x) => Math.round(x).toLocaleString("en-US"), tick: count },
