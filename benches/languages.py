@@ -106,6 +106,7 @@ class Hosted:
             warmup=0,
             block=_BLOCK,
             stretch=_BLOCK,
+            batch=1,
             seconds_max=_SECONDS_MAX,
         )
         self._loop.run(self._process.ask(prepare, Prepared))

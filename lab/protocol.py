@@ -70,7 +70,8 @@ class Prepare(Request, tag="prepare", frozen=True):
     """Obey the warm-up of a pass over the worker's stream and make what follows it ready.
 
     `block` and `stretch` count operations: the clock is read after each block, answers are checked
-    after each stretch. `seconds_max` limits the warm-up, and the pass by itself.
+    after each stretch. `batch` gets are asked for at once; above 1 the stream has gets alone, and
+    all other counts are multiples of it. `seconds_max` limits the warm-up, and the pass by itself.
     """
 
     phase: int
@@ -78,6 +79,7 @@ class Prepare(Request, tag="prepare", frozen=True):
     warmup: int
     block: int
     stretch: int
+    batch: int
     seconds_max: float
 
 

@@ -335,6 +335,7 @@ class _Measurement:
             warmup=planned.warmup,
             block=pace.block,
             stretch=pace.stretch,
+            batch=planned.phase.batch,
             seconds_max=seconds_max,
         )
         await ask_all(processes, [prepare] * len(processes), Prepared, f"preparation of {step}")

@@ -129,11 +129,13 @@ def pace(
 ) -> Pace:
     """Return the pace of a pass. Raises CatalogueError when it would keep too many bytes.
 
-    One worker checks its answers after each block. Several check them when the whole pass is over,
-    so that nobody checks while others are measured.
+    A block has whole batches. One worker checks its answers after each block. Several check them
+    when the whole pass is over, so that nobody checks while others are measured.
     """
     largest = variant.sizes.largest * (FIELD_BYTES if variant.value == "complex" else 1)
-    block = max(min(planned.phase.block, contestant.block, ANSWER_BYTES_MAX // largest), 1)
+    batch = planned.phase.batch
+    block = min(planned.phase.block, contestant.block, ANSWER_BYTES_MAX // largest)
+    block = max(block // batch, 1) * batch
     if workers == 1:
         return Pace(block, block, workers, cores)
     kept = workers * planned.operations * largest

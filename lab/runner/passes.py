@@ -118,12 +118,12 @@ def _add_durations(
             durations_ns = read_durations(path)
         except ValueError as error:
             raise HostError(f"worker {worker}: {error}") from error
-        if len(durations_ns) != _counted(planned, one):
+        verbs = planned.verbs[worker][planned.warmup : one.done : planned.phase.batch]
+        if len(durations_ns) != len(verbs):
             raise HostError(
-                f"worker {worker} wrote {len(durations_ns):,} durations of "
-                f"{_counted(planned, one):,} operations"
+                f"worker {worker} wrote {len(durations_ns):,} durations of {len(verbs):,} "
+                f"operations or batches"
             )
-        verbs = planned.verbs[worker][planned.warmup : one.done]
         for verb, of_verb_ns in enumerate(by_verb):
             of_verb_ns.extend(compress(durations_ns, map(verb.__eq__, verbs)))
         sums_ns = list(accumulate(durations_ns)) if steps_ns else []

@@ -26,21 +26,23 @@ def operations(phase: Phase, part: Part, variant: Variant, form: Form) -> int:
     """Return how many operations each worker does in a pass of a phase, warm-up included.
 
     A preload is never shortened: what it fills is what the other phases are about. Nor is a sweep
-    that stores, below one operation for each key.
+    that stores, below one operation for each key. Batches are whole.
     """
     keys = part.keys_of(variant)
     whole = phase.operations or phase.operations_per_key * keys
     if phase.preload:
         return whole
     shortened = min(whole, max(round(whole * form.operations), form.operations_min))
+    if phase.batch > 1:
+        return max(shortened // phase.batch, 1) * phase.batch
     if phase.order == "sweep" and phase.shares.set:
         return max(shortened, min(keys, whole))
     return shortened
 
 
 def warmup(phase: Phase, count: int) -> int:
-    """Return how many of `count` operations are not counted: at most a tenth of them."""
-    return min(phase.warmup, count // 10)
+    """Return how many of `count` operations are not counted: at most a tenth, whole batches."""
+    return min(phase.warmup, count // 10) // phase.batch * phase.batch
 
 
 def keys_drawn(part: Part, variant: Variant, form: Form) -> int:
@@ -135,6 +137,10 @@ class _New:
 
 
 def _numbers(phase: Phase, keys: int, thrown: random.Random, new: _New) -> Iterator[int]:
+    if phase.batch > 1:
+        # Nobody asks for a key twice in one request.
+        while True:
+            yield from thrown.sample(range(keys), phase.batch)
     if phase.order == "once":
         while True:
             yield from range(keys)

@@ -146,12 +146,19 @@ class Conversation:
         warmup: int = 0,
         block: int = 64,
         stretch: int = 64,
+        batch: int = 1,
         seconds_max: float = 60.0,
         durations: str = "",
     ) -> Ran:
         """Have a pass prepared and run at once; return what came of it."""
         request = prepare(
-            phase, measure, warmup=warmup, block=block, stretch=stretch, seconds_max=seconds_max
+            phase,
+            measure,
+            warmup=warmup,
+            block=block,
+            stretch=stretch,
+            batch=batch,
+            seconds_max=seconds_max,
         )
         self.ask(request, Prepared)
         return self.ask(Run(0, durations), Ran)
@@ -197,10 +204,11 @@ def prepare(
     warmup: int = 0,
     block: int = 64,
     stretch: int = 64,
+    batch: int = 1,
     seconds_max: float = 60.0,
 ) -> Prepare:
     """Return the request to prepare a pass."""
-    return Prepare(phase, measure, warmup, block, stretch, seconds_max)
+    return Prepare(phase, measure, warmup, block, stretch, batch, seconds_max)
 
 
 Streams = Sequence[Sequence[Operation]]

@@ -19,5 +19,17 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             : static fn (string $key, mixed $value): bool => apcu_store($key, $value, $ttl),
         delete: apcu_delete(...),
         close: apcu_clear_cache(...),
+        getMany: static function (array $keys): array {
+            // A key such as "12" is a text in APCu's array, and PHP looks for the number 12.
+            $found = [];
+            foreach (apcu_fetch($keys) as $key => $value) {
+                $found[$key] = $value;
+            }
+            $values = [];
+            foreach ($keys as $key) {
+                $values[] = $found[$key] ?? null;
+            }
+            return $values;
+        },
     );
 };

@@ -33,5 +33,13 @@ return static function (string $folder, Limits $limits, array $settings): Store 
         },
         delete: $memcache->delete(...),
         close: $memcache->close(...),
+        getMany: static function (array $keys) use ($memcache): array {
+            $found = $memcache->get($keys);
+            $values = [];
+            foreach ($keys as $key) {
+                $values[] = $found[$key] ?? null;
+            }
+            return $values;
+        },
     );
 };

@@ -52,5 +52,14 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             return $deleted;
         },
         close: $memcached->quit(...),
+        getMany: static function (array $keys) use ($memcached, $expect): array {
+            $found = $memcached->getMulti($keys);
+            $expect(Memcached::RES_SUCCESS, Memcached::RES_NOTFOUND);
+            $values = [];
+            foreach ($keys as $key) {
+                $values[] = $found[$key] ?? null;
+            }
+            return $values;
+        },
     );
 };

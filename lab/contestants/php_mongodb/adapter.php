@@ -37,5 +37,16 @@ return static function (string $folder, Limits $limits, array $settings): Store 
         },
         // The extension keeps its connection for the process; there is nothing to close it with.
         close: static fn (): bool => true,
+        getMany: static function (array $keys) use ($manager): array {
+            $found = [];
+            foreach ($manager->executeQuery('lab.entry', new Query(['_id' => ['$in' => $keys]])) as $document) {
+                $found[$document->_id] = $document->content->getData();
+            }
+            $values = [];
+            foreach ($keys as $key) {
+                $values[] = $found[$key] ?? null;
+            }
+            return $values;
+        },
     );
 };

@@ -11,4 +11,5 @@ return static fn (string $folder, Limits $limits, array $settings): Store => new
     set: static fn (string $key, string|array $value): bool => true,
     delete: static fn (string $key): bool => false,
     close: static fn (): bool => true,
+    getMany: static fn (array $keys): array => array_fill(0, count($keys), null),
 );

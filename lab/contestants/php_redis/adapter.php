@@ -29,5 +29,6 @@ return static function (string $folder, Limits $limits, array $settings): Store 
         },
         delete: $redis->del(...),
         close: $redis->close(...),
+        getMany: $redis->mGet(...),
     );
 };

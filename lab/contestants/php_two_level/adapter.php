@@ -38,5 +38,20 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             ($near->close)();
             ($far->close)();
         },
+        // What the near level does not have is one request to the far one.
+        getMany: static function (array $keys) use ($near, $far, $nearSet): array {
+            $values = ($near->getMany)($keys);
+            $missing = array_keys($values, null, true);
+            if ($missing !== []) {
+                $asked = array_map(static fn (int $index): string => $keys[$index], $missing);
+                foreach (($far->getMany)($asked) as $place => $value) {
+                    if ($value !== null) {
+                        $nearSet($asked[$place], $value);
+                        $values[$missing[$place]] = $value;
+                    }
+                }
+            }
+            return $values;
+        },
     );
 };

@@ -17,6 +17,8 @@ final class Block
     public array $keys = [];
     /** @var list<string|array<string>|null> what to store; null for a get and a delete */
     public array $values = [];
+    /** @var list<list<string>> the keys that are asked for at once, where several are */
+    public array $batches = [];
     /** @var list<int> the numbers of the keys */
     public array $numbers = [];
     /** @var list<int> bytes, or fields of a complex value */

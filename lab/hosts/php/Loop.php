@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Lab\Host;
 
+use Closure;
+
 use function hrtime;
 
 /**
@@ -34,7 +36,7 @@ final class Loop
      * Obey blocks one after the other without a pause, at least one, until the time is up.
      *
      * @param list<Block> $blocks
-     * @param bool $each whether to read the clock around each operation as well
+     * @param bool $each whether to read the clock around each operation, or batch, as well
      * @param int|null $deadlineNs null: `secondsMaxNs` after the first reading
      */
     public function obey(
@@ -45,13 +47,16 @@ final class Loop
         int $secondsMaxNs,
     ): Obeyed {
         $answers = $readingsNs = $durationsNs = [];
+        $getMany = $store->getMany ?? self::oneByOne($store);
         $cpuStartedNs = $this->kernel->cpuNs();
         $startedNs = hrtime(true);
         $deadlineNs ??= $startedNs + $secondsMaxNs;
         foreach ($blocks as $block) {
-            $answers[] = $each
-                ? $this->blockOfEach($store, $block, $durationsNs)
-                : $this->block($store, $block);
+            $answers[] = match (true) {
+                $block->batches !== [] => $this->batches($getMany, $block, $each, $durationsNs),
+                $each => $this->blockOfEach($store, $block, $durationsNs),
+                default => $this->block($store, $block),
+            };
             $nowNs = hrtime(true);
             $readingsNs[] = $nowNs;
             if ($nowNs >= $deadlineNs) {
@@ -107,6 +112,39 @@ final class Loop
             $durationsNs[] = $endedNs - $startedNs;
         }
         return $answers;
+    }
+
+    /**
+     * @param list<int> $durationsNs to which the duration of each batch is added, if `each` says so
+     * @return list<mixed> what was answered to each batch
+     */
+    private function batches(Closure $getMany, Block $block, bool $each, array &$durationsNs): array
+    {
+        $answers = [];
+        foreach ($block->batches as $keys) {
+            if ($each) {
+                $startedNs = hrtime(true);
+                $found = $getMany($keys);
+                $endedNs = hrtime(true);
+                $durationsNs[] = $endedNs - $startedNs;
+            } else {
+                $found = $getMany($keys);
+            }
+            $answers[] = $found;
+        }
+        return $answers;
+    }
+
+    private static function oneByOne(Store $store): Closure
+    {
+        $get = $store->get;
+        return static function (array $keys) use ($get): array {
+            $answers = [];
+            foreach ($keys as $key) {
+                $answers[] = $get($key);
+            }
+            return $answers;
+        };
     }
 
     /** @return list<int> how long the clock itself takes, in nanoseconds */

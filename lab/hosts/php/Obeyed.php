@@ -14,8 +14,8 @@ final class Obeyed
      * @param list<int> $readingsNs that after each block
      * @param int $cpuNs the CPU time of the stretch
      * @param int $deadlineNs when the pass ends
-     * @param list<list<mixed>> $answers those of each block
-     * @param list<int> $durationsNs of each operation, if it was asked for
+     * @param list<list<mixed>> $answers those of each block, to operations or to batches
+     * @param list<int> $durationsNs of each operation or batch, if it was asked for
      */
     public function __construct(
         public readonly int $startedNs,

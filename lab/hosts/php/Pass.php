@@ -23,6 +23,7 @@ final class Pass
     private readonly string $measure;
     private readonly int $size;
     private readonly int $stretch;
+    private readonly int $batch;
     private readonly int $secondsMaxNs;
     private int $done = 0;
     /** @var list<Block> what is obeyed next */
@@ -39,9 +40,14 @@ final class Pass
         array $fields,
     ) {
         ['measure' => $this->measure, 'block' => $this->size, 'stretch' => $this->stretch] = $fields;
-        if (!in_array($this->measure, self::MEASURES, true) || $this->size < 1 || $this->stretch < 1) {
+        $this->batch = $fields['batch'];
+        if (
+            !in_array($this->measure, self::MEASURES, true)
+            || min($this->size, $this->stretch, $this->batch) < 1
+        ) {
             throw new InvalidArgumentException(
-                "a pass cannot be $this->measure in blocks of $this->size and stretches of $this->stretch"
+                "a pass cannot be $this->measure in blocks of $this->size, stretches of $this->stretch and "
+                . "batches of $this->batch"
             );
         }
         $this->secondsMaxNs = (int) ($fields['seconds_max'] * self::NS);
@@ -89,8 +95,7 @@ final class Pass
                 $durations .= pack('P*', ...$durationsNs);
             }
             foreach ($obeyed->answers as $index => $answers) {
-                $this->verifier->check($this->ready[$index], $answers, $tallies);
-                $this->done += count($answers);
+                $this->check($this->ready[$index], $answers, $tallies);
             }
             // This stretch is freed before the next one asks for memory.
             unset($obeyed, $answers);
@@ -126,10 +131,9 @@ final class Pass
         $deadlineNs = hrtime(true) + $this->secondsMaxNs;
         while ($this->done < $operations) {
             $stop = min($this->done + $this->size, $operations);
-            $block = $this->stream->block($this->done, $stop, $this->keys, $this->values);
+            $block = $this->block($this->done, $stop);
             $obeyed = $this->loop->obey($this->store, [$block], false, $deadlineNs, 0);
-            $this->verifier->check($block, $obeyed->answers[0], null);
-            $this->done += count($block->verbs);
+            $this->check($block, $obeyed->answers[0], null);
             if ($obeyed->endedNs >= $deadlineNs) {
                 return false;
             }
@@ -143,8 +147,39 @@ final class Pass
         $end = min($this->done + $this->stretch, $this->stream->count);
         for ($start = $this->done; $start < $end; $start += $this->size) {
             $stop = min($start + $this->size, $end);
-            $this->ready[] = $this->stream->block($start, $stop, $this->keys, $this->values);
+            $this->ready[] = $this->block($start, $stop);
         }
+    }
+
+    private function block(int $start, int $stop): Block
+    {
+        $block = $this->stream->block($start, $stop, $this->keys, $this->values);
+        if ($this->batch > 1) {
+            if (max($block->verbs) !== Stream::GET) {
+                throw new InvalidArgumentException('only gets can be asked for at once');
+            }
+            $block->batches = array_chunk($block->keys, $this->batch);
+        }
+        return $block;
+    }
+
+    /**
+     * Check the answers to a block that was obeyed, key by key.
+     *
+     * @param list<mixed> $answers
+     * @param array<int, Tally>|null $tallies
+     */
+    private function check(Block $block, array $answers, ?array $tallies): void
+    {
+        foreach ($block->batches as $index => $keys) {
+            $answered = $answers[$index];
+            if (!is_array($answered) || !array_is_list($answered) || count($answered) !== count($keys)) {
+                throw new RuntimeException('getMany answered no list with a value for each key');
+            }
+        }
+        $answers = $block->batches === [] ? $answers : array_merge(...$answers);
+        $this->verifier->check($block, $answers, $tallies);
+        $this->done += count($answers);
     }
 
     private static function write(string $path, string $durations): void

@@ -21,7 +21,7 @@ final class Request
         'probe_read' => ['workers' => 'array'],
         'prepare' => [
             'phase' => 'integer', 'measure' => 'string', 'warmup' => 'integer', 'block' => 'integer',
-            'stretch' => 'integer', 'seconds_max' => 'number',
+            'stretch' => 'integer', 'batch' => 'integer', 'seconds_max' => 'number',
         ],
         'run' => ['start_ns' => 'integer', 'durations' => 'string'],
         'replay' => ['phase' => 'integer', 'folder' => 'string'],

@@ -7,7 +7,7 @@ namespace Lab\Host;
 use Closure;
 
 /**
- * What an adapter opens: the four verbs besides open. This is the contract between the PHP host and the
+ * What an adapter opens: the verbs besides open. This is the contract between the PHP host and the
  * contestants written in PHP, and must not know any of them, nor how they are measured.
  *
  * `adapter.php` in a contestant's folder returns
@@ -20,6 +20,10 @@ use Closure;
  *     set(string $key, $value): mixed  false when the store refused; anything else when it stored
  *     delete(string $key): mixed       true or 1 when there was something to delete, else false or 0
  *     close(): mixed                   gives back what the process holds, keeps what the store holds
+ *     getMany(array $keys): array      what get answers for each key, a list in their order
+ *
+ * `getMany` is one request for several keys. A store that has none leaves it out, and is asked for one
+ * key after the other.
  *
  * A value is a string, or an array of strings where the contestant takes complex values.
  *
@@ -38,6 +42,7 @@ final class Store
         public readonly Closure $set,
         public readonly Closure $delete,
         public readonly Closure $close,
+        public readonly ?Closure $getMany = null,
     ) {
     }
 }

@@ -33,7 +33,7 @@ _Stretch = list[tuple[Block, _Obey]]
 class Pass:
     """One pass of one worker, warmed up and with its first stretch ready.
 
-    Raises ValueError for a block or a stretch without operations.
+    Raises ValueError for a block or a stretch without operations, and for batches.
     """
 
     def __init__(
@@ -41,6 +41,8 @@ class Pass:
     ) -> None:
         if request.block < 1 or request.stretch < 1:
             raise ValueError("a block and a stretch have at least one operation")
+        if request.batch != 1:
+            raise ValueError("this host asks for one key at a time")
         self._store = store
         self._workload = workload
         self._verifier = verifier

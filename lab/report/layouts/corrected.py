@@ -35,7 +35,11 @@ def corrected(rows: Sequence[Summary]) -> Table:
             "Elapsed", means="Time of the throughput pass, from its first start to its last end."
         ),
         Column("CPU/op", means="CPU time of the clients for one operation of that pass."),
-        Column("Median", means="Median latency of one operation; the clock's own cost is in it."),
+        Column(
+            "Median",
+            means="Median latency of one operation, or of one request for several values; the "
+            "clock's own cost is in it.",
+        ),
         Column("P90"),
         Column("P99"),
         Column("P99.9", wide=True),

@@ -1,6 +1,6 @@
 """The charts of 2011, drawn with their own axes and as tables, and what became of the values.
 
-Owns this layout.
+Owns this layout; a part with batches has that of `multi_get`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lab.report.layouts import originals
+from lab.report.layouts import multi_get, originals
 from lab.report.layouts.cells import NOTHING
 from lab.report.layouts.rows import cell, kind, ours, placed, placements, title
 from lab.report.model import Cell, Chart, Column, LineRow, Lines, Picker, Row, Table
@@ -22,6 +22,8 @@ _COLUMNS = (1, 10, 50, 100, 250, 500)
 
 def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
     """Return the original's eight charts with its systems and ours, and one of everybody."""
+    if part.batch_max > 1:
+        return multi_get.charts(part, rows)
     timed = [
         (row, phase.name, phase.latency)
         for row in rows
@@ -52,6 +54,7 @@ def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Cha
         title="Everybody: time by number of iterations",
         rows=tuple(_curve(*one) for one in timed),
         pickers=(_values(part), _phases(part), *placements(rows)),
+        up_log=True,
         panels=(),
     )
     return (eight, everybody)
@@ -82,6 +85,8 @@ def _of_2011(suite: PhasesSuite, row: Summary) -> bool:
 
 def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
     """Return the times by iterations, what was kept of each size, and what was published."""
+    if part.batch_max > 1:
+        return multi_get.tables(part, rows)
     return (_times(suite, part, rows), _kept(part, rows), *_published(suite))
 
 

@@ -52,7 +52,8 @@ class Contestant(Definition, frozen=True):
     """One row. `name` is the folder's name, with `:` and the form's when it has forms.
 
     `excused` names what is known of the system and explained in its README: it is counted and
-    shown as ever, but does not make the run a failure. A wrong value is never excused.
+    shown as ever, but does not make the run a failure. A wrong value is never excused. `multi_get`
+    says how several values come in one request; without it they are asked for one by one.
     """
 
     title: str
@@ -68,6 +69,7 @@ class Contestant(Definition, frozen=True):
     stores: bool = True
     values: list[ValueKind] = msgspec.field(default_factory=lambda: ["binary"])
     block: int = 256
+    multi_get: str = ""
     excused: list[Literal["stale", "lost"]] = []
     arguments: list[str] = []
     server: str = ""
@@ -192,7 +194,7 @@ class _Known(msgspec.Struct, frozen=True):
                 raise unknown("host", row.host, self.hosts)
             for name in row.suites:
                 self._check_suite(row, name)
-            self._check_workers(row)
+            self._check_host(row)
             if row.install.build:
                 source(row.install.build)
             if row.server:
@@ -212,18 +214,21 @@ class _Known(msgspec.Struct, frozen=True):
         if part and part not in parts:
             raise unknown(f"part of {suite_name}", part, parts)
 
-    def _check_workers(self, row: Contestant) -> None:
-        workers_max = self.hosts[row.host].workers_max
+    def _check_host(self, row: Contestant) -> None:
+        host = self.hosts[row.host]
         for suite in self.suites.values():
             for part in suite.parts if isinstance(suite, PhasesSuite) else ():
-                if (
-                    workers_max
-                    and row.takes_part(suite.name, part)
-                    and part.processes > workers_max
-                ):
+                if not row.takes_part(suite.name, part):
+                    continue
+                if host.workers_max and part.processes > host.workers_max:
                     raise CatalogueError(
                         f"{suite.name}/{part.name} has {part.processes} processes, and the host "
-                        f"{row.host} can check the answers of {workers_max} at most"
+                        f"{row.host} can check the answers of {host.workers_max} at most"
+                    )
+                if part.batch_max > 1 and not host.multi_get:
+                    raise CatalogueError(
+                        f"{suite.name}/{part.name} asks for several keys at once, which the host "
+                        f"{row.host} cannot: name the other parts, such as {suite.name}/main"
                     )
 
     def _check_facts(self, row: Contestant) -> None:

@@ -96,7 +96,8 @@ class Shares(Definition, frozen=True):
 class Phase(Definition, frozen=True):
     """What every worker does before the next phase begins. Without passes it is a preload.
 
-    `exponent` is that of the orders `zipf` and `latest`.
+    `exponent` is that of the orders `zipf` and `latest`. `batch` gets are asked for at once; a phase
+    with a batch above 1 has gets alone.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Phase(Definition, frozen=True):
     passes: list[TimedMeasure] = []
     warmup: int = 0
     block: int = 256
+    batch: int = 1
     steps: list[int] = []
 
     def __post_init__(self) -> None:
@@ -118,6 +120,8 @@ class Phase(Definition, frozen=True):
             raise ValueError(f"phase {self.name!r} has a number out of its range")
         if self.steps and "latency" not in self.passes:
             raise ValueError(f"phase {self.name!r} has steps and no latency pass")
+        if self.batch < 1 or (self.batch > 1 and (self.shares.get != 1 or self.steps)):
+            raise ValueError(f"phase {self.name!r} has batches: it needs gets alone, and no steps")
 
     @property
     def preload(self) -> bool:
@@ -148,6 +152,13 @@ class Part(Definition, frozen=True):
                 raise ValueError(f"part {self.name!r} needs {kind}s, each with a name of its own")
         if self.processes < 1 or self.keys < 1:
             raise ValueError(f"part {self.name!r} needs at least one process and one key")
+        if self.batch_max > min(self.keys_of(variant) for variant in self.variants):
+            raise ValueError(f"part {self.name!r} asks for more keys at once than there are")
+
+    @property
+    def batch_max(self) -> int:
+        """How many keys are asked for at once at most."""
+        return max(phase.batch for phase in self.phases)
 
     def keys_of(self, variant: Variant) -> int:
         """Return how many keys there are to be stored."""
