@@ -96,8 +96,8 @@ class Shares(Definition, frozen=True):
 class Phase(Definition, frozen=True):
     """What every worker does before the next phase begins. Without passes it is a preload.
 
-    `exponent` is that of the orders `zipf` and `latest`. `batch` gets are asked for at once; a phase
-    with a batch above 1 has gets alone.
+    `exponent` is that of the orders `zipf` and `latest`. `batch` gets are asked for at once; a
+    phase with a batch above 1 has gets alone.
     """
 
     name: str
