@@ -82,6 +82,7 @@ def contestants(suite: PhasesSuite) -> list[Contestant]:
         served = served and "memory" not in name
         found.append(contestant(name, f"{label.partition(';')[0]} ({name})", host, "x" * served))
     found += [contestant(*other) for other in _OTHERS]
+    found += [contestant(one, one, "python") for part in suite.parts for one in part.only]
     hosts = {one.host for one in found}
     found += [
         contestant(name, f"Nothing ({host})", host, stores=False)
@@ -125,7 +126,7 @@ def cells(suite: PhasesSuite, rows: Sequence[Contestant], rounds: int = 3) -> It
     """Return the cells of a whole run of a suite, in the order in which they would run."""
     for number in range(1, rounds + 1):
         for part in suite.parts:
-            for row in rows:
+            for row in (one for one in rows if not part.only or one.name in part.only):
                 for variant in part.variants:
                     placements: tuple[Placement, ...] = ("free",)
                     if part.processes == 1:

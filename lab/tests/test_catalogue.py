@@ -154,6 +154,7 @@ def test_every_part_of_a_suite_has_rows_and_its_labels_name_some(one: Suite) -> 
     if isinstance(one, PhasesSuite):
         for part in one.parts:
             assert choice.rows(one, part), part.name
+            assert set(part.only) <= set(CONTESTANTS)
         assert set(one.labels) <= set(CONTESTANTS)
     assert cells(one, choice, Cores(0, 1))
 
@@ -348,6 +349,8 @@ def test_what_takes_part_depends_on_part_sizing_and_values() -> None:
     of_part = msgspec.structs.replace(row, suites=["small/main", "other/elsewhere"])
     assert of_part.takes_part("small", part)
     assert not of_part.takes_part("other", part)
+    assert row.takes_part("small", msgspec.structs.replace(part, only=[row.name]))
+    assert not row.takes_part("small", msgspec.structs.replace(part, only=["other"]))
     stock = msgspec.structs.replace(row, sizing="stock")
     assert not stock.takes_part("small", part)
     assert stock.takes_part("small", suite(1, stock=True).parts[0])

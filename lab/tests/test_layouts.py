@@ -84,6 +84,20 @@ def test_2005_has_its_rates_and_hit_ratios(summaries: dict[str, list[Summary]]) 
     assert named >= {"Cache::SizeAwareFileCache", "Cache::FileCache", "Tuckbox"}
 
 
+def test_the_listing_has_both_times_of_each_number_of_files(
+    summaries: dict[str, list[Summary]],
+) -> None:
+    (table,) = sheet(SUITES["django"], summaries["django"], "listing").tables
+    rows = [summary for summary in summaries["django"] if summary.part == "listing"]
+    assert {row.contestant.name for row in rows} == {"glob1"}
+    lines = [[cell.text for cell in row.cells] for row in table.rows]
+    published = ["1.602ms", "2.213ms", "8.946ms", "65.869ms", "604.972ms", "6.450s"]
+    files = ["1", "10", "100", "1,000", "10,000", "100,000"]
+    assert [(line[0], line[-1]) for line in lines] == list(zip(files, published, strict=True))
+    medians = [row.phases[0].latency.action("get").median_ns for row in rows if row.phases]  # type: ignore[union-attr]
+    assert [row.cells[1].order for row in table.rows] == medians
+
+
 def test_2009_has_its_time_index_and_shares(summaries: dict[str, list[Summary]]) -> None:
     table = sheet(SUITES["tokyo-2009"], summaries["tokyo-2009"], "main").tables[1]
     block = {

@@ -23,13 +23,17 @@ _THEN = "published"
 
 def charts(_suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
     """Return the percentiles by backend, or the cost of a set by entries."""
+    if part.name == "listing":
+        return ()
     return (percentiles(rows),) if part.name == "main" else filling.charts(rows)
 
 
 def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
-    """Return the timings of each backend, or the scaling table."""
-    if part.name != "main":
-        return (*filling.tables(rows), *_listing(suite))
+    """Return the timings of each backend, the scaling table, or what listing a folder takes."""
+    if part.name == "scaling":
+        return filling.tables(rows)
+    if part.name == "listing":
+        return (_listing(suite, part, rows),)
     lines = []
     # The original's limit is that of the first variant.
     compared = [row for row in rows if row.variant == part.variants[0].name]
@@ -95,7 +99,7 @@ def _figures(action: ActionSummary) -> list[Cell]:
     return [
         Cell(f"{action.count:,}", action.count),
         Cell(f"{action.miss:,}", action.miss),
-        *(NOTHING if one is None else Cell(duration(one), one) for one in times),
+        *(_time(one) for one in times),
     ]
 
 
@@ -106,10 +110,37 @@ def _then(published: Original | None, action: str) -> list[Cell]:
     return [NOTHING] * len(_FIGURES)
 
 
-def _listing(suite: PhasesSuite) -> list[Table]:
+def _listing(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> Table:
     published = originals.table(suite, _LISTING)
-    if published is None:
-        return []
-    lines = tuple(Row(tuple(originals.published(one) for one in row)) for row in published.rows)
-    columns = tuple(Column(text) for text in published.columns)
-    return [Table(f"Published: {_LISTING} alone, a part of each set of filebased", columns, lines)]
+    then = {row[0]: row[1] for row in published.rows} if published else {}
+    counts = {variant.name: part.keys_of(variant) for variant in part.variants}
+    lines = []
+    for row in rows:
+        latency = next((phase.latency for phase in row.phases if phase.latency is not None), None)
+        if latency is not None:
+            get = latency.action("get")
+            count = counts[row.variant]
+            lines.append(
+                Row(
+                    (
+                        Cell(f"{count:,}", count),
+                        *(_time(one) for one in (get.median_ns, get.max_ns)),
+                        Cell(f"{get.count:,}", get.count),
+                        originals.published(then.get(str(count), "")),
+                    ),
+                    records=row.cells,
+                )
+            )
+    columns = (
+        Column("Files"),
+        Column("Median"),
+        Column("Max"),
+        Column("Calls", means="Calls in one round. The number of names is checked in each."),
+        Column("Time", group=_THEN),
+    )
+    note = "Each set of Django's filebased listed its folder like this."
+    return Table(f"Timings for {_LISTING}", columns, tuple(lines), notes=(note,))
+
+
+def _time(nanoseconds: float | None) -> Cell:
+    return NOTHING if nanoseconds is None else Cell(duration(nanoseconds), nanoseconds)

@@ -88,6 +88,8 @@ class Contestant(Definition, frozen=True):
 
     def takes_part(self, suite: str, part: Part) -> bool:
         """Return whether it has a row in a part of the suite called `suite`."""
+        if part.only and self.name not in part.only:
+            return False
         named = suite in self.suites or f"{suite}/{part.name}" in self.suites
         return named and (part.stock or self.sizing == "limited")
 

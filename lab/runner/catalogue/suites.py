@@ -130,7 +130,10 @@ class Phase(Definition, frozen=True):
 
 
 class Part(Definition, frozen=True):
-    """One table of a suite: variants, each of which goes through the same phases."""
+    """One table of a suite: variants, each of which goes through the same phases.
+
+    With `only`, other contestants do not take part, whatever their own files say.
+    """
 
     name: str
     title: str
@@ -142,6 +145,7 @@ class Part(Definition, frozen=True):
     phases: list[Phase]
     stock: bool = False
     ttl_seconds: float = 0.0
+    only: list[str] = []
 
     def __post_init__(self) -> None:
         for kind, names in (
