@@ -30,7 +30,7 @@ pub(crate) fn watch(path: &Path) -> Result<Value, Failure> {
         Rights { read_only: true, ..Rights::default() },
         // An existing file keeps its own.
         &layout::plan(layout::SIZE_BYTES_LEAST, 0),
-        layout::signature(),
+        layout::layer(),
         Clock::System,
         Arc::new(NativeWaiter),
         &|_| Ok(()),
