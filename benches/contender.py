@@ -16,7 +16,8 @@ from benches.row import WrongAnswerError
 from benches.turns import Turn
 from lab.hosts.python.contract import Store
 
-_BATCH = 100
+#: Keys of a get_many.
+BATCH = 100
 
 # Key numbers that no entry of the beginning has.
 _ABSENT = 10_000_000
@@ -65,10 +66,10 @@ class Contender:
         """Return the turn that gets batches of 100 keys; an operation is one batch."""
         get_many = self._store.get_many
         assert get_many is not None
-        batches = max(self._operations // _BATCH, 1)
+        batches = max(self._operations // BATCH, 1)
 
         def asked() -> list[list[str]]:
-            return [fresh(self._dice.sample(self._names, _BATCH)) for _ in range(batches)]
+            return [fresh(self._dice.sample(self._names, BATCH)) for _ in range(batches)]
 
         def work(given: Sequence[Sequence[str]]) -> None:
             for batch in given:

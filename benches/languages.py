@@ -52,13 +52,14 @@ class Phase:
     """One operation on each of some keys.
 
     `size` is that of the values to set, in bytes or fields. `misses` says how many of the
-    operations must find or store nothing.
+    operations must find or store nothing. A `batch` of gets is asked for at once.
     """
 
     verb: int
     numbers: Sequence[int]
     size: int = 0
     misses: Literal["none", "some", "all"] = "none"
+    batch: int = 1
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Hosted:
         self._done = 0
 
     def run(self, count: int) -> float:
-        """Run the next `count` phases; return the nanoseconds of an operation of the last one.
+        """Run the next `count` phases; return the nanoseconds of a batch of the last one.
 
         Raises WrongAnswerError and what the lab's hosts raise.
         """
@@ -99,20 +100,22 @@ class Hosted:
 
     def _phase(self, measure: Measure) -> float:
         number, phase = self._done, self._phases[self._done]
+        # Whole batches, all of whose answers are verified before the next ones.
+        block = max(_BLOCK // phase.batch, 1) * phase.batch
         self._done += 1
         prepare = Prepare(
             phase=number,
             measure=measure,
             warmup=0,
-            block=_BLOCK,
-            stretch=_BLOCK,
-            batch=1,
+            block=block,
+            stretch=block,
+            batch=phase.batch,
             seconds_max=_SECONDS_MAX,
         )
         self._loop.run(self._process.ask(prepare, Prepared))
         ran = self._loop.run(self._process.ask(Run(start_ns=0, durations=""), Ran))
         self._refuse_wrong(phase, ran)
-        return ran.elapsed_ns / ran.done
+        return ran.elapsed_ns / ran.done * phase.batch
 
     def _refuse_wrong(self, phase: Phase, ran: Ran) -> None:
         found = ran.verdict

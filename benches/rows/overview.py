@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benches.contender import Contender, opening
+from benches.contender import BATCH, Contender, opening
 from benches.data import ENTRIES, VALUE_BYTES, keys, values
 from benches.languages import Phase, Plan, hosted
 from benches.peers import PeerMissingError, on_one_core, opened, opener
@@ -78,6 +78,10 @@ def _zeros(count: int) -> list[object]:
 
 def _gets(entries: int, steps: int) -> list[list[Phase]]:
     return [[Phase(stream.GET, _shuffled(entries))]] * steps
+
+
+def _batches(entries: int, steps: int) -> list[list[Phase]]:
+    return [[Phase(stream.GET, _shuffled(entries), batch=BATCH)]] * steps
 
 
 def _misses(entries: int, steps: int) -> list[list[Phase]]:
@@ -142,8 +146,8 @@ OPERATIONS = (
         "get_many, 100 keys",
         _small,
         Contender.get_many,
-        None,
-        absent={"dict": _NO_CALL, "DiskCache": _NO_CALL, APCU: _NOT_MEASURED},
+        _batches,
+        absent={"dict": _NO_CALL, "DiskCache": _NO_CALL},
     ),
     Operation("set, overwrite, 160 B", _small, Contender.overwrite, _overwrites),
     Operation(

@@ -12,7 +12,7 @@ from benches import languages, summary
 from benches.contender import Contender, opening
 from benches.data import keys, values
 from benches.languages import Phase, Plan, hosted
-from benches.peers import opened, opener
+from benches.peers import PeerMissingError, opened, opener
 from benches.row import Conditions, Figure, WrongAnswerError
 from benches.rows import overview
 from benches.tests.conftest import TEST_CONTESTANTS
@@ -230,6 +230,23 @@ def test_a_host_whose_misses_are_not_those_of_its_plan_is_found_out(tmp_path: Pa
     ):
         with pytest.raises(WrongAnswerError, match="should miss"):
             run_of(name, phase)
+
+
+def test_a_batch_of_gets_is_verified_key_by_key(tmp_path: Path) -> None:
+    fill = [Phase(stream.SET, range(COUNT), 160)]
+
+    def run_of(name: str, phase: Phase) -> float:
+        folder = tmp_path / name
+        folder.mkdir(0o700)
+        with hosted("php_array", folder, Plan(2 * COUNT, fill, [[phase]])) as one:
+            return one.run(1)
+
+    try:
+        assert run_of("there", Phase(stream.GET, range(COUNT), batch=100)) > 0
+    except PeerMissingError as error:
+        pytest.skip(str(error))
+    with pytest.raises(WrongAnswerError, match="1 missed"):
+        run_of("one absent", Phase(stream.GET, range(1, COUNT + 1), batch=100))
 
 
 def test_a_host_that_answers_wrong_is_found_out_whatever_misses(
