@@ -25,7 +25,8 @@ my %STRUCTURES = (
 );
 
 sub (%of) {
-    my $segment = IPC::MM::mm_create($of{bytes_max}, "$of{folder}/lock")
+    # Each worker has a segment of its own, and so a lock of its own.
+    my $segment = IPC::MM::mm_create($of{bytes_max}, "$of{folder}/lock-$$")
         or die 'could not create the segment: ', IPC::MM::mm_error(), "\n";
     my $structure = $STRUCTURES{$of{settings}{structure}};
     my ($make, $get, $set, $delete) = @$structure{qw(make get set delete)};

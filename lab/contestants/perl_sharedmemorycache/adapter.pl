@@ -1,6 +1,7 @@
-# Cache::SharedMemoryCache, in shared memory that nobody else sees.
+# Cache::SharedMemoryCache, in shared memory that only the workers of one store see.
 use v5.36;
 use Cache::SharedMemoryCache;
+use Fcntl qw(O_CREAT O_EXCL O_WRONLY);
 use IPC::ShareLite;
 use POSIX ();
 
@@ -9,10 +10,8 @@ use constant CLONE_NEWIPC => 0x0800_0000;
 # The module always uses this one key of the machine's shared memory.
 use constant SHARE_KEY => 'ipcc';
 
-my %UNSHARE_OF_MACHINE = (x86_64 => 272, aarch64 => 97, riscv64 => 97);
-
-# Whether this process has shared memory of its own since a former store was opened.
-my $is_private;
+my %UNSHARE_OF_MACHINE = (x86_64 => 272, aarch64 => 97,  riscv64 => 97);
+my %SETNS_OF_MACHINE   = (x86_64 => 308, aarch64 => 268, riscv64 => 268);
 
 # Return the share that the module made, undef when there is none. It is removed with the last
 # object that was told to destroy it.
@@ -20,14 +19,34 @@ my sub share ($destroy) {
     return eval { IPC::ShareLite->new(-key => SHARE_KEY, -create => 'no', -destroy => $destroy) };
 }
 
-sub (%of) {
-    my $unshare = $UNSHARE_OF_MACHINE{(POSIX::uname())[4]};
-    $is_private ||= defined $unshare && syscall($unshare, CLONE_NEWIPC) == 0;
-    # Without the right to that, what another program keeps there must not be touched.
+# Take shared memory of one's own, and say in the new file `$note` whose it is: nobody's where the
+# right to that is missing. Then what another program keeps there must not be touched.
+my sub create_memory ($note, $machine) {
+    my $unshare    = $UNSHARE_OF_MACHINE{$machine};
+    my $is_private = defined $unshare && syscall($unshare, CLONE_NEWIPC) == 0;
     if (!$is_private && share('no')) {
         die 'Cache::SharedMemoryCache is in use on this machine, or a killed process left its data:'
             . " end that program, remove the segment with ipcrm, or run as root\n";
     }
+    print {$note} $is_private ? $$ : '' or die "could not write a note: $!\n";
+    close $note or die "could not write a note: $!\n";
+}
+
+# Use the shared memory of the process that the file `$path` names.
+my sub join_memory ($path, $machine) {
+    open my $note, '<', $path or die "could not read $path: $!\n";
+    my $owner = readline($note) // return;
+    open my $memory, '<', "/proc/$owner/ns/ipc"
+        or die "could not find the shared memory of process $owner: $!\n";
+    syscall($SETNS_OF_MACHINE{$machine}, fileno $memory, CLONE_NEWIPC) == 0
+        or die "could not join the shared memory of process $owner: $!\n";
+}
+
+sub (%of) {
+    my $machine = (POSIX::uname())[4];
+    my $path    = "$of{folder}/owner";
+    if (sysopen my $note, $path, O_CREAT | O_EXCL | O_WRONLY) { create_memory($note, $machine) }
+    else                                                      { join_memory($path, $machine) }
     my $cache = Cache::SharedMemoryCache->new({namespace => 'lab'});
     return {
         object => $cache,

@@ -5,7 +5,9 @@ use TokyoCabinet;
 my %OPEN = (
     hash => sub ($folder) {
         my $database = TokyoCabinet::HDB->new;
-        my $is_open  = $database->open("$folder/cache.tch",
+
+        # Each worker has a file of its own: a second writer would wait for the first to close it.
+        my $is_open = $database->open("$folder/cache-$$.tch",
             TokyoCabinet::HDB::OWRITER | TokyoCabinet::HDB::OCREAT);
         die 'could not open the database: ', $database->errmsg, "\n" if !$is_open;
         return $database;

@@ -1,16 +1,21 @@
 # A file for each entry, without any limit: what is stored is there. It is also a chatty one.
 use v5.36;
-use Storable qw(retrieve store);
+use Storable qw(fd_retrieve nstore);
 
 sub (%of) {
     say 'an adapter may print: this must not disturb the protocol';
     return {
         object => $of{folder},
         get    => sub ($folder, $key) {
-            my $path = "$folder/$key";
-            return -e $path ? retrieve($path)->[0] : undef;
+            open my $file, '<:raw', "$folder/$key" or return undef;
+            return fd_retrieve($file)->[0];
         },
-        set    => sub ($folder, $key, $value) { store([$value], "$folder/$key"); 1 },
+        # Other processes find the old file or the new one, never a part of it.
+        set => sub ($folder, $key, $value) {
+            my $new = "$folder/.$key-$$";
+            nstore([$value], $new);
+            rename $new, "$folder/$key" or die "could not rename $new: $!\n";
+        },
         delete => sub ($folder, $key) { unlink "$folder/$key" },
         close  => sub ($folder) { },
     };
