@@ -250,7 +250,6 @@ def test_the_references_of_a_replay_exist() -> None:
         ('host = "ruby"', r"there is no host 'ruby'.* Known: native, perl, php, python"),
         ('server = "memcachd"', r"there is no server 'memcachd'"),
         ('[install]\nbuild = "valky"', r"there is no source 'valky', did you mean 'valkey'\?"),
-        ('host = "perl"\nsuites = ["django/main"]', "8 processes, and the host perl"),
         ('[[forms]]\nname = "a"\nhue = "red"', "unknown field `hue`"),
         ('[[forms]]\nname = "a"\n[[forms]]\nname = "a"', "two forms have the same name"),
         ("shared_by = ", "Invalid value"),

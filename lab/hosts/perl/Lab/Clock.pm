@@ -2,15 +2,15 @@
 #
 # Owns which clocks are read and in which unit. Must not know what is timed.
 #
-# A reading is a floating-point number of seconds, because that is what Time::HiRes has; it is made
-# whole nanoseconds when the difference of two has been taken. A double still tells apart 2 ns
-# after three months of uptime.
+# A reading is a floating-point number of seconds, because that is what Time::HiRes has. Readings
+# are made whole nanoseconds before they are subtracted, so that differences add up exactly. A
+# double still tells apart 2 ns after three months of uptime.
 package Lab::Clock;
 use v5.36;
 use Exporter 'import';
 use Time::HiRes ();
 
-our @EXPORT_OK = qw(MONOTONIC CPU nanoseconds timer_ns);
+our @EXPORT_OK = qw(MONOTONIC CPU nanoseconds sleep_until timer_ns);
 
 # Constants of ours, since those of Time::HiRes are looked up by name at each use.
 use constant MONOTONIC => Time::HiRes::CLOCK_MONOTONIC();
@@ -23,13 +23,21 @@ sub nanoseconds ($seconds) {
     return int($seconds * 1e9 + 0.5);
 }
 
+# Wait until the monotonic clock reads `$start_ns`, if it has not yet.
+sub sleep_until ($start_ns) {
+    my $left_ns;
+    Time::HiRes::sleep($left_ns / 1e9)
+        while ($left_ns = $start_ns - nanoseconds(Time::HiRes::clock_gettime(MONOTONIC))) > 0;
+    return;
+}
+
 # Return the differences, in nanoseconds, of pairs of clock readings with nothing between them.
 sub timer_ns () {
     my @differences;
     for (1 .. TIMER_PAIRS) {
         my $before = Time::HiRes::clock_gettime(MONOTONIC);
         my $after  = Time::HiRes::clock_gettime(MONOTONIC);
-        push @differences, nanoseconds($after - $before);
+        push @differences, nanoseconds($after) - nanoseconds($before);
     }
     return \@differences;
 }

@@ -26,17 +26,17 @@ sub obey ($self, $request) {
 }
 
 sub _load ($self, $request) {
-    die "this host drives one worker, not $request->{workers}\n"
-        if $request->{workers} != 1 || $request->{worker} != 0;
     my $before = clock_gettime(MONOTONIC);
     my $open   = load_adapter($request->{adapter});
     my $create = clock_gettime(MONOTONIC) - $before;
     my $version = module_version($request->{distribution});
 
-    my $workload = Lab::Workload->new(@$request{qw(keys phases worker)});
-    my $values   = Lab::Values->new(@$request{qw(seed value)});
+    my $values = Lab::Values->new(@$request{qw(seed value)});
     %$self = (
-        open => $open, load => $request, workload => $workload, values => $values, store => undef,
+        open     => $open,
+        load     => $request,
+        values   => $values,
+        workload => Lab::Workload->new($request, $values),
     );
     return {
         event     => 'loaded',
@@ -59,7 +59,8 @@ sub _open ($self, $request) {
     my $elapsed = clock_gettime(MONOTONIC) - $before;
     # What a new store holds is known: nothing.
     $self->{store}        = $store;
-    $self->{verifier}     = Lab::Verifier->new(@$self{qw(workload values)});
+    $self->{verifier}     = Lab::Verifier->new($self->{workload});
+    $self->{phase_last}   = -1;
     $self->{refused_keys} = {};
     return {event => 'opened', elapsed_ns => nanoseconds($elapsed)};
 }
@@ -74,8 +75,20 @@ sub _probe_read ($self, $request) {
         $self->{refused_keys});
 }
 
+sub _prepare ($self, $request) {
+    my $store = $self->_there('store');
+    # What may be answered follows from the order of the phases.
+    die "phase $request->{phase} comes after phase $self->{phase_last}\n"
+        if $request->{phase} <= $self->{phase_last};
+    $self->{phase_last} = $request->{phase};
+    $self->{pass}       = Lab::Pass->new($store, @$self{qw(workload verifier)}, $request);
+    return {event => 'prepared'};
+}
+
 sub _run ($self, $request) {
-    return Lab::Pass::run($self->_there('store'), @$self{qw(workload values verifier)}, $request);
+    my $pass = $self->_there('pass');
+    delete $self->{pass};
+    return $pass->run($request);
 }
 
 sub _replay ($self, $request) {
@@ -85,7 +98,8 @@ sub _replay ($self, $request) {
 
 sub _close ($self, $request) {
     my $store = $self->_there('store');
-    $self->{store} = undef;
+    # A pass that was not run would keep the store.
+    delete @$self{qw(store pass)};
     my $before = clock_gettime(MONOTONIC);
     $store->{close}->($store->{object});
     undef $store;

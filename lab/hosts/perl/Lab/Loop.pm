@@ -1,8 +1,8 @@
-# The timed loops, and nothing between the clock's two readings but the operations.
+# The timed loops, and nothing between the clock's readings but the operations.
 #
 # Owns how operations are timed. Must not know which contestant it drives.
 #
-# Operations are a flat list of verb, key and value, walked three at a time: of the loops that were
+# A block is a flat list of verb, key and value, walked three at a time: of the loops that were
 # tried the one with the least cost of its own. A get is the common case and tested for first.
 package Lab::Loop;
 use v5.36;
@@ -13,54 +13,71 @@ use Time::HiRes qw(clock_gettime);
 use Lab::Clock    qw(MONOTONIC CPU);
 use Lab::Workload qw(SET);
 
-our @EXPORT_OK = qw(obey obey_each);
+our @EXPORT_OK = qw(plain_loop latency_loop obey);
 
-# Obey the operations on the open store. Return a reference to the answers, the seconds that passed
-# and the seconds of CPU time that the process used.
-sub obey ($store, $operations) {
+# Return a function that obeys a block on the open store and adds its answers to a list.
+sub plain_loop ($store) {
     my ($object, $get, $set, $delete) = @$store{qw(object get set delete)};
-    my @answers;
-    my $cpu_before = clock_gettime(CPU);
-    my $before     = clock_gettime(MONOTONIC);
-    for my ($verb, $key, $value) (@$operations) {
-        push @answers, scalar(
-            $verb
-            ? $verb == SET
-                ? $set->($object, $key, $value)
-                : $delete->($object, $key)
-            : $get->($object, $key)
-        );
-    }
-    my $after = clock_gettime(MONOTONIC);
-    return \@answers, $after - $before, clock_gettime(CPU) - $cpu_before;
+    return sub ($block, $answers) {
+        for my ($verb, $key, $value) (@$block) {
+            push @$answers, scalar(
+                $verb
+                ? $verb == SET
+                    ? $set->($object, $key, $value)
+                    : $delete->($object, $key)
+                : $get->($object, $key)
+            );
+        }
+        return;
+    };
 }
 
-# As `obey`, with a pair of readings around each operation. The seconds are a reference to a list.
-sub obey_each ($store, $operations) {
+# As `plain_loop`. Adds the clock's readings before and after each operation to `$readings`.
+sub latency_loop ($store, $readings) {
     my ($object, $get, $set, $delete) = @$store{qw(object get set delete)};
-    my (@answers, @seconds, $before, $after);
+    return sub ($block, $answers) {
+        my ($before, $after);
+        for my ($verb, $key, $value) (@$block) {
+            my $answer;
+            if (!$verb) {
+                $before = clock_gettime(MONOTONIC);
+                $answer = $get->($object, $key);
+                $after  = clock_gettime(MONOTONIC);
+            }
+            elsif ($verb == SET) {
+                $before = clock_gettime(MONOTONIC);
+                $answer = $set->($object, $key, $value);
+                $after  = clock_gettime(MONOTONIC);
+            }
+            else {
+                $before = clock_gettime(MONOTONIC);
+                $answer = $delete->($object, $key);
+                $after  = clock_gettime(MONOTONIC);
+            }
+            push @$answers,  $answer;
+            push @$readings, $before, $after;
+        }
+        return;
+    };
+}
+
+# Obey a stretch, a reference to a list of blocks, by `$loop`. End after the block in which
+# `$seconds_max` have passed since the reading `$began`: where that is undef, since the first one.
+# Return references to the answers and to the clock's readings, which are one more than the blocks,
+# and the seconds of CPU time that the process used.
+sub obey ($stretch, $loop, $began, $seconds_max) {
+    my @answers;
     my $cpu_before = clock_gettime(CPU);
-    for my ($verb, $key, $value) (@$operations) {
-        my $answer;
-        if (!$verb) {
-            $before = clock_gettime(MONOTONIC);
-            $answer = $get->($object, $key);
-            $after  = clock_gettime(MONOTONIC);
-        }
-        elsif ($verb == SET) {
-            $before = clock_gettime(MONOTONIC);
-            $answer = $set->($object, $key, $value);
-            $after  = clock_gettime(MONOTONIC);
-        }
-        else {
-            $before = clock_gettime(MONOTONIC);
-            $answer = $delete->($object, $key);
-            $after  = clock_gettime(MONOTONIC);
-        }
-        push @answers, $answer;
-        push @seconds, $after - $before;
+    my $now        = clock_gettime(MONOTONIC);
+    my @readings   = ($now);
+    $began //= $now;
+    for my $block (@$stretch) {
+        $loop->($block, \@answers);
+        $now = clock_gettime(MONOTONIC);
+        push @readings, $now;
+        last if $now - $began >= $seconds_max;
     }
-    return \@answers, \@seconds, clock_gettime(CPU) - $cpu_before;
+    return \@answers, \@readings, clock_gettime(CPU) - $cpu_before;
 }
 
 1;

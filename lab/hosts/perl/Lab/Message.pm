@@ -18,7 +18,8 @@ my %FIELDS_OF_VERB = (
     open => [qw(folder entries_max bytes_max)],
     probe_write => [],
     probe_read  => [qw(workers)],
-    run         => [qw(phase measure warmup block seconds_max durations)],
+    prepare     => [qw(phase measure warmup block stretch seconds_max)],
+    run         => [qw(start_ns durations)],
     replay      => [qw(phase folder)],
     close       => [],
 );

@@ -1,102 +1,130 @@
-# One pass over a phase: in blocks, each derived, obeyed under the clock, checked and dropped.
+# One pass of one worker: warmed up and made ready, then obeyed stretch by stretch.
 #
-# Owns the order of those steps, the warm-up, and the end when the time is over. Must not know how
-# an operation is timed or an answer judged.
+# Owns the order of those steps, and the end when the time is over. Must not know how an operation
+# is timed or an answer judged.
 package Lab::Pass;
 use v5.36;
 no warnings 'experimental::for_list';
-use Exporter 'import';
 use Fcntl qw(O_CREAT O_EXCL O_WRONLY);
-use List::Util qw(min sum0);
-use Time::HiRes qw(clock_gettime);
+use List::Util qw(min);
 
-use Lab::Clock    qw(MONOTONIC nanoseconds);
-use Lab::Loop     qw(obey obey_each);
+use Lab::Clock    qw(nanoseconds sleep_until);
+use Lab::Loop     qw(plain_loop latency_loop obey);
 use Lab::Verdict  ();
 use Lab::Verifier ();
-use Lab::Workload qw(SET);
 
-our @EXPORT_OK = qw(run);
+# Warm up the pass that `$request` (the verb "prepare") describes on the open store, and make its
+# first stretch ready. Dies for a block or a stretch without operations.
+sub new ($class, $store, $workload, $verifier, $request) {
+    die "a block and a stretch have at least one operation\n"
+        if $request->{block} < 1 || $request->{stretch} < 1;
+    my $self = bless {
+        %$request{qw(phase measure block stretch seconds_max)},
+        workload => $workload,
+        verifier => $verifier,
+        verdict  => Lab::Verdict->new,
+        total    => $workload->operation_count($request->{phase}),
+        done     => 0,
+        loop     => plain_loop($store),
+        # What the latency loop reads in a stretch.
+        readings => [],
+    }, $class;
+    my $is_over = $self->_warm_up(min($request->{warmup}, $self->{total}));
+    $self->{loop}  = latency_loop($store, $self->{readings}) if $self->{measure} eq 'latency';
+    $self->{ready} = $is_over ? [] : $self->_blocks($self->{stretch});
+    return $self;
+}
 
-# Run the pass that `$request` (the verb "run") describes on the open store and return the reply.
-sub run ($store, $workload, $values, $verifier, $request) {
-    my ($phase, $block, $measure) = @$request{qw(phase block measure)};
-    die "a block has at least one operation, not $block\n" if $block < 1;
-    my $total     = $workload->operation_count($phase);
-    my $warmup    = min($request->{warmup}, $total);
-    my $verdict   = Lab::Verdict->new;
-    my $tallies   = Lab::Verifier->tallies;
-    my $durations = _create($request->{durations}, $measure);
-    my ($done, $timed_ns, $cpu_ns, @blocks_ns) = (0, 0, 0);
-
-    my $began = my $warm = clock_gettime(MONOTONIC);
-    while ($done < $total) {
-        my $is_warmup = $done < $warmup;
-        my $count     = min($block, ($is_warmup ? $warmup : $total) - $done);
-        my @known     = $workload->operations($phase, $done, $count);
-        my $sequence  = $workload->sequence($phase, $done);
-        my $prepared  = _prepare($workload, $values, \@known, $sequence);
-
-        my $each = $measure eq 'latency' && !$is_warmup;
-        my ($answers, $seconds, $cpu) =
-            $each ? obey_each($store, $prepared) : obey($store, $prepared);
-
-        # The store may keep the values; nothing else of the block outlives it.
-        undef $prepared;
-        $verifier->check(\@known, $sequence, $answers, $verdict,
-            $is_warmup ? Lab::Verifier->tallies : $tallies);
+# Obey the pass as `$request` (the verb "run") asks, or as much of it as the time allows, and check
+# every answer. Return the reply. Dies when the file for the durations is there already.
+sub run ($self, $request) {
+    my $tallies = Lab::Verifier->tallies;
+    my ($started_ns, $ended_ns, $elapsed_ns, $cpu_ns) = (0, 0, 0, 0);
+    my ($began, @blocks_ns);
+    my $durations = '';
+    sleep_until($request->{start_ns});
+    while ($self->{ready}->@*) {
+        my ($answers, $readings, $cpu) = obey(@$self{qw(ready loop)}, $began, $self->{seconds_max});
+        $began //= $readings->[0];
+        my $is_over = $readings->[-1] - $began >= $self->{seconds_max};
+        my @readings_ns = map { nanoseconds($_) } @$readings;
+        $started_ns ||= $readings_ns[0];
+        $ended_ns = $readings_ns[-1];
+        $elapsed_ns += $ended_ns - $readings_ns[0];
+        $cpu_ns     += nanoseconds($cpu);
+        for my $index (1 .. $#readings_ns) {
+            my $is_full = $self->{ready}[$index - 1]->@* == 3 * $self->{block};
+            push @blocks_ns, $readings_ns[$index] - $readings_ns[$index - 1] if $is_full;
+        }
+        $durations .= _durations($self->{readings});
+        # This stretch is freed before the next one asks for memory. The store may keep values.
+        $self->{ready} = [];
+        $self->_check($answers, $tallies);
         undef $answers;
-        $done += $count;
-
-        my $now = clock_gettime(MONOTONIC);
-        if ($is_warmup) {
-            $warm = $now;
-        }
-        elsif ($measure ne 'untimed') {
-            my @each_ns  = map { nanoseconds($_) } $each ? @$seconds : $seconds;
-            my $block_ns = sum0(@each_ns);
-            $timed_ns += $block_ns;
-            $cpu_ns   += nanoseconds($cpu);
-            push @blocks_ns, $block_ns if !$each && $count == $block;
-            _append($durations, \@each_ns) if $each;
-        }
-        last if $now - $began >= $request->{seconds_max};
+        $self->{ready} = $self->_blocks($self->{stretch}) if !$is_over;
     }
-    my $wall = clock_gettime(MONOTONIC) - $warm;
-    close $durations or die "could not write $request->{durations}: $!\n" if $durations;
-
+    _write($request->{durations}, $durations) if $request->{durations} ne '';
+    my $is_timed = $self->{measure} ne 'untimed';
     return {
-        event     => 'ran',
-        done      => $done,
-        wall_ns   => $measure eq 'untimed' ? 0 : nanoseconds($wall),
-        timed_ns  => $timed_ns,
-        cpu_ns    => $cpu_ns,
-        blocks_ns => \@blocks_ns,
-        actions   => Lab::Verifier->actions($tallies),
-        verdict   => $verdict->message,
+        event      => 'ran',
+        done       => $self->{done},
+        started_ns => $is_timed ? $started_ns : 0,
+        ended_ns   => $is_timed ? $ended_ns : 0,
+        elapsed_ns => $is_timed ? $elapsed_ns : 0,
+        cpu_ns     => $is_timed ? $cpu_ns : 0,
+        blocks_ns  => $self->{measure} eq 'throughput' ? \@blocks_ns : [],
+        actions    => Lab::Verifier->actions($tallies),
+        verdict    => $self->{verdict}->message,
     };
 }
 
-# Return verb, text of the key, and value for each of `$known`: a reference to a flat list.
-sub _prepare ($workload, $values, $known, $sequence) {
-    my @prepared;
-    for my ($verb, $key, $size) (@$known) {
-        push @prepared, $verb, $workload->key($key),
-            $verb == SET ? $values->derive($key, $sequence, $size) : '';
-        $sequence++;
+# Obey the first `$count` operations, checked and neither timed nor counted. Return whether the time
+# is over.
+sub _warm_up ($self, $count) {
+    my $began;
+    while ($self->{done} < $count) {
+        my $block = $self->_blocks(min($self->{block}, $count - $self->{done}));
+        my ($answers, $readings) = obey($block, $self->{loop}, $began, $self->{seconds_max});
+        $began //= $readings->[0];
+        undef $block;
+        $self->_check($answers, Lab::Verifier->tallies);
+        return 1 if $readings->[-1] - $began >= $self->{seconds_max};
     }
-    return \@prepared;
+    return '';
 }
 
-sub _create ($path, $measure) {
-    return undef if $measure ne 'latency';
+# Return the blocks of the next `$count` operations, or of as many as there are.
+sub _blocks ($self, $count) {
+    my $end = min($self->{done} + $count, $self->{total});
+    my @blocks;
+    for (my $start = $self->{done}; $start < $end; $start += $self->{block}) {
+        push @blocks,
+            $self->{workload}->block($self->{phase}, $start, min($self->{block}, $end - $start));
+    }
+    return \@blocks;
+}
+
+sub _check ($self, $answers, $tallies) {
+    $self->{verifier}->check(@$self{qw(phase done)}, $answers, $self->{verdict}, $tallies);
+    $self->{done} += @$answers;
+    return;
+}
+
+# Return what passed between the pairs of readings as the protocol has it, and forget them.
+sub _durations ($readings) {
+    my @durations_ns;
+    for my ($before, $after) (@$readings) {
+        push @durations_ns, nanoseconds($after) - nanoseconds($before);
+    }
+    @$readings = ();
+    return pack 'Q<*', @durations_ns;
+}
+
+sub _write ($path, $durations) {
     sysopen my $file, $path, O_CREAT | O_EXCL | O_WRONLY or die "could not create $path: $!\n";
     binmode $file;
-    return $file;
-}
-
-sub _append ($file, $durations_ns) {
-    print {$file} pack 'Q<*', @$durations_ns or die "could not write durations: $!\n";
+    print {$file} $durations or die "could not write $path: $!\n";
+    close $file or die "could not write $path: $!\n";
     return;
 }
 

@@ -1,10 +1,12 @@
 # Derived values: a pseudo-random function of seed, key number and sequence, cut to size.
 #
 # Owns the derivation, which every host repeats bit for bit (PROTOCOL.md has it, with vectors), and
-# when an answer is the same value. Must not know who stores the values, or when.
+# how an answer is recognised again without keeping what was stored. Must not know who stores the
+# values, or when.
 package Lab::Values;
 use v5.36;
 use Digest::SHA qw(sha512);
+use List::Util  qw(minstr);
 
 use constant {
     HEAD_BYTES   => 64,
@@ -35,6 +37,19 @@ sub _bytes ($self, $key, $sequence, $length) {
     die "a value of $length bytes is longer than the protocol knows\n" if $length > BYTES_MAX;
     my $offset = unpack('L<', $head) % POOL_OFFSETS;
     return $head . substr $self->{pool}, $offset, $length - HEAD_BYTES;
+}
+
+# Return the mark of that value: the first 4 bytes of a byte string, padded with zeros, or the least
+# name of a hash. Two values can have the same mark; the same value never has two.
+sub mark ($self, $key, $sequence, $size) {
+    return pack 'a4', $self->_bytes($key, $sequence, $size) if !$self->{complex};
+    return minstr unpack '(a4x10)*', $self->_bytes($key, $sequence, FIELD_BYTES * $size);
+}
+
+# Return the mark of an answer, undef when it is not of this kind.
+sub mark_of ($self, $answer) {
+    return ref $answer ? undef : pack 'a4', $answer if !$self->{complex};
+    return ref $answer eq 'HASH' ? pack 'H8', minstr(keys %$answer) // '' : undef;
 }
 
 # Whether `$answer` is `$value`: the same bytes, or the same names with the same texts.

@@ -1,6 +1,11 @@
-# What a worker needs before the clock starts: the keys, and the operation streams of its phases.
+# What a worker needs beside the clock: its own operations, and which values may be answered.
 #
-# Owns the two file formats (PROTOCOL.md) and the numbering of sequences. Must not touch a store.
+# Owns the keys, the streams and the tables of marks (PROTOCOL.md has the file formats). Must not
+# touch a store.
+#
+# Each key has a table of all values that any worker ever stores under it. The table is a string of
+# records, sorted: the mark by which the value is recognised, its phase, the number of its stream
+# in that phase, its position there, and its size. A hash would take nine times the memory.
 package Lab::Workload;
 use v5.36;
 no warnings 'experimental::for_list';
@@ -11,25 +16,48 @@ our @EXPORT_OK = qw(GET SET DELETE);
 use constant {GET => 0, SET => 1, DELETE => 2};
 
 use constant {
-    MAGIC        => 'LABOPS01',
-    RECORD_BYTES => 12,
+    MAGIC           => 'LABOPS01',
+    OPERATION_BYTES => 12,
     # Operations unpacked at once where all are walked, so that a long stream is never a long list.
     CHUNK => 4_096,
+
+    RECORD       => 'a4 S< S< L< L<',
+    RECORD_BYTES => 16,
+    MARK_BYTES   => 4,
 };
 
-# Read the keys of the file `$keys` and, of each of `$phases`, the stream that `$worker` runs.
-# Dies when a file cannot be read or is not what it should be.
-sub new ($class, $keys, $phases, $worker) {
-    my @keys = split /\n/, _content($keys);
-    my @phases;
-    for my $phase (@$phases) {
+# Read the keys and all streams that `$load` (the request of that verb) names. `$values` are the
+# values. Dies when a file cannot be read or is not what it should be.
+sub new ($class, $load, $values) {
+    my $self = bless {
+        values  => $values,
+        workers => $load->{workers},
+        keys    => [split /\n/, _content($load->{keys})],
+        # For each phase the number of the stream that this worker runs, its operations as they are
+        # in the file, and the first sequence of each stream.
+        own        => [],
+        operations => [],
+        bases      => [],
+        # For each key its table, and one more than the phase that first stores it: 16 bits each.
+        tables       => [],
+        stored_since => '',
+    }, $class;
+    for my $phase ($load->{phases}->@*) {
         my $streams = $phase->{streams};
         # A single stream is a preload, which whoever is asked runs.
-        my $own = @$streams == 1 ? $streams->[0] : $streams->[$worker]
-            // die "phase $phase->{name} has no stream for worker $worker\n";
-        push @phases, {base => $own->{base}, records => _records($own->{path}, scalar @keys)};
+        my $own = @$streams == 1 ? 0 : $load->{worker};
+        die "phase $phase->{name} has no stream for worker $own\n" if $own > $#$streams;
+        push $self->{own}->@*,   $own;
+        push $self->{bases}->@*, [map { $_->{base} } @$streams];
+        for my $number (0 .. $#$streams) {
+            my $operations = $self->_read($streams->[$number]{path}, $number);
+            push $self->{operations}->@*, $operations if $number == $own;
+        }
     }
-    return bless {keys => \@keys, phases => \@phases}, $class;
+    for my $table (grep { defined && length > RECORD_BYTES } $self->{tables}->@*) {
+        $table = join '', sort unpack '(a' . RECORD_BYTES . ')*', $table;
+    }
+    return $self;
 }
 
 sub _content ($path) {
@@ -38,20 +66,35 @@ sub _content ($path) {
     return readline($file) // '';
 }
 
-sub _records ($path, $keys) {
+# Read a stream of the last phase and note what it stores. Return its operations.
+sub _read ($self, $path, $number) {
     my $content = _content($path);
     die "$path is not an operation stream; let the runner write it again\n"
         if substr($content, 0, length MAGIC) ne MAGIC
-        || (length($content) - length MAGIC) % RECORD_BYTES;
-    my $records = substr $content, length MAGIC;
-    for (my $start = 0; $start < length $records; $start += CHUNK * RECORD_BYTES) {
-        for my ($verb, $key) (unpack '(CxxxL<x4)*', substr $records, $start, CHUNK * RECORD_BYTES) {
+        || (length($content) - length MAGIC) % OPERATION_BYTES;
+    my $operations = substr $content, length MAGIC;
+    my $keys       = $self->{keys}->@*;
+    my $phase      = $self->{bases}->$#*;
+    my $position   = 0;
+    for (my $start = 0; $start < length $operations; $start += CHUNK * OPERATION_BYTES) {
+        my $chunk = substr $operations, $start, CHUNK * OPERATION_BYTES;
+        for my ($verb, $key, $size) (unpack '(CxxxL<L<)*', $chunk) {
             die "$path has an operation with verb $verb, which the protocol does not know\n"
                 if $verb > DELETE;
             die "$path has an operation on key $key, and there are $keys keys\n" if $key >= $keys;
+            $self->_expect($key, $phase, $number, $position, $size) if $verb == SET;
+            $position++;
         }
     }
-    return $records;
+    return $operations;
+}
+
+sub _expect ($self, $key, $phase, $number, $position, $size) {
+    my $sequence = $self->{bases}[$phase][$number] + $position;
+    my $mark     = $self->{values}->mark($key, $sequence, $size);
+    $self->{tables}[$key] .= pack RECORD, $mark, $phase, $number, $position, $size;
+    vec($self->{stored_since}, $key, 16) ||= $phase + 1;
+    return;
 }
 
 # The text of the key with this number.
@@ -59,28 +102,85 @@ sub key ($self, $number) {
     return $self->{keys}[$number];
 }
 
-# How many keys there are.
-sub key_count ($self) {
-    return scalar $self->{keys}->@*;
+# Whether other workers run beside this one.
+sub is_shared ($self) {
+    return $self->{workers} > 1;
 }
 
-# How many operations the phase with this index has.
+# The values.
+sub derived ($self) {
+    return $self->{values};
+}
+
+# The number of the stream of the phase with this index that this worker runs.
+sub own ($self, $phase) {
+    return $self->{own}[$phase] // die "there is no phase with index $phase\n";
+}
+
+# How many operations this worker has in a phase.
 sub operation_count ($self, $phase) {
-    return length($self->_phase($phase)->{records}) / RECORD_BYTES;
+    $self->own($phase);
+    return length($self->{operations}[$phase]) / OPERATION_BYTES;
 }
 
-# The sequence of the phase's operation at `$position`.
+# The sequence of this worker's operation at `$position` of a phase.
 sub sequence ($self, $phase, $position) {
-    return $self->_phase($phase)->{base} + $position;
+    return $self->{bases}[$phase][$self->own($phase)] + $position;
 }
 
-# Return verb, key number and size of `$count` operations of the phase from `$start` on, flat.
+# Return verb, key number and size of `$count` of this worker's operations from `$start` on, flat.
 sub operations ($self, $phase, $start, $count) {
-    return unpack "\@@{[$start * RECORD_BYTES]} (CxxxL<L<)$count", $self->_phase($phase)->{records};
+    return unpack "\@@{[$start * OPERATION_BYTES]} (CxxxL<L<)$count", $self->{operations}[$phase];
 }
 
-sub _phase ($self, $index) {
-    return $self->{phases}[$index] // die "there is no phase with index $index\n";
+# Return the same operations as a block for the loop: verb, text of the key, and value, flat.
+sub block ($self, $phase, $start, $count) {
+    my ($keys, $values) = @$self{qw(keys values)};
+    my $sequence = $self->sequence($phase, $start);
+    my @block;
+    for my ($verb, $key, $size) ($self->operations($phase, $start, $count)) {
+        push @block, $verb, $keys->[$key],
+            $verb == SET ? $values->derive($key, $sequence, $size) : undef;
+        $sequence++;
+    }
+    return \@block;
+}
+
+# Whether any stream of this phase or one before stores the key.
+sub is_stored_by ($self, $phase, $key) {
+    my $since = vec $self->{stored_since}, $key, 16;
+    return $since && $since <= $phase + 1;
+}
+
+# Return phase, stream, position and size, flat, of every set of the key whose value `$answer` is,
+# to the last byte. There is more than one only for values of a few bytes.
+sub stored ($self, $key, $answer) {
+    my $values = $self->{values};
+    my $mark   = $values->mark_of($answer)   // return;
+    my $table  = $self->{tables}[$key]       // return;
+    my ($low, $high) = (0, length($table) / RECORD_BYTES);
+    while ($low < $high) {
+        my $middle = ($low + $high) >> 1;
+        if (substr($table, $middle * RECORD_BYTES, MARK_BYTES) lt $mark) { $low  = $middle + 1 }
+        else                                                             { $high = $middle }
+    }
+    my @stored;
+    for (my $at = $low * RECORD_BYTES; $at < length $table; $at += RECORD_BYTES) {
+        my ($there, @set) = unpack RECORD, substr $table, $at, RECORD_BYTES;
+        last if $there ne $mark;
+        my ($phase, $number, $position, $size) = @set;
+        my $value = $values->derive($key, $self->{bases}[$phase][$number] + $position, $size);
+        push @stored, @set if $values->same($value, $answer);
+    }
+    return @stored;
+}
+
+# Return the text of a key that stores `$answer`, undef when there is none.
+sub key_of ($self, $answer) {
+    for my $key (0 .. $self->{tables}->$#*) {
+        return $self->key($key) if $self->stored($key, $answer);
+    }
+    return undef;
 }
 
 1;
