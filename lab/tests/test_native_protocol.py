@@ -170,7 +170,14 @@ def a_request(**changes: object) -> bytes:
         a_request(verb="open", folder="/", entries_max=0),
         a_request(verb="open", folder="/", entries_max=-1, bytes_max=1),
         a_request(
-            verb="prepare", phase=0, measure="fast", warmup=0, block=1, stretch=1, seconds_max=1
+            verb="prepare",
+            phase=0,
+            measure="fast",
+            warmup=0,
+            block=1,
+            stretch=1,
+            batch=1,
+            seconds_max=1,
         ),
         a_request(verb="run", start_ns=-1, durations=""),
         a_request(verb="run", start_ns=0, durations="", phase=0),
@@ -210,6 +217,7 @@ def test_requests_out_of_order_fail(tmp_path: Path, start: StartHost) -> None:
     assert "no phase 2" in host.ask(Replay(2, opened.folder), Failed).reason
     for request in (prepare(0, block=0), prepare(0, stretch=0)):
         assert "at least one operation" in host.ask(request, Failed).reason
+    assert "one key at a time" in host.ask(prepare(0, batch=2), Failed).reason
     assert "no pass is ready" in host.ask(run, Failed).reason
     assert host.run(1, "throughput").done == KEYS
     assert "no pass is ready" in host.ask(run, Failed).reason

@@ -403,6 +403,11 @@ def test_phases_run_in_their_order(host: Conversation, tmp_path: Path) -> None:
     assert "phase 0 comes after phase 1" in host.ask(prepare(0), Failed).reason
 
 
+def test_batches_are_refused(host: Conversation, tmp_path: Path) -> None:
+    opened(host, mixed_plan(tmp_path, "honest"))
+    assert "one key at a time" in host.ask(prepare(0, batch=2), Failed).reason
+
+
 @pytest.mark.parametrize(("block", "stretch"), [(0, 1), (1, 0)])
 def test_a_pass_of_nothing_at_a_time_is_refused(
     host: Conversation, tmp_path: Path, block: int, stretch: int

@@ -61,6 +61,9 @@ impl<S: Store> Pass<S> {
         if request.block == 0 || request.stretch == 0 {
             return Err("a block and a stretch have at least one operation".into());
         }
+        if request.batch != 1 {
+            return Err("this host asks for one key at a time".into());
+        }
         let count = context.work.phases.own(request.phase).operations.len();
         let mut pass = Pass {
             request,

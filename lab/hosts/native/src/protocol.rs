@@ -81,7 +81,8 @@ pub(crate) struct Open {
 /// Obey the warm-up of a pass over the worker's stream and make what follows it ready.
 ///
 /// `block` and `stretch` count operations: the clock is read after each block, answers are checked
-/// after each stretch. `seconds_max` limits the warm-up, and the pass by itself.
+/// after each stretch. `batch` gets would be asked for at once; this host knows 1 alone.
+/// `seconds_max` limits the warm-up, and the pass by itself.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Prepare {
@@ -90,6 +91,7 @@ pub(crate) struct Prepare {
     pub(crate) warmup: usize,
     pub(crate) block: usize,
     pub(crate) stretch: usize,
+    pub(crate) batch: usize,
     pub(crate) seconds_max: f64,
 }
 

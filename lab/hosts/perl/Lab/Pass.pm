@@ -14,10 +14,11 @@ use Lab::Verdict  ();
 use Lab::Verifier ();
 
 # Warm up the pass that `$request` (the verb "prepare") describes on the open store, and make its
-# first stretch ready. Dies for a block or a stretch without operations.
+# first stretch ready. Dies for a block or a stretch without operations, and for batches.
 sub new ($class, $store, $workload, $verifier, $request) {
     die "a block and a stretch have at least one operation\n"
         if $request->{block} < 1 || $request->{stretch} < 1;
+    die "this host asks for one key at a time\n" if $request->{batch} != 1;
     my $self = bless {
         %$request{qw(phase measure block stretch seconds_max)},
         workload => $workload,
