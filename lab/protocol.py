@@ -100,11 +100,15 @@ class Replay(Request, tag="replay", frozen=True):
     folder: str
 
 
+class Clear(Request, tag="clear", frozen=True):
+    """Empty the store, if the contestant has an operation for that."""
+
+
 class Close(Request, tag="close", frozen=True):
     """Close the store. The host stays for another open, or leaves at the end of its input."""
 
 
-AnyRequest = Load | Open | ProbeWrite | ProbeRead | Prepare | Run | Replay | Close
+AnyRequest = Load | Open | ProbeWrite | ProbeRead | Prepare | Run | Replay | Clear | Close
 
 
 class Verdict(msgspec.Struct, forbid_unknown_fields=True):
@@ -142,10 +146,14 @@ class Reply(msgspec.Struct, tag_field="event", frozen=True, forbid_unknown_field
 
 
 class Loaded(Reply, tag="loaded", frozen=True):
-    """The adapter is there. `timer_ns` has pairs of clock readings with nothing between."""
+    """The adapter is there. `timer_ns` has pairs of clock readings with nothing between.
+
+    `started_ns` is the reading of the monotonic clock with which the host's program began.
+    """
 
     runtime: str
     version: str
+    started_ns: int
     create_ns: int
     timer_ns: list[int]
 
@@ -196,6 +204,13 @@ class Replayed(Reply, tag="replayed", frozen=True):
     verdict: Verdict
 
 
+class Cleared(Reply, tag="cleared", frozen=True):
+    """The store is empty, or, if not `cleared`, the contestant cannot empty it."""
+
+    cleared: bool
+    elapsed_ns: int
+
+
 class Closed(Reply, tag="closed", frozen=True):
     """The store is closed."""
 
@@ -209,4 +224,4 @@ class Failed(Reply, tag="failed", frozen=True):
     missing: bool = False
 
 
-AnyReply = Loaded | Opened | Probed | Prepared | Ran | Replayed | Closed | Failed
+AnyReply = Loaded | Opened | Probed | Prepared | Ran | Replayed | Cleared | Closed | Failed

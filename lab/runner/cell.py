@@ -15,6 +15,8 @@ from pathlib import Path
 
 from lab.disk import bytes_occupied
 from lab.protocol import (
+    Clear,
+    Cleared,
     Close,
     Closed,
     Load,
@@ -28,6 +30,7 @@ from lab.protocol import (
     ProbeWrite,
     Ran,
     Run,
+    Verdict,
 )
 from lab.runner import built, resources
 from lab.runner.catalogue import (
@@ -67,6 +70,8 @@ PRELOAD_SHARE_MAX = 0.5
 # Each worker probes so many keys with values of so many bytes (PROTOCOL.md), three times over.
 _PROBE_KEYS = 64
 _PROBE_BYTES = 160
+# Of the keys that each worker probes a quarter is deleted again.
+_PROBE_KEYS_KEPT = 48
 # A store may need several times the bytes it is given. Half of the entries, an eighth of the bytes.
 _PROBE_ENTRIES_SHARE = 2
 _PROBE_BYTES_SHARE = 8
@@ -196,6 +201,7 @@ class _Measurement:
                 asyncio.timeout_at(self.deadline),
             ):
                 yield _Stage(processes, running, folder)
+            self.cell.stop_ns = max(process.stop_ns for process in processes)
         finally:
             self.session.data.discard(folder)
             self.session.desk.discard(words)
@@ -227,6 +233,10 @@ class _Measurement:
         self.cell.version = built.version_of(replies[0].version, install.build)
         self.cell.runtime = replies[0].runtime
         self.cell.timer = encode(ns for reply in replies for ns in reply.timer_ns)
+        self.cell.start_ns = max(
+            reply.started_ns - process.started.spawned_ns
+            for reply, process in zip(replies, stage.processes, strict=True)
+        )
         self.cell.create_ns = max(reply.create_ns for reply in replies)
 
     async def _open(self, stage: _Stage) -> None:
@@ -257,7 +267,33 @@ class _Measurement:
         for probed in await ask_all(stage.processes, reads, Probed):
             self.cell.probe_keys += probed.keys
             self.cell.probe.add(probed.verdict)
+        # A key of which a set was refused owes nothing, so that its absence would tell nothing.
+        if self.job.part.empties and not self.cell.refused and await self._clear(stage):
+            await self._probe_cleared(stage)
         await self._close(stage)
+
+    async def _probe_cleared(self, stage: _Stage) -> None:
+        """Count what is left of the probe in a store that was emptied."""
+        reads = [ProbeRead([worker]) for worker in range(len(stage.processes))]
+        for probed in await ask_all(stage.processes, reads, Probed):
+            found = probed.verdict
+            left = _PROBE_KEYS_KEPT - found.lost
+            said = f"{left} entries are still there after the store was emptied"
+            examples = [said] if left else []
+            self.cell.probe.add(Verdict(found.wrong, found.stale + left, examples=examples))
+
+    async def _clear(self, stage: _Stage) -> bool:
+        """Empty the store and return True, or return False if the contestant cannot."""
+        owners = self._owners(stage)
+        cleared = await ask_all(owners, [Clear()] * len(owners), Cleared)
+        if not all(one.cleared for one in cleared):
+            return False
+        self.cell.clear_ns = max(one.elapsed_ns for one in cleared)
+        return True
+
+    def _owners(self, stage: _Stage) -> list[HostProcess]:
+        """Return the processes that must each act for what concerns the whole store."""
+        return stage.processes[:1] if self.job.contestant.is_shared else stage.processes
 
     async def _measure(self, stage: _Stage) -> None:
         used = self.cell.resources
@@ -279,12 +315,12 @@ class _Measurement:
         if stage.server is not None:
             used.server_bytes_full = resources.server_bytes(stage.server.pid)
             used.store_bytes += stage.server.bytes_grown
+        if self.job.part.empties:
+            await self._clear(stage)
         await self._close(stage)
 
     async def _preload(self, stage: _Stage, planned: PlannedPass) -> None:
-        # What only a process itself sees, each process must store.
-        shared = self.job.contestant.is_shared
-        loaders = stage.processes[:1] if shared else stage.processes
+        loaders = self._owners(stage)
         seconds_max = self.job.form.cell_seconds_max * PRELOAD_SHARE_MAX
         # Nothing is timed: answers are checked after each block, however many load.
         pace = self._pace(planned, workers=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,11 +33,15 @@ R = TypeVar("R", bound=AnyReply)
 
 
 class HostProcess:
-    """One running host. `awaited` is the step whose reply is being waited for, or empty."""
+    """One running host. `awaited` is the step whose reply is being waited for, or empty.
+
+    `stop_ns` is the time that it took to end when it was asked to.
+    """
 
     def __init__(self, worker: int, started: Started) -> None:
         self.worker = worker
         self.awaited = ""
+        self.stop_ns = 0
         self.started = started
         self._decoder: msgspec.json.Decoder[AnyReply] = msgspec.json.Decoder(AnyReply)
 
@@ -77,8 +82,10 @@ class HostProcess:
     async def leave(self) -> None:
         """End the host's input, which asks it to go, and give it a moment to do so."""
         assert self.started.process.stdin is not None
+        asked_ns = time.monotonic_ns()
         self.started.process.stdin.close()
         await asyncio.wait_for(self.started.process.wait(), GOODBYE_SECONDS_MAX)
+        self.stop_ns = time.monotonic_ns() - asked_ns
 
 
 @asynccontextmanager

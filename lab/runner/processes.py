@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,11 +23,17 @@ _LAST_WORDS_MAX = 300
 
 
 class Started:
-    """A running program. Its error output goes to the file `words`."""
+    """A running program. Its error output goes to the file `words`.
 
-    def __init__(self, process: asyncio.subprocess.Process, words: Path, guard: Guard) -> None:
+    `spawned_ns` is the reading of the monotonic clock just before it was started.
+    """
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, words: Path, guard: Guard, spawned_ns: int
+    ) -> None:
         self.process = process
         self.words = words
+        self.spawned_ns = spawned_ns
         self._guard = guard
 
     @property
@@ -81,6 +88,7 @@ async def start(
     `words` with its errors.
     """
     with words.open("wb") as output, started_on(cores):
+        spawned_ns = time.monotonic_ns()
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE if piped else asyncio.subprocess.DEVNULL,
@@ -91,7 +99,7 @@ async def start(
             limit=LINE_BYTES_MAX,
             start_new_session=True,
         )
-    started = Started(process, words, guard)
+    started = Started(process, words, guard, spawned_ns)
     try:
         guard.watch("session", str(process.pid))
     except BaseException:

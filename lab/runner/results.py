@@ -97,7 +97,10 @@ class PhasesCell(msgspec.Struct, tag_field="record", tag="phases"):
     """One contestant under one variant, placed somehow, in one round.
 
     `contestant` is the name of the row, `folder` or `folder:form`. `timer` is the histogram of the
-    clock's own cost. `create_ns`, `open_ns` and `close_ns` are those of the slowest worker.
+    clock's own cost. `start_ns` is the time from starting the process to the host's first line,
+    `stop_ns` the time that the host took to end. Both, and `create_ns`, `open_ns` and `close_ns`,
+    are those of the slowest worker. `clear_ns` is the time that emptying the store took, None if
+    the part does not ask for it or the contestant cannot.
     `probe` is what the probe and the preloads showed, and `refused` how many of their sets were
     refused; the probe is in a contestant's first cell of a part. `seconds` is what the cell took.
     `repeat` is the command that measures this cell alone again.
@@ -115,9 +118,12 @@ class PhasesCell(msgspec.Struct, tag_field="record", tag="phases"):
     runtime: str = ""
     server_version: str = ""
     timer: str = ""
+    start_ns: int = 0
     create_ns: int = 0
     open_ns: int = 0
+    clear_ns: int | None = None
     close_ns: int = 0
+    stop_ns: int = 0
     phases: list[PhaseResult] = []
     probe: Verdict = msgspec.field(default_factory=Verdict)
     probe_keys: int = 0

@@ -148,11 +148,12 @@ class Summary:
     part: its rows of the other variants have the same outcome, no cells, and a reason that says
     where it happened.
 
-    `phases` are in the suite's order; empty without figures. `create_ns`, `open_ns`, `close_ns` are
-    medians. `timer` is the histogram of the clock's own cost, encoded. `verdict` adds up all
-    checks, probes included. `weak` is the share of the values that came back which were too short
-    for a strong check. `refused` counts refused sets of the probe and of preloads. `resources` are
-    medians, field by field. `cells` are the records behind it, in the order of rounds.
+    `phases` are in the suite's order; empty without figures. `start_ns`, `create_ns`, `open_ns`,
+    `clear_ns`, `close_ns` and `stop_ns` are medians. `timer` is the histogram of the clock's own
+    cost, encoded. `verdict` adds up all checks, probes included. `weak` is the share of the values
+    that came back which were too short for a strong check. `refused` counts refused sets of the
+    probe and of preloads. `resources` are medians, field by field. `cells` are the records behind
+    it, in the order of rounds.
     """
 
     suite: str
@@ -167,9 +168,12 @@ class Summary:
     runtime: str
     server_version: str
     timer: str
+    start_ns: float
     create_ns: float
     open_ns: float
+    clear_ns: float | None
     close_ns: float
+    stop_ns: float
     phases: tuple[PhaseSummary, ...]
     verdict: Verdict
     weak: float
@@ -289,9 +293,12 @@ def _summary(
         runtime=last.runtime,
         server_version=last.server_version,
         timer=last.timer,
+        start_ns=_median([cell.start_ns for cell in with_figures]),
         create_ns=_median([cell.create_ns for cell in with_figures]),
         open_ns=_median([cell.open_ns for cell in with_figures]),
+        clear_ns=_median_or_none([cell.clear_ns for cell in with_figures]),
         close_ns=_median([cell.close_ns for cell in with_figures]),
+        stop_ns=_median([cell.stop_ns for cell in with_figures]),
         phases=phases,
         verdict=verdict,
         weak=verdict.weak / max(answers, 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -105,10 +106,28 @@ def test_2009_has_its_time_index_and_shares(summaries: dict[str, list[Summary]])
         for row in table.rows
         if row.cells[0].text == "MySQL (php_mariadb:no_index 1c)"
     }
-    assert list(block) == ["create", "connect", "put", "get", "close", "total"]
+    assert list(block) == [
+        *("Start", "create", "connect", "vanish", "put", "get", "close", "Stop", "total")
+    ]
     assert texts(block["get"][-2:]) == ["549.693031", "97.77%"]
-    shares = [float(cells[4].text.rstrip("%")) for name, cells in block.items() if name != "total"]
+    parts = [block[name] for name in ("create", "connect", "put", "get", "close")]
+    shares = [float(cells[4].text.rstrip("%")) for cells in parts]
     assert sum(shares) == pytest.approx(100, abs=0.05)
+    assert block["total"][3].order == sum(cells[3].order or 0.0 for cells in parts)
+    # What is beside the total has a time and no share.
+    beside = [texts(block[name][2:5]) for name in ("Start", "vanish", "Stop")]
+    assert beside == [["", "0.030000", ""], ["", "0.004000", ""], ["", "0.003000", ""]]
+    assert texts(block["Stop"][-3:]) == ["1243136700.40104500", "0.000256", "0.00%"]
+
+
+def test_2009_has_nothing_where_a_store_cannot_be_emptied(
+    summaries: dict[str, list[Summary]],
+) -> None:
+    rows = [replace(row, clear_ns=None) for row in summaries["tokyo-2009"]]
+    table = sheet(SUITES["tokyo-2009"], rows, "main").tables[1]
+    vanish = [texts(row.cells[2:5]) for row in table.rows if row.cells[1].text == "vanish"]
+    assert vanish == [["", "", ""]] * len(vanish)
+    assert vanish
 
 
 def test_2009_says_where_a_phase_met_its_time_limit() -> None:

@@ -111,6 +111,27 @@ def test_an_overwritten_value_is_stale(tmp_path: Path) -> None:
     assert "stale values" in faults_of(cell)
 
 
+def test_an_emptied_store_that_keeps_entries_is_stale(tmp_path: Path) -> None:
+    empties = suite(empties=True)
+    honest, keeps = run_suite(tmp_path, "honest", "keeps_entries", of=empties)
+    assert honest.clear_ns is not None
+    assert honest.clear_ns > 0
+    assert faults(summarise(empties, [contestant("honest")], [honest]), []) == []
+    # One worker empties the store of all. It knows of its own keys alone, and leaves five of them,
+    # of which the fourth was deleted before.
+    others = (PROCESSES - 1) * 48
+    assert keeps.probe.stale == others + 4
+    assert keeps.probe.lost == 0
+    assert "are still there after the store was emptied" in keeps.probe.examples[0]
+    assert faults(summarise(empties, [contestant("keeps_entries")], [keeps]), []) != []
+
+
+def test_what_cannot_empty_its_store_has_no_time_for_it(tmp_path: Path) -> None:
+    (cell, *_) = run_suite(tmp_path, "served:tcp", of=suite(1, empties=True))
+    assert (cell.outcome, cell.clear_ns) == ("measured", None)
+    assert cell.probe.stale == 0
+
+
 def test_dropped_writes_are_lost_entries_and_misses(tmp_path: Path) -> None:
     honest = run_one(tmp_path, "honest")
     cell = run_one(tmp_path, "drops_writes")

@@ -19,7 +19,9 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         return pop(key, None) is not None
 
     # insert answers the value that was there before, which is never False.
-    return Store(get=cache.get, set=cache.insert, delete=delete, close=cache.clear)
+    return Store(
+        get=cache.get, set=cache.insert, delete=delete, close=cache.clear, clear=cache.clear
+    )
 
 
 def _size(key: str, value: bytes) -> int:

@@ -35,4 +35,4 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     def delete(key: str) -> bool:
         return pop(key, None) is not None
 
-    return Store(get=cache.get, set=set_, delete=delete, close=cache.clear)
+    return Store(get=cache.get, set=set_, delete=delete, close=cache.clear, clear=cache.clear)

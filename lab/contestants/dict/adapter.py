@@ -16,7 +16,13 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         return pop(key, None) is not None
 
     if settings.get("copies") != "yes":
-        return Store(get=stored.get, set=stored.__setitem__, delete=delete, close=stored.clear)
+        return Store(
+            get=stored.get,
+            set=stored.__setitem__,
+            delete=delete,
+            close=stored.clear,
+            clear=stored.clear,
+        )
 
     # bytes(value) would be the same object. Through a memoryview a get would cost less, and a set
     # as much more.
@@ -27,4 +33,4 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     def set_(key: str, value: bytes) -> None:
         stored[key] = bytearray(value)
 
-    return Store(get=get, set=set_, delete=delete, close=stored.clear)
+    return Store(get=get, set=set_, delete=delete, close=stored.clear, clear=stored.clear)

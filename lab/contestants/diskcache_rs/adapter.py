@@ -15,4 +15,10 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         size_limit=limits.bytes or sys.maxsize,
         count_limit=limits.entries or sys.maxsize,
     )
-    return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)
+    return Store(
+        get=cache.get,
+        set=cache.set,
+        delete=cache.delete,
+        close=cache.close,
+        clear=cache.clear,
+    )

@@ -44,4 +44,12 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         except full:
             return False
 
-    return Store(get=get, set=set_, delete=delete, close=environment.close, get_many=get_many)
+    entries = environment.open_db(None)
+
+    def clear() -> None:
+        with begin(write=True) as transaction:
+            transaction.drop(entries, delete=False)
+
+    return Store(
+        get=get, set=set_, delete=delete, close=environment.close, clear=clear, get_many=get_many
+    )

@@ -38,4 +38,5 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     def delete(key: str) -> bool:
         return False
 
-    return Store(get=get, set=set_, delete=delete, close=recall.cache_clear)
+    clear = recall.cache_clear
+    return Store(get=get, set=set_, delete=delete, close=clear, clear=clear)

@@ -31,4 +31,10 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     def close() -> None:
         """Leave the connection to the end of the process, as programs do."""
 
-    return Store(get=entries.get, set=entries.__setitem__, delete=delete, close=close)
+    return Store(
+        get=entries.get,
+        set=entries.__setitem__,
+        delete=delete,
+        close=close,
+        clear=entries.clear,
+    )

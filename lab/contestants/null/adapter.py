@@ -7,7 +7,7 @@ from lab.hosts.python.contract import Limits, Store
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     """Open nothing."""
-    return Store(get=_get, set=_set, delete=_delete, close=_close)
+    return Store(get=_get, set=_set, delete=_delete, close=_close, clear=_clear)
 
 
 def _get(key: str) -> None:
@@ -20,6 +20,10 @@ def _set(key: str, value: bytes) -> None:
 
 def _delete(key: str) -> bool:
     return False
+
+
+def _clear() -> None:
+    """Empty nothing."""
 
 
 def _close() -> None:

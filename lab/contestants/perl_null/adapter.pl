@@ -4,5 +4,5 @@ use v5.36;
 my $nothing = sub { undef };
 
 sub (%of) {
-    return {object => undef, map { $_ => $nothing } qw(get set delete close)};
+    return {object => undef, map { $_ => $nothing } qw(get set delete close clear)};
 }

@@ -26,6 +26,7 @@ sub (%of) {
         get    => $database->can('get'),
         set    => $database->can('put'),
         delete => $database->can('out'),
+        clear  => sub { $_[0]->vanish or die "could not empty the database\n" },
         close  => sub { $_[0]->close or die "could not close the database\n" },
     };
 }

@@ -31,5 +31,6 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             }
             return $values;
         },
+        clear: apcu_clear_cache(...),
     );
 };

@@ -8,6 +8,9 @@ use Lab\Host\Store;
 // An array: PHP's own hash table, without any limit.
 return static function (string $folder, Limits $limits, array $settings): Store {
     $entries = [];
+    $clear = static function () use (&$entries): void {
+        $entries = [];
+    };
     return new Store(
         get: static function (string $key) use (&$entries): mixed {
             return $entries[$key] ?? null;
@@ -21,8 +24,7 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             unset($entries[$key]);
             return $found;
         },
-        close: static function () use (&$entries): void {
-            $entries = [];
-        },
+        close: $clear,
+        clear: $clear,
     );
 };

@@ -62,5 +62,6 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             return $delete->affected_rows > 0;
         },
         close: $database->close(...),
+        clear: static fn (): mixed => $database->query('TRUNCATE TABLE entry'),
     );
 };

@@ -41,5 +41,10 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             }
             return $values;
         },
+        clear: static function () use ($memcache): void {
+            if (!$memcache->flush()) {
+                throw new RuntimeException('flush failed');
+            }
+        },
     );
 };

@@ -61,5 +61,9 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             }
             return $values;
         },
+        clear: static function () use ($memcached, $expect): void {
+            $memcached->flush();
+            $expect(Memcached::RES_SUCCESS);
+        },
     );
 };

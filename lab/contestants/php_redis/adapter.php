@@ -30,5 +30,6 @@ return static function (string $folder, Limits $limits, array $settings): Store 
         delete: $redis->del(...),
         close: $redis->close(...),
         getMany: $redis->mGet(...),
+        clear: $redis->flushDB(...),
     );
 };

@@ -47,5 +47,6 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             }
             return $database->close();
         },
+        clear: static fn (): bool => $database->exec('DELETE FROM entry'),
     );
 };

@@ -14,5 +14,6 @@ return static function (string $folder, Limits $limits, array $settings): Store 
         set: static fn (string $key, mixed $value): bool => @$yac->set($key, $value),
         delete: static fn (string $key): bool => $yac->get($key) !== false && $yac->delete($key),
         close: $yac->flush(...),
+        clear: $yac->flush(...),
     );
 };

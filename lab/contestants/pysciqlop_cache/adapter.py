@@ -9,4 +9,10 @@ from pysciqlop_cache import Cache  # type: ignore[import-not-found, import-untyp
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     """Open the cache directory `folder`."""
     cache = Cache(folder, max_size=limits.bytes)
-    return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)
+    return Store(
+        get=cache.get,
+        set=cache.set,
+        delete=cache.delete,
+        close=cache.close,
+        clear=cache.clear,
+    )

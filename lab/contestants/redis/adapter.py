@@ -30,6 +30,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         close=client.close,
         incr=client.incr,
         get_many=get_many,
+        clear=client.flushdb,
     )
 
 

@@ -29,4 +29,10 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     def delete(key: str) -> bool:
         return entries.pop(key, None) is not None
 
-    return Store(get=entries.get, set=set_, delete=delete, close=entries.cleanup)
+    return Store(
+        get=entries.get,
+        set=set_,
+        delete=delete,
+        close=entries.cleanup,
+        clear=entries.clear,
+    )

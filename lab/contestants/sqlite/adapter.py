@@ -12,6 +12,7 @@ VERSION = sqlite3.sqlite_version
 _GET = "select value from entry where key = ?"
 _SET = "replace into entry values (?, ?)"
 _DELETE = "delete from entry where key = ?"
+_CLEAR = "delete from entry"
 _WAIT_SECONDS = 60.0
 
 
@@ -43,4 +44,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     def delete(key: str) -> object:
         return execute(_DELETE, (key,)).rowcount == 1
 
-    return Store(get=get, set=set_, delete=delete, close=database.close)
+    def clear() -> None:
+        execute(_CLEAR)
+
+    return Store(get=get, set=set_, delete=delete, close=database.close, clear=clear)

@@ -24,6 +24,7 @@ for _name, _result, _arguments in (
     ("tcadbput", c_bool, [c_void_p, c_char_p, c_int, c_char_p, c_int]),
     ("tcadbget", c_void_p, [c_void_p, c_char_p, c_int, POINTER(c_int)]),
     ("tcadbout", c_bool, [c_void_p, c_char_p, c_int]),
+    ("tcadbvanish", c_bool, [c_void_p]),
     ("tcadbclose", c_bool, [c_void_p]),
     ("tcadbdel", None, [c_void_p]),
     ("tcfree", None, [c_void_p]),
@@ -64,11 +65,15 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         encoded = key.encode()
         return out(database, encoded, len(encoded))
 
+    def clear() -> None:
+        if not _library.tcadbvanish(database):
+            raise OSError("Tokyo Cabinet could not empty the database")
+
     def close() -> None:
         _library.tcadbclose(database)
         _library.tcadbdel(database)
 
-    return Store(get=get, set=set_, delete=delete, close=close)
+    return Store(get=get, set=set_, delete=delete, close=close, clear=clear)
 
 
 def _name_of(folder: str, limits: Limits, kind: str) -> str:

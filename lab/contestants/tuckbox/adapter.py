@@ -21,4 +21,5 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         close=cache.close,
         incr=cache.incr,
         get_many=cache.get_many,
+        clear=cache.clear,
     )

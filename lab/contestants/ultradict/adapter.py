@@ -36,4 +36,10 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
             return False
         return True
 
-    return Store(get=entries.get, set=entries.__setitem__, delete=delete, close=entries.close)
+    return Store(
+        get=entries.get,
+        set=entries.__setitem__,
+        delete=delete,
+        close=entries.close,
+        clear=entries.clear,
+    )

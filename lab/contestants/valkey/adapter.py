@@ -18,7 +18,13 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     _let_something_fit(client, limits.bytes)
     ttl_ms = round(1_000 * ttl_seconds(settings))
     set_ = partial(client.set, px=ttl_ms) if ttl_ms else client.set
-    return Store(get=client.get, set=set_, delete=client.delete, close=client.close)
+    return Store(
+        get=client.get,
+        set=set_,
+        delete=client.delete,
+        close=client.close,
+        clear=client.flushdb,
+    )
 
 
 def _let_something_fit(client: valkey.Valkey, bytes_max: int) -> None:

@@ -4,6 +4,11 @@
 # Owns the process: its input and output, its end. Must not know what a request means.
 # Started as `perl host.pl PARENT`, PARENT being the process that the host must not outlive.
 use v5.36;
+use Time::HiRes ();
+
+my $started;
+BEGIN { $started = Time::HiRes::clock_gettime(Time::HiRes::CLOCK_MONOTONIC()) }
+
 use FindBin ();
 use lib $FindBin::RealBin;
 
@@ -25,7 +30,7 @@ binmode $replies;
 $replies->autoflush(1);
 STDOUT->autoflush(1);
 
-my $host = Lab::Host->new;
+my $host = Lab::Host->new($started);
 while (defined(my $line = readline STDIN)) {
     my $reply = eval { $host->obey(decode_request($line)) };
     if (!defined $reply) {

@@ -25,6 +25,7 @@ final class Request
         ],
         'run' => ['start_ns' => 'integer', 'durations' => 'string'],
         'replay' => ['phase' => 'integer', 'folder' => 'string'],
+        'clear' => [],
         'close' => [],
     ];
     private const PHASE_FIELDS = ['name' => 'string', 'streams' => 'array'];

@@ -20,10 +20,11 @@ use Closure;
  *     set(string $key, $value): mixed  false when the store refused; anything else when it stored
  *     delete(string $key): mixed       true or 1 when there was something to delete, else false or 0
  *     close(): mixed                   gives back what the process holds, keeps what the store holds
+ *     clear(): mixed                   empties the store
  *     getMany(array $keys): array      what get answers for each key, a list in their order
  *
  * `getMany` is one request for several keys. A store that has none leaves it out, and is asked for one
- * key after the other.
+ * key after the other. A store that cannot be emptied in one operation leaves `clear` out.
  *
  * A value is a string, or an array of strings where the contestant takes complex values.
  *
@@ -43,6 +44,7 @@ final class Store
         public readonly Closure $delete,
         public readonly Closure $close,
         public readonly ?Closure $getMany = null,
+        public readonly ?Closure $clear = null,
     ) {
     }
 }

@@ -33,7 +33,8 @@ final class Worker
     private ?Pass $pass = null;
     private int $phaseLast = -1;
 
-    public function __construct(Kernel $kernel)
+    /** @param int $programStartedNs the clock when the program began */
+    public function __construct(Kernel $kernel, private readonly int $programStartedNs)
     {
         $this->loop = new Loop($kernel);
     }
@@ -54,6 +55,7 @@ final class Worker
             'prepare' => $this->prepare($fields),
             'run' => $this->run($fields['start_ns'], $fields['durations']),
             'replay' => $this->replay($fields['phase'])->run($fields['folder']),
+            'clear' => $this->clear(),
             'close' => $this->close(),
         };
     }
@@ -87,6 +89,7 @@ final class Worker
             'event' => 'loaded',
             'runtime' => 'PHP ' . PHP_VERSION,
             'version' => $extension === '' ? '' : (string) phpversion($extension),
+            'started_ns' => $this->programStartedNs,
             'create_ns' => $createNs,
             'timer_ns' => Loop::timerNs(),
         ];
@@ -110,6 +113,18 @@ final class Worker
         );
         $this->phaseLast = -1;
         return ['event' => 'opened', 'elapsed_ns' => $elapsedNs];
+    }
+
+    private function clear(): array
+    {
+        $clear = self::there($this->store)->clear;
+        $startedNs = hrtime(true);
+        $elapsedNs = 0;
+        if ($clear !== null) {
+            $clear();
+            $elapsedNs = hrtime(true) - $startedNs;
+        }
+        return ['event' => 'cleared', 'cleared' => $clear !== null, 'elapsed_ns' => $elapsedNs];
     }
 
     private function close(): array

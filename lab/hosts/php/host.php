@@ -13,6 +13,8 @@ namespace Lab\Host;
 use ErrorException;
 use Throwable;
 
+$startedNs = hrtime(true);
+
 spl_autoload_register(static function (string $class): void {
     if (str_starts_with($class, __NAMESPACE__ . '\\')) {
         require __DIR__ . '/' . substr($class, strlen(__NAMESPACE__) + 1) . '.php';
@@ -32,7 +34,7 @@ set_error_handler(static function (int $level, string $message, string $file, in
 $kernel = new Kernel();
 $kernel->dieWithParent((int) $argv[1]);
 $replies = $kernel->takeOutput();
-$worker = new Worker($kernel);
+$worker = new Worker($kernel, $startedNs);
 while (($line = fgets(STDIN)) !== false) {
     try {
         $reply = $worker->obey(Request::decode($line));

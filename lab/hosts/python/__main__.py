@@ -19,6 +19,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from lab.hosts.python import STARTED_NS
 from lab.hosts.python.contract import Adapter, Limits, Store
 from lab.hosts.python.loop import Pass
 from lab.hosts.python.orphan import die_with_parent
@@ -30,6 +31,8 @@ from lab.hosts.python.workload import Workload
 from lab.protocol import (
     AnyReply,
     AnyRequest,
+    Clear,
+    Cleared,
     Closed,
     Failed,
     Load,
@@ -79,6 +82,8 @@ class Host:
             return self._run(request)
         if isinstance(request, Replay):
             return self._replay(request)
+        if isinstance(request, Clear):
+            return self._clear()
         return self._close()
 
     def _load(self, request: Load) -> AnyReply:
@@ -97,7 +102,7 @@ class Host:
         gc.collect()
         gc.freeze()
         runtime = f"{platform.python_implementation()} {platform.python_version()}"
-        return Loaded(runtime, version, create_ns, timer_cost())
+        return Loaded(runtime, version, STARTED_NS, create_ns, timer_cost())
 
     def _open(self, request: Open) -> AnyReply:
         limits = Limits(entries=request.entries_max, bytes=request.bytes_max)
@@ -133,6 +138,14 @@ class Host:
     def _replay(self, request: Replay) -> Replayed:
         store, workload = _there(self._store), _there(self._workload)
         return replay(store, workload, request.phase, Path(request.folder))
+
+    def _clear(self) -> Cleared:
+        clear = _there(self._store).clear
+        if clear is None:
+            return Cleared(cleared=False, elapsed_ns=0)
+        started_ns = clock_ns()
+        clear()
+        return Cleared(cleared=True, elapsed_ns=clock_ns() - started_ns)
 
     def _close(self) -> Closed:
         store, self._store = _there(self._store), None

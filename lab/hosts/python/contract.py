@@ -29,6 +29,7 @@ class Store:
     set(key, value) -> False when the store refused; anything else when it stored.
     delete(key) -> true when there was something to delete.
     close() -> nothing; gives back what the process holds, keeps what the store holds.
+    clear() -> nothing; empties the store. None if the library has no operation for that.
 
     A value is bytes; for a contestant that takes complex values it can be a dict of str to str.
 
@@ -42,6 +43,7 @@ class Store:
     set: Callable[[str, Any], object]
     delete: Callable[[str], object]
     close: Callable[[], object]
+    clear: Callable[[], object] | None = None
     incr: Callable[[str], object] | None = None
     get_many: Callable[[Sequence[str]], object] | None = None
 

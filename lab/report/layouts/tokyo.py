@@ -17,6 +17,11 @@ from lab.runner.summary import PassSummary, Summary
 
 _YEAR = "2009"
 _QUICK = "Total time used to write and retrieve"
+_BESIDE_NOTE = (
+    "Start: from starting the process to its first line. vanish: emptying the store of the records "
+    "that were put, after the gets; the original emptied at the beginning what an earlier run had "
+    "left. Stop: ending the process. None of the three is part of today's total."
+)
 
 
 def charts(_suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
@@ -123,7 +128,7 @@ def _systems(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> Table:
         # Here are the systems that the original had, and ours; all are in the other table.
         if label or ours(row.contestant):
             lines += _system(part, row, shown, originals.table(suite, label))
-    return Table("Time by phase", columns, tuple(lines), ruled=True)
+    return Table("Time by phase", columns, tuple(lines), notes=(_BESIDE_NOTE,), ruled=True)
 
 
 def _system(part: Part, row: Summary, shown: str, published: Original | None) -> list[Row]:
@@ -131,17 +136,29 @@ def _system(part: Part, row: Summary, shown: str, published: Original | None) ->
     times = _times(part, row)
     total = sum(nanoseconds for _, nanoseconds in times)
     index = 0.0
-    lines = []
+    measured: dict[str, tuple[Cell, ...]] = {
+        "Start": _beside(row.start_ns),
+        "vanish": _beside(row.clear_ns),
+        "Stop": _beside(row.stop_ns),
+        "total": (NOTHING, Cell(f"{total / 1e9:.6f}", total), Cell("100.00%", total)),
+    }
     for phase, nanoseconds in times:
         index += nanoseconds
-        today = (
+        measured[phase] = (
             Cell(f"{index / 1e9:.6f}", index),
             Cell(f"{nanoseconds / 1e9:.6f}", nanoseconds),
             Cell(f"{nanoseconds / max(total, 1):.2%}", nanoseconds),
         )
-        lines.append(_line(shown, phase, today, then, row))
-    today = (NOTHING, Cell(f"{total / 1e9:.6f}", total), Cell("100.00%", total))
-    return [*lines, _line(shown, "total", today, then, row)]
+    names = [name for name, _ in times]
+    order = ["Start", *names[:2], "vanish", *names[2:], "Stop", "total"]
+    return [_line(shown, name, measured[name], then, row) for name in order]
+
+
+def _beside(nanoseconds: float | None) -> tuple[Cell, ...]:
+    """Return the cells of what is measured and no part of the total."""
+    if nanoseconds is None:
+        return NOTHING, NOTHING, NOTHING
+    return NOTHING, Cell(f"{nanoseconds / 1e9:.6f}", nanoseconds), NOTHING
 
 
 def _line(

@@ -132,7 +132,8 @@ class Phase(Definition, frozen=True):
 class Part(Definition, frozen=True):
     """One table of a suite: variants, each of which goes through the same phases.
 
-    With `only`, other contestants do not take part, whatever their own files say.
+    With `only`, other contestants do not take part, whatever their own files say. With `empties`,
+    a contestant that can empty its store does so after the last phase.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Part(Definition, frozen=True):
     stock: bool = False
     ttl_seconds: float = 0.0
     only: list[str] = []
+    empties: bool = False
 
     def __post_init__(self) -> None:
         for kind, names in (

@@ -48,6 +48,11 @@ impl Store for Map {
     fn delete(&self, key: &str) -> Result<bool> {
         Ok(self.lock()?.remove(key).is_some())
     }
+
+    fn clear(&self) -> Result<bool> {
+        self.lock()?.clear();
+        Ok(true)
+    }
 }
 
 fn main() -> ExitCode {

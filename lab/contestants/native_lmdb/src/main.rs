@@ -83,6 +83,13 @@ impl Store for Open {
         refusable(self.remove(key))
     }
 
+    fn clear(&self) -> Result<bool> {
+        let mut transaction = self.env.write_txn()?;
+        self.database.clear(&mut transaction)?;
+        transaction.commit()?;
+        Ok(true)
+    }
+
     fn close(self) -> Result<()> {
         self.env.prepare_for_closing().wait();
         Ok(())

@@ -59,6 +59,11 @@ impl<V: Bytes> Store for Open<V> {
     fn delete(&self, key: &str) -> Result<bool> {
         Ok(self.0.remove(key).is_some())
     }
+
+    fn clear(&self) -> Result<bool> {
+        self.0.invalidate_all();
+        Ok(true)
+    }
 }
 
 fn main() -> ExitCode {

@@ -75,6 +75,11 @@ impl<V: Bytes> Store for Open<V> {
     fn delete(&self, key: &str) -> Result<bool> {
         Ok(self.0.remove(key).is_some())
     }
+
+    fn clear(&self) -> Result<bool> {
+        self.0.clear();
+        Ok(true)
+    }
 }
 
 fn main() -> ExitCode {

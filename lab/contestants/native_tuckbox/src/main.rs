@@ -58,6 +58,11 @@ impl Store for Open {
         Ok(self.cache.delete(key.as_bytes())?)
     }
 
+    fn clear(&self) -> Result<bool> {
+        self.cache.clear()?;
+        Ok(true)
+    }
+
     fn close(self) -> Result<()> {
         self.cache.close();
         Ok(())

@@ -66,6 +66,14 @@ pub trait Store {
     /// Any error of the store that is no refusal.
     fn delete(&self, key: &str) -> Result<bool>;
 
+    /// Empties the store; false if there is no operation for that.
+    ///
+    /// # Errors
+    /// Any error of the store.
+    fn clear(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Gives back what the process holds, keeps what the store holds.
     ///
     /// # Errors

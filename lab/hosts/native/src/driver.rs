@@ -22,7 +22,7 @@ pub fn contestant<A: Adapter + 'static>(adapter: A) -> Driver {
     Driver(Box::new(Driving { adapter, opened: None }))
 }
 
-/// Opening and closing return the nanoseconds that the contestant took for it.
+/// Opening, emptying and closing return the nanoseconds that the contestant took for it.
 pub(crate) trait Drive {
     fn open(&mut self, folder: &Path, limits: Limits) -> Result<u64>;
     fn probe_write(&mut self, work: &Work) -> Result<Probed>;
@@ -30,6 +30,8 @@ pub(crate) trait Drive {
     fn prepare(&mut self, work: &Work, request: Prepare) -> Result<()>;
     fn run(&mut self, work: &Work, request: &Run) -> Result<Ran>;
     fn replay(&mut self, work: &Work, request: &Replay) -> Result<Replayed>;
+    /// None if the contestant cannot empty its store.
+    fn clear(&mut self) -> Result<Option<u64>>;
     fn close(&mut self) -> Result<u64>;
 }
 
@@ -107,6 +109,13 @@ impl<A: Adapter> Drive for Driving<A> {
 
     fn replay(&mut self, work: &Work, request: &Replay) -> Result<Replayed> {
         replay::replay(&self.opened()?.store, work, request.phase, &request.folder)
+    }
+
+    fn clear(&mut self) -> Result<Option<u64>> {
+        let Opened { store, .. } = self.opened()?;
+        let started_ns = clock_ns();
+        let cleared = store.clear()?;
+        Ok(cleared.then(|| clock_ns() - started_ns))
     }
 
     fn close(&mut self) -> Result<u64> {

@@ -17,6 +17,8 @@ pub(crate) type Choose = fn(&mut Settings) -> Result<Driver>;
 /// One worker.
 pub(crate) struct Host {
     choose: Choose,
+    /// The clock when the program began.
+    started_ns: u64,
     loaded: Option<Loaded>,
 }
 
@@ -26,8 +28,8 @@ struct Loaded {
 }
 
 impl Host {
-    pub(crate) fn new(choose: Choose) -> Host {
-        Host { choose, loaded: None }
+    pub(crate) fn new(choose: Choose, started_ns: u64) -> Host {
+        Host { choose, started_ns, loaded: None }
     }
 
     /// Does what `request` asks and returns the reply to it.
@@ -60,6 +62,7 @@ impl Host {
         Ok(Reply::Loaded {
             runtime: versions::runtime(),
             version: version.to_owned(),
+            started_ns: self.started_ns,
             create_ns,
             timer_ns: timer_ns(),
         })
@@ -89,6 +92,13 @@ impl Loaded {
                 Reply::Ran(ran)
             }
             Request::Replay(replay) => Reply::Replayed(driver.replay(work, &replay)?),
+            Request::Clear {} => {
+                let elapsed_ns = driver.clear()?;
+                Reply::Cleared {
+                    cleared: elapsed_ns.is_some(),
+                    elapsed_ns: elapsed_ns.unwrap_or(0),
+                }
+            }
             Request::Close {} => Reply::Closed { elapsed_ns: driver.close()? },
         })
     }

@@ -25,6 +25,7 @@ pub(crate) enum Request {
     Prepare(Prepare),
     Run(Run),
     Replay(Replay),
+    Clear {},
     Close {},
 }
 
@@ -124,12 +125,13 @@ pub(crate) struct Replay {
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Reply {
-    Loaded { runtime: String, version: String, create_ns: u64, timer_ns: Vec<u64> },
+    Loaded { runtime: String, version: String, started_ns: u64, create_ns: u64, timer_ns: Vec<u64> },
     Opened { elapsed_ns: u64 },
     Probed(Probed),
     Prepared {},
     Ran(Ran),
     Replayed(Replayed),
+    Cleared { cleared: bool, elapsed_ns: u64 },
     Closed { elapsed_ns: u64 },
     Failed { reason: String, missing: bool },
 }

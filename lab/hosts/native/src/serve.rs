@@ -17,14 +17,17 @@ use crate::driver::Driver;
 use crate::host::Host;
 use crate::orphan::die_with_parent;
 use crate::protocol::Reply;
+use crate::timing::clock_ns;
 
 /// Serves requests until the input ends: the whole of a contestant's `main`.
 ///
 /// `choose` makes the contestant that the settings ask for. The only argument of the program is the
 /// id of the process that it must not outlive.
 pub fn serve(choose: fn(&mut Settings) -> Result<Driver>) -> ExitCode {
+    let started_ns = clock_ns();
     allocator::keep_pages();
-    match parent().and_then(die_with_parent).and_then(|()| answer(Host::new(choose))) {
+    let host = Host::new(choose, started_ns);
+    match parent().and_then(die_with_parent).and_then(|()| answer(host)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}", reason(error.as_ref()));

@@ -16,7 +16,7 @@
 #     value        "binary": values are byte strings; "complex": references to hashes of texts
 #     settings     a reference to a hash of texts, the contestant's own
 #
-# and returns a reference to a hash of an object (anything) and four references to code, each called
+# and returns a reference to a hash of an object (anything) and references to code, each called
 # in scalar context with the object before its arguments:
 #
 #     get->(object, key)         the value stored last, or undef when there is none
@@ -25,6 +25,8 @@
 #     delete->(object, key)      true when there was something to delete
 #     close->(object)            nothing; gives back what the process holds, keeps what the store
 #                                holds
+#     clear->(object)            nothing; empties the store. Left out where the library has no
+#                                operation for that
 #
 # Keys are ASCII. A documented refusal (too large, no room) is an answer; for any other error an
 # adapter dies. The loop calls the code by reference, so that a library's own method, as `can`

@@ -4,6 +4,7 @@
 # A request that comes before the one that prepares it is the runner's error.
 package Lab::Host;
 use v5.36;
+use JSON::PP ();
 use Time::HiRes qw(clock_gettime);
 
 use Lab::Adapter  qw(load_adapter module_version);
@@ -15,8 +16,9 @@ use Lab::Values   ();
 use Lab::Verifier ();
 use Lab::Workload ();
 
-sub new ($class) {
-    return bless {}, $class;
+# `$started` is the clock when the program began.
+sub new ($class, $started) {
+    return bless {started => $started}, $class;
 }
 
 # Obey `$request` and return the reply. Dies when it cannot be obeyed.
@@ -33,6 +35,7 @@ sub _load ($self, $request) {
 
     my $values = Lab::Values->new(@$request{qw(seed value)});
     %$self = (
+        started  => $self->{started},
         open     => $open,
         load     => $request,
         values   => $values,
@@ -42,6 +45,7 @@ sub _load ($self, $request) {
         event     => 'loaded',
         runtime   => sprintf('Perl %vd', $^V),
         version   => "$version",
+        started_ns => nanoseconds($self->{started}),
         create_ns => nanoseconds($create),
         timer_ns  => timer_ns(),
     };
@@ -94,6 +98,16 @@ sub _run ($self, $request) {
 sub _replay ($self, $request) {
     return Lab::Replay::replay($self->_there('store'), @$self{qw(workload values)},
         @$request{qw(phase folder)});
+}
+
+sub _clear ($self, $request) {
+    my $store = $self->_there('store');
+    my $clear = $store->{clear};
+    return {event => 'cleared', cleared => JSON::PP::false, elapsed_ns => 0} if !defined $clear;
+    my $before = clock_gettime(MONOTONIC);
+    $clear->($store->{object});
+    my $elapsed = clock_gettime(MONOTONIC) - $before;
+    return {event => 'cleared', cleared => JSON::PP::true, elapsed_ns => nanoseconds($elapsed)};
 }
 
 sub _close ($self, $request) {

@@ -21,6 +21,7 @@ my %FIELDS_OF_VERB = (
     prepare     => [qw(phase measure warmup block stretch batch seconds_max)],
     run         => [qw(start_ns durations)],
     replay      => [qw(phase folder)],
+    clear       => [],
     close       => [],
 );
 

@@ -28,4 +28,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     def delete(key: str) -> object:
         return database.execute("delete from entry where key = ?", (key,)).rowcount == 1
 
-    return Store(get=get, set=set_, delete=delete, close=database.close)
+    def clear() -> object:
+        return database.execute("delete from entry")
+
+    return Store(get=get, set=set_, delete=delete, close=database.close, clear=clear)

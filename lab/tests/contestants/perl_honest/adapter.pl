@@ -18,5 +18,6 @@ sub (%of) {
         },
         delete => sub ($folder, $key) { unlink "$folder/$key" },
         close  => sub ($folder) { },
+        clear  => sub ($folder) { unlink glob "$folder/*" },
     };
 }

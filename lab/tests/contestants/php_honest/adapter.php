@@ -23,5 +23,8 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             return $found;
         },
         close: static fn (): bool => true,
+        clear: static function () use (&$entries): void {
+            $entries = [];
+        },
     );
 };

@@ -60,4 +60,11 @@ impl Store for Files {
     fn delete(&self, key: &str) -> Result<bool> {
         Ok(there(fs::remove_file(self.path(key)))?.is_some())
     }
+
+    fn clear(&self) -> Result<bool> {
+        for entry in fs::read_dir(&self.0)? {
+            fs::remove_file(entry?.path())?;
+        }
+        Ok(true)
+    }
 }
