@@ -216,7 +216,7 @@ def test_workers_share_a_contestant_or_have_one_each(
     plan = plan_of(row, value, tmp_path, servers, mixed(100, 400, sizes, workers=2))
     hosts = [start() for _ in range(2)]
     load_all(hosts, plan)
-    shared = row.lives == "machine"
+    shared = row.is_shared
 
     open_one_by_one(hosts, plan, "probe")
     ask_all(hosts, [ProbeWrite()] * 2, Probed)
