@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +11,18 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
+from lab.disk import remove_memory
+
 _OWNER = "TUCKBOX_LAB_TEST"
 _SECONDS_TO_END = 20.0
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder for stores whose name nobody else has, which shared memory is named after."""
+    folder = Path(tempfile.mkdtemp(prefix="tuckbox-lab-test-", dir=tmp_path))
+    yield folder
+    remove_memory(f"{folder.name}-")
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ class Row(NamedTuple):
     """A row of the tables: a contestant or one of its forms."""
 
     folder: str
-    lives: str
+    shared_by: str
     settings: dict[str, str]
     distribution: str
     counts: list[str]
@@ -68,7 +68,7 @@ def rows() -> Iterator[tuple[str, Row]]:
         for form in told.get("forms", [{"name": ""}]):
             settings = {**told.get("settings", {}), **form.get("settings", {})}
             distribution = told["install"].get("distribution", "")
-            row = Row(name, told["lives"], settings, distribution, told["counts"])
+            row = Row(name, told["shared_by"], settings, distribution, told["counts"])
             yield f"{name}:{form['name']}".strip(":"), row
 
 
@@ -116,7 +116,7 @@ def test_several_workers_of_a_contestant_accuse_it_of_nothing(
     opening = plan.open(bytes_max=64_000_000)
     for host in hosts:
         host.ask(opening, Opened)
-    is_shared = row.lives == "machine"
+    is_shared = row.shared_by == "machine"
     ask_all(hosts, [ProbeWrite()] * 3, Probed)
     reads = [ProbeRead([0, 1, 2] if is_shared else [worker]) for worker in workers]
     for probed in ask_all(hosts, reads, Probed):

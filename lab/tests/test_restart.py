@@ -31,16 +31,13 @@ PROBED, DELETED = 64, 16
 
 
 @pytest.mark.parametrize("one", ROWS.values(), ids=ROWS)
-def test_data_survives_a_restart_or_does_not(one: Contestant, tmp_path: Path) -> None:
-    folder = tmp_path / "run" / "store"
-    folder.mkdir(parents=True)
-    try:
-        assert ask(one, folder, tmp_path, Write()).refused in (0, 2 * PROBED)
-        # A machine that starts again has no shared memory.
-        remove_memory(memory_name(folder))
-        verdict = ask(one, folder, tmp_path, Read([0])).verdict
-    finally:
-        remove_memory(memory_name(folder))
+def test_data_survives_a_restart_or_does_not(one: Contestant, own_folder: Path) -> None:
+    folder = own_folder / "store"
+    folder.mkdir()
+    assert ask(one, folder, own_folder, Write()).refused in (0, 2 * PROBED)
+    # A machine that starts again has no shared memory.
+    remove_memory(memory_name(folder))
+    verdict = ask(one, folder, own_folder, Read([0])).verdict
     assert (verdict.wrong, verdict.stale) == (0, 0), verdict.examples
     assert verdict.lost == (0 if one.survives_restart else PROBED - DELETED)
 
