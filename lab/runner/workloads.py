@@ -15,7 +15,6 @@ import msgspec
 
 from lab.runner.catalogue import CatalogueError, Contestant, PhasesSuite, StoreLimits, Variant
 from lab.runner.catalogue.definition import Definition, read
-from lab.runner.catalogue.hosts import hosts
 from lab.runner.catalogue.suites import (
     Form,
     Forms,
@@ -182,9 +181,6 @@ def taking_part(
 
 def _refusal(one: Workload, contestant: Contestant) -> str:
     """Return why a contestant cannot run a workload; empty when it can."""
-    workers_max = hosts()[contestant.host].workers_max
-    if workers_max and one.processes > workers_max:
-        return f"the host {contestant.host} checks {workers_max} workers at most"
     if one.ttl and not contestant.expires:
         return "its adapter cannot give entries a time to live"
     if contestant.sizing != "limited":

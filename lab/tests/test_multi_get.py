@@ -290,8 +290,9 @@ def test_a_host_that_cannot_is_refused_by_the_catalogue(tmp_path: Path, runtime:
     folder = tmp_path / "contestants" / "odd"
     folder.mkdir(parents=True)
     (folder / "contestant.toml").write_text(
-        f'title = "Odd"\nwhat = "Odd."\nhost = "{runtime}"\nlives = "machine"\ncounts = []\n'
-        'cannot = []\nsuites = ["network-2011"]\n'
+        f'title = "Odd"\nwhat = "Odd."\nhost = "{runtime}"\nshared_by = "machine"\n'
+        "survives_restart = false\nevicts = false\ncounts = []\ncannot = []\n"
+        'suites = ["network-2011"]\n'
     )
     if catalogue.host(runtime).multi_get:
         assert list(catalogue.contestants(folder.parent)) == ["odd"]

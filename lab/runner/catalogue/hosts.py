@@ -17,13 +17,11 @@ class Host(Definition, frozen=True):
     """A runtime's loop. PROTOCOL.md has the placeholders of `command`.
 
     `adapter` is the name of the file in a contestant's folder, empty where the contestant is built
-    into a program. `workers_max` is how many workers can check each other's answers, 0 for any;
-    `multi_get` whether it can ask for several keys at once.
+    into a program. `multi_get` says whether it can ask for several keys at once.
     """
 
     command: list[str]
     adapter: str = ""
-    workers_max: int = 0
     multi_get: bool = False
     install: HostInstall = HostInstall()
 
