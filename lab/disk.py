@@ -1,7 +1,6 @@
 """What a store occupies: its folder, and shared memory that is named after the folder.
 
-Owns that measure, which the host takes during a replay and the runner after it, and the rule for
-the names. Must not know whose folder it is.
+Owns that measure and the rule for the names. Must not know whose folder it is.
 """
 
 from __future__ import annotations

@@ -94,10 +94,14 @@ class Run(Request, tag="run", frozen=True):
 
 
 class Replay(Request, tag="replay", frozen=True):
-    """Look up each key of the worker's stream of a phase, store it on a miss."""
+    """Look up the keys of a slice of the worker's stream of a phase, and store on a miss.
+
+    Slices follow each other. An empty one only makes room for what the host remembers.
+    """
 
     phase: int
-    folder: str
+    start: int
+    stop: int
 
 
 class Clear(Request, tag="clear", frozen=True):
@@ -195,12 +199,10 @@ class Ran(Reply, tag="ran", frozen=True):
 
 
 class Replayed(Reply, tag="replayed", frozen=True):
-    """One replay. `bytes_peak` is the most that the folder was seen to occupy meanwhile."""
+    """One slice of a replay. `refused` counts sets that the contestant answered with False."""
 
-    requests: int
     hits: int
     refused: int
-    bytes_peak: int
     verdict: Verdict
 
 

@@ -20,6 +20,7 @@ from lab.runner.catalogue import FORM_NAMES, CatalogueError, FormName, Suite
 from lab.runner.plan import Choice
 from lab.runner.results import Placement
 from lab.runner.summary import PLACEMENTS
+from lab.runner.traces import TraceError
 from lab.runner.workloads import load, suite_of, taking_part
 
 EXIT_INTERRUPTED = 130
@@ -182,7 +183,7 @@ def _run(
         if not whole.planned:
             raise click.UsageError("nothing to run: none of the contestants takes part there")
         sys.exit(asyncio.run(whole.run()))
-    except CatalogueError as error:
+    except (CatalogueError, TraceError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"the run was broken off, its data removed: {error}") from error

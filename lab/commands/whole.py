@@ -20,7 +20,7 @@ from lab.report import export, terminal
 from lab.report.html import write as write_page
 from lab.report.progress import CellProgress
 from lab.runner import phases, placement, plan, replay, traces
-from lab.runner.catalogue import LAB, PhasesSuite, Suite
+from lab.runner.catalogue import LAB, PhasesSuite, ReplaySuite, Suite
 from lab.runner.guard import Guard
 from lab.runner.history import expected_seconds
 from lab.runner.judgement import faults, noise
@@ -31,7 +31,6 @@ from lab.runner.results import AnyCell, PhasesCell, ReplayCell
 from lab.runner.servers import Servers
 from lab.runner.session import Session, Watcher
 from lab.runner.summary import Summary, summarise
-from lab.runner.traces import Requests
 from lab.runner.workspace import workspace
 
 EXIT_FAULT = 1
@@ -64,6 +63,12 @@ class Whole:
         self._missing_is_fault = missing_is_fault
         self._cores = placement.cores()
         self._recorded: dict[CellName, AnyCell] = {}
+        # Read before anything runs: a trace that is damaged must not end a run of hours.
+        self._requests = {
+            one.name: traces.requests(one.trace)
+            for one in suites
+            if isinstance(one, ReplaySuite) and choice.rows(one)
+        }
         self.planned = [name for one in suites for name in plan.cells(one, choice, self._cores)]
 
     async def run(self) -> int:
@@ -140,11 +145,10 @@ class Whole:
         if isinstance(suite, PhasesSuite):
             cells = {name: cell for name, cell in recorded if isinstance(cell, PhasesCell)}
             ran.cells = await phases.run(session, suite, self._choice, cells, watcher)
-        elif self._choice.rows(suite):
+        elif suite.name in self._requests:
             replays = {name: cell for name, cell in recorded if isinstance(cell, ReplayCell)}
-            ran.requests = traces.requests(suite)
             ran.replays = await replay.run(
-                session, suite, self._choice, ran.requests, replays, watcher
+                session, suite, self._choice, self._requests[suite.name], replays, watcher
             )
         return ran
 
@@ -156,8 +160,8 @@ class Whole:
                 of_suite = summarise(one.suite, self._choice.contestants, one.cells)
                 terminal.show_phases(self._console, one.suite, of_suite)
                 summaries += of_suite
-            elif one.requests is not None:
-                terminal.show_replay(self._console, one.suite, one.requests, one.replays)
+            elif one.replays:
+                terminal.show_replay(self._console, one.suite, one.replays)
         for one in ran:
             if isinstance(one.suite, PhasesSuite) and one.suite.answer is not None:
                 terminal.show_answer(self._console, one.suite, summaries)
@@ -180,11 +184,10 @@ class Whole:
 
 @dataclass
 class _Ran:
-    """What one suite brought back. `requests` are those of a replay that ran."""
+    """What one suite brought back."""
 
     suite: Suite
     cells: list[PhasesCell] = field(default_factory=list)
-    requests: Requests | None = None
     replays: list[ReplayCell] = field(default_factory=list)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.report.layouts.rows import Operation, operations
-from lab.report.reading import replays_of, suites_of
+from lab.report.reading import replays_of, source_of, suites_of
 from lab.runner.records import read
 from lab.runner.results import ReplayCell
 from lab.runner.summary import Figure, Summary
@@ -51,6 +51,9 @@ COLUMNS = (
     "store_bytes",
     "version",
     "server_version",
+    "measured_as",
+    "equal",
+    "source",
 )
 
 
@@ -78,6 +81,7 @@ def _lines(row: Summary) -> Iterator[dict[str, Field]]:
         "reason": row.reason,
         "version": row.version,
         "server_version": row.server_version,
+        "source": source_of(row.cells),
     }
     if not row.measured:
         yield named
@@ -129,16 +133,24 @@ def _rated(rate: Figure) -> dict[str, Field]:
 
 
 def _replayed(cell: ReplayCell) -> dict[str, Field]:
-    return {
+    found: dict[str, Field] = {
         "suite": cell.suite,
         "variant": f"capacity {cell.capacity:.0%}",
         "contestant": cell.contestant,
         "outcome": cell.outcome,
         "reason": cell.reason,
-        "rounds": 1,
-        "hit_ratio": cell.hit_ratio if cell.requests else None,
         "wrong": cell.verdict.wrong,
-        "refused": cell.refused,
-        "store_bytes": cell.bytes_peak,
         "version": cell.version,
+        "server_version": cell.server_version,
+        "measured_as": cell.weighed,
+        "source": cell.source.text,
     }
+    if cell.outcome == "measured":
+        found |= {
+            "rounds": 1,
+            "hit_ratio": cell.hit_ratio,
+            "refused": cell.best.refused,
+            "store_bytes": cell.best.bytes_peak,
+            "equal": cell.equal,
+        }
+    return found

@@ -5,11 +5,12 @@ Owns which suites a run has rows of. Must not know how anything is shown.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lab.runner.catalogue import PhasesSuite, ReplaySuite
 from lab.runner.records import Run
-from lab.runner.results import PhasesCell, ReplayCell
+from lab.runner.results import AnyCell, PhasesCell, ReplayCell
 from lab.runner.summary import Summary, summarise
 
 
@@ -19,6 +20,11 @@ class SuiteRows:
 
     suite: PhasesSuite
     summaries: list[Summary]
+
+
+def source_of(cells: Iterable[AnyCell]) -> str:
+    """Return where the operations of the cells of one suite came from, in words."""
+    return "; ".join(dict.fromkeys(cell.source.text for cell in cells if cell.source.text))
 
 
 def suites_of(run: Run) -> list[SuiteRows]:

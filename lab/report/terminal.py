@@ -14,12 +14,12 @@ from lab.report import brief, tables
 from lab.report.answer import answers, default_question
 from lab.report.layouts import replay
 from lab.report.layouts.remarks import absent
+from lab.report.reading import source_of
 from lab.report.units import ratio
 from lab.runner.catalogue import PhasesSuite, ReplaySuite
 from lab.runner.machine import Disturbance, Machine
 from lab.runner.results import ReplayCell
 from lab.runner.summary import Summary
-from lab.runner.traces import Requests
 
 
 def show_machine(console: Console, machine: Machine, data: str, seed: int) -> None:
@@ -51,24 +51,21 @@ def show_phases(console: Console, suite: PhasesSuite, summaries: Sequence[Summar
     short = brief.table(suite, summaries)
     if short is not None:
         tables.show(console, short)
+        cells = [cell for row in summaries for cell in row.cells]
+        console.print(f"Operations of {suite.name}: {source_of(cells)}.\n", highlight=False)
     without = absent(summaries)
     if without is not None:
         tables.show(console, without)
 
 
-def show_replay(
-    console: Console, suite: ReplaySuite, requests: Requests, cells: Sequence[ReplayCell]
-) -> None:
+def show_replay(console: Console, suite: ReplaySuite, cells: Sequence[ReplayCell]) -> None:
     """Print the table of hit ratios."""
     console.rule(f"{suite.name}: {suite.title}")
-    kind = "Not a recorded trace but" if requests.generated else "Trace:"
-    references = " and ".join(suite.replay.references)
     console.print(
-        f"{kind} {requests.source}. One process looks up and stores on a miss; values of "
-        f"{suite.replay.value_bytes:,} bytes. A cache that never forgets hits "
-        f"{ratio(requests.hit_ratio_max)}. Capacity: share of the bytes of all distinct values. "
-        f"{references} have that as their limit; the limit of the others is the smallest number "
-        f"of bytes measured for those.\n",
+        f"Requests: {source_of(cells)}. One process looks up each key and stores a value of "
+        f"{suite.replay.value_bytes:,} bytes on a miss. A cache that evicts nothing hits "
+        f"{ratio(suite.trace.hit_ratio_max)}. Capacity: share of the bytes of all distinct "
+        f"values.\n",
         highlight=False,
     )
     tables.show(console, replay.table(suite, cells))

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lab.runner import streams
 from lab.runner.catalogue import Contestant, Part, PhasesSuite, Variant
 from lab.runner.cell import Job, measure
 from lab.runner.inputs import Inputs, inputs
@@ -85,7 +86,10 @@ class _Part:
             self.watcher.ended(name.contestant, name.where, 0.0, "")
             return None
         cell = PhasesCell(
-            *name, outcome="measured", repeat=[*self.session.repeat, *self._repeat(name)]
+            *name,
+            outcome="measured",
+            source=streams.source(self.session.seed, name.suite),
+            repeat=[*self.session.repeat, *self._repeat(name)],
         )
         form = self.choice.form_of(self.suite)
         probe = row.name not in self.probed

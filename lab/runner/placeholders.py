@@ -7,21 +7,34 @@ know where they occur.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lab.runner.catalogue import CatalogueError, StoreLimits
 
 # What a system that needs a number is told where the suite has no limit.
 BYTES_WITHOUT_LIMIT = 1 << 30
+# The suites store values of up to 3 MiB.
+ITEM_KIB = 4096
 
 _MIB = 1 << 20
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 def limit_words(limits: StoreLimits) -> dict[str, str]:
-    """Return `limit_bytes` and `limit_mib`, whole mebibytes that are no less, at least one."""
+    """Return `limit_bytes`, `limit_mib` and `item_kib`.
+
+    `limit_mib` are whole mebibytes that are no less, at least one. `item_kib` is room for the
+    longest value, in kibibytes, but at most half of `limit_mib`.
+    """
     count = limits.bytes or BYTES_WITHOUT_LIMIT
-    return {"limit_bytes": str(count), "limit_mib": str(max(-(-count // _MIB), 1))}
+    mib = max(-(-count // _MIB), 1)
+    item_kib = min(ITEM_KIB, mib * 1024 // 2)
+    return {"limit_bytes": str(count), "limit_mib": str(mib), "item_kib": str(item_kib)}
+
+
+def limit_step(texts: Iterable[str]) -> int:
+    """Return which limits `texts` tell apart: multiples of so many bytes."""
+    return _MIB if any("{limit_mib}" in text for text in texts) else 1
 
 
 def fill(texts: Sequence[str], words: Mapping[str, str]) -> list[str]:

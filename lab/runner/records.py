@@ -26,7 +26,7 @@ from lab.runner.catalogue import Contestant, FormName, Suite
 from lab.runner.machine import Disturbance, Machine
 from lab.runner.results import AnyCell, PhasesCell, Placement, ReplayCell
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Settings(msgspec.Struct):

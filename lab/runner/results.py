@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from lab.protocol import Action, Tally, Verdict
+from lab.runner.catalogue import Weighed
 from lab.runner.rates import Work
 
 # "measured": there are figures, if perhaps fewer than planned: `done` of a pass says where it
@@ -21,6 +22,16 @@ Outcome = Literal["measured", "stopped", "failed", "missing", "unavailable"]
 # Where client and server run. "one core": the client alone, pinned. "same core" and "split cores":
 # client and server pinned to one and to two. "free": the scheduler decides.
 Placement = Literal["one core", "same core", "split cores", "free"]
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where the operations of a cell came from, in words. `recorded`: real requests of a trace."""
+
+    recorded: bool
+    text: str
+
+
+NO_SOURCE = Source(recorded=False, text="")
 
 
 class Stat(msgspec.Struct):
@@ -130,36 +141,67 @@ class PhasesCell(msgspec.Struct, tag_field="record", tag="phases"):
     refused: int = 0
     resources: Resources = msgspec.field(default_factory=Resources)
     seconds: float = 0.0
+    source: Source = NO_SOURCE
     repeat: list[str] = []
+
+
+class Try(msgspec.Struct):
+    """One replay by a contestant that was told to keep within `limit` bytes.
+
+    `bytes_peak` is the most that its store was seen to occupy, `bytes_settled` what its files
+    occupy once it is closed, where files are what is measured. `reason` says why it has no figures.
+    """
+
+    limit: int
+    requests: int = 0
+    hits: int = 0
+    refused: int = 0
+    bytes_peak: int = 0
+    bytes_settled: int = 0
+    reason: str = ""
+
+    @property
+    def bytes_measured(self) -> int:
+        """The most that the store occupied, open or closed."""
+        return max(self.bytes_peak, self.bytes_settled)
 
 
 class ReplayCell(msgspec.Struct, tag_field="record", tag="replay"):
     """One contestant at one capacity.
 
-    `bytes_peak` is the most its folder was seen to occupy, `bytes_settled` what it occupies once
-    closed, `bytes_max` what it was told to keep within.
+    `bytes_max` is what its store may occupy, and `tries` are the replays under limits that come
+    nearer and nearer to that; the figures are those of the one numbered `kept`. `equal` says
+    whether that one occupied no more than `bytes_max`; `reason` why not. A reference is equal to
+    the others by its limit: `bytes_max` is then its nominal limit.
     """
 
     suite: str
     contestant: str
     capacity: float
     outcome: Outcome
+    weighed: Weighed
     bytes_max: int
-    equal: bool
+    equal: bool = False
+    kept: int = 0
+    tries: list[Try] = []
     reason: str = ""
     version: str = ""
-    requests: int = 0
-    hits: int = 0
-    refused: int = 0
-    bytes_peak: int = 0
-    bytes_settled: int = 0
+    runtime: str = ""
+    server_version: str = ""
     verdict: Verdict = msgspec.field(default_factory=Verdict)
+    seconds: float = 0.0
+    source: Source = NO_SOURCE
     repeat: list[str] = []
 
     @property
+    def best(self) -> Try:
+        """The try whose figures count; only of a measured cell."""
+        return self.tries[self.kept]
+
+    @property
     def hit_ratio(self) -> float:
-        """Hits by requests."""
-        return self.hits / self.requests
+        """Hits by requests; only of a measured cell."""
+        return self.best.hits / self.best.requests
 
 
 AnyCell = PhasesCell | ReplayCell

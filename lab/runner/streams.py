@@ -17,6 +17,7 @@ from lab import stream
 from lab.protocol import Measure
 from lab.runner.catalogue import Form, Part, Phase, Variant
 from lab.runner.catalogue.suites import DigitSizes, FixedSizes, Sizes
+from lab.runner.results import Source
 from lab.runner.skew import Zipf, scatter
 
 _SEED_AND_KEY = struct.Struct("<QQ")
@@ -63,6 +64,13 @@ def keys_drawn(part: Part, variant: Variant, form: Form) -> int:
 def keys_absent(part: Part, variant: Variant) -> int:
     """Return how many keys beyond the variant's are asked for and never stored."""
     return part.keys_of(variant) if any(phase.absent for phase in part.phases) else 0
+
+
+def source(seed: int, suite: str) -> Source:
+    """Return where the operations of a suite come from."""
+    return Source(
+        recorded=False, text=f"synthetic, drawn from seed {seed} by the distributions of {suite}"
+    )
 
 
 def dice(

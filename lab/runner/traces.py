@@ -1,61 +1,121 @@
-"""Finds or makes the requests of a replay. Must not know who replays them."""
+"""Reads traces: recorded requests, in a CSV file of `key,size`. Must not know who replays them."""
 
 from __future__ import annotations
 
+import hashlib
 import io
-import random
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 import zstandard
 
-from lab.runner.catalogue import REPOSITORY, ReplaySuite
-from lab.runner.catalogue.suites import Zipf
+from lab.runner.catalogue import LAB
+from lab.runner.catalogue.suites import Trace
+
+FOLDER = LAB / "traces"
+
+_COLUMNS = ["key", "size"]
+# The protocol's longest value.
+_SIZE_MAX = 3 << 20
+_DIGITS = re.compile("[0-9]{1,9}")
+_BAD_LINES_TOLD_MAX = 5
+
+
+class TraceError(Exception):
+    """A trace is missing, damaged or malformed; the message says where and what."""
 
 
 @dataclass(frozen=True)
 class Requests:
-    """The key numbers a replay asks for. `source` says what they are, in words for the reader."""
+    """Requests in their order. `texts` are the distinct keys, `keys` their places among those."""
 
+    texts: list[str]
     keys: list[int]
-    distinct: int
-    source: str
-    generated: bool
+    sizes: list[int]
+
+    @property
+    def distinct(self) -> int:
+        """How many keys there are."""
+        return len(self.texts)
 
     @property
     def hit_ratio_max(self) -> float:
-        """The hit ratio of a cache that never forgets."""
+        """The hit ratio of a cache that evicts nothing."""
         return 1 - self.distinct / len(self.keys)
 
 
-def requests(suite: ReplaySuite) -> Requests:
-    """Return the suite's trace where it lies beside the repository, else its Zipf stream."""
-    path = REPOSITORY / suite.trace
-    if not path.exists():
-        keys = zipf(suite.zipf)
-        made = suite.zipf
-        source = (
-            f"a generated Zipf stream (exponent {made.exponent}, {made.keys:,} keys, "
-            f"seed {made.seed}): {suite.trace} is not there"
+def requests(trace: Trace) -> Requests:
+    """Return the requests of a suite's trace. Raises TraceError when it is not the one it names."""
+    path = FOLDER / trace.file
+    found = hashlib.sha256(_bytes(path)).hexdigest()
+    if found != trace.sha256:
+        raise TraceError(
+            f"{path} is not the trace that its suite names: its SHA-256 is {found}, not "
+            f"{trace.sha256}; restore it with git checkout -- {path}"
         )
-        return Requests(keys, len(set(keys)), source, generated=True)
-    keys = read_trace(path)
-    return Requests(keys, len(set(keys)), suite.origin, generated=False)
+    return read(path)
 
 
-def read_trace(path: Path) -> list[int]:
-    """Return the column `key` of a zstd-compressed CSV file. Raises ValueError without one."""
-    with path.open("rb") as file:
-        lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "ascii")
-        header = next(lines).strip().split(",")
-        if header[0] != "key":
-            raise ValueError(f"{path} is not a trace: its first column is {header[0]!r}, not 'key'")
-        return [int(line.partition(",")[0]) for line in lines]
+def read(path: Path) -> Requests:
+    """Return the requests in a CSV file, compressed with Zstandard when its name ends with .zst.
+
+    Raises TraceError, which names bad lines by their number.
+    """
+    content = _bytes(path)
+    try:
+        if path.suffix == ".zst":
+            content = zstandard.ZstdDecompressor().stream_reader(content).read()
+    except zstandard.ZstdError as error:
+        raise TraceError(f"{path} is not compressed with Zstandard: {error}") from error
+    # What is not UTF-8 becomes a character that no key may have, so that its line can be named.
+    return _parsed(path, io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="replace"))
 
 
-def zipf(plan: Zipf) -> list[int]:
-    """Return key numbers whose frequency falls with the power `exponent` of their rank."""
-    weights = list(accumulate(rank**-plan.exponent for rank in range(1, plan.keys + 1)))
-    dice = random.Random(plan.seed)
-    return dice.choices(range(1, plan.keys + 1), cum_weights=weights, k=plan.requests)
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _parsed(path: Path, lines: Iterable[str]) -> Requests:
+    numbers: dict[str, int] = {}
+    keys: list[int] = []
+    sizes: list[int] = []
+    bad: list[str] = []
+    for line_number, line in enumerate(lines, 1):
+        fields = line.rstrip("\r\n").split(",")
+        if line_number == 1:
+            if fields != _COLUMNS:
+                raise TraceError(
+                    f"{path}, line 1: a trace begins with the line {','.join(_COLUMNS)!r}, not "
+                    f"{line.strip()!r}"
+                )
+            continue
+        problem = _problem(fields)
+        if problem:
+            bad.append(f"line {line_number}: {problem}")
+            continue
+        keys.append(numbers.setdefault(fields[0], len(numbers)))
+        sizes.append(int(fields[1]))
+    if bad:
+        more = len(bad) - _BAD_LINES_TOLD_MAX
+        told = "; ".join(bad[:_BAD_LINES_TOLD_MAX])
+        raise TraceError(f"{path}, {told}{f'; and {more:,} more bad lines' if more > 0 else ''}")
+    if not keys:
+        raise TraceError(f"{path} has no requests")
+    return Requests(list(numbers), keys, sizes)
+
+
+def _problem(fields: list[str]) -> str:
+    """Return what is wrong with a line, empty when nothing is."""
+    if len(fields) != len(_COLUMNS):
+        return f"it has {len(fields)} fields, not {len(_COLUMNS)}"
+    key, size = fields
+    if not (key.isascii() and key.isprintable()) or not key or " " in key:
+        return f"the key {key!r} is not printable ASCII without blanks"
+    if not _DIGITS.fullmatch(size) or not 0 < int(size) <= _SIZE_MAX:
+        return f"the size {size!r} is not a number from 1 to {_SIZE_MAX:,}"
+    return ""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import random
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +23,7 @@ from lab.runner.session import Session
 from lab.runner.workspace import workspace
 
 CONTESTANTS = Path(__file__).parent / "contestants"
+_FOLDER = tempfile.TemporaryDirectory(prefix="lab-tests-")
 PROCESSES = 3
 KEYS = 60
 OPERATIONS = 700
@@ -131,20 +135,38 @@ def suite(
     )
 
 
-def replay_suite(references: Sequence[str]) -> ReplaySuite:
-    """Return a replay of a short Zipf stream at one capacity."""
+def replay_suite(
+    references: Sequence[str],
+    *,
+    requests: int = 1_500,
+    keys: int = 200,
+    value_bytes: int = 500,
+    capacity: float = 0.5,
+) -> ReplaySuite:
+    """Return a replay at one capacity of a trace in which small key numbers are more frequent."""
+    dice = random.Random(7)
+    numbers = [int(keys * dice.random() ** 3) for _ in range(requests)]
+    content = "key,size\n" + "".join(f"{number},1\n" for number in numbers)
+    path = Path(_FOLDER.name, f"{requests}-{keys}.csv")
+    path.write_text(content, "ascii")
     return msgspec.convert(
         {
             "kind": "replay",
             "name": "small",
             "title": "small",
             "question": "",
-            "origin": "the tests",
-            "trace": "no/such/trace.csv.zst",
-            "zipf": {"requests": 1500, "keys": 200, "exponent": 0.9, "seed": 7},
+            "trace": {
+                "file": str(path),
+                "what": "requests",
+                "origin": "the tests",
+                "licence": "none",
+                "sha256": hashlib.sha256(content.encode("ascii")).hexdigest(),
+                "requests": requests,
+                "distinct": len(set(numbers)),
+            },
             "replay": {
-                "value_bytes": 500,
-                "capacities": [0.5],
+                "value_bytes": value_bytes,
+                "capacities": [capacity],
                 "references": list(references),
                 "cell_seconds_max": 60,
             },
@@ -194,14 +216,22 @@ def run_suite(
 
 def run_replay(
     data: Path,
-    *names: str,
+    *rows: str | Contestant,
     references: Sequence[str],
+    of: ReplaySuite | None = None,
     recorded: Mapping[CellName, ReplayCell] | None = None,
 ) -> list[ReplayCell]:
-    """Replay on contestants of the tests."""
-    of = replay_suite(references)
-    choice = Choice("full", [contestant(name) for name in names])
-    requests = traces.requests(of)
+    """Replay on contestants: those of the tests by their names, others as they are."""
+    suite = of or replay_suite(references)
+    chosen = [contestant(row) if isinstance(row, str) else row for row in rows]
+    requests = traces.requests(suite.trace)
     with session(data) as one:
-        work = replay.run(one, of, choice, requests, recorded or {}, Unwatched())
+        choice = Choice("full", chosen)
+        work = replay.run(one, suite, choice, requests, recorded or {}, Unwatched())
         return asyncio.run(work)
+
+
+def shipped(name: str, suite: str = "small", **fields: object) -> Contestant:
+    """Return a contestant of the lab that takes part in `suite` alone; `fields` replace its own."""
+    row = catalogue.contestants()[name]
+    return msgspec.structs.replace(row, suites=[suite], **fields)

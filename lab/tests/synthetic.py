@@ -15,7 +15,17 @@ from pathlib import Path
 import msgspec
 
 from lab.protocol import ACTIONS, Action, Tally, Verdict
-from lab.runner.catalogue import Contestant, Part, Phase, PhasesSuite, Suite, Variant, suites
+from lab.runner import streams
+from lab.runner.catalogue import (
+    Contestant,
+    Part,
+    Phase,
+    PhasesSuite,
+    Suite,
+    Variant,
+    Weighed,
+    suites,
+)
 from lab.runner.histograms import encode
 from lab.runner.machine import Disturbance, Machine
 from lab.runner.records import Ending, Header, Settings
@@ -27,8 +37,10 @@ from lab.runner.results import (
     Placement,
     ReplayCell,
     Resources,
+    Source,
     Stat,
     Step,
+    Try,
 )
 
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -163,6 +175,7 @@ def _cell(
         stop_ns=3_000_000,
         probe_keys=64,
         seconds=0.4,
+        source=streams.source(1, suite.name),
         repeat=["python", "-m", "lab", "run", "--suite", suite.name, "--contestant", row.name],
     )
     if row.name == FAILED:
@@ -282,25 +295,45 @@ def _pass(
     )
 
 
+# What each of them hits of 10,000 requests at the middle capacity, how it is weighed, and whether
+# it kept within the bytes.
+_REPLAYS: tuple[tuple[str, int, Weighed, bool], ...] = (
+    ("diskcache", 5_000, "file", True),
+    ("diskcache_lru", 5_500, "file", True),
+    ("tuckbox", 6_250, "file", True),
+    ("redis:socket", 5_200, "server", True),
+    ("native_moka:copied", 6_900, "client", False),
+)
+
+
 def replay_cells() -> list[ReplayCell]:
-    """Return the cells of a replay at two capacities."""
+    """Return the cells of a replay at three capacities, in the order in which they might end."""
     found = []
-    for capacity in (0.05, 0.25):
-        for name, hits, equal in (("diskcache", 6_000, True), ("tuckbox", 6_250, True)):
+    for capacity in (0.05, 0.10, 0.25):
+        for name, hits, weighed, equal in _REPLAYS:
+            bytes_max = round(capacity * 40_968_000)
+            hits_there = round(hits * (0.8 + capacity * 2))
+            occupied = bytes_max - 10_000 if equal else bytes_max + 700_000
+            settled = occupied if weighed == "file" else 0
             found.append(
                 ReplayCell(
                     "web07",
                     name,
                     capacity,
                     "measured",
-                    bytes_max=10_242_000,
+                    weighed,
+                    bytes_max,
                     equal=equal,
-                    requests=10_000,
-                    hits=round(hits * (0.5 + capacity * 2)),
-                    bytes_peak=14_533_000,
-                    bytes_settled=10_228_000,
+                    kept=1,
+                    tries=[
+                        Try(bytes_max, 10_000, hits_there + 300, 0, bytes_max + 2_000_000),
+                        Try(bytes_max // 2, 10_000, hits_there, 0, occupied, settled),
+                    ],
+                    reason="" if equal else f"it occupied at least {occupied:,} bytes {HOSTILE}",
+                    source=Source(recorded=True, text="recorded in web07.csv.zst, SHA-256 da92"),
                 )
             )
+    random.Random(3).shuffle(found)
     return found
 
 

@@ -37,12 +37,15 @@ from lab.protocol import (
     Prepare,
     Prepared,
     Ran,
+    Replay,
+    Replayed,
     Reply,
     Request,
     Run,
     StreamOf,
     Tally,
     ValueKind,
+    Verdict,
 )
 from lab.stream import DELETE, GET, SET, Operation
 
@@ -272,6 +275,19 @@ def open_in(store: Path, *, entries_max: int = 0, bytes_max: int) -> Open:
     """Make the new folder `store` and return the request to open it."""
     store.mkdir()
     return Open(folder=str(store), entries_max=entries_max, bytes_max=bytes_max)
+
+
+def replay(host: Conversation, requests: int, between: int = 170) -> Replayed:
+    """Have the first phase replayed in slices, and return what they come to."""
+    host.ask(Replay(0, 0, 0), Replayed)
+    hits = refused = 0
+    verdict = Verdict()
+    for start in range(0, requests, between):
+        replayed = host.ask(Replay(0, start, min(start + between, requests)), Replayed)
+        hits += replayed.hits
+        refused += replayed.refused
+        verdict.add(replayed.verdict)
+    return Replayed(hits, refused, verdict)
 
 
 def model(operations: Sequence[Operation], there: set[int]) -> dict[Action, Tally]:

@@ -30,7 +30,7 @@ from lab.runner.catalogue import (
 )
 from lab.runner.catalogue.definition import unknown
 from lab.runner.hosts import command_of
-from lab.runner.placeholders import fill, fill_values, limit_words
+from lab.runner.placeholders import fill, fill_values, limit_step, limit_words
 from lab.runner.placement import Cores
 from lab.runner.plan import Choice, cells
 from lab.tests.small import contestant, suite, variant
@@ -250,6 +250,7 @@ def test_the_references_of_a_replay_exist() -> None:
         ('host = "ruby"', r"there is no host 'ruby'.* Known: native, perl, php, python"),
         ('server = "memcachd"', r"there is no server 'memcachd'"),
         ('[install]\nbuild = "valky"', r"there is no source 'valky', did you mean 'valkey'\?"),
+        ('weighed = "server"', r"there is no server ''"),
         ('[[forms]]\nname = "a"\nhue = "red"', "unknown field `hue`"),
         ('[[forms]]\nname = "a"\n[[forms]]\nname = "a"', "two forms have the same name"),
         ("shared_by = ", "Invalid value"),
@@ -305,11 +306,20 @@ def test_servers_are_those_beside_the_contestants(tmp_path: Path) -> None:
     assert server_of(row).folder == str(tmp_path / "servers" / "memcached")
 
 
-def test_a_server_cannot_take_part_where_folders_are_weighed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "weighed"),
+    [
+        ('lives = "process"', "client"),
+        ('lives = "machine"', "file"),
+        ('lives = "machine"\nserver = "memcached"', "server"),
+        ('lives = "process"\nweighed = "file"', "file"),
+        ('[[forms]]\nname = "a"\nweighed = "file"', "file"),
+    ],
+)
+def test_bytes_are_measured_where_the_data_lives(tmp_path: Path, text: str, weighed: str) -> None:
     shutil.copytree(LAB / "servers" / "memcached", tmp_path / "servers" / "memcached")
-    folder = definition(tmp_path, "odd", 'server = "memcached"\nsuites = ["web07"]')
-    with pytest.raises(CatalogueError, match="web07 weighs folders"):
-        catalogue.contestants(folder)
+    (row,) = catalogue.contestants(definition(tmp_path, "odd", text)).values()
+    assert row.weighed_by == weighed
 
 
 def test_a_server_that_has_no_socket_cannot_be_reached_by_one(tmp_path: Path) -> None:
@@ -395,7 +405,19 @@ def test_placeholders_are_filled_and_unknown_ones_refused() -> None:
     words = limit_words(StoreLimits(bytes=720_896))
     assert fill(["-m", "{limit_mib}M", "{limit_bytes}"], words) == ["-m", "1M", "720896"]
     assert limit_words(StoreLimits())["limit_mib"] == "1024"
+    # memcached wants room for two items.
+    assert [limit_words(StoreLimits(bytes=mib << 20))["item_kib"] for mib in (1, 4, 8, 64)] == [
+        "512",
+        "2048",
+        "4096",
+        "4096",
+    ]
     # What is no placeholder stays: programs have braces of their own.
     assert fill(['{"a": 1}', "${HOME}x", "{}"], {"HOME": "h"}) == ['{"a": 1}', "${HOME}x", "{}"]
     with pytest.raises(CatalogueError, match="none of limit_bytes, limit_mib"):
         fill(["{limit_mb}"], words)
+
+
+def test_limits_are_told_apart_in_bytes_or_in_whole_mebibytes() -> None:
+    assert limit_step(["-m", "{limit_mib}"]) == 1 << 20
+    assert limit_step(["--maxmemory", "{limit_bytes}"]) == 1

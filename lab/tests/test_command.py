@@ -13,8 +13,10 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
+from click.testing import CliRunner
 
-from lab.runner import records
+from lab.__main__ import main
+from lab.runner import records, traces
 from lab.runner.catalogue import LAB, REPOSITORY
 from lab.runner.plan import name_of
 from lab.runner.results import AnyCell, PhasesCell
@@ -106,6 +108,31 @@ def test_a_run_of_the_null_contestant(tmp_path: Path) -> None:
     page = found.path.with_suffix(".html")
     assert f"Report: {page}" in ended.stdout
     assert page.stat().st_size > 0
+
+
+def test_every_suite_says_where_its_operations_come_from(tmp_path: Path) -> None:
+    ended = run(tmp_path, "demo", *CONTROLS, "--contestant", "honest")
+    said = " ".join(ended.stdout.split())
+    assert "Operations of django: synthetic, drawn from seed 1 by the distributions of" in said
+    assert (
+        "Requests: recorded in web07.csv.zst, 76,118 requests for the product pages of a shop, "
+        "July 2013 (20,484 distinct keys), of cache2k, headissue GmbH, by way of "
+        "ben-manes/caffeine, CC BY 4.0, SHA-256 "
+        "da92b567cc79a70b0e86da4b418387fca20eb3e0ad4513a59362f5de550a7e41"
+    ) in said
+    assert all(cell.source.text in said for cell in records_of(tmp_path).cells)
+
+
+def test_a_damaged_trace_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "web07.csv.zst").write_bytes(b"key,size\n1,1\n")
+    monkeypatch.setattr(traces, "FOLDER", tmp_path)
+    given = ["--records", str(tmp_path / "records"), "--contestant", "honest"]
+    ended = CliRunner().invoke(main, ["demo", *CONTROLS, *given])
+    assert ended.exit_code == 1
+    assert "is not the trace that its suite names" in ended.output
+    assert not (tmp_path / "records").exists()
 
 
 def test_a_wrong_value_is_exit_status_1_and_the_rest_goes_on(tmp_path: Path) -> None:

@@ -231,8 +231,8 @@ def test_a_pass_ends_at_its_limit_of_time(tmp_path: Path, runtime: str) -> None:
 def test_a_replay_hits_all_that_can_be_hit(tmp_path: Path, runtime: str) -> None:
     name = control(runtime, "honest")
     (cell,) = run_replay(tmp_path, name, references=[name])
-    requests = traces.requests(replay_suite([name]))
+    requests = traces.requests(replay_suite([name]).trace)
     assert (cell.outcome, cell.reason) == ("measured", "")
-    assert cell.requests == len(requests.keys)
-    assert cell.hits == len(requests.keys) - requests.distinct
-    assert (cell.refused, cell.verdict.wrong) == (0, 0)
+    assert cell.best.requests == len(requests.keys)
+    assert cell.best.hits == len(requests.keys) - requests.distinct
+    assert (cell.best.refused, cell.verdict.wrong) == (0, 0)

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from lab.report.layouts import replay, sheets
+from lab.report.layouts import sheets
 from lab.report.model import Cell, Sheet
 from lab.report.units import brief, digits, duration, hit_rate, seconds_left, spread, times
-from lab.runner.catalogue import PhasesSuite, ReplaySuite, suites
-from lab.runner.results import ReplayCell
+from lab.runner.catalogue import PhasesSuite
 from lab.runner.summary import Summary, summarise
 from lab.tests import synthetic
 
@@ -325,25 +324,6 @@ def test_null_is_never_counted_or_ranked(summaries: dict[str, list[Summary]]) ->
         index for index, row in enumerate(main.tables[0].rows) if row.cells[0].mark == "aside"
     )
     assert all(row.cells[0].mark == "aside" for row in main.tables[0].rows[first_null:])
-
-
-def replays(cells: Sequence[ReplayCell]) -> list[str]:
-    suite = suites()["web07"]
-    assert isinstance(suite, ReplaySuite)
-    return [" ".join(texts(row.cells)) for row in replay.table(suite, cells).rows]
-
-
-def test_hit_ratios_are_compared_only_where_bytes_are_equal() -> None:
-    same = synthetic.replay_cells()[2:]
-    greedy = ReplayCell(
-        "web07", "greedy", 0.25, "measured", bytes_max=1, equal=False, requests=10, hits=9
-    )
-    broken = ReplayCell("web07", "broken", 0.25, "failed", bytes_max=1, equal=False, reason="why")
-    lines = replays([*same, greedy, broken])
-    assert any("tuckbox" in line and "62.50%" in line and "+2.50" in line for line in lines)
-    assert any("greedy" in line and "not equal" in line for line in lines)
-    assert any("broken" in line and "failed" in line for line in lines)
-    assert "+30.00" not in "\n".join(lines)
 
 
 @pytest.mark.parametrize(

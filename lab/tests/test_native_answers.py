@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.protocol import (
+    Failed,
     Loaded,
     Opened,
     Probed,
@@ -33,10 +34,7 @@ from lab.tests.native_hosts import (
     native_hosts,
     work_through,
 )
-from lab.tests.talking import (
-    Conversation,
-    needs,
-)
+from lab.tests.talking import Conversation, needs, replay
 
 pytestmark = needs("cargo")
 
@@ -205,16 +203,10 @@ def test_the_probe_reads_the_workers_it_is_told(tmp_path: Path, start: StartHost
 
 def test_a_replay_stores_on_a_miss(tmp_path: Path, start: StartHost) -> None:
     host = start("native_honest")
-    # Fewer requests than there are between two weighings.
     operations = [Operation(GET, position % KEYS, 3_000) for position in range(400)]
     host.ask(a_load(tmp_path, operations, base=77), Loaded)
-    opened = an_open(tmp_path)
-    host.ask(opened, Opened)
-    replayed = host.ask(Replay(0, opened.folder), Replayed)
-    assert (replayed.requests, replayed.hits, replayed.refused) == (400, 400 - KEYS, 0)
-    assert replayed.verdict == Verdict()
-    files = list((tmp_path / "store").iterdir())
-    assert replayed.bytes_peak == sum(path.stat().st_blocks * 512 for path in files) > 0
+    host.ask(an_open(tmp_path), Opened)
+    assert replay(host, 400) == Replayed(400 - KEYS, 0, Verdict())
     assert (tmp_path / "store" / key_text(2)).read_bytes() == derive(2, 79, 3_000)
 
 
@@ -222,6 +214,12 @@ def test_a_replay_catches_wrong_values(tmp_path: Path, start: StartHost) -> None
     host = start("native_wrong_value")
     operations = [Operation(GET, position % KEYS, 300) for position in range(400)]
     host.ask(a_load(tmp_path, operations), Loaded)
-    opened = an_open(tmp_path)
-    host.ask(opened, Opened)
-    assert host.ask(Replay(0, opened.folder), Replayed).verdict.wrong == (400 - KEYS) // 50
+    host.ask(an_open(tmp_path), Opened)
+    assert replay(host, 400).verdict.wrong == (400 - KEYS) // 50
+
+
+def test_a_slice_beyond_the_stream_is_refused(tmp_path: Path, start: StartHost) -> None:
+    host = start("native_honest")
+    host.ask(a_load(tmp_path, [Operation(GET, 0, 300)]), Loaded)
+    host.ask(an_open(tmp_path), Opened)
+    assert "no slice 0..2 of 1 requests" in host.ask(Replay(0, 0, 2), Failed).reason

@@ -181,7 +181,7 @@ def a_request(**changes: object) -> bytes:
         ),
         a_request(verb="run", start_ns=-1, durations=""),
         a_request(verb="run", start_ns=0, durations="", phase=0),
-        a_request(verb="replay", phase=0, folder="/", extra=1),
+        a_request(verb="replay", phase=0, start=0, stop=0, extra=1),
     ],
 )
 def test_what_is_not_of_the_protocol_fails(start: StartHost, line: bytes) -> None:
@@ -208,13 +208,13 @@ def test_requests_out_of_order_fail(tmp_path: Path, start: StartHost) -> None:
     host = start("native_honest")
     host.ask(a_load(tmp_path, PRELOAD, PRELOAD), Loaded)
     run = Run(0, "")
-    for request in (ProbeWrite(), ProbeRead([0]), prepare(0), run, Replay(0, "/"), Close()):
+    for request in (ProbeWrite(), ProbeRead([0]), prepare(0), run, Replay(0, 0, 0), Close()):
         assert "no store is open" in host.ask(request, Failed).reason
     opened = an_open(tmp_path)
     host.ask(opened, Opened)
     assert "open already" in host.ask(opened, Failed).reason
     assert "no phase 2" in host.ask(prepare(2), Failed).reason
-    assert "no phase 2" in host.ask(Replay(2, opened.folder), Failed).reason
+    assert "no phase 2" in host.ask(Replay(2, 0, 0), Failed).reason
     for request in (prepare(0, block=0), prepare(0, stretch=0)):
         assert "at least one operation" in host.ask(request, Failed).reason
     assert "one key at a time" in host.ask(prepare(0, batch=2), Failed).reason

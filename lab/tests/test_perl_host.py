@@ -27,7 +27,6 @@ from lab.protocol import (
     Opened,
     Prepared,
     Ran,
-    Replay,
     Replayed,
     Run,
     Tally,
@@ -53,6 +52,7 @@ from lab.tests.talking import (
     needs,
     one_worker,
     prepare,
+    replay,
 )
 
 pytestmark = needs("perl")
@@ -336,13 +336,8 @@ def test_a_replay_stores_on_a_miss(host: Conversation, tmp_path: Path) -> None:
     keys = [f"k{number}" for number in range(30)]
     plan = Plan(tmp_path, control("honest"), [[requests]], keys)
     host.ask(plan.load(), Loaded)
-    opening = plan.open()
-    host.ask(opening, Opened)
-    replayed = host.ask(Replay(phase=0, folder=opening.folder), Replayed)
-    assert (replayed.requests, replayed.hits, replayed.refused) == (2_500, 2_470, 0)
-    assert replayed.verdict == Verdict()
-    occupied = sum(path.stat().st_blocks * 512 for path in Path(opening.folder).iterdir())
-    assert replayed.bytes_peak == occupied >= 30 * 2_000
+    host.ask(plan.open(), Opened)
+    assert replay(host, 2_500) == Replayed(2_470, 0, Verdict())
 
 
 def test_a_replay_numbers_its_sets_by_their_position(host: Conversation, tmp_path: Path) -> None:
@@ -352,9 +347,8 @@ def test_a_replay_numbers_its_sets_by_their_position(host: Conversation, tmp_pat
     adapter = write_adapter(tmp_path, hits)
     plan = Plan(tmp_path, adapter, [[requests]], ["a", "b", "c"])
     host.ask(plan.load(), Loaded)
-    opening = plan.open()
-    host.ask(opening, Opened)
-    host.ask(Replay(phase=0, folder=opening.folder), Replayed)
+    host.ask(plan.open(), Opened)
+    replay(host, 4, between=2)
     value = (tmp_path / "store" / "c").read_bytes()
     assert value.hex() == "b735f219bc273e57528ade22a8a2bb15"
 
@@ -363,9 +357,8 @@ def test_a_replay_checks_its_hits(host: Conversation, tmp_path: Path) -> None:
     requests = [Operation(GET, 0, 2_000)] * 1_000
     plan = Plan(tmp_path, control("wrong_value"), [[requests]], ["k"])
     host.ask(plan.load(), Loaded)
-    opening = plan.open()
-    host.ask(opening, Opened)
-    replayed = host.ask(Replay(phase=0, folder=opening.folder), Replayed)
+    host.ask(plan.open(), Opened)
+    replayed = replay(host, 1_000)
     assert replayed.verdict.wrong == 999 // 50
 
 

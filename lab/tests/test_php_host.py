@@ -33,6 +33,7 @@ from lab.tests.talking import (
     one_worker,
     open_in,
     prepare,
+    replay,
     run_together,
 )
 
@@ -316,11 +317,7 @@ def test_a_replay_counts_its_hits(tmp_path: Path) -> None:
     with started(tmp_path, SHIPPED / "php_sqlite") as host:
         host.ask(load(tmp_path, SHIPPED / "php_sqlite", requests), protocol.Loaded)
         host.open()
-        (folder,) = tmp_path.glob("store-*")
-        replayed = host.ask(protocol.Replay(0, str(folder)), protocol.Replayed)
-    assert (replayed.requests, replayed.hits, replayed.refused) == (300, 150, 0)
-    assert replayed.verdict == protocol.Verdict()
-    assert replayed.bytes_peak >= 150 * 500
+        assert replay(host, 300) == protocol.Replayed(150, 0, protocol.Verdict())
 
 
 # ------------------------------------------------------------------------------- what is caught

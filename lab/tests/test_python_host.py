@@ -35,7 +35,6 @@ from lab.protocol import (
     ProbeRead,
     ProbeWrite,
     Ran,
-    Replay,
     Replayed,
     Run,
     Tally,
@@ -51,6 +50,7 @@ from lab.tests.talking import (
     ask_all,
     expected,
     prepare,
+    replay,
     run_together,
 )
 
@@ -598,22 +598,19 @@ def requests(keys: int, count: int) -> list[Operation]:
 def test_a_replay_counts_what_hits(host: Conversation, tmp_path: Path) -> None:
     operations = requests(40, 500)
     opened(host, Plan(tmp_path, control("honest"), [[operations]], KEY_TEXTS))
-    replayed = host.ask(Replay(phase=0, folder=str(tmp_path / "store")), Replayed)
     distinct = len({operation.key for operation in operations})
-    assert (replayed.requests, replayed.hits) == (500, 500 - distinct)
-    assert (replayed.refused, replayed.verdict) == (0, Verdict())
-    assert replayed.bytes_peak > distinct * 300
+    assert replay(host, 500) == Replayed(500 - distinct, 0, Verdict())
 
 
 def test_a_replay_catches_a_wrong_value(host: Conversation, tmp_path: Path) -> None:
     opened(host, Plan(tmp_path, control("wrong_value"), [[requests(40, 500)]], KEY_TEXTS))
-    replayed = host.ask(Replay(phase=0, folder=str(tmp_path / "store")), Replayed)
+    replayed = replay(host, 500)
     assert replayed.verdict.wrong == replayed.hits // 50
 
 
 def test_a_replay_counts_refusals(host: Conversation, tmp_path: Path) -> None:
     opened(host, Plan(tmp_path, control("refuses"), [[requests(40, 500)]], KEY_TEXTS))
-    replayed = host.ask(Replay(phase=0, folder=str(tmp_path / "store")), Replayed)
+    replayed = replay(host, 500)
     assert replayed.refused > 0
     assert replayed.verdict == Verdict()
 

@@ -13,6 +13,7 @@ from lab.runner import records
 from lab.runner.history import expected_seconds
 from lab.runner.machine import Disturbance, machine
 from lab.runner.records import (
+    FORMAT,
     Ending,
     Header,
     RecordsError,
@@ -82,7 +83,7 @@ def test_a_damaged_line_in_the_middle_is_told(tmp_path: Path) -> None:
     with begun(header(), tmp_path) as kept:
         kept.add(a_cell(1))
     kept.path.write_bytes(kept.path.read_bytes() + b'{"half a line\n')
-    with pytest.raises(RecordsError, match=r"line 3: .* this lab reads format 2"):
+    with pytest.raises(RecordsError, match=rf"line 3: .* this lab reads format {FORMAT}"):
         records.read(kept.path)
 
 

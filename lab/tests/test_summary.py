@@ -337,7 +337,7 @@ def test_a_missing_contestant_is_one_fault_however_often_it_is_missed() -> None:
     rows = summarise(SUITE, [row()], [cell(outcome="missing", reason="not installed")])
     assert len(rows) == 2
     replays = [
-        ReplayCell("web", "one", capacity, "missing", 1, equal=False, reason="not installed")
+        ReplayCell("web", "one", capacity, "missing", "file", 1, reason="not installed")
         for capacity in (0.05, 0.1)
     ]
     assert faults(rows, replays) == ["one: not installed"]
@@ -352,7 +352,7 @@ def test_what_cannot_be_helped_is_no_fault(outcome: Outcome) -> None:
 
 def test_wrong_values_of_a_replay_are_faults() -> None:
     verdict = Verdict(wrong=2, examples=["x"])
-    liar = ReplayCell("web", "liar", 0.05, "measured", 1, equal=True, verdict=verdict)
+    liar = ReplayCell("web", "liar", 0.05, "measured", "file", 1, equal=True, verdict=verdict)
     assert faults([], [liar]) == ["liar in web at 5%: 2 wrong values, for one: x"]
 
 

@@ -1,52 +1,110 @@
-"""The requests of a replay, and what stands in for an absent trace."""
+"""The requests of a replay: the committed trace, and every way in which a trace can be bad."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 import zstandard
 
 from lab.runner import catalogue, traces
 from lab.runner.catalogue import ReplaySuite
-from lab.runner.catalogue.suites import Zipf
+from lab.runner.traces import TraceError
 from lab.tests.small import replay_suite
 
-
-def test_zipf_repeats_and_falls_with_the_rank() -> None:
-    plan = Zipf(requests=50_000, keys=1_000, exponent=1.0, seed=7)
-    keys = traces.zipf(plan)
-    assert keys == traces.zipf(plan)
-    counts = Counter(keys)
-    assert counts[1] / counts[10] == pytest.approx(10, rel=0.25)
+SUITES = [one for one in catalogue.suites().values() if isinstance(one, ReplaySuite)]
 
 
-def test_an_absent_trace_is_replaced_and_named() -> None:
-    requests = traces.requests(replay_suite(["honest"]))
-    assert requests.generated
-    assert "generated Zipf stream" in requests.source
-    assert "no/such/trace.csv.zst is not there" in requests.source
+def written(folder: Path, content: bytes, name: str = "t.csv") -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
 
 
-def test_a_trace_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv.zst"
-    path.write_bytes(zstandard.compress(b"key,size\n1,10\n2,20\n1,10\n"))
-    assert traces.read_trace(path) == [1, 2, 1]
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
+def test_a_suites_trace_is_in_the_repository_and_what_it_says(suite: ReplaySuite) -> None:
+    requests = traces.requests(suite.trace)
+    assert (len(requests.keys), requests.distinct) == (suite.trace.requests, suite.trace.distinct)
+    assert requests.hit_ratio_max == suite.trace.hit_ratio_max
+    assert suite.trace.sha256 in (traces.FOLDER / "README.md").read_text("utf-8")
 
 
-def test_a_trace_without_keys_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv.zst"
-    path.write_bytes(zstandard.compress(b"time,key\n1,10\n"))
-    with pytest.raises(ValueError, match="first column is 'time'"):
-        traces.read_trace(path)
-
-
-def test_the_recorded_trace_is_the_published_one() -> None:
+def test_web07_is_the_published_trace() -> None:
     suite = catalogue.suite("web07")
     assert isinstance(suite, ReplaySuite)
-    requests = traces.requests(suite)
-    if requests.generated:
-        pytest.skip(requests.source)
+    requests = traces.requests(suite.trace)
     assert (len(requests.keys), requests.distinct) == (76_118, 20_484)
     assert requests.hit_ratio_max == pytest.approx(0.7309, abs=0.00005)
+
+
+def test_a_trace_that_was_changed_is_refused(tmp_path: Path) -> None:
+    trace = replay_suite(["honest"]).trace
+    content = Path(trace.file).read_bytes()
+    changed = written(tmp_path, content.replace(b"7,1\n", b"8,1\n", 1))
+    with pytest.raises(TraceError, match=rf"its SHA-256 is [0-9a-f]{{64}}, not {trace.sha256}"):
+        traces.requests(msgspec.structs.replace(trace, file=str(changed)))
+
+
+def test_a_trace_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    trace = msgspec.structs.replace(replay_suite(["honest"]).trace, file=str(tmp_path / "none"))
+    with pytest.raises(TraceError, match="none cannot be read: No such file"):
+        traces.requests(trace)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_keys_are_numbered_by_their_first_request(tmp_path: Path, packed: bool) -> None:
+    content = b"key,size\nb,10\n/a?x=1,20\nb,30\n"
+    path = (
+        written(tmp_path, zstandard.compress(content), "t.csv.zst")
+        if packed
+        else written(tmp_path, content)
+    )
+    requests = traces.read(path)
+    assert requests.texts == ["b", "/a?x=1"]
+    assert requests.keys == [0, 1, 0]
+    assert requests.sizes == [10, 20, 30]
+
+
+def test_a_file_without_the_columns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="line 1: a trace begins with the line 'key,size', not "):
+        traces.read(written(tmp_path, b"time,key\n1,10\n"))
+
+
+@pytest.mark.parametrize("content", [b"", b"key,size\n"])
+def test_a_file_without_requests_is_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(TraceError, match="has no requests"):
+        traces.read(written(tmp_path, content))
+
+
+def test_what_is_not_compressed_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, b"key,size\n1,1\n", "t.csv.zst")
+    with pytest.raises(TraceError, match="is not compressed with Zstandard"):
+        traces.read(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"1", "line 3: it has 1 fields, not 2"),
+        (b"1,2,3", "line 3: it has 3 fields, not 2"),
+        (b",2", "line 3: the key '' is not printable ASCII without blanks"),
+        (b"a b,2", "line 3: the key 'a b' is not"),
+        (b"\xff,2", "line 3: the key .* is not"),
+        (b"\x07,2", "line 3: the key .* is not"),
+        (b"1,", "line 3: the size '' is not a number from 1 to 3,145,728"),
+        (b"1,0", "line 3: the size '0' is not"),
+        (b"1,-5", "line 3: the size '-5' is not"),
+        (b"1,3145729", "line 3: the size '3145729' is not"),
+    ],
+)
+def test_a_bad_line_is_named_by_its_number(tmp_path: Path, line: bytes, says: str) -> None:
+    with pytest.raises(TraceError, match=rf"t\.csv, {says}"):
+        traces.read(written(tmp_path, b"key,size\n1,1\n" + line + b"\n2,1\n"))
+
+
+def test_only_the_first_bad_lines_are_told(tmp_path: Path) -> None:
+    path = written(tmp_path, b"key,size\n" + b"x\n" * 9)
+    with pytest.raises(TraceError, match=r"line 2: .*; line 6: .*; and 4 more bad lines") as error:
+        traces.read(path)
+    assert "line 7" not in str(error.value)

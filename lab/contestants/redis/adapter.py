@@ -16,6 +16,8 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         client = redis.Redis(unix_socket_path=settings["socket"])
     else:
         client = redis.Redis(host=settings["host"], port=int(settings["port"]))
+    if "policy" in settings:
+        client.config_set("maxmemory-policy", settings["policy"])
     _let_something_fit(client, limits.bytes)
     ttl_ms = round(1_000 * ttl_seconds(settings))
 

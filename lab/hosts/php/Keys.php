@@ -21,6 +21,12 @@ final class Keys
         $this->lines = $lines;
     }
 
+    /** How many keys there are. */
+    public function count(): int
+    {
+        return count($this->lines);
+    }
+
     /**
      * A new string for the key, whose hash nobody has computed yet.
      *

@@ -4,85 +4,67 @@ declare(strict_types=1);
 
 namespace Lab\Host;
 
-use FilesystemIterator;
-use RecursiveDirectoryIterator;
-use RecursiveIteratorIterator;
-
 /**
  * The replay of a trace: look up, store on a miss, count the hits.
  *
- * Owns the order of those two, what a hit must answer, and what the store occupies meanwhile. Must not
- * time anything: the hit ratio is the result.
+ * Owns the order of those two and what a hit must answer. Must not time anything: the hit ratio is the
+ * result. What it remembers has its full size before the first request, so that only the store grows.
  */
 final class Replay
 {
-    private const REQUESTS_BETWEEN_WEIGHINGS = 1_000;
-    private const STAT_BLOCK_BYTES = 512;
+    private const NOWHERE = -1;
+    private const LONG_BYTES = 100;
+
+    /** @var list<int> for each key the position of the request that stored it last */
+    private array $stored;
 
     public function __construct(
-        private readonly Store $store,
         private readonly Stream $stream,
         private readonly Keys $keys,
         private readonly Values $values,
     ) {
+        $this->stored = array_fill(0, $keys->count(), self::NOWHERE);
+        // The first long value makes the pool that all are cut from.
+        $values->derive(0, 0, self::LONG_BYTES);
+        gc_mem_caches();
     }
 
     /**
-     * Replay the stream on an empty store that lives in `folder`.
-     *
-     * This process alone writes, so a hit must answer exactly the value stored last: anything else is
-     * wrong.
+     * Obey a slice. This process alone writes, so a hit must answer the value stored last.
      *
      * @return array<string, mixed> the reply
      */
-    public function run(string $folder): array
+    public function run(Store $store, int $start, int $stop): array
     {
-        $hits = $refused = $bytesPeak = 0;
+        $hits = $refused = 0;
         $verdict = new Verdict();
-        /** @var array<int, array{int, int}> $stored of a key: the sequence and the size of its value */
-        $stored = [];
-        [$get, $set] = [$this->store->get, $this->store->set];
-        for ($position = 0; $position < $this->stream->count; ++$position) {
+        [$get, $set] = [$store->get, $store->set];
+        for ($position = $start; $position < $stop; ++$position) {
             [$key, $sequence, $size] = $this->stream->request($position);
             $text = $this->keys->key($key);
             $answer = $get($text);
             if ($answer !== null && $answer !== false) {
                 ++$hits;
-                if (!isset($stored[$key]) || !$this->values->matches($answer, $key, ...$stored[$key])) {
+                if (!$this->isLast($key, $answer)) {
                     ++$verdict->wrong;
                     $verdict->tell("get('$text') answered not what was stored last");
                 }
             } elseif ($set($text, $this->values->derive($key, $sequence, $size)) === false) {
                 ++$refused;
             } else {
-                $stored[$key] = [$sequence, $size];
-            }
-            if ($position % self::REQUESTS_BETWEEN_WEIGHINGS === 0) {
-                $bytesPeak = max($bytesPeak, self::bytesOccupied($folder));
+                $this->stored[$key] = $position;
             }
         }
-        return [
-            'event' => 'replayed',
-            'requests' => $this->stream->count,
-            'hits' => $hits,
-            'refused' => $refused,
-            'bytes_peak' => max($bytesPeak, self::bytesOccupied($folder)),
-            'verdict' => $verdict,
-        ];
+        return ['event' => 'replayed', 'hits' => $hits, 'refused' => $refused, 'verdict' => $verdict];
     }
 
-    private static function bytesOccupied(string $folder): int
+    private function isLast(int $key, mixed $answer): bool
     {
-        clearstatcache();
-        $bytes = 0;
-        $found = new RecursiveIteratorIterator(
-            new RecursiveDirectoryIterator($folder, FilesystemIterator::SKIP_DOTS)
-        );
-        foreach ($found as $path => $_) {
-            // A file may vanish meanwhile, and then counts as nothing.
-            $stat = @lstat($path);
-            $bytes += $stat === false ? 0 : $stat['blocks'] * self::STAT_BLOCK_BYTES;
+        $last = $this->stored[$key];
+        if ($last === self::NOWHERE) {
+            return false;
         }
-        return $bytes;
+        [, $sequence, $size] = $this->stream->request($last);
+        return $this->values->matches($answer, $key, $sequence, $size);
     }
 }

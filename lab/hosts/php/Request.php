@@ -24,7 +24,7 @@ final class Request
             'stretch' => 'integer', 'batch' => 'integer', 'seconds_max' => 'number',
         ],
         'run' => ['start_ns' => 'integer', 'durations' => 'string'],
-        'replay' => ['phase' => 'integer', 'folder' => 'string'],
+        'replay' => ['phase' => 'integer', 'start' => 'integer', 'stop' => 'integer'],
         'clear' => [],
         'close' => [],
     ];

@@ -39,13 +39,13 @@ final class Stream
         public readonly int $number,
         public readonly int $base,
     ) {
-        $content = file_get_contents($path);
-        $bytes = strlen($content) - strlen(self::MAGIC);
-        if (!str_starts_with($content, self::MAGIC) || $bytes % self::RECORD_BYTES !== 0) {
+        // In two parts: a copy that is freed would be memory that a replay does not count.
+        $magic = file_get_contents($path, length: strlen(self::MAGIC));
+        $this->records = file_get_contents($path, offset: strlen(self::MAGIC));
+        if ($magic !== self::MAGIC || strlen($this->records) % self::RECORD_BYTES !== 0) {
             throw new RuntimeException("$path is not an operation stream; let the runner write it again");
         }
-        $this->records = substr($content, strlen(self::MAGIC));
-        $this->count = intdiv($bytes, self::RECORD_BYTES);
+        $this->count = intdiv(strlen($this->records), self::RECORD_BYTES);
         $this->end = $base + $this->count;
     }
 

@@ -31,6 +31,7 @@ final class Worker
     private ?Store $store = null;
     private ?Verifier $verifier = null;
     private ?Pass $pass = null;
+    private ?Replay $replay = null;
     private int $phaseLast = -1;
 
     /** @param int $programStartedNs the clock when the program began */
@@ -54,7 +55,7 @@ final class Worker
             'probe_read' => $this->probe()->read($fields['workers']),
             'prepare' => $this->prepare($fields),
             'run' => $this->run($fields['start_ns'], $fields['durations']),
-            'replay' => $this->replay($fields['phase'])->run($fields['folder']),
+            'replay' => $this->replay($fields),
             'clear' => $this->clear(),
             'close' => $this->close(),
         };
@@ -111,6 +112,7 @@ final class Worker
             self::there($this->keys),
             $this->workers,
         );
+        $this->replay = null;
         $this->phaseLast = -1;
         return ['event' => 'opened', 'elapsed_ns' => $elapsedNs];
     }
@@ -170,14 +172,12 @@ final class Worker
         return $pass->run($startNs, $durations);
     }
 
-    private function replay(int $phase): Replay
+    /** @param array<string, mixed> $fields */
+    private function replay(array $fields): array
     {
-        return new Replay(
-            self::there($this->store),
-            self::there($this->phases)->own($phase),
-            self::there($this->keys),
-            self::there($this->values),
-        );
+        $store = self::there($this->store);
+        $this->replay ??= new Replay($this->phases->own($fields['phase']), $this->keys, $this->values);
+        return $this->replay->run($store, $fields['start'], $fields['stop']);
     }
 
     /**

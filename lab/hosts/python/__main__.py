@@ -24,7 +24,7 @@ from lab.hosts.python.contract import Adapter, Limits, Store
 from lab.hosts.python.loop import Pass
 from lab.hosts.python.orphan import die_with_parent
 from lab.hosts.python.probe import Prober
-from lab.hosts.python.replay import replay
+from lab.hosts.python.replay import Replayer
 from lab.hosts.python.timing import clock_ns, timer_cost
 from lab.hosts.python.verify import Verifier
 from lab.hosts.python.workload import Workload
@@ -64,6 +64,7 @@ class Host:
         self._store: Store | None = None
         self._verifier: Verifier | None = None
         self._pass: Pass | None = None
+        self._replayer: Replayer | None = None
         self._phase_last = -1
 
     def obey(self, request: AnyRequest) -> AnyReply:
@@ -107,7 +108,7 @@ class Host:
     def _open(self, request: Open) -> AnyReply:
         limits = Limits(entries=request.entries_max, bytes=request.bytes_max)
         adapter, self._verifier = _there(self._adapter), Verifier(_there(self._workload))
-        self._phase_last = -1
+        self._replayer, self._phase_last = None, -1
         started_ns = clock_ns()
         try:
             self._store = adapter.open(request.folder, limits, self._settings)
@@ -136,8 +137,9 @@ class Host:
         return prepared.run(request)
 
     def _replay(self, request: Replay) -> Replayed:
-        store, workload = _there(self._store), _there(self._workload)
-        return replay(store, workload, request.phase, Path(request.folder))
+        if self._replayer is None:
+            self._replayer = Replayer(_there(self._workload), request.phase)
+        return self._replayer.run(_there(self._store), request)
 
     def _clear(self) -> Cleared:
         clear = _there(self._store).clear

@@ -86,6 +86,5 @@ class Phases:
 
 
 def _read(one: StreamOf) -> Recorded:
-    columns = list(zip(*stream.read(Path(one.path)), strict=True))
-    verbs, keys, sizes = columns or ((), (), ())
-    return Recorded(one.base, bytes(verbs), array("I", keys), array("I", sizes))
+    verbs, keys, sizes = stream.columns(Path(one.path))
+    return Recorded(one.base, verbs, keys, sizes)

@@ -1,46 +1,57 @@
 """The replay of a trace: look up, store on a miss, count the hits.
 
 Owns the order of those two and what a hit must answer. Must not time anything: the hit ratio is the
-result.
+result. What it remembers has its full size before the first request, so that only the store grows.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import ctypes
+import gc
+from array import array
+from contextlib import suppress
 
-from lab.disk import bytes_occupied
 from lab.hosts.python.contract import Store
 from lab.hosts.python.workload import Workload
-from lab.protocol import EXAMPLES_MAX, Replayed, Verdict
+from lab.protocol import EXAMPLES_MAX, Replay, Replayed, Verdict
 
-REQUESTS_BETWEEN_WEIGHINGS = 1_000
+_NOWHERE = -1
 
 
-def replay(store: Store, workload: Workload, phase: int, folder: Path) -> Replayed:
-    """Replay the worker's own stream of a phase on an empty store that lives in `folder`.
+class Replayer:
+    """One replay of the worker's own stream of a phase on a store that was opened empty."""
 
-    This process alone writes, so a hit must answer exactly the value stored last: anything else is
-    wrong.
-    """
-    derive = workload.values.derive
-    own = workload.phases.own(phase)
-    verdict = Verdict()
-    stored: dict[int, tuple[int, int]] = {}
-    hits = refused = bytes_peak = 0
-    for position, (number, size) in enumerate(zip(own.keys, own.sizes, strict=True)):
-        key = workload.key(number)
-        result = store.get(key)
-        if result is not None:
+    def __init__(self, workload: Workload, phase: int) -> None:
+        self._workload = workload
+        self._own = workload.phases.own(phase)
+        # For each key the position of the request that stored it last.
+        self._stored = array("q", [_NOWHERE]) * workload.key_count
+        gc.collect()
+        # Memory that is free here would be used by the store without being counted.
+        with suppress(AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+    def run(self, store: Store, request: Replay) -> Replayed:
+        """Obey a slice. This process alone writes, so a hit must answer the value stored last."""
+        derive, key_of = self._workload.values.derive, self._workload.key
+        own, stored = self._own, self._stored
+        verdict = Verdict()
+        hits = refused = 0
+        for position in range(request.start, request.stop):
+            number = own.keys[position]
+            key = key_of(number)
+            result = store.get(key)
+            if result is None:
+                value = derive(number, own.base + position, own.sizes[position])
+                if store.set(key, value) is False:
+                    refused += 1
+                else:
+                    stored[number] = position
+                continue
             hits += 1
-            if number not in stored or result != derive(number, *stored[number]):
+            last = stored[number]
+            if last == _NOWHERE or result != derive(number, own.base + last, own.sizes[last]):
                 verdict.wrong += 1
                 if len(verdict.examples) < EXAMPLES_MAX:
                     verdict.examples.append(f"get({key!r}) answered not what was stored last")
-        elif store.set(key, derive(number, own.base + position, size)) is False:
-            refused += 1
-        else:
-            stored[number] = own.base + position, size
-        if position % REQUESTS_BETWEEN_WEIGHINGS == 0:
-            bytes_peak = max(bytes_peak, bytes_occupied(folder))
-    bytes_peak = max(bytes_peak, bytes_occupied(folder))
-    return Replayed(len(own.keys), hits, refused, bytes_peak, verdict)
+        return Replayed(hits, refused, verdict)

@@ -57,6 +57,11 @@ class Workload:
                     self._stored_from.setdefault(key, phase)
                     self._expect(key, sequence, size)
 
+    @property
+    def key_count(self) -> int:
+        """How many keys there are."""
+        return len(self._keys)
+
     def key(self, number: int) -> str:
         """Return a new string for the key, whose hash nobody has computed yet."""
         return self._keys[number].decode("ascii")

@@ -18,7 +18,7 @@ from lab.report.layouts.remarks import counted
 from lab.report.layouts.rows import shared_by
 from lab.report.layouts.standing import headlines, standing
 from lab.report.model import Cell, Column, Dots, Row, Sheet, Table
-from lab.report.reading import SuiteRows, replays_of, suites_of
+from lab.report.reading import SuiteRows, replays_of, source_of, suites_of
 from lab.report.units import brief
 from lab.runner.catalogue import Contestant, Form, PhasesSuite, ReplaySuite
 from lab.runner.histograms import decode
@@ -100,6 +100,7 @@ def _suite(views: Views, run: Run, one: SuiteRows) -> View:
         "title": one.suite.title,
         "question": one.suite.question,
         "origin": one.suite.origin,
+        "source": source_of(cell for row in one.summaries for cell in row.cells),
         "form": _form(run, form),
         **_headlines(one),
         "audit_title": "What this measures" if one.suite.answer else "What the original measured",
@@ -146,21 +147,24 @@ def _replay(views: Views, suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Vi
         "name": suite.name,
         "title": suite.title,
         "question": suite.question,
-        "origin": suite.origin,
+        "origin": "",
+        "source": source_of(cells),
         "form": f"values of {suite.replay.value_bytes:,} bytes",
         "headlines": [],
-        "audit_title": "What the original measured",
-        "audit": " ".join(suite.audit.split()),
+        "audit": "",
         "parts": [
             {
                 "id": f"part-{suite.name}",
                 "title": suite.title,
-                "charts": [views.chart(chart) for chart in replay.charts(cells)],
+                "charts": [views.chart(chart) for chart in replay.charts(suite, cells)],
                 "tables": [],
                 "pickers": (),
                 "more_charts": [],
-                "more": [],
-                "absent": views.table(replay.table(suite, cells)),
+                "more": [
+                    views.table(replay.table(suite, cells)),
+                    views.table(replay.tries(cells)),
+                ],
+                "absent": None,
                 "remarks": (),
             }
         ],

@@ -1,106 +1,202 @@
-"""Hit ratios at equal measured bytes: a row for each contestant and capacity, and their chart.
+"""Hit ratios at equal measured bytes: a chart, a row for each contestant and capacity, every try.
 
 Owns this layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
 
 from lab.report.layouts.rows import OURS
-from lab.report.model import Cell, Chart, Column, DotRow, Dots, Row, Table
+from lab.report.model import Cell, Chart, Column, DotRow, Dots, Kind, Row, Table
 from lab.report.units import ratio, size
-from lab.runner.catalogue import ReplaySuite
-from lab.runner.results import ReplayCell
+from lab.runner.catalogue import ReplaySuite, Weighed
+from lab.runner.results import ReplayCell, Try
+
+_MEASURED_AS: Mapping[Weighed, str] = {
+    "file": "files",
+    "client": "client memory",
+    "server": "server memory",
+}
+_KINDS: Mapping[Weighed, Kind] = {"file": "shared", "client": "alone", "server": "server"}
+# A step of a limit may be coarse. What occupies less than this share is marked.
+_NEAR = 0.95
 
 
 def table(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Table:
-    """Return a row for each contestant, by capacity."""
+    """Return a row for each contestant, by capacity and then by hit ratio."""
+    columns = (
+        Column("Capacity", head=True),
+        Column("Contestant", figures=False),
+        Column("Measured as", figures=False, short="Measured"),
+        Column(
+            "May occupy",
+            wide=True,
+            means="The limit of a reference; the bytes that the others may use.",
+        ),
+        Column("Occupied", means="The most that was measured while it ran."),
+        Column("Once closed", wide=True, means="The files that are left; a reference's measure."),
+        Column("Hit ratio"),
+        Column("Difference", means="Points of hit ratio over the better reference."),
+        Column("Tries", wide=True, means="Limits that were tried to come near to those bytes."),
+        Column("Refused", wide=True, means="Sets for which the store had no room."),
+        Column("Wrong", means="Hits that were not the value stored last, in all tries."),
+    )
+    best = _best_references(suite, cells)
+    lines = tuple(
+        Row(
+            (
+                Cell(f"{cell.capacity:.0%}", cell.capacity),
+                Cell(cell.contestant + (" (reference)" if _refers(suite, cell) else "")),
+                *_figures(suite, cell, best.get(cell.capacity)),
+            ),
+            records=(cell,),
+            ours=cell.contestant == OURS,
+        )
+        for cell in _sorted(cells)
+    )
+    return Table("Hit ratio by capacity", columns, lines, notes=tuple(_notes(suite, cells)))
+
+
+def tries(cells: Sequence[ReplayCell]) -> Table:
+    """Return a row for each limit that was tried."""
     columns = (
         Column("Capacity"),
         Column("Contestant", figures=False),
-        *(Column(one) for one in ("Limit", "Settled", "Peak", "Hit ratio", "Difference", "Wrong")),
+        Column("Try"),
+        *(Column(one) for one in ("Limit given", "Occupied", "Once closed", "Hit ratio")),
+        Column("What became of it", figures=False),
     )
-    lines = []
-    for capacity, group in groupby(cells, key=lambda cell: cell.capacity):
-        same = list(group)
-        best = max(
-            (one.hit_ratio for one in same if one.requests and _refers(suite, one)), default=None
+    lines = [
+        Row(
+            (
+                Cell(f"{cell.capacity:.0%}", cell.capacity),
+                Cell(cell.contestant),
+                Cell(str(number + 1)),
+                *_try(cell, number, one),
+            ),
+            records=(cell,),
+            ours=cell.contestant == OURS,
         )
-        for cell in same:
-            lines.append(
-                Row(
-                    (
-                        Cell(f"{capacity:.0%}", capacity),
-                        Cell(cell.contestant),
-                        *_figures(suite, cell, best),
-                    ),
-                    records=(cell,),
-                    ours=cell.contestant == OURS,
-                )
-            )
-    references = " and ".join(suite.replay.references)
-    note = (
-        f"Settled: bytes occupied once closed. Peak: the most seen during the run, journals "
-        f"included. Difference: points of hit ratio over the best of {references}."
-    )
-    return Table("Hit ratios", columns, tuple(lines), notes=(note,))
+        for cell in _sorted(cells)
+        for number, one in enumerate(cell.tries)
+    ]
+    return Table("Every limit that was tried", columns, tuple(lines), minor=True)
 
 
-def charts(cells: Sequence[ReplayCell]) -> tuple[Chart, ...]:
-    """Return the hit ratio of each contestant, a dot for each capacity."""
-    measured = [cell for cell in cells if cell.outcome == "measured"]
-    capacities = list(dict.fromkeys(cell.capacity for cell in measured))
+def charts(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> tuple[Chart, ...]:
+    """Return the hit ratio of each contestant at equal bytes, a dot for each capacity."""
+    equal = [cell for cell in _sorted(cells) if cell.outcome == "measured" and cell.equal]
+    capacities = list(dict.fromkeys(cell.capacity for cell in equal))
     found: dict[str, dict[float, ReplayCell]] = {}
-    for cell in measured:
+    for cell in equal:
         found.setdefault(cell.contestant, {})[cell.capacity] = cell
-    rows = tuple(
-        DotRow(
-            name,
-            "shared",
-            tuple(own[one].hit_ratio if one in own else None for one in capacities),
-            records=tuple(own.values()),
-            ours=name == OURS,
+    rows = []
+    for name, own in found.items():
+        some = next(iter(own.values()))
+        rows.append(
+            DotRow(
+                name + (" (reference)" if _refers(suite, some) else ""),
+                _KINDS[some.weighed],
+                tuple(own[one].hit_ratio if one in own else None for one in capacities),
+                records=tuple(own.values()),
+                ours=name == OURS,
+            )
         )
-        for name, own in found.items()
-    )
     if not rows:
         return ()
     marks = tuple(f"{one:.0%}" for one in capacities)
     return (
         Dots(
-            "Hit ratio by capacity",
-            "by capacity, a share of all bytes",
+            "Hit ratio at equal measured bytes",
+            "capacities of " + ", ".join(marks) + " of the bytes of all distinct values",
             "hit ratio",
             "share",
             "more",
             marks,
-            rows,
+            tuple(rows),
         ),
     )
 
 
-def _figures(suite: ReplaySuite, cell: ReplayCell, best: float | None) -> list[Cell]:
+def _sorted(cells: Sequence[ReplayCell]) -> list[ReplayCell]:
+    """Return cells by capacity, then by hit ratio, whatever the order in which they ended."""
+
+    def place(cell: ReplayCell) -> tuple[float, float, str]:
+        hit_ratio = cell.hit_ratio if cell.outcome == "measured" else -1.0
+        return cell.capacity, -hit_ratio, cell.contestant
+
+    return sorted(cells, key=place)
+
+
+def _best_references(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> dict[float, float]:
+    best: dict[float, float] = {}
+    for cell in cells:
+        if _refers(suite, cell) and cell.outcome == "measured":
+            best[cell.capacity] = max(best.get(cell.capacity, 0.0), cell.hit_ratio)
+    return best
+
+
+def _figures(suite: ReplaySuite, cell: ReplayCell, best: float | None) -> Iterator[Cell]:
+    yield Cell(_MEASURED_AS[cell.weighed], short=cell.weighed)
+    yield Cell(size(cell.bytes_max), cell.bytes_max)
     if cell.outcome != "measured":
-        reason = Cell(cell.outcome, mark="fault")
-        return [Cell(size(cell.bytes_max), cell.bytes_max), reason, *[Cell("")] * 4]
-    difference = Cell("")
+        yield Cell(cell.outcome, mark="fault" if cell.outcome == "failed" else "aside")
+        yield from [Cell("")] * 6
+        return
+    one = cell.best
+    little = cell.equal and one.bytes_measured < _NEAR * cell.bytes_max
+    yield Cell(size(one.bytes_peak), one.bytes_peak, "weak" if little else "")
+    yield Cell(size(one.bytes_settled) if one.bytes_settled else "", one.bytes_settled)
+    yield Cell(ratio(cell.hit_ratio), cell.hit_ratio)
     if best is None:
-        difference = Cell("no reference", mark="weak")
+        yield Cell("no reference", mark="weak")
     elif not cell.equal:
-        difference = Cell("not equal", mark="weak")
-    elif not _refers(suite, cell):
+        yield Cell("not equal", mark="weak")
+    elif _refers(suite, cell):
+        yield Cell("")
+    else:
         points = (cell.hit_ratio - best) * 100
-        difference = Cell(f"{points:+.2f}", points)
-    return [
-        Cell(size(cell.bytes_max), cell.bytes_max),
-        Cell(size(cell.bytes_settled), cell.bytes_settled),
-        Cell(size(cell.bytes_peak), cell.bytes_peak),
-        Cell(ratio(cell.hit_ratio), cell.hit_ratio),
-        difference,
-        Cell(f"{cell.verdict.wrong:,}", cell.verdict.wrong, "fault" if cell.verdict.wrong else ""),
-    ]
+        yield Cell(f"{points:+.2f}", points)
+    yield Cell(str(len(cell.tries)))
+    yield Cell(f"{one.refused:,}", one.refused)
+    yield Cell(f"{cell.verdict.wrong:,}", cell.verdict.wrong, "fault" if cell.verdict.wrong else "")
+
+
+def _try(cell: ReplayCell, number: int, one: Try) -> Iterator[Cell]:
+    yield Cell(size(one.limit), one.limit)
+    if one.reason:
+        yield from [Cell("")] * 3
+        yield Cell(one.reason, mark="weak")
+        return
+    yield Cell(size(one.bytes_peak), one.bytes_peak)
+    yield Cell(size(one.bytes_settled) if one.bytes_settled else "", one.bytes_settled)
+    yield Cell(ratio(one.hits / one.requests), one.hits / one.requests)
+    yield Cell("counts" if number == cell.kept else "", mark="" if cell.equal else "weak")
+
+
+def _notes(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Iterator[str]:
+    references = " and ".join(suite.replay.references)
+    yield (
+        f"{references} are the references: they run with the capacity as their limit, and the "
+        f"fewest bytes that their files occupy are what the others may occupy at any time. "
+        f"Difference: points of hit ratio over the better reference."
+    )
+    yield (
+        "Files: all blocks of all files of the store. Client and server memory: by how much that "
+        "process grows from the empty store to its peak."
+    )
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for cell in _sorted(cells):
+        reason = cell.reason
+        if cell.outcome == "measured" and cell.equal:
+            share = cell.best.bytes_measured / cell.bytes_max
+            if share < _NEAR:
+                reason = f"occupied {share:.0%} of what it may; no other limit came nearer"
+        if reason:
+            reasons.setdefault((cell.contestant, reason), []).append(f"{cell.capacity:.0%}")
+    for (contestant, reason), capacities in reasons.items():
+        yield f"{contestant} at {', '.join(capacities)}: {reason}."
 
 
 def _refers(suite: ReplaySuite, cell: ReplayCell) -> bool:

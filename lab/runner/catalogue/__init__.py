@@ -7,6 +7,7 @@ from lab.runner.catalogue.contestants import (
     Contestant,
     Install,
     SharedBy,
+    Weighed,
     contestants,
     server_of,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "StoreLimits",
     "Suite",
     "Variant",
+    "Weighed",
     "contestants",
     "host",
     "hosts",

@@ -22,7 +22,6 @@ from lab.runner.catalogue.sources import source
 from lab.runner.catalogue.suites import (
     Part,
     PhasesSuite,
-    ReplaySuite,
     Suite,
     Variant,
     suites,
@@ -32,6 +31,9 @@ Transport = Literal["tcp", "socket"]
 Sizing = Literal["limited", "stock"]
 Mount = Literal["", "tmpfs", "ramfs"]
 SharedBy = Literal["process", "fork", "machine", "network"]
+# How the bytes of a store are measured: the blocks of all files in its folder, or by how much the
+# memory of the client or of the server grows.
+Weighed = Literal["file", "client", "server"]
 
 
 class Install(Definition, frozen=True):
@@ -76,6 +78,7 @@ class Contestant(Definition, frozen=True):
     transport: Transport = "tcp"
     sizing: Sizing = "limited"
     mount: Mount = ""
+    weighed: Weighed | UnsetType = UNSET
     settings: dict[str, str] = {}
     install: Install = Install()
     name: str = ""
@@ -85,6 +88,15 @@ class Contestant(Definition, frozen=True):
     def is_shared(self) -> bool:
         """Whether all workers of a cell use one store: none was forked from another."""
         return self.shared_by in ("machine", "network")
+
+    @property
+    def weighed_by(self) -> Weighed:
+        """How its bytes are measured, where the file does not say: by where its data lives."""
+        if self.weighed is not UNSET:
+            return self.weighed
+        if self.server:
+            return "server"
+        return "file" if self.shared_by == "machine" else "client"
 
     def takes_part(self, suite: str, part: Part) -> bool:
         """Return whether it has a row in a part of the suite called `suite`."""
@@ -117,6 +129,7 @@ class ContestantForm(Definition, frozen=True):
     transport: Transport | UnsetType = UNSET
     sizing: Sizing | UnsetType = UNSET
     mount: Mount | UnsetType = UNSET
+    weighed: Weighed | UnsetType = UNSET
     settings: dict[str, str] = {}
 
 
@@ -195,23 +208,21 @@ class _Known(msgspec.Struct, frozen=True):
             if row.host not in self.hosts:
                 raise unknown("host", row.host, self.hosts)
             for name in row.suites:
-                self._check_suite(row, name)
+                self._check_suite(name)
             self._check_host(row)
             if row.install.build:
                 source(row.install.build)
-            if row.server:
+            if row.server or row.weighed == "server":
                 self._check_server(row)
             self._check_facts(row)
         except CatalogueError as error:
             raise CatalogueError(f"{path}: {error}") from error
 
-    def _check_suite(self, row: Contestant, name: str) -> None:
+    def _check_suite(self, name: str) -> None:
         suite_name, _, part = name.partition("/")
         suite = self.suites.get(suite_name)
         if suite is None:
             raise unknown("suite", suite_name, self.suites)
-        if isinstance(suite, ReplaySuite) and row.server:
-            raise CatalogueError(f"{name} weighs folders, and a server has its data elsewhere")
         parts = [one.name for one in suite.parts] if isinstance(suite, PhasesSuite) else []
         if part and part not in parts:
             raise unknown(f"part of {suite_name}", part, parts)

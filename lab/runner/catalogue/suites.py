@@ -249,13 +249,21 @@ class PhasesSuite(Definition, tag_field="kind", tag="phases", frozen=True):
         return form
 
 
-class Zipf(Definition, frozen=True):
-    """The stream that stands in for an absent trace."""
+class Trace(Definition, frozen=True):
+    """Recorded requests: where they lie, what and whose they are, how many, for how many keys."""
 
+    file: str
+    what: str
+    origin: str
+    licence: str
+    sha256: str
     requests: int
-    keys: int
-    exponent: float
-    seed: int
+    distinct: int
+
+    @property
+    def hit_ratio_max(self) -> float:
+        """The hit ratio of a cache that evicts nothing."""
+        return 1 - self.distinct / self.requests
 
 
 class ReplayPlan(Definition, frozen=True):
@@ -273,11 +281,8 @@ class ReplaySuite(Definition, tag_field="kind", tag="replay", frozen=True):
     name: str
     title: str
     question: str
-    origin: str
-    trace: str
-    zipf: Zipf
+    trace: Trace
     replay: ReplayPlan
-    audit: str = ""
 
 
 Suite = PhasesSuite | ReplaySuite

@@ -9,7 +9,7 @@ use crate::contract::{Adapter, Limits, Result, Store};
 use crate::pass::{Context, Pass};
 use crate::probe::Prober;
 use crate::protocol::{Prepare, Probed, Ran, Replay, Replayed, Run};
-use crate::replay;
+use crate::replay::{self, Stored};
 use crate::timing::clock_ns;
 use crate::verify::Verifier;
 use crate::work::Work;
@@ -47,6 +47,8 @@ struct Opened<S: Store> {
     verifier: Verifier,
     /// The pass that can start.
     pass: Option<Pass<S>>,
+    /// What a replay has stored, once one has begun.
+    stored: Option<Stored>,
     /// What may be answered follows from the order of the phases: each is run after those before.
     phase_last: Option<usize>,
 }
@@ -72,6 +74,7 @@ impl<A: Adapter> Drive for Driving<A> {
             prober: Prober::default(),
             verifier: Verifier::default(),
             pass: None,
+            stored: None,
             phase_last: None,
         });
         Ok(elapsed_ns)
@@ -108,7 +111,8 @@ impl<A: Adapter> Drive for Driving<A> {
     }
 
     fn replay(&mut self, work: &Work, request: &Replay) -> Result<Replayed> {
-        replay::replay(&self.opened()?.store, work, request.phase, &request.folder)
+        let Opened { store, stored, .. } = self.opened()?;
+        replay::replay(store, work, stored.get_or_insert_with(|| Stored::nothing(work)), request)
     }
 
     fn clear(&mut self) -> Result<Option<u64>> {

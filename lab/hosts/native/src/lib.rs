@@ -9,7 +9,6 @@
 
 mod allocator;
 mod contract;
-mod disk;
 mod driver;
 mod expected;
 mod host;

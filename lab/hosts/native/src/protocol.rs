@@ -113,12 +113,13 @@ pub(crate) enum Measure {
     Latency,
 }
 
-/// Look up each key of the worker's stream of a phase, store it on a miss.
+/// Look up the keys of the worker's stream of a phase, from `start` up to `stop`; store on a miss.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Replay {
     pub(crate) phase: usize,
-    pub(crate) folder: PathBuf,
+    pub(crate) start: usize,
+    pub(crate) stop: usize,
 }
 
 /// What the host answers.
@@ -206,12 +207,10 @@ pub(crate) struct Ran {
     pub(crate) verdict: Verdict,
 }
 
-/// One replay. `bytes_peak` is the most that the folder was seen to occupy meanwhile.
+/// One slice of a replay.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Replayed {
-    pub(crate) requests: u64,
     pub(crate) hits: u64,
     pub(crate) refused: u64,
-    pub(crate) bytes_peak: u64,
     pub(crate) verdict: Verdict,
 }

@@ -1,59 +1,69 @@
 //! The replay of a trace: look up, store on a miss, count the hits.
 //!
 //! Owns the order of those two and what a hit must answer. Must not time anything: the hit ratio is
-//! the result.
+//! the result. What it remembers has its full size before the first request, so that only the store
+//! grows.
 
-use std::collections::HashMap;
-use std::path::Path;
-
+use crate::allocator;
 use crate::contract::{Result, Store};
-use crate::disk::bytes_occupied;
-use crate::protocol::Replayed;
+use crate::protocol::{Replay, Replayed};
 use crate::work::Work;
 
-const REQUESTS_BETWEEN_WEIGHINGS: usize = 1_000;
+const NOWHERE: u32 = u32::MAX;
 
-/// Replays the worker's own stream of a phase on an empty store that lives in `folder`.
-///
-/// This process alone writes, so a hit must answer exactly the value stored last: anything else is
-/// wrong.
+/// For each key the position of the request that stored it last.
+pub(crate) struct Stored(Vec<u32>);
+
+impl Stored {
+    /// Of a store that is empty. Memory that is free is given back: the store would use it again
+    /// without being counted.
+    pub(crate) fn nothing(work: &Work) -> Stored {
+        let stored = Stored(vec![NOWHERE; work.keys.count()]);
+        allocator::give_pages_back();
+        stored
+    }
+}
+
+/// Obeys a slice. This process alone writes, so a hit must answer the value stored last.
 pub(crate) fn replay<S: Store>(
     store: &S,
     work: &Work,
-    phase: usize,
-    folder: &Path,
+    stored: &mut Stored,
+    request: &Replay,
 ) -> Result<Replayed> {
-    work.phases.require(phase)?;
-    let own = work.phases.own(phase);
+    work.phases.require(request.phase)?;
+    let own = work.phases.own(request.phase);
+    let operations = &own.operations;
+    let slice = operations.get(request.start..request.stop).ok_or_else(|| {
+        let (start, stop) = (request.start, request.stop);
+        format!("there is no slice {start}..{stop} of {} requests", operations.len())
+    })?;
     let mut replayed = Replayed::default();
-    let mut stored: HashMap<u32, (u64, usize)> = HashMap::new();
-    for (position, operation) in own.operations.iter().enumerate() {
-        let (key, length) = (operation.key, operation.size as usize);
+    for (position, operation) in (request.start..).zip(slice) {
+        let key = operation.key;
         let text = work.keys.text(key);
+        let last = &mut stored.0[key as usize];
         if let Some(answer) = store.get(text)? {
             replayed.hits += 1;
-            let is_last = stored.get(&key).is_some_and(|(sequence, length)| {
-                work.values.is(key.into(), *sequence, *length, answer.as_ref())
+            let is_right = operations.get(*last as usize).is_some_and(|before| {
+                let sequence = own.sequence(*last as usize);
+                work.values.is(key.into(), sequence, before.size as usize, answer.as_ref())
             });
-            if !is_last {
-                let verdict = &mut replayed.verdict;
-                verdict.wrong += 1;
-                verdict.tell(|| format!("get({text:?}) answered not what was stored last"));
+            if !is_right {
+                replayed.verdict.wrong += 1;
+                replayed
+                    .verdict
+                    .tell(|| format!("get({text:?}) answered not what was stored last"));
             }
         } else {
             let sequence = own.sequence(position);
-            let bytes = work.values.derive(key.into(), sequence, length);
+            let bytes = work.values.derive(key.into(), sequence, operation.size as usize);
             if store.set(text, &S::value(bytes))? {
-                stored.insert(key, (sequence, length));
+                *last = u32::try_from(position)?;
             } else {
                 replayed.refused += 1;
             }
         }
-        replayed.requests += 1;
-        if position % REQUESTS_BETWEEN_WEIGHINGS == 0 {
-            replayed.bytes_peak = replayed.bytes_peak.max(bytes_occupied(folder));
-        }
     }
-    replayed.bytes_peak = replayed.bytes_peak.max(bytes_occupied(folder));
     Ok(replayed)
 }

@@ -66,6 +66,7 @@ sub _open ($self, $request) {
     $self->{verifier}     = Lab::Verifier->new($self->{workload});
     $self->{phase_last}   = -1;
     $self->{refused_keys} = {};
+    $self->{replay}       = undef;
     return {event => 'opened', elapsed_ns => nanoseconds($elapsed)};
 }
 
@@ -96,8 +97,9 @@ sub _run ($self, $request) {
 }
 
 sub _replay ($self, $request) {
-    return Lab::Replay::replay($self->_there('store'), @$self{qw(workload values)},
-        @$request{qw(phase folder)});
+    my $store = $self->_there('store');
+    $self->{replay} //= Lab::Replay->new(@$self{qw(workload values)}, $request->{phase});
+    return $self->{replay}->run($store, @$request{qw(start stop)});
 }
 
 sub _clear ($self, $request) {

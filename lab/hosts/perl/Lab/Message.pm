@@ -20,7 +20,7 @@ my %FIELDS_OF_VERB = (
     probe_read  => [qw(workers)],
     prepare     => [qw(phase measure warmup block stretch batch seconds_max)],
     run         => [qw(start_ns durations)],
-    replay      => [qw(phase folder)],
+    replay      => [qw(phase start stop)],
     clear       => [],
     close       => [],
 );

@@ -1,62 +1,63 @@
 # The replay of a trace: look up, store on a miss, count the hits.
 #
 # Owns the order of those two and what a hit must answer. Must not time anything: the hit ratio is
-# the result.
+# the result. What it remembers has its full size before the first request, so that only the store
+# grows.
 package Lab::Replay;
 use v5.36;
-no warnings 'experimental::for_list';
-use Exporter 'import';
-use List::Util qw(max min);
 
-use Lab::Disk    qw(bytes_occupied);
 use Lab::Verdict ();
 
-our @EXPORT_OK = qw(replay);
+use constant NOWHERE => -1;
 
-use constant REQUESTS_BETWEEN_WEIGHINGS => 1_000;
+# Replay the phase `$phase` on a store that was opened empty.
+sub new ($class, $workload, $values, $phase) {
+    # For each key the position of the request that stored it last.
+    my @stored = (NOWHERE) x $workload->key_count;
+    return bless {
+        workload => $workload, values => $values, phase => $phase, stored => \@stored,
+    }, $class;
+}
 
-# Replay the phase on an empty store that lives in `$folder` and return the reply. This process
-# alone writes, so a hit must answer exactly the value stored last: anything else is wrong.
-sub replay ($store, $workload, $values, $phase, $folder) {
+# Obey the requests from `$start` up to `$stop` and return the reply. This process alone writes, so a
+# hit must answer the value stored last.
+sub run ($self, $store, $start, $stop) {
     my ($object, $get, $set) = @$store{qw(object get set)};
-    my $verdict  = Lab::Verdict->new;
-    my $requests = $workload->operation_count($phase);
-    my ($hits, $refused, $bytes_peak, %stored) = (0, 0, 0);
-    for (my $start = 0; $start < $requests; $start += REQUESTS_BETWEEN_WEIGHINGS) {
-        my $count    = min(REQUESTS_BETWEEN_WEIGHINGS, $requests - $start);
-        my $sequence = $workload->sequence($phase, $start);
-        for my ($verb, $key, $size) ($workload->operations($phase, $start, $count)) {
-            my $text   = $workload->key($key);
-            my $answer = $get->($object, $text);
-            if (defined $answer) {
-                $hits++;
-                my $last     = $stored{$key};
-                my $is_right = $last && $values->same($values->derive($key, @$last), $answer);
-                $verdict->add(wrong => sub {
-                    return "get(\"$text\") answered not what was stored last";
-                }) if !$is_right;
+    my ($workload, $values, $phase, $stored) = @$self{qw(workload values phase stored)};
+    my $verdict = Lab::Verdict->new;
+    my ($hits, $refused) = (0, 0);
+    for my $position ($start .. $stop - 1) {
+        # One by one: a list would be memory of the host's that grows.
+        my (undef, $key) = $workload->operations($phase, $position, 1);
+        my $text   = $workload->key($key);
+        my $answer = $get->($object, $text);
+        if (defined $answer) {
+            $hits++;
+            my $last     = $stored->[$key];
+            my $is_right = $last != NOWHERE && $values->same($self->_value($last), $answer);
+            $verdict->add(wrong => sub { return "get(\"$text\") answered not what was stored last" })
+                if !$is_right;
+        }
+        else {
+            my $accepted = $set->($object, $text, $self->_value($position));
+            if (defined $accepted && !$accepted) {
+                $refused++;
             }
             else {
-                my $stored = $set->($object, $text, $values->derive($key, $sequence, $size));
-                if (defined $stored && !$stored) {
-                    $refused++;
-                }
-                else {
-                    $stored{$key} = [$sequence, $size];
-                }
+                $stored->[$key] = $position;
             }
-            $sequence++;
         }
-        $bytes_peak = max($bytes_peak, bytes_occupied($folder));
     }
     return {
-        event      => 'replayed',
-        requests   => $requests,
-        hits       => $hits,
-        refused    => $refused,
-        bytes_peak => $bytes_peak,
-        verdict    => $verdict->message,
+        event => 'replayed', hits => $hits, refused => $refused, verdict => $verdict->message,
     };
+}
+
+# The value that the request at `$position` stores.
+sub _value ($self, $position) {
+    my ($workload, $phase) = @$self{qw(workload phase)};
+    my (undef, $key, $size) = $workload->operations($phase, $position, 1);
+    return $self->{values}->derive($key, $workload->sequence($phase, $position), $size);
 }
 
 1;

@@ -102,6 +102,11 @@ sub key ($self, $number) {
     return $self->{keys}[$number];
 }
 
+# How many keys there are.
+sub key_count ($self) {
+    return scalar $self->{keys}->@*;
+}
+
 # Whether other workers run beside this one.
 sub is_shared ($self) {
     return $self->{workers} > 1;

@@ -1,4 +1,4 @@
-"""An honest store beside a file of twice the limit."""
+"""An honest store beside a file of twice the limit. A setting says which limit is too little."""
 
 from __future__ import annotations
 
@@ -10,5 +10,7 @@ from lab.tests.contestants.honest import adapter as honest
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     """Open an honest store and fill the disk."""
+    if limits.bytes < int(settings.get("refuses_below", 0)):
+        raise ValueError(f"{limits.bytes} bytes are too little")
     Path(folder, "filler").write_bytes(b"x" * (2 * limits.bytes))
     return honest.open(folder, limits, settings)

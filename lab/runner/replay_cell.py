@@ -1,0 +1,214 @@
+"""Measures one cell of a replay: a contestant whose store may occupy so many bytes.
+
+Owns what is weighed, and when, and what becomes of every way in which a try can fail. Must not know
+of any other cell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.disk import bytes_occupied
+from lab.protocol import (
+    Close,
+    Closed,
+    Load,
+    Loaded,
+    Open,
+    Opened,
+    PhaseOf,
+    Replay,
+    Replayed,
+    StreamOf,
+)
+from lab.runner import built, calibration
+from lab.runner.catalogue import CatalogueError, Contestant, StoreLimits, host, server_of
+from lab.runner.cell import adapter_of
+from lab.runner.failures import CellError, NotInstalledError, UnavailableError
+from lab.runner.guard import GuardError, kill_marked
+from lab.runner.hosts import HostProcess, hosts
+from lab.runner.mounts import mounted
+from lab.runner.placeholders import fill_values, limit_step, limit_words
+from lab.runner.resources import data_bytes
+from lab.runner.results import ReplayCell, Try
+from lab.runner.servers import RunningServer
+from lab.runner.session import Session
+
+# After so many requests the store is weighed. The host waits meanwhile, so that what is measured
+# does not depend on the time that anything takes.
+REQUESTS_BETWEEN_WEIGHINGS = 1_000
+
+
+@dataclass(frozen=True)
+class Given:
+    """What all cells of a suite are given: files of keys and requests, and the time for one try."""
+
+    keys: Path
+    stream: Path
+    requests: int
+    seconds_max: float
+
+
+async def fill_in(
+    cell: ReplayCell, session: Session, contestant: Contestant, given: Given, tries_max: int
+) -> None:
+    """Fill in `cell`, whatever happens. Raises only what ends the whole run."""
+    try:
+        await _Cell(cell, session, contestant, given).run(tries_max)
+    except NotInstalledError as error:
+        absent = built.why_absent(contestant)
+        cell.outcome = "unavailable" if absent else "missing"
+        cell.reason = f"{error}: {absent}" if absent else str(error)
+    except UnavailableError as error:
+        cell.outcome, cell.reason = "unavailable", str(error)
+    except GuardError:
+        raise
+    except (CellError, CatalogueError) as error:
+        cell.outcome, cell.reason = "failed", str(error)
+    except OSError as error:
+        cell.outcome, cell.reason = "failed", f"the runner could not go on: {error}"
+
+
+class _Cell:
+    """One cell while it runs."""
+
+    def __init__(
+        self, cell: ReplayCell, session: Session, contestant: Contestant, given: Given
+    ) -> None:
+        self._cell = cell
+        self._session = session
+        self._contestant = contestant
+        self._given = given
+        self._mark = session.mark()
+
+    async def run(self, tries_max: int) -> None:
+        """Try limits until the bytes are as near to the permitted ones as they get."""
+        cell, step = self._cell, self._limit_step()
+        try:
+            while len(cell.tries) < tries_max:
+                limit = calibration.next_limit(cell.bytes_max, step, cell.tries)
+                if limit is None:
+                    break
+                cell.tries.append(await self._try(limit))
+            cell.kept = calibration.best(cell.bytes_max, cell.tries)
+        finally:
+            # What an adapter or a server started in a session of its own.
+            kill_marked(self._mark)
+
+    def _limit_step(self) -> int:
+        row = self._contestant
+        told = [*row.arguments, *row.settings.values()]
+        if row.server:
+            told += server_of(row).limited or []
+        return limit_step(told)
+
+    async def _try(self, limit: int) -> Try:
+        try:
+            async with self._server(StoreLimits(bytes=limit)) as server:
+                replay = self._replay(server, StoreLimits(bytes=limit))
+                return await (replay if server is None else server.outlive(replay))
+        except CellError as error:
+            if not self._cell.tries:
+                raise
+            # It cannot live with such a limit; what came before stands.
+            return Try(limit, reason=str(error))
+
+    @asynccontextmanager
+    async def _server(self, limits: StoreLimits) -> AsyncIterator[RunningServer | None]:
+        row = self._contestant
+        if not row.server:
+            yield None
+            return
+        async with self._session.servers.running(
+            server_of(row), row, limits, mark=self._mark, cores=None
+        ) as server:
+            yield server
+
+    async def _replay(self, server: RunningServer | None, limits: StoreLimits) -> Try:
+        session, row = self._session, self._contestant
+        words, folder = session.desk.fresh("words"), session.data.fresh(row.name)
+        try:
+            async with mounted(row, limits, folder, session.guard):
+                async with (
+                    hosts(
+                        host(row.host),
+                        row,
+                        limits,
+                        1,
+                        guard=session.guard,
+                        mark=self._mark,
+                        words=words,
+                        cores=None,
+                    ) as (process,),
+                    asyncio.timeout(self._given.seconds_max),
+                ):
+                    await self._open(process, server, folder, limits)
+                    scales = self._scales(process, server, folder)
+                    done = await self._requests(process, scales, limits.bytes)
+                    await process.ask(Close(), Closed)
+                if row.weighed_by == "file":
+                    done.bytes_settled = bytes_occupied(folder)
+            return done
+        finally:
+            session.data.discard(folder)
+            session.desk.discard(words)
+
+    async def _open(
+        self,
+        process: HostProcess,
+        server: RunningServer | None,
+        folder: Path,
+        limits: StoreLimits,
+    ) -> None:
+        row, cell = self._contestant, self._cell
+        known = server.settings if server else {}
+        own = fill_values(row.settings, limit_words(limits))
+        load = Load(
+            adapter=adapter_of(row),
+            distribution=row.install.distribution,
+            settings={**known, **own},
+            seed=self._session.seed,
+            worker=0,
+            workers=1,
+            keys=str(self._given.keys),
+            value="binary",
+            phases=[PhaseOf("replay", [StreamOf(str(self._given.stream), 1)])],
+        )
+        loaded = await process.ask(load, Loaded)
+        cell.version = built.version_of(loaded.version, row.install.build)
+        cell.runtime = loaded.runtime
+        cell.server_version = server.version if server else ""
+        await process.ask(Open(str(folder), entries_max=0, bytes_max=limits.bytes), Opened)
+
+    def _scales(
+        self, process: HostProcess, server: RunningServer | None, folder: Path
+    ) -> Callable[[], int]:
+        """Return what weighs the store."""
+        weighed = self._contestant.weighed_by
+        if weighed == "client":
+            return lambda: data_bytes(process.started.pid)
+        if weighed == "server":
+            assert server is not None
+            return lambda: data_bytes(server.pid) + server.bytes_grown
+        return lambda: bytes_occupied(folder)
+
+    async def _requests(self, process: HostProcess, weigh: Callable[[], int], limit: int) -> Try:
+        """Replay everything, slice by slice, and weigh the store after each."""
+        done = Try(limit)
+        # The empty slice has the host make room for all that it will remember.
+        await process.ask(Replay(0, 0, 0), Replayed)
+        # What a process had before is not the store's; a folder was empty before it was opened.
+        before = 0 if self._contestant.weighed_by == "file" else weigh()
+        for start in range(0, self._given.requests, REQUESTS_BETWEEN_WEIGHINGS):
+            stop = min(start + REQUESTS_BETWEEN_WEIGHINGS, self._given.requests)
+            replayed = await process.ask(Replay(0, start, stop), Replayed)
+            done.requests += stop - start
+            done.hits += replayed.hits
+            done.refused += replayed.refused
+            done.bytes_peak = max(done.bytes_peak, weigh() - before)
+            self._cell.verdict.add(replayed.verdict)
+        return done
