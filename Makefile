@@ -86,8 +86,8 @@ test-torture: ## Answers and engines that break a promise, and must be caught by
 	cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points
 	crates/torture/controls.sh
 
-test-fuzz: ## Each fuzz target for a quarter of a minute.
-	fuzz/run.sh 15
+test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches at random.
+	fuzz/run.sh fixed
 
 # The families of tests/reliability run in test-reliability, with their figures.
 test-python: $(venv)/built ## The package: its API, semantics, types and processes.

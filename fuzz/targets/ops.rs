@@ -3,6 +3,9 @@
 
 #![no_main]
 
+#[path = "clock.rs"]
+mod clock;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -204,5 +207,6 @@ fn play(data: &[u8]) -> Option<()> {
 }
 
 fuzz_target!(|data: &[u8]| {
+    clock::restart();
     play(data);
 });

@@ -1,5 +1,6 @@
-//! What the tests share. Owns nothing of the product; only `specimen` knows arena and engine.
+//! What the tests share. Owns nothing of the product; only `header` and `specimen` know arena and engine.
 
+pub mod header;
 pub mod oracle;
 pub mod process;
 pub mod shared;
