@@ -43,14 +43,14 @@ for target in $targets; do
         # is taken (digits of a time) differ from run to run.
         seeds=$(printf '%s,' "seeds/$target"/*)
         arguments=(-seed=1 "-runs=${runs[$target]}" "-seed_inputs=${seeds%,}" -shuffle=0
-            -use_cmp=0 -use_counters=0 -timeout=60)
+            -use_cmp=0 -use_counters=0)
     else
         echo "fuzz $target: $seconds seconds"
         found="$build/found/$target"
         mkdir -p "$found"
-        arguments=("-max_total_time=$seconds" -timeout=10 "$found" "seeds/$target")
+        arguments=("-max_total_time=$seconds" "$found" "seeds/$target")
     fi
-    if ! "$build/$host/release/$target" -max_len=2048 -artifact_prefix="failures/$target-" \
+    if ! "$build/$host/release/$target" -max_len=2048 -timeout=60 -artifact_prefix="failures/$target-" \
         -print_final_stats=1 "${arguments[@]}" > "$log" 2>&1; then
         tail -n 60 "$log" >&2
         echo "fuzz $target: failed; the input is in fuzz/failures" >&2

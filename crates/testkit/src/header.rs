@@ -4,6 +4,8 @@
 use tuckbox_arena::layout::{header, process, HEADER_BYTES};
 use twox_hash::XxHash3_64;
 
+use crate::stamp::Stream;
+
 /// The header's checksum covers so many bytes, and follows them.
 pub const SEALED_BYTES: usize = header::CHECKSUM as usize;
 
@@ -20,8 +22,9 @@ pub fn seal(bytes: &mut [u8]) {
 /// Replaces the random words and the time of creation of an empty cache, so that caches made of it are
 /// the same in every run.
 pub fn fix_identity(bytes: &mut [u8]) {
-    for (number, at) in (1..).zip((header::CACHE_ID..header::FEATURES_REQUIRED).step_by(8)) {
-        put(bytes, at, number);
+    let mut random = Stream::new(1);
+    for at in (header::CACHE_ID..header::FEATURES_REQUIRED).step_by(8) {
+        put(bytes, at, random.next_word());
     }
     put(bytes, header::CREATED_US, 0);
     seal(bytes);
