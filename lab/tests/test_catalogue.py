@@ -309,10 +309,10 @@ def test_servers_are_those_beside_the_contestants(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "weighed"),
     [
-        ('lives = "process"', "client"),
-        ('lives = "machine"', "file"),
-        ('lives = "machine"\nserver = "memcached"', "server"),
-        ('lives = "process"\nweighed = "file"', "file"),
+        ('shared_by = "process"', "client"),
+        ('shared_by = "machine"', "file"),
+        ('shared_by = "network"\nserver = "memcached"', "server"),
+        ('shared_by = "process"\nweighed = "file"', "file"),
         ('[[forms]]\nname = "a"\nweighed = "file"', "file"),
     ],
 )
