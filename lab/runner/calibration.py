@@ -20,6 +20,8 @@ _NEAR = 0.97
 _AIM = 0.985
 # A straight line through one or two measurements is trusted so far and no further.
 _FACTOR_MAX = 4.0
+# A store that occupies more than this share of its bytes under half the limit does not obey it.
+_LEVEL = 0.9
 
 
 def target(references: Sequence[ReplayCell], nominal: int) -> int:
@@ -49,6 +51,8 @@ def next_limit(bytes_max: int, step: int, tries: Sequence[Try]) -> int | None:
     if low is not None and low.bytes_measured >= _NEAR * bytes_max:
         return None
     ordered = sorted(tries, key=lambda one: one.limit)
+    if low is None and len(ordered) > 1 and _is_level(*ordered[:2]):
+        return None
     wanted = _AIM * bytes_max
     if low is not None and high is not None:
         guess = _on_line(low, high, wanted)
@@ -89,6 +93,12 @@ def excess(cell: ReplayCell) -> str:
         f"it occupied at least {measured:,} bytes and may occupy {cell.bytes_max:,}; the smallest "
         f"limit tried was {least:,}"
     )
+
+
+def _is_level(low: Try, high: Try) -> bool:
+    """Return whether a much smaller limit makes no difference to the bytes."""
+    halved = 2 * low.limit <= high.limit
+    return halved and low.bytes_measured > _LEVEL * high.bytes_measured
 
 
 def _on_line(one: Try, other: Try, wanted: float) -> float | None:

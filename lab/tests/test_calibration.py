@@ -86,6 +86,13 @@ def test_a_store_that_obeys_no_limit_ends_the_search() -> None:
     assert tries[best(TARGET, tries)].bytes_measured == 9_000_000
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_store_that_obeys_no_limit_ends_the_search_also_when_it_is_noisy(seed: int) -> None:
+    dice = random.Random(seed)
+    tries = searched(lambda _: int(60_000_000 * dice.uniform(0.95, 1.05)))
+    assert len(tries) == 2
+
+
 def test_a_limit_it_cannot_live_with_ends_the_search() -> None:
     over = Try(TARGET, requests=10, bytes_peak=6_000_000)
     assert next_limit(TARGET, 1, [over, Try(2_600_000, reason="it did not start")]) is None
