@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,13 +16,13 @@ from rich.console import Console
 
 from lab.commands import options
 from lab.commands.whole import Whole
-from lab.runner import catalogue
-from lab.runner.catalogue import FORM_NAMES, CatalogueError, FormName, Suite
+from lab.runner import catalogue, own_trace
+from lab.runner.catalogue import FORM_NAMES, CatalogueError, Contestant, FormName, Suite
 from lab.runner.plan import Choice
 from lab.runner.results import Placement
 from lab.runner.summary import PLACEMENTS
 from lab.runner.traces import TraceError
-from lab.runner.workloads import load, suite_of, taking_part
+from lab.runner.workloads import load, refusal, suite_of, taking_part
 
 EXIT_INTERRUPTED = 130
 DEMO = ("django/main", "web07")
@@ -78,6 +79,29 @@ def _common(command: options.F) -> options.F:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Run the workload in this TOML file: see lab/workloads. Repeatable.",
 )
+@click.option(
+    "--trace",
+    "own_traces",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Replay the requests in this CSV file: see lab/traces. Repeatable.",
+)
+@click.option(
+    "--capacity",
+    "capacities",
+    multiple=True,
+    type=float,
+    metavar="SHARE",
+    help="With --trace: a share of the bytes of all distinct values. Repeatable.",
+)
+@click.option(
+    "--value-size",
+    "value_bytes",
+    default=0,
+    type=click.IntRange(0, 3 << 20),
+    metavar="BYTES",
+    help="With --trace: give every value this size, not the trace's.",
+)
 def run(
     suites: tuple[str, ...],
     form: FormName | None,
@@ -92,8 +116,11 @@ def run(
     *,
     resume: bool,
     workloads: tuple[Path, ...],
+    own_traces: tuple[Path, ...],
+    capacities: tuple[float, ...],
+    value_bytes: int,
 ) -> None:
-    """Run suites or workloads: what is named, or all suites in full.
+    """Run suites, workloads and traces: what is named, or all suites in full.
 
     The exit status is 0 for a clean run; 1 when something was wrong, stale or lost, failed or is
     missing; 2 for a wrong command; 130 for an interrupt.
@@ -111,6 +138,9 @@ def run(
         rounds=rounds,
         resume=resume,
         workloads=workloads,
+        own_traces=own_traces,
+        capacities=capacities,
+        value_bytes=value_bytes,
     )
 
 
@@ -129,6 +159,25 @@ def demo(
     What is not installed has a row that says so, and is no fault unless it was named.
     """
     _run(DEMO, form or "quick", names, seed, data, folder, kept_in, missing_is_fault=bool(names))
+
+
+def _own(
+    workloads: Sequence[Path],
+    own_traces: Sequence[Path],
+    capacities: Sequence[float],
+    value_bytes: int,
+) -> Iterator[tuple[Suite, Callable[[Contestant], str]]]:
+    """Return the suites that the reader brought, each with who is refused.
+
+    Raises CatalogueError and UsageError.
+    """
+    if (capacities or value_bytes) and not own_traces:
+        raise click.UsageError("--capacity and --value-size are for --trace")
+    for path in workloads:
+        one = load(path)
+        yield suite_of(one), partial(refusal, one)
+    for path in own_traces:
+        yield own_trace.suite_of(path, capacities, value_bytes), own_trace.refusal
 
 
 def _say_refused(console: Console, name: str, refused: Mapping[str, Sequence[str]]) -> None:
@@ -150,6 +199,9 @@ def _run(
     rounds: int = 0,
     resume: bool = False,
     workloads: Sequence[Path] = (),
+    own_traces: Sequence[Path] = (),
+    capacities: Sequence[float] = (),
+    value_bytes: int = 0,
     missing_is_fault: bool = True,
 ) -> None:
     assert form in FORM_NAMES
@@ -158,14 +210,12 @@ def _run(
         contestants = options.choose_contestants(catalogue.contestants(folder), names)
         chosen: list[Suite] = []
         parts: tuple[str, ...] = ()
-        if suites or not workloads:
+        if suites or not (workloads or own_traces):
             chosen, parts = options.choose_suites(suites, form)
         options.check_choice(chosen, parts, variants, form)
-        for path in workloads:
-            one = load(path)
-            suite = suite_of(one)
-            contestants, refused = taking_part(one, contestants, options.SMOKE)
-            _say_refused(console, one.name, refused)
+        for suite, refuse in _own(workloads, own_traces, capacities, value_bytes):
+            contestants, refused = taking_part(suite.name, refuse, contestants, options.SMOKE)
+            _say_refused(console, suite.name, refused)
             chosen = [*chosen, suite]
             parts = (*parts, suite.name) if parts else ()
         choice = Choice(form, contestants, parts, variants, placements, rounds)

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from lab.report.answer import LANGUAGE_NAMES, Answer
 from lab.report.layouts.cells import NOTHING, latency
-from lab.report.layouts.rows import cell, ours
+from lab.report.layouts.rows import OURS, cell, ours
 from lab.report.model import Cell, Column, Row, Table
-from lab.report.units import hit_rate, rate, spread
-from lab.runner.catalogue import Part, PhasesSuite, Variant
+from lab.report.units import hit_rate, rate, ratio, spread
+from lab.runner.catalogue import Part, PhasesSuite, ReplaySuite, Variant
+from lab.runner.results import ReplayCell
 from lab.runner.summary import SPREAD_MAX, Figure, PhaseSummary, Summary
 
 ROWS_MAX = 12
@@ -71,6 +72,50 @@ def leaders(found: Answer) -> Table:
         for language, one in found.leaders.items()
     )
     return Table("The best of each language", columns, lines)
+
+
+def replayed(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Table:
+    """Return the hit ratio of each contestant at each capacity, in equal measured bytes."""
+    capacities = sorted({one.capacity for one in cells})
+    found: dict[str, dict[float, ReplayCell]] = {}
+    for one in cells:
+        found.setdefault(one.contestant, {})[one.capacity] = one
+    columns = (
+        Column("Contestant", figures=False),
+        *(Column(f"{capacity:.0%}") for capacity in capacities),
+        Column("Wrong"),
+    )
+    lines = [
+        Row(
+            (
+                Cell(name + (" (reference)" if name in suite.replay.references else "")),
+                *(_hit_ratio(own.get(capacity)) for capacity in capacities),
+                _wrong(sum(one.verdict.wrong for one in own.values())),
+            ),
+            records=tuple(own.values()),
+            ours=name == OURS,
+        )
+        for name, own in found.items()
+    ]
+    lines.sort(key=lambda line: -(line.cells[-2].order or 0.0))
+    note = (
+        "Hit ratio by capacity, a share of the bytes of all distinct values; all occupy the same "
+        "measured bytes. In brackets: more bytes than that, no limit came nearer."
+    )
+    return Table(f"{suite.name}: {suite.title}", columns, tuple(lines), notes=(note,))
+
+
+def _hit_ratio(cell: ReplayCell | None) -> Cell:
+    if cell is None:
+        return NOTHING
+    if cell.outcome != "measured":
+        return Cell(cell.outcome, mark="fault" if cell.outcome == "failed" else "aside")
+    text = ratio(cell.hit_ratio)
+    return Cell(text if cell.equal else f"({text})", cell.hit_ratio, "" if cell.equal else "weak")
+
+
+def _wrong(count: int) -> Cell:
+    return Cell(f"{count:,}", count, "fault" if count else "")
 
 
 def _interval(figure: Figure) -> Cell:

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from lab.report import brief, tables
 from lab.report.answer import answers, default_question
-from lab.report.layouts import replay
 from lab.report.layouts.remarks import absent
 from lab.report.reading import source_of
 from lab.report.units import ratio
@@ -60,15 +59,12 @@ def show_phases(console: Console, suite: PhasesSuite, summaries: Sequence[Summar
 
 def show_replay(console: Console, suite: ReplaySuite, cells: Sequence[ReplayCell]) -> None:
     """Print the table of hit ratios."""
-    console.rule(f"{suite.name}: {suite.title}")
+    tables.show(console, brief.replayed(suite, cells))
     console.print(
-        f"Requests: {source_of(cells)}. One process looks up each key and stores a value of "
-        f"{suite.replay.value_bytes:,} bytes on a miss. A cache that evicts nothing hits "
-        f"{ratio(suite.trace.hit_ratio_max)}. Capacity: share of the bytes of all distinct "
-        f"values.\n",
+        f"Requests of {suite.name}: {source_of(cells)}. A cache that evicts nothing hits "
+        f"{ratio(suite.trace.hit_ratio_max)}.\n",
         highlight=False,
     )
-    tables.show(console, replay.table(suite, cells))
 
 
 def show_ending(

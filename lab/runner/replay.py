@@ -42,7 +42,10 @@ async def run(
     try:
         given.keys.write_text("".join(f"{text}\n" for text in requests.texts), "ascii")
         size = suite.replay.value_bytes
-        operations = (stream.Operation(stream.GET, key, size) for key in requests.keys)
+        operations = (
+            stream.Operation(stream.GET, key, size or own)
+            for key, own in zip(requests.keys, requests.sizes, strict=True)
+        )
         stream.write(given.stream, operations)
         one = _Suite(session, suite, choice, given, recorded, watcher)
         with small_pages():
@@ -77,7 +80,8 @@ class _Suite:
         """Run what is not recorded yet of a capacity, the references first, and return all."""
         plan = self._suite.replay
         rows = self._choice.rows(self._suite)
-        nominal = round(capacity * self._suite.trace.distinct * plan.value_bytes)
+        trace = self._suite.trace
+        nominal = round(capacity * (trace.bytes_distinct or trace.distinct * plan.value_bytes))
         references = await together(
             self._cell(row, capacity, nominal, "reference")
             for row in rows
@@ -86,7 +90,9 @@ class _Suite:
         measured = [cell for cell in references if cell.outcome == "measured"]
         bytes_max = calibration.target(measured, nominal)
         others = await together(
-            self._cell(row, capacity, bytes_max, "compared" if measured else "alone")
+            self._cell(
+                row, capacity, bytes_max, "compared" if measured or not plan.references else "alone"
+            )
             for row in rows
             if row.name not in plan.references
         )

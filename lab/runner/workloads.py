@@ -7,7 +7,7 @@ explains every field.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -158,28 +158,31 @@ def suite_of(one: Workload) -> PhasesSuite:
 
 
 def taking_part(
-    one: Workload, contestants: Sequence[Contestant], everyone: str
+    suite: str,
+    refusal: Callable[[Contestant], str],
+    contestants: Sequence[Contestant],
+    everyone: str,
 ) -> tuple[list[Contestant], dict[str, list[str]]]:
-    """Return all contestants, those that can run a workload as members of its suite.
+    """Return all contestants, those that can run a suite as its members.
 
-    Asked are the rows of the suite `everyone`, and nulls. The second result has the reasons for
-    which rows cannot take part, and these rows.
+    Asked are the rows of the suite `everyone`, and nulls: `refusal` returns why a contestant cannot
+    take part, empty when it can. The second result has these reasons, each with its rows.
     """
     found: list[Contestant] = []
     refused: dict[str, list[str]] = {}
     for row in contestants:
-        reason = _refusal(one, row)
+        reason = refusal(row)
         if row.stores and everyone not in row.suites:
             found.append(row)
         elif reason:
             refused.setdefault(reason, []).append(row.name)
             found.append(row)
         else:
-            found.append(msgspec.structs.replace(row, suites=[*row.suites, one.name]))
+            found.append(msgspec.structs.replace(row, suites=[*row.suites, suite]))
     return found, refused
 
 
-def _refusal(one: Workload, contestant: Contestant) -> str:
+def refusal(one: Workload, contestant: Contestant) -> str:
     """Return why a contestant cannot run a workload; empty when it can."""
     if one.ttl and not contestant.expires:
         return "its adapter cannot give entries a time to live"

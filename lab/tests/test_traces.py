@@ -67,7 +67,7 @@ def test_keys_are_numbered_by_their_first_request(tmp_path: Path, packed: bool) 
 
 
 def test_a_file_without_the_columns_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="line 1: a trace begins with the line 'key,size', not "):
+    with pytest.raises(TraceError, match="line 1: a trace begins with the line 'key,size', "):
         traces.read(written(tmp_path, b"time,key\n1,10\n"))
 
 
@@ -108,3 +108,20 @@ def test_only_the_first_bad_lines_are_told(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"line 2: .*; line 6: .*; and 4 more bad lines") as error:
         traces.read(path)
     assert "line 7" not in str(error.value)
+
+
+def test_ops_and_ttls_are_read_and_checked(tmp_path: Path) -> None:
+    found = traces.read(
+        written(tmp_path, b"key,size,op,ttl\na,10,get,0\na,10,set,1.5\nb,7,delete,\n")
+    )
+    assert (found.texts, found.keys, found.columns[2:]) == (["a", "b"], [0, 0, 1], ("op", "ttl"))
+    assert found.bytes_distinct == 17
+
+
+def test_bad_ops_and_ttls_are_named_by_their_lines(tmp_path: Path) -> None:
+    content = b"key,size,op,ttl\na,10,get,0\na,10,fly,0\na,10,set,soon\na,10,set\n"
+    says = (
+        "line 3: the op 'fly' is none of get, set, delete; line 4: the ttl 'soon' is not a number"
+    )
+    with pytest.raises(TraceError, match=f"{says} of seconds; line 5: it has 3 fields, not 4"):
+        traces.read(written(tmp_path, content))

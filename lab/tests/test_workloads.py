@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ from lab.runner.hosts import command_of
 from lab.runner.inputs import inputs
 from lab.runner.placeholders import fill_values, limit_words
 from lab.runner.skew import Zipf, scatter
-from lab.runner.workloads import load, suite_of, taking_part
+from lab.runner.workloads import load, refusal, suite_of, taking_part
 from lab.stream import GET, SET, Operation
 from lab.stream import read as read_stream
 from lab.tests.small import session
@@ -172,7 +173,7 @@ def test_a_number_out_of_its_range_is_named(
 def test_who_cannot_take_part_has_a_reason() -> None:
     rows = list(catalogue.contestants().values())
     one = msgspec.structs.replace(load(EXAMPLES["ycsb-b"]), ttl=60)
-    found, refused = taking_part(one, rows, "smoke")
+    found, refused = taking_part(one.name, partial(refusal, one), rows, "smoke")
     assert len(found) == len(rows)
     assert "perl_hash" in refused["its adapter cannot give entries a time to live"]
     running = {row.name for row in found if one.name in row.suites}

@@ -149,11 +149,10 @@ def _figures(suite: ReplaySuite, cell: ReplayCell, best: float | None) -> Iterat
     yield Cell(size(one.bytes_peak), one.bytes_peak, "weak" if little else "")
     yield Cell(size(one.bytes_settled) if one.bytes_settled else "", one.bytes_settled)
     yield Cell(ratio(cell.hit_ratio), cell.hit_ratio)
-    if best is None:
-        yield Cell("no reference", mark="weak")
-    elif not cell.equal:
-        yield Cell("not equal", mark="weak")
-    elif _refers(suite, cell):
+    if not cell.equal:
+        missing = best is None and bool(suite.replay.references)
+        yield Cell("no reference" if missing else "not equal", mark="weak")
+    elif best is None or _refers(suite, cell):
         yield Cell("")
     else:
         points = (cell.hit_ratio - best) * 100
@@ -176,12 +175,13 @@ def _try(cell: ReplayCell, number: int, one: Try) -> Iterator[Cell]:
 
 
 def _notes(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Iterator[str]:
-    references = " and ".join(suite.replay.references)
-    yield (
-        f"{references} are the references: they run with the capacity as their limit, and the "
-        f"fewest bytes that their files occupy are what the others may occupy at any time. "
-        f"Difference: points of hit ratio over the better reference."
-    )
+    if suite.replay.references:
+        references = " and ".join(suite.replay.references)
+        yield (
+            f"{references} are the references: they run with the capacity as their limit, and the "
+            f"fewest bytes that their files occupy are what the others may occupy at any time. "
+            f"Difference: points of hit ratio over the better reference."
+        )
     yield (
         "Files: all blocks of all files of the store. Client and server memory: by how much that "
         "process grows from the empty store to its peak."

@@ -250,7 +250,10 @@ class PhasesSuite(Definition, tag_field="kind", tag="phases", frozen=True):
 
 
 class Trace(Definition, frozen=True):
-    """Recorded requests: where they lie, what and whose they are, how many, for how many keys."""
+    """Recorded requests: where they lie, what and whose they are, how many, for how many keys.
+
+    `bytes_distinct` are those of all distinct values, where the values have the trace's own sizes.
+    """
 
     file: str
     what: str
@@ -259,6 +262,7 @@ class Trace(Definition, frozen=True):
     sha256: str
     requests: int
     distinct: int
+    bytes_distinct: int = 0
 
     @property
     def hit_ratio_max(self) -> float:
@@ -267,7 +271,11 @@ class Trace(Definition, frozen=True):
 
 
 class ReplayPlan(Definition, frozen=True):
-    """How a trace is replayed. Capacities are fractions of the bytes of all distinct values."""
+    """How a trace is replayed. Capacities are fractions of the bytes of all distinct values.
+
+    `value_bytes` is the size of every value, 0 for the trace's own sizes. Without `references` a
+    capacity is what every contestant may occupy.
+    """
 
     value_bytes: int
     capacities: list[float]

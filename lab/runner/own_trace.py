@@ -1,0 +1,78 @@
+"""A trace of the reader's own: a file of requests becomes a suite.
+
+Owns the plan of such a replay. Must not run anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.runner.catalogue import CatalogueError, Contestant, ReplaySuite
+from lab.runner.catalogue.suites import ReplayPlan, Trace, suites
+from lab.runner.traces import TraceError, read, sha256
+
+CAPACITIES = (0.05, 0.10, 0.25)
+BYTES_MIN = 1 << 18
+# Long enough for a million requests of a server.
+_SECONDS_MIN, _REQUESTS_IN_A_SECOND = 300.0, 5_000
+
+
+def suite_of(path: Path, capacities: Sequence[float] = (), value_bytes: int = 0) -> ReplaySuite:
+    """Return the suite that replays the trace in a file.
+
+    `capacities` are shares of the bytes of all distinct values, above 0 and up to 1. `value_bytes`
+    is the size of every value, 0 for the trace's own sizes. Raises CatalogueError for a file that
+    is no trace, which names bad lines by number, and for capacities in which nothing fits.
+    """
+    shares = sorted(set(capacities or CAPACITIES))
+    for share in shares:
+        if not 0 < share <= 1:
+            raise CatalogueError(f"capacity {share:g} is no share: take one above 0 and up to 1")
+    try:
+        found, digest = read(path), sha256(path)
+    except TraceError as error:
+        raise CatalogueError(str(error)) from error
+    name = re.sub(r"[^a-z0-9]+", "-", path.name.partition(".")[0].lower()).strip("-") or "trace"
+    if name in suites():
+        name = f"own-{name}"
+    ignored = [column for column in found.columns if column in ("op", "ttl")]
+    note = f"; its columns {' and '.join(ignored)} are not obeyed" if ignored else ""
+    trace = Trace(
+        file=str(path.resolve()),
+        what=f"requests{note}",
+        origin="the reader",
+        licence="the reader's own",
+        sha256=digest,
+        requests=len(found.keys),
+        distinct=found.distinct,
+        bytes_distinct=0 if value_bytes else found.bytes_distinct,
+    )
+    least = shares[0] * (trace.bytes_distinct or found.distinct * value_bytes)
+    if least < BYTES_MIN:
+        raise CatalogueError(
+            f"{path}: {shares[0]:.0%} of all its values are {least:,.0f} bytes, and no contestant "
+            f"can live in less than {BYTES_MIN:,}: give a larger --capacity or a --value-size"
+        )
+    seconds_max = max(_SECONDS_MIN, len(found.keys) / _REQUESTS_IN_A_SECOND)
+    return ReplaySuite(
+        name=name,
+        title=f"Hit ratios on {path.name}",
+        question="How many requests of this trace does each cache answer in the same bytes?",
+        trace=trace,
+        replay=ReplayPlan(value_bytes, shares, [], seconds_max),
+    )
+
+
+def refusal(contestant: Contestant) -> str:
+    """Return why a contestant cannot replay a trace at equal bytes; empty when it can."""
+    if not contestant.stores:
+        return "it keeps nothing"
+    if "bytes" not in contestant.counts:
+        return "it has no limit in bytes"
+    if contestant.sizing != "limited" or contestant.mount:
+        return "its limit cannot be searched for"
+    if "binary" not in contestant.values:
+        return "it takes no byte strings"
+    return ""
