@@ -170,7 +170,7 @@ def printed(width: int = 100) -> str:
 
 def test_the_terminal_says_of_every_suite_where_its_operations_come_from() -> None:
     text = printed()
-    assert "Requests: recorded in web07.csv.zst, SHA-256 da92." in text
+    assert "Requests of web07: recorded in web07.csv.zst, SHA-256 da92." in text
     for suite in synthetic.phases_suites():
         source = f"synthetic, drawn from seed 1 by the distributions of {suite.name}"
         assert f"Operations of {suite.name}: {source}." in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from glob import glob1
 from pathlib import Path
+from tempfile import mkdtemp
 
 from lab.hosts.python.contract import Limits, Store
 
@@ -14,10 +15,9 @@ _SUFFIX = ".djcache"
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Make a folder for the files of the keys."""
-    listed = Path(folder, "listed")
-    listed.mkdir()
-    path = str(listed)
+    """Make a folder for the files of the keys that this process stores."""
+    path = mkdtemp(dir=folder)
+    listed = Path(path)
     values: dict[str, object] = {}
 
     def get(key: str) -> object:

@@ -32,21 +32,32 @@ my sub create_memory ($note, $machine) {
     close $note or die "could not write a note: $!\n";
 }
 
-# Use the shared memory of the process that the file `$path` names.
+# Use the shared memory of the process that the file `$path` names. Return false when that process
+# has ended, and its memory with it.
 my sub join_memory ($path, $machine) {
     open my $note, '<', $path or die "could not read $path: $!\n";
-    my $owner = readline($note) // return;
-    open my $memory, '<', "/proc/$owner/ns/ipc"
-        or die "could not find the shared memory of process $owner: $!\n";
+    my $owner = readline($note) // return 1;
+    open my $memory, '<', "/proc/$owner/ns/ipc" or return 0;
     syscall($SETNS_OF_MACHINE{$machine}, fileno $memory, CLONE_NEWIPC) == 0
         or die "could not join the shared memory of process $owner: $!\n";
+    return 1;
+}
+
+# Join the memory of the workers that opened the store before, or create it.
+my sub open_memory ($path, $machine) {
+    my $how = O_CREAT | O_EXCL | O_WRONLY;
+    my $is_new = sysopen my $note, $path, $how;
+    if (!$is_new) {
+        return if join_memory($path, $machine);
+        unlink $path or die "could not remove $path: $!\n";
+        sysopen $note, $path, $how or die "could not create $path: $!\n";
+    }
+    create_memory($note, $machine);
 }
 
 sub (%of) {
     my $machine = (POSIX::uname())[4];
-    my $path    = "$of{folder}/owner";
-    if (sysopen my $note, $path, O_CREAT | O_EXCL | O_WRONLY) { create_memory($note, $machine) }
-    else                                                      { join_memory($path, $machine) }
+    open_memory("$of{folder}/owner", $machine);
     my $cache = Cache::SharedMemoryCache->new({namespace => 'lab'});
     return {
         object => $cache,

@@ -6,9 +6,10 @@ my %OPEN = (
     hash => sub ($folder) {
         my $database = TokyoCabinet::HDB->new;
 
-        # Each worker has a file of its own: a second writer would wait for the first to close it.
-        my $is_open = $database->open("$folder/cache-$$.tch",
-            TokyoCabinet::HDB::OWRITER | TokyoCabinet::HDB::OCREAT);
+        # A second writer has a file of its own: it would wait for the first to close the other one.
+        my $how = TokyoCabinet::HDB::OWRITER | TokyoCabinet::HDB::OCREAT | TokyoCabinet::HDB::OLCKNB;
+        my $is_open = $database->open("$folder/cache.tch", $how)
+            || $database->open("$folder/cache-$$.tch", $how);
         die 'could not open the database: ', $database->errmsg, "\n" if !$is_open;
         return $database;
     },
