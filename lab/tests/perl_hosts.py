@@ -6,13 +6,15 @@ store. Must not know what a test expects of them.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from lab.protocol import Loaded, Opened, Probed, ProbeRead, ProbeWrite, Ran, ValueKind, Verdict
+from lab.runner import catalogue
+from lab.runner.catalogue import StoreLimits
+from lab.runner.hosts import command_of
 from lab.stream import DELETE, GET, SET, Operation
 from lab.tests.talking import Conversation, Plan, Streams, ask_all, prepare, run_together
 
@@ -27,10 +29,12 @@ StartHost = Callable[[], Conversation]
 def perl_hosts(folder: Path) -> Iterator[StartHost]:
     """Give a function that starts a host. What still runs at the end must leave with status 0."""
     started: list[Conversation] = []
+    row = catalogue.contestants()["perl_ipc_mm:btree"]
     with ExitStack() as hosts:
 
         def start() -> Conversation:
-            command: list[str | Path] = ["perl", HOST, str(os.getpid())]
+            # The arguments of the contestant that needs some, which do no harm to the others.
+            command = command_of(catalogue.host("perl"), row, StoreLimits())
             host = Conversation(command, folder / f"words-{len(started)}")
             started.append(hosts.enter_context(host))
             return host
