@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product, takewhile
+from itertools import product
 from typing import Literal, NamedTuple
 
 from lab.report.layouts.rows import title
 from lab.report.units import rate, times
 from lab.runner.catalogue import PhasesSuite, SharedBy
+from lab.runner.intervals import SAMPLES_MIN
+from lab.runner.results import Outcome
 from lab.runner.summary import Figure, Summary
 
 Language = Literal["any", "python", "perl", "php", "native"]
@@ -66,19 +68,38 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Aside:
+    """A contestant that fits and is not ranked, and why: its rate is of less work, or it has none.
+
+    `rate` is None without figures.
+    """
+
+    row: Summary
+    rate: Figure | None
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """What the page calls it."""
+        return title(self.row)
+
+
+@dataclass(frozen=True)
 class Answer:
     """What answers a question.
 
-    `ranked` are caches, the fastest first; the first `tied` cannot be told apart. `leaders` has the
-    fastest of each language. `unbounded` are stores that do not evict: whoever uses one must limit
-    it. `reason` says in a sentence or two why the first is first.
+    `ranked` are caches that did all of the work, the fastest first. `tied` are the first and those
+    that cannot be told from it; `leaders` has the same of each language. `unbounded` are stores
+    that do not evict: whoever uses one must limit it. `asides` fit and are not ranked. `reason`
+    says in a sentence or two why the first is first.
     """
 
     question: Question
     ranked: tuple[Candidate, ...]
-    tied: int
-    leaders: dict[Language, Candidate]
+    tied: tuple[Candidate, ...]
+    leaders: dict[Language, tuple[Candidate, ...]]
     unbounded: tuple[Candidate, ...]
+    asides: tuple[Aside, ...]
     reason: str
 
     @property
@@ -101,69 +122,138 @@ def default_question(suite: PhasesSuite) -> Question:
 
 def answers(suite: PhasesSuite, summaries: Sequence[Summary]) -> dict[Question, Answer]:
     """Return the answer to every question. `suite` has an answer plan."""
-    candidates = {
-        variant.name: _candidates(suite, summaries, variant.name)
+    entrants = {
+        variant.name: _entrants(suite, summaries, variant.name)
         for variant in suite.parts[0].variants
     }
-    return {one: _answer(one, candidates[one.size]) for one in questions(suite)}
+    return {one: _answer(one, entrants[one.size]) for one in questions(suite)}
 
 
-def _candidates(suite: PhasesSuite, summaries: Sequence[Summary], variant: str) -> list[Candidate]:
-    """Return the contestants that keep everything they are given, the fastest first."""
-    assert suite.answer is not None
-    best: dict[str, Candidate] = {}
+def _entrants(
+    suite: PhasesSuite, summaries: Sequence[Summary], variant: str
+) -> list[Candidate | Aside]:
+    """Return each contestant once, where it is fastest: who did all of the work comes first."""
+    found: dict[str, Candidate | Aside] = {}
     for row in summaries:
-        phase = row.phase(suite.answer.phase)
-        if (row.part, row.variant) != (suite.parts[0].name, variant) or phase is None:
-            continue
-        if not row.contestant.stores or row.verdict.wrong:
-            continue
-        found = Candidate(row, phase.main.rate)
-        before = best.get(row.contestant.name)
-        if before is None or before.rate.median < found.rate.median:
-            best[row.contestant.name] = found
-    return sorted(best.values(), key=lambda one: -one.rate.median)
+        here = (row.suite, row.part, row.variant) == (suite.name, suite.parts[0].name, variant)
+        if here and row.contestant.stores:
+            one = _entrant(suite, row)
+            before = found.get(row.contestant.name)
+            if before is None or _order(one) < _order(before):
+                found[row.contestant.name] = one
+    return sorted(found.values(), key=_order)
 
 
-def _answer(question: Question, candidates: Sequence[Candidate]) -> Answer:
-    fitting = [one for one in candidates if _fits(one, question)]
-    ranked = tuple(one for one in fitting if one.row.contestant.evicts)
-    unbounded = tuple(one for one in fitting if not one.row.contestant.evicts)
-    tied = len(list(takewhile(lambda one: one is ranked[0] or _is_tied(ranked[0], one), ranked)))
-    leaders: dict[Language, Candidate] = {}
+def _entrant(suite: PhasesSuite, row: Summary) -> Candidate | Aside:
+    assert suite.answer is not None
+    phase = row.phase(suite.answer.phase)
+    found = phase.main.rate if phase is not None else None
+    reason = _shortfall(row)
+    return Candidate(row, found) if found and not reason else Aside(row, found, reason)
+
+
+def _order(one: Candidate | Aside) -> tuple[bool, float]:
+    return isinstance(one, Aside), -(one.rate.median if one.rate is not None else 0.0)
+
+
+_OUTCOMES: dict[Outcome, str] = {
+    "stopped": "could not be filled within its time",
+    "failed": "failed",
+    "missing": "not installed",
+    "unavailable": "cannot be had",
+}
+
+
+def _shortfall(row: Summary) -> str:
+    """Return why a row did less than it was asked to, in any round; empty when it did everything.
+
+    The limit of this workload leaves room for everything, so that a set that is refused or a get
+    that misses a stored key is work that others did.
+    """
+    if row.outcome != "measured":
+        return f"{_OUTCOMES[row.outcome]}: {row.reason}" if row.reason else _OUTCOMES[row.outcome]
+    verdict = row.verdict
+    asked = answered = sets = 0
+    refused = row.refused
+    for cell in row.cells:
+        for phase in cell.phases:
+            for one in (phase.throughput, phase.latency):
+                if one is not None:
+                    get, set_ = one.actions["get"].tally, one.actions["set"].tally
+                    asked += get.count - get.absent
+                    answered += get.count - get.miss
+                    sets += set_.count
+                    refused += set_.miss
+    said = [
+        f"{count:,} {what}"
+        for count, what in (
+            (verdict.wrong, "wrong values"),
+            (verdict.stale, "stale values"),
+            (verdict.lost, "entries lost"),
+            (refused, "sets refused"),
+        )
+        if count
+    ]
+    if answered < asked:
+        said.append(f"{asked - answered:,} of {asked:,} gets of stored keys missed")
+    return ", ".join(said)
+
+
+def _answer(question: Question, entrants: Sequence[Candidate | Aside]) -> Answer:
+    fitting = [one for one in entrants if _fits(one.row, question)]
+    served = [one for one in fitting if isinstance(one, Candidate)]
+    ranked = tuple(one for one in served if one.row.contestant.evicts)
+    unbounded = tuple(one for one in served if not one.row.contestant.evicts)
+    leaders: dict[Language, tuple[Candidate, ...]] = {}
     for language in LANGUAGES:
-        fastest = next((one for one in ranked if one.row.contestant.host == language), None)
-        if fastest is not None:
-            leaders[language] = fastest
-    return Answer(question, ranked, tied, leaders, unbounded, _reason(ranked, tied))
+        spoken = [one for one in ranked if one.row.contestant.host == language]
+        if spoken:
+            leaders[language] = _tied(spoken)
+    tied = _tied(ranked)
+    asides = tuple(one for one in fitting if isinstance(one, Aside))
+    return Answer(question, ranked, tied, leaders, unbounded, asides, _reason(ranked, tied))
 
 
-def _fits(one: Candidate, question: Question) -> bool:
-    contestant = one.row.contestant
+def _fits(row: Summary, question: Question) -> bool:
+    contestant = row.contestant
     wide = contestant.shared_by in _WILL_DO[question.sharing]
     spoken = question.language in ("any", contestant.host)
     return wide and spoken and (contestant.survives_restart or not question.survives)
 
 
-def _is_tied(first: Candidate, other: Candidate) -> bool:
-    """Return whether the rounds cannot tell who is faster: their bounds overlap.
+def _tied(ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return the first and those that the rounds cannot tell from it: their bounds overlap.
 
     One round has no bounds: then nothing is said of ties.
     """
-    ours_, theirs = first.rate.bounds, other.rate.bounds
-    return ours_ is not None and theirs is not None and theirs[1] >= ours_[0]
+    own = ranked[0].rate.bounds if ranked else None
+    return tuple(
+        one
+        for place, one in enumerate(ranked)
+        if place == 0 or (own and (theirs := one.rate.bounds) and theirs[1] >= own[0])
+    )
 
 
-def _reason(ranked: Sequence[Candidate], tied: int) -> str:
+def _reason(ranked: Sequence[Candidate], tied: Sequence[Candidate]) -> str:
     if not ranked:
-        return "No contestant of this run fits."
+        return "No cache of this run fits."
     first = ranked[0]
     what = first.row.contestant.what.rstrip(".")
+    if len(tied) > 1:
+        return f"A tie: their intervals overlap. {first.name}: {what}."
     figure = f"{rate(first.rate.median)} operations a second"
-    if tied > 1:
-        return f"A tie: the rounds cannot tell which is faster. {first.name}: {what}."
     if len(ranked) == 1:
-        return f"It is the only one that fits, with {figure}. {what}."
-    second = ranked[1]
-    ahead = times(first.rate.median / max(second.rate.median, 1e-9))
-    return f"{figure}, {ahead} those of {second.name}. {what}."
+        said = f"It is the only cache that fits, with {figure}."
+    else:
+        second = ranked[1]
+        ahead = times(first.rate.median / max(second.rate.median, 1e-9))
+        said = f"{figure}, {ahead} those of {second.name}."
+    return f"{said} {what}.{_caution(first.rate)}"
+
+
+def _caution(first: Figure) -> str:
+    if first.rounds == 1:
+        return " One round: its error is unknown, and ties cannot be seen."
+    if first.interval is None:
+        return f" Fewer than {SAMPLES_MIN} rounds: no interval, ties go by the range."
+    return ""

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.report.answer import LANGUAGE_NAMES, Answer
-from lab.report.layouts.cells import NOTHING, latency
+from lab.report.layouts.cells import NOTHING, interval, latency
 from lab.report.layouts.rows import OURS, cell, ours
 from lab.report.model import Cell, Column, Row, Table
 from lab.report.units import hit_rate, rate, ratio, spread
 from lab.runner.catalogue import Part, PhasesSuite, ReplaySuite, Variant
 from lab.runner.results import ReplayCell
-from lab.runner.summary import SPREAD_MAX, Figure, PhaseSummary, Summary
+from lab.runner.summary import SPREAD_MAX, PhaseSummary, Summary
 
 ROWS_MAX = 12
 # The actions whose latencies are worth a column where one phase mixes several.
@@ -50,7 +50,7 @@ def table(suite: PhasesSuite, rows: Sequence[Summary]) -> Table | None:
 
 
 def leaders(found: Answer) -> Table:
-    """Return the best cache of each language, with its interval."""
+    """Return the best cache of each language, with its interval and whoever ties with it."""
     columns = (
         Column("Language", figures=False),
         Column("Best", figures=False),
@@ -62,16 +62,23 @@ def leaders(found: Answer) -> Table:
         Row(
             (
                 Cell(LANGUAGE_NAMES[language]),
-                Cell(one.name),
-                Cell(rate(one.rate.median), one.rate.median),
-                _interval(one.rate),
-                Cell(str(one.rate.rounds)),
+                Cell(" = ".join(one.name for one in tied)),
+                Cell(rate(first.rate.median), first.rate.median),
+                Cell(interval(first.rate)),
+                Cell(str(first.rate.rounds)),
             ),
-            ours=ours(one.row.contestant),
+            ours=any(ours(one.row.contestant) for one in tied),
         )
-        for language, one in found.leaders.items()
+        for language, tied in found.leaders.items()
+        if (first := tied[0])
     )
-    return Table("The best of each language", columns, lines)
+    notes = ("A tie is written =: the intervals overlap; the figures are of the first.",)
+    return Table(
+        "The best of each language",
+        columns,
+        lines,
+        notes=notes if any(len(tied) > 1 for tied in found.leaders.values()) else (),
+    )
 
 
 def replayed(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Table:
@@ -116,14 +123,6 @@ def _hit_ratio(cell: ReplayCell | None) -> Cell:
 
 def _wrong(count: int) -> Cell:
     return Cell(f"{count:,}", count, "fault" if count else "")
-
-
-def _interval(figure: Figure) -> Cell:
-    if figure.bounds is None:
-        return NOTHING
-    low, high = figure.bounds
-    covers = f"{figure.interval.coverage:.1%}" if figure.interval else "range"
-    return Cell(f"{rate(low)} to {rate(high)}, {covers}")
 
 
 def _title(suite: PhasesSuite, part: Part, variant: Variant) -> str:

@@ -189,11 +189,13 @@ def _cell(
     base_ns *= 1 + 0.03 * dice.random()
     if row.name == NOISY and number == 2:
         base_ns *= 1.6
+    # Everything fits where the answer comes from.
+    missing = 0.1 if row.stores and suite.answer is None else 0.0
     large = variant.sizes.largest * (14 if variant.value == "complex" else 1)
     base_ns += large * 0.05
     for phase in part.phases:
         if not phase.preload:
-            cell.phases.append(_phase(part, variant, phase, row, base_ns, dice))
+            cell.phases.append(_phase(part, variant, phase, row, base_ns, dice, missing))
     if row.name == WRONG and number == 1:
         cell.phases[0].latency = _with_wrong(cell.phases[0].latency)
         cell.probe = Verdict(lost=2)
@@ -227,11 +229,18 @@ def _with_wrong(one: Pass | None) -> Pass | None:
 
 
 def _phase(
-    part: Part, variant: Variant, phase: Phase, row: Contestant, base_ns: float, dice: random.Random
+    part: Part,
+    variant: Variant,
+    phase: Phase,
+    row: Contestant,
+    base_ns: float,
+    dice: random.Random,
+    missing: float,
 ) -> PhaseResult:
     result = PhaseResult(phase.name)
     for measure in phase.passes:
-        one = _pass(part, variant, phase, row, base_ns, dice, timed=measure == "latency")
+        timed = measure == "latency"
+        one = _pass(part, variant, phase, row, base_ns, dice, missing, timed=timed)
         if measure == "latency":
             result.latency = one
         else:
@@ -246,6 +255,7 @@ def _pass(
     row: Contestant,
     base_ns: float,
     dice: random.Random,
+    missing: float,
     *,
     timed: bool,
 ) -> Pass:
@@ -262,7 +272,7 @@ def _pass(
     for action in ACTIONS:
         count = round(done * shares[action])
         absent = round(count * phase.absent) if action == "get" else 0
-        miss = absent + (round(count * 0.1) if action == "get" and row.stores else 0)
+        miss = absent + (round(count * missing) if action == "get" else 0)
         factor = 3.0 if action == "set" else 1.0
         drawn = [
             max(1, round(base_ns * factor * math.exp(dice.gauss(0, 0.25)))) for _ in range(200)

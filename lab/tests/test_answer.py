@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import pytest
 
 from lab.report.answer import Answer, Question, answers, default_question, questions
 from lab.runner.catalogue import Contestant, PhasesSuite, suites
+from lab.runner.results import Pass, PhasesCell
 from lab.runner.summary import summarise
 from lab.tests import synthetic
 
@@ -40,9 +41,12 @@ def answered(
     question: Question,
     rates: Mapping[str, Sequence[float]],
     rows: Sequence[Contestant],
-    wrong: str = "",
+    spoilt: Mapping[str, Callable[[PhasesCell], None]] | None = None,
 ) -> Answer:
-    """Return the answer when `rates` has the operations in a second of each round of each row."""
+    """Return the answer when `rates` has the operations in a second of each round of each row.
+
+    `spoilt` changes the cells of the rows that it names.
+    """
     rounds = max(map(len, rates.values()))
     cells = list(synthetic.cells(SUITE, rows, rounds))
     for cell in cells:
@@ -53,8 +57,8 @@ def answered(
         rate /= 2 if cell.placement == "split cores" else 1
         one.elapsed_ns = round(one.done * 1e9 / rate)
         one.cpu_ns = one.elapsed_ns // 2
-        if cell.contestant == wrong:
-            one.verdict.wrong = 1
+        if spoilt and cell.contestant in spoilt:
+            spoilt[cell.contestant](cell)
     return answers(SUITE, summarise(SUITE, rows, cells))[question]
 
 
@@ -70,26 +74,42 @@ def names(answer: Answer) -> list[str]:
     return [one.row.contestant.name for one in answer.ranked]
 
 
+def tied(answer: Answer) -> list[str]:
+    return [one.row.contestant.name for one in answer.tied]
+
+
 def test_the_fastest_is_first_and_the_reason_says_by_how_much() -> None:
     rows = [contestant("slow"), contestant("fast")]
     found = answered(asked(), {"slow": steady(1_000), "fast": steady(3_000)}, rows)
     assert names(found) == ["fast", "slow"]
-    assert found.tied == 1
+    assert tied(found) == ["fast"]
     assert "3.0 x those of Slow" in found.reason
 
 
 def test_rounds_that_overlap_are_a_tie() -> None:
     rates = {"one": [100, 120, 100, 120, 100, 120], "two": [101, 119, 101, 119, 101, 119]}
     found = answered(asked(), rates, [contestant("one"), contestant("two")])
-    assert found.tied == 2
-    assert found.reason.startswith("A tie: the rounds cannot tell which is faster.")
+    assert sorted(tied(found)) == ["one", "two"]
+    assert found.reason.startswith("A tie: their intervals overlap.")
+
+
+def test_a_row_that_overlaps_the_first_ties_with_it_whoever_is_between() -> None:
+    rates = {
+        "first": [100.0, 101, 102, 103, 104, 105],
+        "second": [90.0, 91, 92, 93, 94, 95],
+        "wide": [60.0, 70, 80, 90, 100, 110],
+    }
+    found = answered(asked(), rates, [contestant(name) for name in rates])
+    assert names(found) == ["first", "second", "wide"]
+    assert tied(found) == ["first", "wide"]
 
 
 def test_one_round_says_nothing_of_ties() -> None:
     found = answered(
         asked(), {"one": [100], "two": [100.1]}, [contestant("one"), contestant("two")]
     )
-    assert found.tied == 1
+    assert tied(found) == ["two"]
+    assert found.reason.endswith("One round: its error is unknown, and ties cannot be seen.")
 
 
 @pytest.mark.parametrize(
@@ -115,8 +135,8 @@ def test_only_what_fits_is_ranked(question: Question, fits: list[str]) -> None:
     found = answered(question, rates, rows)
     assert names(found) == fits
     if not fits:
-        assert (found.first, found.tied) == (None, 0)
-        assert found.reason == "No contestant of this run fits."
+        assert (found.first, found.tied) == (None, ())
+        assert found.reason == "No cache of this run fits."
 
 
 def test_who_never_evicts_is_no_cache_and_is_named_apart() -> None:
@@ -126,10 +146,88 @@ def test_who_never_evicts_is_no_cache_and_is_named_apart() -> None:
     assert [one.row.contestant.name for one in found.unbounded] == ["store"]
 
 
-def test_who_gives_wrong_values_is_no_answer() -> None:
-    rows = [contestant("liar"), contestant("honest")]
-    rates = {"liar": steady(9_000), "honest": steady(1_000)}
-    assert names(answered(asked(), rates, rows, wrong="liar")) == ["honest"]
+def mixed(cell: PhasesCell) -> Pass:
+    one = cell.phases[0].throughput
+    assert one is not None
+    return one
+
+
+def in_last_round(spoil: Callable[[PhasesCell], None]) -> Callable[[PhasesCell], None]:
+    return lambda cell: spoil(cell) if cell.round == 6 else None
+
+
+def gives_wrong_values(cell: PhasesCell) -> None:
+    mixed(cell).verdict.wrong = 2
+
+
+def loses_an_entry(cell: PhasesCell) -> None:
+    cell.probe.lost = 1
+
+
+def refuses_sets(cell: PhasesCell) -> None:
+    mixed(cell).actions["set"].tally.miss = 500
+
+
+def refuses_to_be_filled(cell: PhasesCell) -> None:
+    cell.refused = 10_000
+
+
+def misses(cell: PhasesCell) -> None:
+    mixed(cell).actions["get"].tally.miss = 7
+
+
+def asks_for_what_is_not_there(cell: PhasesCell) -> None:
+    mixed(cell).actions["get"].tally.miss = 7
+    mixed(cell).actions["get"].tally.absent = 7
+
+
+def dies(cell: PhasesCell) -> None:
+    cell.outcome, cell.reason = "failed", "worker 0 died"
+
+
+def is_too_slow_to_fill(cell: PhasesCell) -> None:
+    cell.outcome, cell.reason, cell.phases = "stopped", "fill came to 3", []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (in_last_round(gives_wrong_values), "2 wrong values"),
+        (in_last_round(loses_an_entry), "1 entries lost"),
+        (refuses_sets, "3,000 sets refused"),
+        (refuses_to_be_filled, "60,000 sets refused"),
+        (in_last_round(misses), "7 of 540,000 gets of stored keys missed"),
+        (in_last_round(dies), "failed: worker 0 died"),
+        (is_too_slow_to_fill, "could not be filled within its time: fill came to 3"),
+    ],
+)
+def test_who_did_less_work_is_not_ranked_and_the_reason_is_told(
+    spoil: Callable[[PhasesCell], None], reason: str
+) -> None:
+    rows = [contestant("idle"), contestant("honest")]
+    rates = {"idle": steady(9_000), "honest": steady(1_000)}
+    found = answered(asked(), rates, rows, {"idle": spoil})
+    assert names(found) == ["honest"]
+    assert [(one.row.contestant.name, one.reason) for one in found.asides] == [("idle", reason)]
+    assert names(answered(asked("perl"), rates, rows, {"idle": spoil})) == []
+
+
+def test_a_miss_of_a_key_that_was_never_stored_is_right() -> None:
+    rows = [contestant("one")]
+    found = answered(asked(), {"one": steady(10)}, rows, {"one": asks_for_what_is_not_there})
+    assert names(found) == ["one"]
+
+
+def test_a_server_that_failed_in_one_place_is_ranked_by_the_other() -> None:
+    rows = [contestant("served", server="x", shared_by="network")]
+
+    def fails_on_one_core(cell: PhasesCell) -> None:
+        if cell.placement == "same core":
+            misses(cell)
+
+    found = answered(asked(), {"served": steady(1_000)}, rows, {"served": fails_on_one_core})
+    assert [one.row.placement for one in found.ranked] == ["split cores"]
+    assert found.asides == ()
 
 
 def test_a_server_is_taken_where_it_is_fastest() -> None:
@@ -145,15 +243,15 @@ def test_null_is_no_cache() -> None:
     assert names(answered(asked(), rates, [null, contestant("one")])) == ["one"]
 
 
-def test_each_language_has_a_leader() -> None:
-    rows = [contestant("a"), contestant("b"), contestant("c", "perl"), contestant("d", "php")]
+def test_each_language_has_a_leader_and_who_ties_with_it() -> None:
+    rows = [contestant("a"), contestant("b"), contestant("d", "php")]
+    rows += [contestant("c", "perl"), contestant("e", "perl")]
     rates = {"a": steady(1_000), "b": steady(2_000), "c": steady(3_000), "d": steady(10)}
+    rates["e"] = steady(2_999)
     leaders = answered(asked(), rates, rows).leaders
-    assert {language: one.row.contestant.name for language, one in leaders.items()} == {
-        "python": "b",
-        "perl": "c",
-        "php": "d",
-    }
+    assert {
+        language: [one.row.contestant.name for one in found] for language, found in leaders.items()
+    } == {"python": ["b"], "perl": ["c", "e"], "php": ["d"]}
 
 
 def test_every_question_has_an_answer() -> None:

@@ -12,16 +12,17 @@ from lab.report.answer import (
     LANGUAGE_NAMES,
     SHARINGS,
     Answer,
+    Aside,
     Candidate,
     Question,
     answers,
     default_question,
 )
 from lab.report.html.packed import as_json
+from lab.report.layouts.cells import interval
 from lab.report.layouts.rows import kind, ours
 from lab.report.units import rate
 from lab.runner.catalogue import PhasesSuite
-from lab.runner.results import AnyCell
 from lab.runner.summary import Summary
 
 View = dict[str, Any]
@@ -77,35 +78,38 @@ def _spelled(one: Question) -> str:
 def _answer(one: Answer, lines: Mapping[int, int]) -> View:
     rows = (*one.ranked, *one.unbounded)
     longest = max((max(row.rate.bounds or (row.rate.median,)) for row in rows), default=0.0)
-    bars = [
-        _bar(row, longest, lines, first=place < one.tied) for place, row in enumerate(one.ranked)
-    ]
+    bars = [_bar(row, longest, lines, first=row in one.tied) for row in one.ranked]
     # Who has not chosen a language yet sees the best of each.
     in_any_language = one.question.language == "any"
     leaders = [
-        _bar(row, longest, lines) | {"name": f"{LANGUAGE_NAMES[language]}: {row.name}"}
-        for language, row in one.leaders.items()
+        _bar(first, longest, lines, first=first in one.tied)
+        | {
+            "name": f"{LANGUAGE_NAMES[language]}: {first.name}",
+            "tie": f"a tie with {_listed(rest)}" if rest else "",
+        }
+        for language, (first, *rest) in one.leaders.items()
     ]
-    top = leaders if in_any_language else bars[:_TOP]
     return {
-        "name": " and ".join(row.row.contestant.title for row in one.ranked[: max(one.tied, 1)])
-        or "None of these",
-        "tie": one.tied > 1,
+        "name": _listed(one.tied) or "None of these",
+        "tie": len(one.tied) > 1,
         "reason": one.reason,
-        "top": top,
+        "top_title": "The fastest of each language" if in_any_language else "The fastest",
+        "top": leaders if in_any_language else bars[:_TOP],
         "rest": bars if in_any_language else bars[_TOP:],
-        "rest_title": "All of them" if in_any_language else "The slower ones",
+        "rest_title": f"All {len(bars)} ranked" if in_any_language else "The slower ones",
         "unbounded": [_bar(row, longest, lines) for row in one.unbounded],
+        "asides": [_aside(row, lines) for row in one.asides],
     }
+
+
+def _listed(rows: Sequence[Candidate]) -> str:
+    """Return the names as a sentence has them: `a, b and c`."""
+    *others, last = [row.row.contestant.title for row in rows] or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _bar(row: Candidate, longest: float, lines: Mapping[int, int], *, first: bool = False) -> View:
     bounds = row.rate.bounds
-    interval = row.rate.interval
-    said = ""
-    if bounds is not None:
-        covers = f"{interval.coverage:.1%} interval" if interval else f"{row.rate.rounds} rounds"
-        said = f"{rate(bounds[0])} to {rate(bounds[1])}, {covers}"
 
     def share(value: float) -> float:
         return round(100 * value / max(longest, 1e-9), 2)
@@ -114,14 +118,20 @@ def _bar(row: Candidate, longest: float, lines: Mapping[int, int], *, first: boo
         "name": row.name,
         "kind": "mine" if ours(row.row.contestant) else kind(row.row),
         "first": first,
+        "tie": "",
         "rate": f"{rate(row.rate.median)}/s",
         "width": share(row.rate.median),
         "low": None if bounds is None else share(bounds[0]),
         "high": None if bounds is None else share(bounds[1]),
-        "said": said,
-        "lines": [lines[id(cell)] for cell in _cells(row)],
+        "interval": interval(row.rate),
+        "lines": [lines[id(cell)] for cell in row.row.cells],
     }
 
 
-def _cells(row: Candidate) -> Sequence[AnyCell]:
-    return row.row.cells
+def _aside(row: Aside, lines: Mapping[int, int]) -> View:
+    return {
+        "name": row.name,
+        "rate": f"{rate(row.rate.median)}/s" if row.rate is not None else "",
+        "reason": row.reason,
+        "lines": [lines[id(cell)] for cell in row.row.cells],
+    }

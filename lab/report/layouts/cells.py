@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from lab.protocol import Verdict
 from lab.report.model import Cell, Column, Mark
-from lab.report.units import brief, hit_rate
-from lab.runner.summary import PassSummary, Summary
+from lab.report.units import brief, hit_rate, rate
+from lab.runner.summary import Figure, PassSummary, Summary
 
 NOTHING = Cell("")
 
@@ -27,6 +27,15 @@ FAULTS = (
 def latency(nanoseconds: float | None) -> Cell:
     """Return a latency; nothing where the action did not occur."""
     return NOTHING if nanoseconds is None else Cell(brief(nanoseconds), nanoseconds)
+
+
+def interval(figure: Figure) -> str:
+    """Return the bounds of a rate and what they are; empty for one round."""
+    if figure.bounds is None:
+        return ""
+    low, high = figure.bounds
+    covers = f"{figure.interval.coverage:.1%}" if figure.interval else f"{figure.rounds} rounds"
+    return f"{rate(low)} to {rate(high)}, {covers}"
 
 
 def hits(one: PassSummary, row: Summary) -> Cell:

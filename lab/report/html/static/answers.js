@@ -11,6 +11,8 @@
 
   function bar(one) {
     const line = element("li", `bar ${one.kind}${one.first ? " first" : ""}`);
+    const who = element("span", "who", one.name);
+    if (one.tie) who.append(" ", element("small", "", one.tie));
     const track = element("span", "track");
     const fill = element("span", "fill");
     fill.style.width = `${one.width}%`;
@@ -19,12 +21,28 @@
       const range = element("span", "range");
       range.style.left = `${one.low}%`;
       range.style.width = `${Math.max(one.high - one.low, 0.2)}%`;
-      range.title = one.said;
       track.append(range);
     }
-    line.append(element("span", "who", one.name), track, element("span", "rate", one.rate));
+    const rate = element("span", "rate", one.rate);
+    rate.append(element("small", "", one.interval));
+    return recorded(line, one, [who, track, rate]);
+  }
+
+  function aside(one) {
+    const parts = [["who", one.name], ["why", one.reason], ["rate", one.rate]];
+    return recorded(element("li", "not-ranked"), one, parts.map((part) => element("span", ...part)));
+  }
+
+  // A line shows its records when it is clicked.
+  function recorded(line, one, parts) {
+    line.append(...parts);
     line.addEventListener("click", () => Records.show(one.name, one.lines));
     return line;
+  }
+
+  function fold(details, rows, made) {
+    details.hidden = rows.length === 0;
+    details.querySelector("ol").replaceChildren(...rows.map(made));
   }
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -37,14 +55,12 @@
       section.querySelector(".winner strong").textContent = answer.name;
       section.querySelector(".tie").hidden = !answer.tie;
       section.querySelector(".reason").textContent = answer.reason;
+      section.querySelector(".top-title").textContent = answer.top_title;
       section.querySelector(".top").replaceChildren(...answer.top.map(bar));
-      const rest = section.querySelector(".rest");
-      rest.hidden = answer.rest.length === 0;
-      rest.querySelector("summary").textContent = answer.rest_title;
-      rest.querySelector("ol").replaceChildren(...answer.rest.map(bar));
-      const unbounded = section.querySelector(".unbounded");
-      unbounded.hidden = answer.unbounded.length === 0;
-      unbounded.querySelector("ol").replaceChildren(...answer.unbounded.map(bar));
+      section.querySelector(".rest summary").textContent = answer.rest_title;
+      fold(section.querySelector(".rest"), answer.rest, bar);
+      fold(section.querySelector(".unbounded"), answer.unbounded, bar);
+      fold(section.querySelector(".asides"), answer.asides, aside);
     }
     section.addEventListener("change", show);
     show();
