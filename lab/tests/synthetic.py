@@ -54,6 +54,8 @@ _OTHERS = (
     ("native_tuckbox", "Tuckbox, native", "native", ""),
     ("native_moka", "moka", "native", ""),
 )
+# The answer has a leader in each language.
+_ANSWERS = (("perl_answer", "Perl answer", "perl", ""), ("php_answer", "PHP answer", "php", ""))
 NULLS = (("null", "python"), ("perl_null", "perl"), ("php_null", "php"))
 
 # What goes wrong, by contestant.
@@ -94,6 +96,7 @@ def contestants(suite: PhasesSuite) -> list[Contestant]:
         served = served and "memory" not in name
         found.append(contestant(name, f"{label.partition(';')[0]} ({name})", host, "x" * served))
     found += [contestant(*other) for other in _OTHERS]
+    found += [contestant(*other) for other in _ANSWERS if suite.answer is not None]
     found += [contestant(one, one, "python") for part in suite.parts for one in part.only]
     hosts = {one.host for one in found}
     found += [

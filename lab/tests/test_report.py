@@ -17,6 +17,7 @@ import pytest
 from lab.report import html
 from lab.report.html.page import page_of
 from lab.report.layouts import sheets
+from lab.report.layouts.rows import kind
 from lab.report.layouts.standing import headlines, standing
 from lab.runner import catalogue
 from lab.runner.catalogue import PhasesSuite
@@ -246,6 +247,20 @@ def test_where_we_stand_names_every_phase_in_which_we_are_not_first() -> None:
     assert sentences[0].startswith("put: Faster")
     assert "Tuckbox" in sentences[0]
     assert sentences[1].startswith("get: Tuckbox")
+
+
+def test_data_that_forks_share_counts_as_shared() -> None:
+    suite = catalogue.suites()["choice"]
+    assert isinstance(suite, PhasesSuite)
+    ours = synthetic.contestant("tuckbox", "Tuckbox", "python")
+    forked = msgspec.structs.replace(synthetic.contestant("a", "A", "php"), shared_by="fork")
+    alone = msgspec.structs.replace(synthetic.contestant("b", "B", "php"), shared_by="process")
+    rows = summarise(suite, [ours, forked, alone], synthetic.cells(suite, [ours, forked, alone]))
+    assert [kind(row) for row in rows[:3]] == ["shared", "shared", "alone"]
+    table = standing(rows)
+    assert table is not None
+    shared = next(n for n, one in enumerate(table.columns) if one.heading == "Among shared")
+    assert table.rows[0].cells[shared].text.endswith(" of 2")
 
 
 def test_vendored_files_are_those_that_were_published() -> None:

@@ -149,6 +149,32 @@ def is_drawn(figure: WebElement, _driver: WebDriver) -> bool:
     return "<path" in drawing(figure)
 
 
+@pytest.mark.parametrize("size", [(1280, 900), (400, 850)])
+def test_the_first_screen_names_the_best_of_each_language(
+    opened: Opener, size: tuple[int, int]
+) -> None:
+    driver = opened(size)
+    bars = driver.find_elements(By.CSS_SELECTOR, ".answer .top .bar")
+    named = [bar.text.partition(":")[0] for bar in bars]
+    assert named == ["Python", "Perl", "PHP", "native code"]
+    assert max(bar.rect["y"] + bar.rect["height"] for bar in bars) <= size[1]
+
+
+def test_the_answer_follows_the_choice(opened: Opener) -> None:
+    driver = opened(WIDE)
+    written = driver.execute_script(
+        "return new DOMParser().parseFromString(arguments[0], 'text/html')"
+        ".querySelector('.answer .top').textContent.replace(/\\s+/g, '')",
+        Path(driver.current_url.removeprefix("file://")).read_text("utf-8"),
+    )
+    shown = driver.find_element(By.CSS_SELECTOR, ".answer .top")
+    assert "".join(shown.text.split()) == written
+    for option, winner in (("PHP", "PHP answer"), ("several machines", "None of these")):
+        press(driver, driver.find_element(By.CSS_SELECTOR, f".answer input[value='{option}']"))
+        assert driver.find_element(By.CSS_SELECTOR, ".winner strong").text == winner
+    assert not driver.find_element(By.CSS_SELECTOR, ".top-title").is_displayed()
+
+
 def test_all_charts_are_drawn_without_an_error_or_a_request(opened: Opener, page: Path) -> None:
     driver = opened()
     assert draw_all(driver) >= 14

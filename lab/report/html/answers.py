@@ -33,6 +33,10 @@ _SHARINGS = {
     "network": "several machines",
 }
 _TOP = 8
+_TOP_TITLES = {
+    False: "The fastest",
+    True: "The fastest of each language, which differ also by what the language costs",
+}
 _SURVIVES = {False: "no", True: "yes"}
 
 
@@ -60,7 +64,7 @@ def _pickers(suite: PhasesSuite, shown: Question) -> list[View]:
     return [
         _picker("language", list(LANGUAGE_NAMES.values()), LANGUAGE_NAMES[shown.language]),
         _picker("shared by", [_SHARINGS[one] for one in SHARINGS], _SHARINGS[shown.sharing]),
-        _picker("survives a restart", list(_SURVIVES.values()), _SURVIVES[shown.survives]),
+        _picker("must survive a restart", list(_SURVIVES.values()), _SURVIVES[shown.survives]),
         _picker("value size", sizes, shown.size),
     ]
 
@@ -89,12 +93,13 @@ def _answer(one: Answer, lines: Mapping[int, int]) -> View:
         }
         for language, (first, *rest) in one.leaders.items()
     ]
+    top = leaders if in_any_language else bars[:_TOP]
     return {
         "name": _listed(one.tied) or "None of these",
         "tie": len(one.tied) > 1,
         "reason": one.reason,
-        "top_title": "The fastest of each language" if in_any_language else "The fastest",
-        "top": leaders if in_any_language else bars[:_TOP],
+        "top_title": _TOP_TITLES[in_any_language] if top else "",
+        "top": top,
         "rest": bars if in_any_language else bars[_TOP:],
         "rest_title": f"All {len(bars)} ranked" if in_any_language else "The slower ones",
         "unbounded": [_bar(row, longest, lines) for row in one.unbounded],

@@ -99,7 +99,7 @@ def _suite(views: Views, run: Run, one: SuiteRows) -> View:
         "name": one.suite.name,
         "title": one.suite.title,
         "question": one.suite.question,
-        "origin": one.suite.origin,
+        "origin": f"after {one.suite.origin}" if one.suite.original else one.suite.origin,
         "source": source_of(cell for row in one.summaries for cell in row.cells),
         "form": _form(run, form),
         **_headlines(one),
@@ -147,7 +147,7 @@ def _replay(views: Views, suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Vi
         "name": suite.name,
         "title": suite.title,
         "question": suite.question,
-        "origin": "",
+        "origin": "; ".join(filter(None, (suite.trace.what, suite.trace.origin))),
         "source": source_of(cells),
         "form": f"values of {suite.replay.value_bytes:,} bytes",
         "headlines": [],
@@ -174,18 +174,21 @@ def _replay(views: Views, suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Vi
 def _form(run: Run, form: Form) -> str:
     rounds = run.header.settings.rounds or form.rounds
     counted = "one round" if rounds == 1 else f"{rounds} interleaved rounds"
-    share = "" if form.operations == 1 else f", {form.operations:.3g} of the original's operations"
+    share = "" if form.operations == 1 else f", {form.operations:.3g} of its operations"
     return counted + share
 
 
 def _lede(
     suites: Sequence[SuiteRows], everyone: Sequence[Summary], replays: Sequence[ReplayCell]
 ) -> str:
-    count = sum(one.suite.answer is None for one in suites)
+    count = sum(bool(one.suite.original) for one in suites)
+    who = f"{counted(everyone, replays)}. Every answer was checked."
+    if not count:
+        return f"Measured on one machine: {who}"
     comparisons = "One known comparison" if count == 1 else f"{count} known comparisons"
     return (
-        f"{comparisons} of caches, run again on one machine: {counted(everyone, replays)}. The "
-        f"original's figures stand beside today's, and every answer was checked."
+        f"{comparisons} of caches, run again on one machine, with the original's figures beside "
+        f"today's: {who}"
     )
 
 

@@ -47,9 +47,14 @@ def kind(row: Summary) -> Kind:
     """Return whose data a row is."""
     if not row.contestant.stores:
         return "null"
-    if not row.contestant.is_shared:
+    if not shares(row.contestant):
         return "alone"
     return "server" if row.contestant.server else "shared"
+
+
+def shares(contestant: Contestant) -> bool:
+    """Return whether several processes can use the same data, if only those of one parent."""
+    return contestant.shared_by != "process"
 
 
 def shared_by(contestant: Contestant) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.report.layouts.rows import distinct, ours, title
+from lab.report.layouts.rows import distinct, ours, shares, title
 from lab.report.model import Cell, Column, Row, Table
 from lab.report.units import rate, times
 from lab.runner.summary import Summary
@@ -58,7 +58,11 @@ def standing(summaries: Sequence[Summary]) -> Table | None:
         Column("Contestant", figures=False),
         Column("First in", means="Variants in which it has the highest rate of all rows."),
         Column("Place", group="where it stands worst"),
-        Column("Among shared", group="where it stands worst", means="Of data all processes share."),
+        Column(
+            "Among shared",
+            group="where it stands worst",
+            means="Of those whose data several processes share.",
+        ),
         Column(
             "Behind", group="where it stands worst", means="How many times as fast the first is."
         ),
@@ -89,7 +93,7 @@ def _place(here: Sequence[Summary], row: Summary, phase: str) -> _Place | None:
         if one is row or not (ours(one.contestant) and ours(row.contestant))
         if (found := one.phase(phase)) is not None
     ]
-    shared = [figure for one, figure in rivals if one.contestant.is_shared]
+    shared = [figure for one, figure in rivals if shares(one.contestant)]
     first, first_rate = max(rivals, key=lambda one: one[1])
     figure = own.main.rate.median
     return _Place(
@@ -137,7 +141,7 @@ def headlines(summaries: Sequence[Summary], part: str, variant: str) -> list[str
             if row.measured and row.contestant.stores
             if (place := _place(here, row, phase)) is not None
         ]
-        shared = [place for place in places if place.row.contestant.is_shared]
+        shared = [place for place in places if shares(place.row.contestant)]
         if not shared:
             continue
         leader = min(shared, key=lambda place: place.place_shared)
@@ -151,7 +155,7 @@ def headlines(summaries: Sequence[Summary], part: str, variant: str) -> list[str
             if ours(place.row.contestant) and place is not leader
         ]
         first = min(places, key=lambda place: place.place)
-        if not first.row.contestant.is_shared:
+        if not shares(first.row.contestant):
             parts.append(f"for one process alone {title(first.row)} does {_per_second(first)}")
         said.append(f"{phase}: {'; '.join(parts)}.")
     return said
