@@ -39,7 +39,7 @@ def table(suite: PhasesSuite, rows: Sequence[Summary]) -> Table | None:
     mixed = len(phases) == 1
     columns = (
         Column("Contestant", figures=False),
-        *(Column("Rate" if mixed else f"{phase}/s") for phase in phases),
+        *(Column("Ops/s" if mixed else f"{phase}/s") for phase in phases),
         Column("Spread"),
         *(Column(f"{action} {name}") for action in _ACTIONS * mixed for name in ("median", "P99")),
         Column("Hits"),
@@ -54,7 +54,7 @@ def leaders(found: Answer) -> Table:
     columns = (
         Column("Language", figures=False),
         Column("Best", figures=False),
-        Column("Rate"),
+        Column("Ops/s"),
         Column("Interval"),
         Column("Rounds"),
     )

@@ -65,7 +65,7 @@ from lab.runner.session import Session
 BARRIER_NS = 50_000_000
 
 # A preload that takes longer leaves no time for what is to be measured.
-PRELOAD_SHARE_MAX = 0.5
+PRELOAD_SHARE_MAX = 0.25
 
 # Each worker probes so many keys with values of so many bytes (PROTOCOL.md), three times over.
 _PROBE_KEYS = 64

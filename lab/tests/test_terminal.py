@@ -71,7 +71,7 @@ def test_a_mix_has_its_latencies_and_several_phases_have_their_rates(
     summaries: dict[str, list[Summary]],
 ) -> None:
     django = [one.heading for one in short(SUITES["django"], summaries["django"]).columns]
-    assert django[1:7] == ["Rate", "Spread", "get median", "get P99", "set median", "set P99"]
+    assert django[1:7] == ["Ops/s", "Spread", "get median", "get P99", "set median", "set P99"]
     tokyo = [one.heading for one in short(SUITES["tokyo-2009"], summaries["tokyo-2009"]).columns]
     assert tokyo[1:4] == ["put/s", "get/s", "Spread"]
 

@@ -33,10 +33,7 @@ _SHARINGS = {
     "network": "several machines",
 }
 _TOP = 8
-_TOP_TITLES = {
-    False: "The fastest",
-    True: "The fastest of each language, which differ also by what the language costs",
-}
+_TOP_TITLES = {False: "The fastest", True: "The fastest of each language"}
 _SURVIVES = {False: "no", True: "yes"}
 
 

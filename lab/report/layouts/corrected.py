@@ -27,25 +27,24 @@ def corrected(rows: Sequence[Summary]) -> Table:
     """Return a row for each contestant, variant and operation."""
     columns = (
         Column("Contestant", figures=False),
-        Column("Rate", means="Operations in a second of the throughput pass, median of rounds."),
-        Column("Interval", wide=True, means="Interval of the median rate, with its coverage."),
-        Column("Spread", means="Range of the rate over the rounds, by its median."),
-        Column("Rounds", wide=True),
-        Column(
-            "Elapsed", means="Time of the throughput pass, from its first start to its last end."
-        ),
-        Column("CPU/op", means="CPU time of the clients for one operation of that pass."),
+        Column("Rate", _RATES, means="Of the throughput pass, median of the rounds."),
+        Column("Interval", _RATES, means="Interval of the median, with its coverage."),
+        Column("Spread", _RATES, means="Range over the rounds, by their median."),
+        Column("Rounds", _RATES),
+        Column("Elapsed", _PASS, means="From its first start to its last end."),
+        Column("CPU/op", _PASS, means="CPU time of the clients for one operation."),
         Column(
             "Median",
-            means="Median latency of one operation, or of one request for several values; the "
-            "clock's own cost is in it.",
+            _LATENCIES,
+            means="Of one operation, or of one request for several values; the clock's own cost "
+            "is in it.",
         ),
-        Column("P90"),
-        Column("P99"),
-        Column("P99.9", wide=True),
-        Column("Hits", means="Gets that found what should have been there."),
-        *(Column(one.heading, wide=True, means=one.means) for one in FAULTS),
-        Column("x null", wide=True, means="How many times the host's own loop, by throughput."),
+        Column("P90", _LATENCIES),
+        Column("P99", _LATENCIES),
+        Column("P99.9", _LATENCIES),
+        Column("Hits", _CHECKS, means="Gets that found what should have been there."),
+        *(Column(one.heading, _CHECKS, means=one.means) for one in FAULTS),
+        Column("x null", means="How many times the host's own loop, by throughput."),
     )
     measured = [row for row in rows if row.measured]
     lines = [_row(row, operation, rows) for row in measured for operation in operations(row)]
@@ -72,6 +71,8 @@ def corrected(rows: Sequence[Summary]) -> Table:
 
 
 _RATE, _MEDIAN = 1, 7
+_RATES, _PASS, _CHECKS = "operations in a second", "throughput pass", "checks"
+_LATENCIES = "latency"
 
 
 def _row(row: Summary, operation: Operation, rows: Sequence[Summary]) -> Row:

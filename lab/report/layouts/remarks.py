@@ -42,7 +42,8 @@ def absent(rows: Sequence[Summary]) -> Table | None:
     lines = []
     for _, same in groupby(without, key=lambda row: row.contestant.name):
         group = list(same)
-        reasons = distinct([row.reason for row in group])
+        # A row without a cell of its own repeats the reason of another one.
+        reasons = distinct([row.reason for row in group if row.cells])
         first = group[0]
         mark: Mark = "aside" if first.outcome in ("unavailable", "stopped") else "fault"
         lines.append(

@@ -73,7 +73,8 @@ def standing(summaries: Sequence[Summary]) -> Table | None:
     lines.sort(key=lambda line: -(line.cells[_BEHIND].order or 0.0))
     notes = (
         "By operations in a second; null is left out. A dictionary in one process shares its data "
-        "with nobody: “Among shared” leaves such rows out.",
+        "with nobody: “Among shared” leaves such rows out. Each of our own contestants is placed "
+        "without the others of them.",
     )
     return Table("Where Tuckbox stands worst", columns, tuple(lines), notes=notes)
 
