@@ -27,7 +27,7 @@ Unit = Literal["ns", "s", "rate", "share", "count"]
 class Cell:
     """A cell of a table. `order` is what a sorted column goes by, its text where there is none.
 
-    `short` is for where there is little room.
+    `short` is its text on a terminal.
     """
 
     text: str
@@ -41,8 +41,7 @@ class Column:
     """A column. Columns of one `group` have a heading in common.
 
     `head` columns are the same in all rows of a block. `published` columns have the original's
-    figures. A `wide` column is left out where there is little room; `short` is its heading there.
-    `means` explains the heading in a sentence.
+    figures. `means` explains the heading in a sentence.
     """
 
     heading: str
@@ -50,32 +49,25 @@ class Column:
     figures: bool = True
     head: bool = False
     published: bool = False
-    wide: bool = False
-    short: str = ""
     means: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row. `keys` is what pickers choose by, `records` the cells its figures come from.
-
-    A `minor` row is left out where there is little room.
-    """
+    """A row. `keys` is what pickers choose by, `records` the cells its figures come from."""
 
     cells: tuple[Cell, ...]
     keys: Mapping[str, str] = field(default_factory=dict)
     records: tuple[AnyCell, ...] = ()
     ours: bool = False
     total: bool = False
-    minor: bool = False
 
 
 @dataclass(frozen=True)
 class Picker:
     """A choice among rows: those whose key `name` is the chosen option, or that lack the key.
 
-    `first` is chosen at first, and is the only one where there is little room; empty, all are shown
-    there.
+    `first` is chosen at first, or else the first of the options.
     """
 
     name: str
@@ -85,19 +77,13 @@ class Picker:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. `ruled` has lines between the columns, as some of the originals have.
-
-    A `minor` table is left out where there is little room. `keys` is what the pickers of a sheet
-    choose by.
-    """
+    """A table. `keys` is what the pickers of a sheet choose by."""
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     pickers: tuple[Picker, ...] = ()
     notes: tuple[str, ...] = ()
-    ruled: bool = False
-    minor: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
 
 

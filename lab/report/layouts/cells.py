@@ -13,14 +13,13 @@ from lab.runner.summary import Figure, PassSummary, Summary
 NOTHING = Cell("")
 
 FAULTS = (
-    Column("Wrong", short="Wrng", means="Answers that are not the value stored."),
+    Column("Wrong", means="Answers that are not the value stored."),
     Column(
         "Stale",
-        short="Stal",
         means="Answers with a value that had certainly been replaced or deleted.",
     ),
     Column("Lost", means="Entries gone from a store that was not full."),
-    Column("Refused", short="Rfsd", means="Sets that the store declined."),
+    Column("Refused", means="Sets that the store declined."),
 )
 
 

@@ -66,7 +66,7 @@ def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Tab
             published = _published(suite, phase.name, variant.name)
             keys = {"set:get": phase.name, "values": variant.name}
             for matrix in _today(suite, own, phase.name, variant.name):
-                found.append(replace(matrix, minor=not published, keys=keys))
+                found.append(replace(matrix, keys=keys))
             found += [replace(matrix, keys=keys) for matrix in published]
     return tuple(found)
 
@@ -111,12 +111,6 @@ def _label(suite: PhasesSuite, row: Summary) -> str:
     return originals.label(suite, row) or row.contestant.title
 
 
-def _folded(label: str, row: Summary | None = None) -> str:
-    """Return a heading in several short lines; of a row that the original had not, its name."""
-    text = row.contestant.name if row is not None and label == row.contestant.title else label
-    return text.replace(":", ":\n").replace("_", "_\n")
-
-
 def _cores(where: Placement) -> str:
     return "the client's core" if where == "same core" else PLACED[where]
 
@@ -126,12 +120,12 @@ def _matrix(heading: str, named: Sequence[tuple[str, Summary, float]]) -> Table:
     columns = (
         Column("", figures=False),
         Column("Rate"),
-        *(Column(label, short=_folded(label, row)) for label, row, _ in ordered),
+        *(Column(label) for label, _, _ in ordered),
     )
     lines = [
         Row(
             (
-                Cell(label, short=row.contestant.name if label == row.contestant.title else ""),
+                Cell(label),
                 Cell(f"{rate(own)}/s", own),
                 *(_percentage(own, other) for _, _, other in ordered),
             ),
@@ -156,8 +150,7 @@ def _published(suite: PhasesSuite, ratio: str, size: str) -> list[Table]:
     for one in suite.original:
         if one.title.removesuffix(", again") == f"ratio {ratio} and {size} values":
             columns = tuple(
-                Column(text, figures=index > 0, short=_folded(text))
-                for index, text in enumerate(one.columns)
+                Column(text, figures=index > 0) for index, text in enumerate(one.columns)
             )
             lines = tuple(Row(tuple(originals.published(text) for text in row)) for row in one.rows)
             again = ", published a second time" if one.title.endswith("again") else ""

@@ -90,7 +90,6 @@ def _row(row: Summary, operation: Operation, rows: Sequence[Summary]) -> Row:
         keys={"variant": row.variant, "operation": operation.name},
         records=row.cells,
         ours=ours(row.contestant),
-        minor=not operation.rated,
     )
 
 
@@ -135,7 +134,7 @@ def _times(times: float | None) -> Cell:
 
 
 def _pickers(variants: Sequence[str], named: Sequence[str]) -> tuple[Picker, ...]:
-    # One variant is enough where there is little room: of an even number the smaller middle one.
+    # Of an even number the smaller middle one.
     first = variants[(len(variants) - 1) // 2] if variants else ""
     both = (Picker("variant", tuple(variants), first), Picker("operation", tuple(named)))
     return tuple(picker for picker in both if len(picker.options) > 1)

@@ -75,7 +75,7 @@ def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Tab
     ]
     lines.sort(key=lambda line: line.cells[1].text != "bin")
     columns = _columns("2005" if of_2005 else "2004")
-    return (Table(name_of_table, columns, tuple(lines), ruled=True),)
+    return (Table(name_of_table, columns, tuple(lines)),)
 
 
 def _columns(year: str) -> tuple[Column, ...]:
@@ -105,7 +105,7 @@ def _line(suite: PhasesSuite, part: Part, row: Summary, published: Original | No
     )
     return Row(
         (
-            Cell(package or title(row), short=package or title(row)),
+            Cell(package or title(row)),
             Cell(data_type),
             Cell(row.contestant.title if several and label else params),
             Cell(size, float(size)),
@@ -115,9 +115,6 @@ def _line(suite: PhasesSuite, part: Part, row: Summary, published: Original | No
         keys={"values": data_type},
         records=row.cells,
         ours=ours(row.contestant),
-        minor=not label
-        and not ours(row.contestant)
-        and (part.name == "main" or not row.contestant.stores),
     )
 
 

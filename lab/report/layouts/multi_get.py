@@ -51,7 +51,7 @@ def tables(part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
         Column("System", figures=False),
         *(Column(name, group="time of one value") for name in _phases(part)),
         Column("Saves", means="How many times as fast a value is in the largest request."),
-        *(Column(name, group="median of one request", wide=True) for name in _phases(part)),
+        *(Column(name, group="median of one request") for name in _phases(part)),
         Column("Several values are asked for by", figures=False),
     )
     lines = tuple(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lab.report.layouts import multi_get, originals
+from lab.report.layouts import multi_get
 from lab.report.layouts.cells import NOTHING
 from lab.report.layouts.rows import cell, kind, ours, placed, placements, title
 from lab.report.model import Cell, Chart, Column, LineRow, Lines, Picker, Row, Table
@@ -87,15 +87,10 @@ def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Tab
     """Return the times by iterations, what was kept of each size, and what was published."""
     if part.batch_max > 1:
         return multi_get.tables(part, rows)
-    return (_times(suite, part, rows), _kept(part, rows), *_published(suite))
+    return (_times(part, rows), _kept(part, rows), *_published(suite))
 
 
-def _known(suite: PhasesSuite, row: Summary) -> bool:
-    """Return whether a row is one of the original's, or ours."""
-    return bool(originals.label(suite, row)) or ours(row.contestant)
-
-
-def _times(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> Table:
+def _times(part: Part, rows: Sequence[Summary]) -> Table:
     found = [
         (row, phase.name, phase.latency)
         for variant in part.variants
@@ -106,10 +101,7 @@ def _times(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> Table:
     ]
     reached = {step.count for _, _, one in found for step in one.steps}
     shown = [count for count in _COLUMNS if count in reached]
-    lines = [
-        replace(_line(row, phase, one, shown), minor=not _known(suite, row))
-        for row, phase, one in found
-    ]
+    lines = [_line(row, phase, one, shown) for row, phase, one in found]
     columns = (
         Column("System", figures=False),
         *(Column(f"{count:,}", group="time after iterations") for count in shown),
@@ -210,7 +202,6 @@ def _kept_of(row: Summary, value_bytes: int) -> list[Row]:
             keys={"values": row.variant},
             records=row.cells,
             ours=ours(row.contestant),
-            minor=not (written.miss or get.miss or get.wrong),
         )
     ]
 

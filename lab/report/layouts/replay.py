@@ -28,18 +28,17 @@ def table(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Table:
     columns = (
         Column("Capacity", head=True),
         Column("Contestant", figures=False),
-        Column("Measured as", figures=False, short="Measured"),
+        Column("Measured as", figures=False),
         Column(
             "May occupy",
-            wide=True,
             means="The limit of a reference; the bytes that the others may use.",
         ),
         Column("Occupied", means="The most that was measured while it ran."),
-        Column("Once closed", wide=True, means="The files that are left; a reference's measure."),
+        Column("Once closed", means="The files that are left; a reference's measure."),
         Column("Hit ratio"),
         Column("Difference", means="Points of hit ratio over the better reference."),
-        Column("Tries", wide=True, means="Limits that were tried to come near to those bytes."),
-        Column("Refused", wide=True, means="Sets for which the store had no room."),
+        Column("Tries", means="Limits that were tried to come near to those bytes."),
+        Column("Refused", means="Sets for which the store had no room."),
         Column("Wrong", means="Hits that were not the value stored last, in all tries."),
     )
     best = _best_references(suite, cells)
@@ -81,7 +80,7 @@ def tries(cells: Sequence[ReplayCell]) -> Table:
         for cell in _sorted(cells)
         for number, one in enumerate(cell.tries)
     ]
-    return Table("Every limit that was tried", columns, tuple(lines), minor=True)
+    return Table("Every limit that was tried", columns, tuple(lines))
 
 
 def charts(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> tuple[Chart, ...]:
@@ -138,7 +137,7 @@ def _best_references(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> dict[fl
 
 
 def _figures(suite: ReplaySuite, cell: ReplayCell, best: float | None) -> Iterator[Cell]:
-    yield Cell(_MEASURED_AS[cell.weighed], short=cell.weighed)
+    yield Cell(_MEASURED_AS[cell.weighed])
     yield Cell(size(cell.bytes_max), cell.bytes_max)
     if cell.outcome != "measured":
         yield Cell(cell.outcome, mark="fault" if cell.outcome == "failed" else "aside")

@@ -26,10 +26,10 @@ def resources(rows: Sequence[Summary]) -> Table:
         Column("Store", group="MB", means="Blocks of all files of the store."),
         Column("Client", group="CPU/op", means="Processor time of the clients for one operation."),
         Column("Server", group="CPU/op", means="Processor time of the server for one operation."),
-        Column("Shared by", figures=False, wide=True, means="Who can use the same data."),
-        Column("Rounds", wide=True),
-        Column("Version", figures=False, wide=True),
-        Column("Server version", figures=False, wide=True),
+        Column("Shared by", figures=False, means="Who can use the same data."),
+        Column("Rounds"),
+        Column("Version", figures=False),
+        Column("Server version", figures=False),
     )
     measured = [row for row in rows if row.measured]
     measured.sort(key=lambda row: (not row.contestant.stores, name(row)))

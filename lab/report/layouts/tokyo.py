@@ -128,7 +128,7 @@ def _systems(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> Table:
         # Here are the systems that the original had, and ours; all are in the other table.
         if label or ours(row.contestant):
             lines += _system(part, row, shown, originals.table(suite, label))
-    return Table("Time by phase", columns, tuple(lines), notes=(_BESIDE_NOTE,), ruled=True)
+    return Table("Time by phase", columns, tuple(lines), notes=(_BESIDE_NOTE,))
 
 
 def _system(part: Part, row: Summary, shown: str, published: Original | None) -> list[Row]:
