@@ -137,6 +137,7 @@ class Whole:
         expected = expected_seconds(self._kept_in, self._choice.form)
         left = [name for name in self.planned if name not in self._recorded]
         with CellProgress(self._console, left, expected) as progress:
+            terminal.show_plan(self._console, left, progress.seconds_left())
             return [await self._run_suite(session, suite, progress) for suite in self._suites]
 
     async def _run_suite(self, session: Session, suite: Suite, watcher: Watcher) -> _Ran:

@@ -5,6 +5,7 @@ Owns the order. Must not run anything, nor compute a figure. Everything else is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from lab.report.reading import source_of
 from lab.report.units import ratio
 from lab.runner.catalogue import PhasesSuite, ReplaySuite
 from lab.runner.machine import Disturbance, Machine
+from lab.runner.plan import CellName
 from lab.runner.results import ReplayCell
 from lab.runner.summary import Summary
 
@@ -29,6 +31,14 @@ def show_machine(console: Console, machine: Machine, data: str, seed: int) -> No
         f"Data in {data}, removed afterwards. Seed {seed}.",
         highlight=False,
     )
+
+
+def show_plan(console: Console, planned: Sequence[CellName], seconds: float | None) -> None:
+    """Print how many cells each suite has, and how long they take if an earlier run tells."""
+    counts = Counter(name.suite for name in planned)
+    listed = ", ".join(f"{suite} {count:,}" for suite, count in counts.items())
+    minutes = "" if seconds is None else f", about {max(round(seconds / 60), 1)} minutes"
+    console.print(f"{len(planned):,} cells to measure{minutes}: {listed}.\n", highlight=False)
 
 
 def show_answer(console: Console, suite: PhasesSuite, summaries: Sequence[Summary]) -> None:

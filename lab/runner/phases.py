@@ -35,7 +35,7 @@ async def run(
     found: list[PhasesCell] = []
     for part in choice.parts_of(suite):
         one = _Part(session, suite, part, choice, recorded, watcher)
-        for variant in choice.variants_of(part):
+        for variant in choice.variants_of(suite, part):
             found += await one.run(variant)
     return found
 

@@ -99,9 +99,12 @@ class Choice:
             or f"{suite.name}/{part.name}" in self.parts
         ]
 
-    def variants_of(self, part: Part) -> list[Variant]:
-        """Return the variants of a part that run."""
-        return [one for one in part.variants if not self.variants or one.name in self.variants]
+    def variants_of(self, suite: PhasesSuite, part: Part) -> list[Variant]:
+        """Return the variants of a part that run: the chosen ones, else those of the form."""
+        if self.variants:
+            return [one for one in part.variants if one.name in self.variants]
+        of_form = self.form_of(suite).variants
+        return [one for one in part.variants if one.name in of_form] or part.variants
 
     def placements_of(self, contestant: Contestant, part: Part, cores: Cores) -> list[Placement]:
         """Return how a contestant's cells are placed. In the smoke form nothing is timed."""
@@ -119,13 +122,13 @@ def cells(suite: Suite, choice: Choice, cores: Cores) -> list[CellName]:
     if isinstance(suite, ReplaySuite):
         return [
             replay_name(suite.name, one.name, capacity)
-            for capacity in suite.replay.capacities
+            for capacity in suite.replay.capacities_of(choice.form)
             for one in choice.rows(suite)
         ]
     return [
         name
         for part in choice.parts_of(suite)
-        for variant in choice.variants_of(part)
+        for variant in choice.variants_of(suite, part)
         for name, _ in cells_of_variant(suite, part, variant, choice, cores)
     ]
 

@@ -49,7 +49,8 @@ async def run(
         stream.write(given.stream, operations)
         one = _Suite(session, suite, choice, given, recorded, watcher)
         with small_pages():
-            of_capacities = await together(map(one.run, suite.replay.capacities))
+            capacities = suite.replay.capacities_of(choice.form)
+            of_capacities = await together(map(one.run, capacities))
     finally:
         session.desk.discard(desk)
     return [cell for cells in of_capacities for cell in cells]

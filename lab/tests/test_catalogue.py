@@ -160,6 +160,43 @@ def test_every_part_of_a_suite_has_rows_and_its_labels_name_some(one: Suite) -> 
     assert cells(one, choice, Cores(0, 1))
 
 
+def test_a_form_may_run_some_variants_and_a_choice_overrules_it() -> None:
+    one = SUITES["network-2011"]
+    assert isinstance(one, PhasesSuite)
+    rows = [CONTESTANTS["php_apcu:limited"]]
+
+    def variants(choice: Choice) -> set[tuple[str, str]]:
+        return {(name.part, name.variant) for name in cells(one, choice, Cores(0, 1))}
+
+    assert {name for part, name in variants(Choice("quick", rows)) if part == "main"} == set(
+        one.form("quick").variants
+    )
+    assert variants(Choice("quick", rows, variants=("4 KB",))) >= {("main", "4 KB")}
+    everything = {variant.name for variant in one.parts[0].variants}
+    assert {name for part, name in variants(Choice("full", rows)) if part == "main"} == everything
+    # A part that has none of them runs all of its own.
+    django = SUITES["django"]
+    rows = [CONTESTANTS["django_tuckbox"]]
+    assert "160 bytes" in {
+        name.variant for name in cells(django, Choice("quick", rows), Cores(0, 1))
+    }
+
+
+def test_the_quick_form_replays_fewer_capacities() -> None:
+    one = SUITES["web07"]
+    rows = [CONTESTANTS["tuckbox"]]
+    assert len(cells(one, Choice("quick", rows), Cores(0, 1))) == 1
+    assert len(cells(one, Choice("middle", rows), Cores(0, 1))) == 3
+
+
+def test_a_form_that_names_no_variant_of_its_suite_is_refused(tmp_path: Path) -> None:
+    text = (LAB / "suites" / "chi-2010.toml").read_text("utf-8")
+    assert 'variants = ["medium"]' in text
+    (tmp_path / "chi-2010.toml").write_text(text.replace('["medium"]', '["middling"]'), "utf-8")
+    with pytest.raises(CatalogueError, match="no part has the variant 'middling'"):
+        catalogue.suites(tmp_path)
+
+
 def locked(*names: str) -> set[str]:
     lines = {line for name in names for line in (LAB / name).read_text("utf-8").splitlines()}
     return {line for line in lines if "==" in line}

@@ -176,13 +176,18 @@ class Part(Definition, frozen=True):
 
 
 class Form(Definition, frozen=True):
-    """How long a suite runs: a share of its operations, how often, and the limits of time."""
+    """How long a suite runs: a share of its operations, how often, and the limits of time.
+
+    `variants` are those that run; a part that has none of them runs all of its own, and so does
+    every part where the list is empty.
+    """
 
     operations: float
     rounds: int
     phase_seconds_max: float
     cell_seconds_max: float
     operations_min: int = 300
+    variants: list[str] = []
 
     def __post_init__(self) -> None:
         if not 0 < self.operations <= 1 or self.rounds < 1 or self.operations_min < 1:
@@ -232,6 +237,11 @@ class PhasesSuite(Definition, tag_field="kind", tag="phases", frozen=True):
     answer: AnswerPlan | None = None
 
     def __post_init__(self) -> None:
+        known = {variant.name for part in self.parts for variant in part.variants}
+        forms = [form for name in FORM_NAMES if (form := getattr(self.forms, name)) is not None]
+        strange = [name for form in forms for name in form.variants if name not in known]
+        if strange:
+            raise ValueError(f"no part has the variant {strange[0]!r} that a form names")
         if self.answer is None:
             return
         part = self.parts[0]
@@ -274,13 +284,19 @@ class ReplayPlan(Definition, frozen=True):
     """How a trace is replayed. Capacities are fractions of the bytes of all distinct values.
 
     `value_bytes` is the size of every value, 0 for the trace's own sizes. Without `references` a
-    capacity is what every contestant may occupy.
+    capacity is what every contestant may occupy. `quick` are the capacities of the quick form, all
+    where the list is empty.
     """
 
     value_bytes: int
     capacities: list[float]
     references: list[str]
     cell_seconds_max: float
+    quick: list[float] = []
+
+    def capacities_of(self, form: FormName) -> list[float]:
+        """Return the capacities that are tried in a form."""
+        return self.quick if form == "quick" and self.quick else self.capacities
 
 
 class ReplaySuite(Definition, tag_field="kind", tag="replay", frozen=True):
