@@ -12,6 +12,7 @@ import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
 from lab.disk import remove_memory
+from lab.tests.talking import Conversation
 
 _OWNER = "TUCKBOX_LAB_TEST"
 _SECONDS_TO_END = 20.0
@@ -23,6 +24,19 @@ def own_folder(tmp_path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="tuckbox-lab-test-", dir=tmp_path))
     yield folder
     remove_memory(f"{folder.name}-")
+
+
+@pytest.fixture
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Conversation]]:
+    """Give a function that starts a host, as the test's module has it in HOSTS."""
+    with request.module.HOSTS(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def host(start: Callable[..., Conversation]) -> Conversation:
+    """Give a host that has been started."""
+    return start()
 
 
 @pytest.fixture

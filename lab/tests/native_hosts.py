@@ -66,7 +66,12 @@ def native_hosts(folder: Path) -> Iterator[StartHost]:
 
 def key_texts(count: int = KEYS) -> list[str]:
     """Return the texts of the keys."""
-    return [f"key-{number}" for number in range(count)]
+    return [key_text(number) for number in range(count)]
+
+
+def key_text(number: int) -> str:
+    """Return the text of a key, which is also the name of its file."""
+    return f"key-{number}"
 
 
 def a_load(

@@ -6,10 +6,7 @@ The negative controls keep a file for each entry, in which a test can change wha
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from lab.protocol import (
     Failed,
@@ -30,23 +27,14 @@ from lab.tests.native_hosts import (
     a_load,
     an_open,
     derive,
-    key_texts,
+    key_text,
     native_hosts,
     work_through,
 )
 from lab.tests.talking import Conversation, needs, replay
 
+HOSTS = native_hosts
 pytestmark = needs("cargo")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartHost]:
-    with native_hosts(tmp_path) as start:
-        yield start
-
-
-def key_text(number: int) -> str:
-    return key_texts()[number]
 
 
 def probe(host: Conversation, folder: Path) -> tuple[Probed, Probed]:

@@ -40,13 +40,8 @@ from lab.tests.talking import Plan, ask_all, needs, prepare, run_together
 CONTROLS: Final = sorted(path.name for path in (LAB / "tests/contestants").glob("native_*"))
 CONTESTANTS: Final = sorted(path.name for path in (LAB / "contestants").glob("native_*"))
 
+HOSTS = native_hosts
 pytestmark = needs("cargo")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartHost]:
-    with native_hosts(tmp_path) as start:
-        yield start
 
 
 class Row(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ from lab.tests.native_hosts import (
     a_load,
     an_open,
     derive,
-    key_texts,
+    key_text,
     native_hosts,
     some_work,
     work_through,
@@ -48,17 +48,8 @@ from lab.tests.talking import (
     prepare,
 )
 
+HOSTS = native_hosts
 pytestmark = needs("cargo")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartHost]:
-    with native_hosts(tmp_path) as start:
-        yield start
-
-
-def key_text(number: int) -> str:
-    return key_texts()[number]
 
 
 # Values.

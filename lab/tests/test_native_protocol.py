@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -52,13 +52,8 @@ from lab.tests.talking import (
 
 TIMER_PAIRS: Final = 1_000
 
+HOSTS = native_hosts
 pytestmark = needs("cargo")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartHost]:
-    with native_hosts(tmp_path) as start:
-        yield start
 
 
 # Errors.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,8 @@ from lab.tests.talking import Conversation, Plan, ask_all, needs, prepare, run_t
 
 WORKERS = 3
 
+HOSTS = native_hosts
 pytestmark = needs("cargo")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartHost]:
-    with native_hosts(tmp_path) as start:
-        yield start
 
 
 # The rules, answer by answer.

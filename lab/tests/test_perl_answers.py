@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,18 +30,8 @@ from lab.tests.perl_hosts import (
 )
 from lab.tests.talking import Conversation, Plan, ask_all, needs
 
+HOSTS = perl_hosts
 pytestmark = needs("perl")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartHost]:
-    with perl_hosts(tmp_path) as start:
-        yield start
-
-
-@pytest.fixture
-def host(start: StartHost) -> Conversation:
-    return start()
 
 
 # One worker.

@@ -51,18 +51,8 @@ from lab.tests.talking import (
     prepare,
 )
 
+HOSTS = perl_hosts
 pytestmark = needs("perl")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartHost]:
-    with perl_hosts(tmp_path) as start:
-        yield start
-
-
-@pytest.fixture
-def host(start: StartHost) -> Conversation:
-    return start()
 
 
 ROWS: list[tuple[Contestant, ValueKind]] = [

@@ -12,7 +12,6 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -37,7 +36,6 @@ from lab.stream import DELETE, GET, SET, Operation
 from lab.tests.perl_hosts import (
     HOST,
     LAB,
-    StartHost,
     control,
     mixed_plan,
     opened,
@@ -55,18 +53,8 @@ from lab.tests.talking import (
     replay,
 )
 
+HOSTS = perl_hosts
 pytestmark = needs("perl")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartHost]:
-    with perl_hosts(tmp_path) as start:
-        yield start
-
-
-@pytest.fixture
-def host(start: StartHost) -> Conversation:
-    return start()
 
 
 # Values.
