@@ -10,8 +10,10 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.report.layouts.limits import why_beyond
 from lab.report.layouts.rows import Operation, operations
 from lab.report.reading import replays_of, source_of, suites_of
+from lab.runner.catalogue import Part
 from lab.runner.records import read
 from lab.runner.results import ReplayCell
 from lab.runner.summary import Figure, Summary
@@ -52,6 +54,9 @@ COLUMNS = (
     "version",
     "server_version",
     "measured_as",
+    "bytes_max",
+    "bytes_told",
+    "bytes_held",
     "equal",
     "source",
 )
@@ -65,12 +70,13 @@ def write(records: Path, output: Path) -> None:
         writer.writeheader()
         for suite in suites_of(run):
             for row in suite.summaries:
-                writer.writerows(_lines(row))
+                part = next(one for one in suite.suite.parts if one.name == row.part)
+                writer.writerows(_lines(part, row))
         for _, cells in replays_of(run):
             writer.writerows(map(_replayed, cells))
 
 
-def _lines(row: Summary) -> Iterator[dict[str, Field]]:
+def _lines(part: Part, row: Summary) -> Iterator[dict[str, Field]]:
     named: dict[str, Field] = {
         "suite": row.suite,
         "part": row.part,
@@ -85,6 +91,14 @@ def _lines(row: Summary) -> Iterator[dict[str, Field]]:
     }
     if not row.measured:
         yield named
+    if row.held is not None:
+        named |= {
+            "measured_as": row.held.weighed,
+            "bytes_max": row.held.bytes_max,
+            "bytes_told": row.held.told,
+            "bytes_held": row.held.bytes or None,
+            "equal": not why_beyond(part, row),
+        }
     for operation in operations(row):
         yield named | _figures(row, operation)
 
@@ -151,6 +165,9 @@ def _replayed(cell: ReplayCell) -> dict[str, Field]:
             "hit_ratio": cell.hit_ratio,
             "refused": cell.best.refused,
             "store_bytes": cell.best.bytes_peak,
+            "bytes_max": cell.bytes_max,
+            "bytes_told": cell.best.limit,
+            "bytes_held": cell.best.bytes_measured,
             "equal": cell.equal,
         }
     return found

@@ -162,7 +162,8 @@ class Sheet:
     """What there is to say of one part of a suite.
 
     `tables` are in the original's layout, today's figures beside the published ones, and `pickers`
-    choose among them; `corrected` has what it left out. `resources` are checks, memory and
+    choose among them; `corrected` has what it left out, and `beyond` the rows that did not keep
+    within the limits, or None. `resources` are checks, memory and
     processor time of each contestant.
     """
 
@@ -171,6 +172,7 @@ class Sheet:
     charts: tuple[Chart, ...]
     tables: tuple[Table, ...]
     corrected: Table
+    beyond: Table | None
     resources: Table
     absent: Table | None
     pickers: tuple[Picker, ...] = ()

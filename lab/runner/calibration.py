@@ -20,6 +20,8 @@ _NEAR = 0.97
 _AIM = 0.985
 # A straight line through one or two measurements is trusted so far and no further.
 _FACTOR_MAX = 4.0
+# Memory is noisy: so much more than the permitted bytes is not yet more.
+TOLERANCE = 0.03
 # A store that occupies more than this share of its bytes under half the limit does not obey it.
 _LEVEL = 0.9
 
@@ -93,6 +95,11 @@ def excess(cell: ReplayCell) -> str:
         f"it occupied at least {measured:,} bytes and may occupy {cell.bytes_max:,}; the smallest "
         f"limit tried was {least:,}"
     )
+
+
+def exceeds(measured: int, bytes_max: int) -> bool:
+    """Return whether a store that was measured once occupies more than it may."""
+    return measured > (1 + TOLERANCE) * bytes_max
 
 
 def _is_level(low: Try, high: Try) -> bool:

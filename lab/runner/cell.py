@@ -142,7 +142,9 @@ class _Measurement:
     deadline: float
 
     def __post_init__(self) -> None:
-        self.limits = self.job.part.limits_of(self.job.variant)
+        limits = self.job.part.limits_of(self.job.variant)
+        held = self.cell.held
+        self.limits = StoreLimits(limits.entries, held.told) if held is not None else limits
         self.mark = self.session.mark()
 
     async def run(self) -> None:
@@ -302,6 +304,7 @@ class _Measurement:
         used.client_bytes_opened = resources.client_bytes(stage.pids)
         if stage.server is not None:
             used.server_bytes_opened = resources.server_bytes(stage.server.pid)
+        empty = 0 if self.job.contestant.weighed_by == "file" else self._weigh(stage)
         results: dict[str, PhaseResult] = {}
         for planned in self.job.inputs.passes:
             if planned.phase.preload:
@@ -315,9 +318,33 @@ class _Measurement:
         if stage.server is not None:
             used.server_bytes_full = resources.server_bytes(stage.server.pid)
             used.store_bytes += stage.server.bytes_grown
+        self._hold(self._weigh(stage) - empty)
         if self.job.part.empties:
             await self._clear(stage)
         await self._close(stage)
+
+    def _weigh(self, stage: _Stage) -> int:
+        """Return the bytes of files, or of a server's data and files; 0 where a client has them."""
+        weighed = self.job.contestant.weighed_by
+        if weighed == "file":
+            return bytes_occupied(stage.folder)
+        if weighed == "client" or stage.server is None:
+            return 0
+        try:
+            return resources.data_bytes(stage.server.pid) + stage.server.bytes_grown
+        except OSError:
+            # It is Linux that tells.
+            return 0
+
+    def _hold(self, grown: int) -> None:
+        """Note by how much the store has grown, where it was not weighed before the rounds."""
+        held = self.cell.held
+        if held is None:
+            return
+        if held.weighed == "file" or (held.weighed == "server" and not held.tries):
+            held.bytes = max(grown, 0)
+        if not held.bytes and not held.reason:
+            held.reason = f"nothing of it is seen where its {held.weighed} is measured"
 
     async def _preload(self, stage: _Stage, planned: PlannedPass) -> None:
         loaders = self._owners(stage)

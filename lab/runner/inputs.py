@@ -29,6 +29,8 @@ ANSWER_BYTES_MAX = 64 << 20
 PASS_BYTES_MAX = 2 << 30
 # A field of a complex value: eight digits and twenty, and what a runtime needs to keep them.
 FIELD_BYTES = 256
+# The text of a field of a complex value.
+COMPLEX_FIELD_BYTES = 28
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,17 @@ class PlannedPass:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The files of one variant of a part, and the passes over them."""
+    """The files of one variant of a part, and the passes over them.
+
+    `stored` has the keys that are ever stored and the size of each when it is stored first;
+    `payload` is how many bytes these keys and values have.
+    """
 
     keys: Path
     phases: list[PhaseOf]
     passes: list[PlannedPass]
+    stored: dict[int, int]
+    payload: int
 
 
 @contextmanager
@@ -68,6 +76,7 @@ def inputs(
         new_from = part.keys_of(variant) + streams.keys_absent(part, variant)
         phases: list[PhaseOf] = []
         passes: list[PlannedPass] = []
+        stored: dict[int, int] = {}
         base = 1
         for phase in part.phases:
             operations = streams.operations(phase, part, variant, form)
@@ -88,6 +97,9 @@ def inputs(
                     )
                     drawn = list(streams.draw(phase, part, variant, form, thrown, new_from))
                     stream.write(path, drawn)
+                    for operation in drawn:
+                        if operation.verb == stream.SET:
+                            stored.setdefault(operation.key, operation.size)
                     verbs.append(bytes(operation.verb for operation in drawn))
                     if phase.shares.insert:
                         new_from = max(new_from, 1 + max(operation.key for operation in drawn))
@@ -104,9 +116,11 @@ def inputs(
                     )
                 )
                 phases.append(PhaseOf(f"{phase.name}/{measure}", of_workers))
-        texts = (streams.key_text(part.key_shape, session.seed, key) for key in range(new_from))
+        texts = [streams.key_text(part.key_shape, session.seed, key) for key in range(new_from)]
         keys.write_text("".join(f"{text}\n" for text in texts), "ascii")
-        yield Inputs(keys, phases, passes)
+        of_one = COMPLEX_FIELD_BYTES if variant.value == "complex" else 1
+        payload = sum(len(texts[key]) + size * of_one for key, size in stored.items())
+        yield Inputs(keys, phases, passes, stored, payload)
     finally:
         session.desk.discard(folder)
 

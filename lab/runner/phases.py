@@ -10,14 +10,17 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from lab.runner import streams
-from lab.runner.catalogue import Contestant, Part, PhasesSuite, Variant
+from lab.runner.catalogue import Contestant, Form, Part, PhasesSuite, Variant
 from lab.runner.cell import Job, measure
 from lab.runner.inputs import Inputs, inputs
 from lab.runner.plan import CellName, Choice, cells_of_variant
-from lab.runner.results import Outcome, PhasesCell
+from lab.runner.results import Held, Outcome, PhasesCell
 from lab.runner.session import Session, Watcher
 from lab.runner.together import together
+from lab.runner.weighing import weigh
 
 
 async def run(
@@ -51,6 +54,7 @@ class _Part:
     gone: set[str] = field(default_factory=set)
     filled_below: dict[str, int] = field(default_factory=dict)
     probed: set[str] = field(default_factory=set)
+    held: dict[tuple[str, str], Held | None] = field(default_factory=dict)
 
     async def run(self, variant: Variant) -> list[PhasesCell]:
         planned = list(
@@ -59,6 +63,7 @@ class _Part:
         found = {name: self.recorded[name] for name, _ in planned if name in self.recorded}
         for cell in found.values():
             self._learn(cell.contestant, variant, cell.outcome)
+            self.held[cell.contestant, variant.name] = cell.held
         left = [(name, row) for name, row in planned if name not in found]
         if not any(self._may_run(row, variant) for _, row in left):
             for name, _ in left:
@@ -95,11 +100,25 @@ class _Part:
         probe = row.name not in self.probed
         self.probed.add(row.name)
         self.watcher.starts(name.contestant, name.where)
+        cell.held = await self._held(row, variant, form, given)
         await measure(self.session, Job(row, self.part, variant, form, given, probe), cell)
         self._learn(row.name, variant, cell.outcome)
         self.session.record(cell)
         self.watcher.ended(name.contestant, name.where, cell.seconds, cell.reason)
         return cell
+
+    async def _held(
+        self, row: Contestant, variant: Variant, form: Form, given: Inputs
+    ) -> Held | None:
+        """Weigh the store of a row before its first round. Nothing is timed in the smoke form."""
+        if self.choice.form == "smoke":
+            return None
+        key = row.name, variant.name
+        if key not in self.held:
+            self.held[key] = await weigh(self.session, row, self.part, variant, form, given)
+        held = self.held[key]
+        # Each cell adds what it sees for itself.
+        return msgspec.structs.replace(held) if held is not None else None
 
     def _may_run(self, row: Contestant, variant: Variant) -> bool:
         keys = self.part.keys_of(variant)

@@ -38,7 +38,10 @@ async def run(
     """Replay `requests` on every contestant at every capacity; return the cells in that order."""
     desk = session.desk.fresh("requests")
     seconds_max = suite.replay.cell_seconds_max
-    given = Given(desk / "keys.txt", desk / "requests.ops", len(requests.keys), seconds_max)
+    count = len(requests.keys)
+    given = Given(
+        desk / "keys.txt", desk / "requests.ops", count, count - requests.distinct, seconds_max
+    )
     try:
         given.keys.write_text("".join(f"{text}\n" for text in requests.texts), "ascii")
         size = suite.replay.value_bytes

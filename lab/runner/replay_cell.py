@@ -24,6 +24,7 @@ from lab.protocol import (
     Replay,
     Replayed,
     StreamOf,
+    ValueKind,
 )
 from lab.runner import built, calibration
 from lab.runner.catalogue import CatalogueError, Contestant, StoreLimits, host, server_of
@@ -45,12 +46,19 @@ REQUESTS_BETWEEN_WEIGHINGS = 1_000
 
 @dataclass(frozen=True)
 class Given:
-    """What all cells of a suite are given: files of keys and requests, and the time for one try."""
+    """What all cells of a suite are given: files of keys and requests, and the time for one try.
+
+    A store that hits `hits_max` keeps everything.
+    """
 
     keys: Path
     stream: Path
     requests: int
+    hits_max: int
     seconds_max: float
+    value: ValueKind = "binary"
+    entries_max: int = 0
+    ttl_seconds: float = 0.0
 
 
 async def fill_in(
@@ -91,13 +99,23 @@ class _Cell:
         try:
             while len(cell.tries) < tries_max:
                 limit = calibration.next_limit(cell.bytes_max, step, cell.tries)
-                if limit is None:
+                if limit is None or self._keeps_all():
                     break
                 cell.tries.append(await self._try(limit))
             cell.kept = calibration.best(cell.bytes_max, cell.tries)
         finally:
             # What an adapter or a server started in a session of its own.
             kill_marked(self._mark)
+
+    def _keeps_all(self) -> bool:
+        """Return whether the last try kept everything within the bytes: no other keeps more."""
+        cell = self._cell
+        last = cell.tries[-1] if cell.tries else None
+        return (
+            last is not None
+            and last.hits == self._given.hits_max
+            and last.bytes_measured <= cell.bytes_max
+        )
 
     def _limit_step(self) -> int:
         row = self._contestant
@@ -108,8 +126,9 @@ class _Cell:
 
     async def _try(self, limit: int) -> Try:
         try:
-            async with self._server(StoreLimits(bytes=limit)) as server:
-                replay = self._replay(server, StoreLimits(bytes=limit))
+            limits = StoreLimits(self._given.entries_max, limit)
+            async with self._server(limits) as server:
+                replay = self._replay(server, limits)
                 return await (replay if server is None else server.outlive(replay))
         except CellError as error:
             if not self._cell.tries:
@@ -165,7 +184,9 @@ class _Cell:
         limits: StoreLimits,
     ) -> None:
         row, cell = self._contestant, self._cell
-        known = server.settings if server else {}
+        known = dict(server.settings) if server else {}
+        if self._given.ttl_seconds:
+            known["ttl_seconds"] = f"{self._given.ttl_seconds:g}"
         own = fill_values(row.settings, limit_words(limits))
         load = Load(
             adapter=adapter_of(row),
@@ -175,14 +196,14 @@ class _Cell:
             worker=0,
             workers=1,
             keys=str(self._given.keys),
-            value="binary",
+            value=self._given.value,
             phases=[PhaseOf("replay", [StreamOf(str(self._given.stream), 1)])],
         )
         loaded = await process.ask(load, Loaded)
         cell.version = built.version_of(loaded.version, row.install.build)
         cell.runtime = loaded.runtime
         cell.server_version = server.version if server else ""
-        await process.ask(Open(str(folder), entries_max=0, bytes_max=limits.bytes), Opened)
+        await process.ask(Open(str(folder), limits.entries, limits.bytes), Opened)
 
     def _scales(
         self, process: HostProcess, server: RunningServer | None, folder: Path

@@ -104,6 +104,46 @@ class Resources(msgspec.Struct):
     store_bytes: int = 0
 
 
+class Try(msgspec.Struct):
+    """One replay by a contestant that was told to keep within `limit` bytes.
+
+    `bytes_peak` is the most that its store was seen to occupy, `bytes_settled` what its files
+    occupy once it is closed, where files are what is measured. `reason` says why it has no figures.
+    """
+
+    limit: int
+    requests: int = 0
+    hits: int = 0
+    refused: int = 0
+    bytes_peak: int = 0
+    bytes_settled: int = 0
+    reason: str = ""
+
+    @property
+    def bytes_measured(self) -> int:
+        """The most that the store occupied, open or closed."""
+        return max(self.bytes_peak, self.bytes_settled)
+
+
+class Held(msgspec.Struct):
+    """What a store occupied in bytes, and under which limit. METHODOLOGY.md says how it is weighed.
+
+    `bytes_max` is the suite's limit. `told` is what the contestant was told: that limit, or the one
+    of `tries` under which it occupied most without exceeding `bytes_max`. Where there are `tries`,
+    a store of its own was weighed before the rounds. `binds`: whether keys and values alone come
+    near to the limit. `bytes` is 0 when they could not be measured; `reason` says why, or why no
+    limit keeps the contestant within `bytes_max`.
+    """
+
+    weighed: Weighed
+    bytes_max: int
+    told: int
+    binds: bool
+    bytes: int = 0
+    tries: list[Try] = []
+    reason: str = ""
+
+
 class PhasesCell(msgspec.Struct, tag_field="record", tag="phases"):
     """One contestant under one variant, placed somehow, in one round.
 
@@ -113,7 +153,8 @@ class PhasesCell(msgspec.Struct, tag_field="record", tag="phases"):
     are those of the slowest worker. `clear_ns` is the time that emptying the store took, None if
     the part does not ask for it or the contestant cannot.
     `probe` is what the probe and the preloads showed, and `refused` how many of their sets were
-    refused; the probe is in a contestant's first cell of a part. `seconds` is what the cell took.
+    refused; the probe is in a contestant's first cell of a part. `held` is None where the suite has
+    no limit in bytes, for null and in the smoke form. `seconds` is what the cell took.
     `repeat` is the command that measures this cell alone again.
     """
 
@@ -140,30 +181,10 @@ class PhasesCell(msgspec.Struct, tag_field="record", tag="phases"):
     probe_keys: int = 0
     refused: int = 0
     resources: Resources = msgspec.field(default_factory=Resources)
+    held: Held | None = None
     seconds: float = 0.0
     source: Source = NO_SOURCE
     repeat: list[str] = []
-
-
-class Try(msgspec.Struct):
-    """One replay by a contestant that was told to keep within `limit` bytes.
-
-    `bytes_peak` is the most that its store was seen to occupy, `bytes_settled` what its files
-    occupy once it is closed, where files are what is measured. `reason` says why it has no figures.
-    """
-
-    limit: int
-    requests: int = 0
-    hits: int = 0
-    refused: int = 0
-    bytes_peak: int = 0
-    bytes_settled: int = 0
-    reason: str = ""
-
-    @property
-    def bytes_measured(self) -> int:
-        """The most that the store occupied, open or closed."""
-        return max(self.bytes_peak, self.bytes_settled)
 
 
 class ReplayCell(msgspec.Struct, tag_field="record", tag="replay"):

@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import msgspec
+
 from lab.protocol import ACTIONS, Action, Tally, Verdict
 from lab.runner.catalogue import Contestant, Part, PhasesSuite
 from lab.runner.histograms import percentiles_ns
 from lab.runner.intervals import Interval, interval
 from lab.runner.results import (
+    Held,
     Outcome,
     Pass,
     PhaseResult,
@@ -152,7 +155,8 @@ class Summary:
     `clear_ns`, `close_ns` and `stop_ns` are medians. `timer` is the histogram of the clock's own
     cost, encoded. `verdict` adds up all checks, probes included. `weak` is the share of the values
     that came back which were too short for a strong check. `refused` counts refused sets of the
-    probe and of preloads. `resources` are medians, field by field. `cells` are the records behind
+    probe and of preloads. `resources` are medians, field by field, and so are the bytes of
+    `held`. `cells` are the records behind
     it, in the order of rounds.
     """
 
@@ -179,6 +183,7 @@ class Summary:
     weak: float
     refused: int
     resources: Resources
+    held: Held | None
     cells: tuple[PhasesCell, ...]
 
     @property
@@ -304,6 +309,7 @@ def _summary(
         weak=verdict.weak / max(answers, 1),
         refused=sum(cell.refused for cell in own),
         resources=_resources(with_figures),
+        held=_held(with_figures),
         cells=own,
     )
 
@@ -405,6 +411,13 @@ def _resources(cells: Sequence[PhasesCell]) -> Resources:
         server_cpu_ns=middle(lambda one: one.server_cpu_ns),
         store_bytes=middle(lambda one: one.store_bytes),
     )
+
+
+def _held(cells: Sequence[PhasesCell]) -> Held | None:
+    found = [cell.held for cell in cells if cell.held is not None]
+    if not found:
+        return None
+    return msgspec.structs.replace(found[-1], bytes=round(_median([one.bytes for one in found])))
 
 
 def figure(rounds: Sequence[float]) -> Figure:

@@ -31,6 +31,7 @@ from lab.runner.machine import Disturbance, Machine
 from lab.runner.records import Ending, Header, Settings
 from lab.runner.results import (
     AnyCell,
+    Held,
     Pass,
     PhaseResult,
     PhasesCell,
@@ -64,6 +65,8 @@ UNAVAILABLE = "php_xcache"
 WRONG = "perl_filecache"
 NOISY = "lmdb"
 STOPPED = "django_filebased"
+# Keeps within no limit in bytes.
+GREEDY = "perl_hash"
 
 
 def contestant(
@@ -77,7 +80,7 @@ def contestant(
         shared_by="network" if server else "machine",
         survives_restart="mmap" in name or "tuckbox" in name,
         evicts="lmdb" not in name,
-        counts=["bytes"],
+        counts=[] if name == GREEDY else ["entries", "bytes"],
         cannot=[],
         suites=[],
         values=["binary", "complex"],
@@ -181,6 +184,10 @@ def _cell(
         source=streams.source(1, suite.name),
         repeat=["python", "-m", "lab", "run", "--suite", suite.name, "--contestant", row.name],
     )
+    bytes_max = part.limits_of(variant).bytes
+    if row.stores and bytes_max:
+        occupied = bytes_max - 10_000 if row.name != GREEDY else 2 * bytes_max
+        cell.held = Held("server" if row.server else "file", bytes_max, bytes_max, True, occupied)
     if row.name == FAILED:
         cell.outcome, cell.reason = "failed", f"worker 0 died in run: {HOSTILE}"
         return cell

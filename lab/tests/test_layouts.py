@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from lab.report.layouts import sheets
@@ -230,6 +231,50 @@ def test_django_compares_with_the_original_under_its_own_limit() -> None:
     table = sheet(suite, summarise(suite, rows, cells), "main").tables[0]
     assert [row.cells[1].text for row in table.rows] == ["get", "set", "delete", "Total"]
     assert table.rows[0].cells[2].text == "720,000"
+
+
+def test_rows_beyond_the_limits_have_a_table_that_says_why(
+    summaries: dict[str, list[Summary]],
+) -> None:
+    main = sheet(SUITES["fastmmap-2004"], summaries["fastmmap-2004"], "main")
+    assert main.corrected.title == "Corrected: every answer checked, within the limits"
+    assert synthetic.GREEDY not in {row.cells[0].short for row in main.corrected.rows}
+    assert main.beyond is not None
+    assert {row.cells[0].short for row in main.beyond.rows} == {synthetic.GREEDY}
+    assert {row.cells[-1].text for row in main.beyond.rows} == {"takes no limit in bytes"}
+    at = [column.heading for column in main.beyond.columns].index("Bytes held")
+    assert {row.cells[at].text for row in main.beyond.rows} == {"1.442 MB"}
+    assert {row.cells[at + 1].text for row in main.beyond.rows} == {"files"}
+    assert any("tolerance of 3%" in note for note in main.corrected.notes)
+
+
+def test_where_all_keep_within_the_limits_there_is_one_table(
+    summaries: dict[str, list[Summary]],
+) -> None:
+    main = sheet(SUITES["chi-2010"], summaries["chi-2010"], "main")
+    assert main.beyond is None
+    assert main.corrected.title == "Corrected: every answer checked"
+    assert any("kept within 33.554 MB, as measured" in note for note in main.corrected.notes)
+
+
+def test_who_counts_no_entries_is_beyond_a_limit_of_entries() -> None:
+    suite = SUITES["django"]
+    (row,) = (one for one in synthetic.contestants(suite) if one.name == "tuckbox")
+    row = msgspec.structs.replace(row, counts=["bytes"])
+    of_main = [cell for cell in synthetic.cells(suite, [row], 1) if cell.part == "main"]
+    found = sheet(suite, summarise(suite, [row], of_main), "main")
+    assert {line.keys["variant"] for line in found.corrected.rows} == {"all fit"}
+    assert found.beyond is not None
+    assert {line.keys["variant"] for line in found.beyond.rows} == {"1,000 entries"}
+    why = "counts no entries: it may hold all 1,100"
+    assert {line.cells[-1].text for line in found.beyond.rows} == {why}
+
+
+def test_a_rate_with_misses_is_marked(summaries: dict[str, list[Summary]]) -> None:
+    table = sheet(SUITES["chi-2010"], summaries["chi-2010"], "main").corrected
+    at = [column.heading for column in table.columns].index("Hits")
+    marks = {(row.cells[at].text == "", row.cells[at].mark) for row in table.rows}
+    assert marks == {(False, "weak"), (True, "")}
 
 
 def test_a_mix_has_one_rate_and_its_actions_have_none(summaries: dict[str, list[Summary]]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import resource
 from array import array
 from contextlib import suppress
 
@@ -16,6 +17,12 @@ from lab.hosts.python.workload import Workload
 from lab.protocol import EXAMPLES_MAX, Replay, Replayed, Verdict
 
 _NOWHERE = -1
+
+# Python's allocator has pools of blocks of 16, 32 ... 512 bytes, and rarely gives one back.
+_BLOCKS = range(48, 513, 16)
+_BYTES_HEAD = 33
+_STRETCH_BYTES = 64 << 10
+_NEW_PAGES = 12
 
 
 class Replayer:
@@ -30,6 +37,7 @@ class Replayer:
         # Memory that is free here would be used by the store without being counted.
         with suppress(AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
+        self._ballast = [_occupy(size) for size in _BLOCKS]
 
     def run(self, store: Store, request: Replay) -> Replayed:
         """Obey a slice. This process alone writes, so a hit must answer the value stored last."""
@@ -55,3 +63,14 @@ class Replayer:
                 if len(verdict.examples) < EXAMPLES_MAX:
                     verdict.examples.append(f"get({key!r}) answered not what was stored last")
         return Replayed(hits, refused, verdict)
+
+
+def _occupy(block: int) -> list[bytes]:
+    """Return objects in every free block of this size: what comes next needs new pages."""
+    held: list[bytes] = []
+    new_pages = 0
+    while new_pages < _NEW_PAGES:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        held += [bytes(block - _BYTES_HEAD) for _ in range(_STRETCH_BYTES // block)]
+        new_pages = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    return held

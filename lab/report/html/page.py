@@ -135,7 +135,11 @@ def _part(views: Views, suite: PhasesSuite, sheet: Sheet, summaries: Sequence[Su
         "more_charts": [
             views.chart(chart) for chart in latencies if chart.rows and chart.title not in shown
         ],
-        "more": [views.table(table) for table in (sheet.corrected, sheet.resources) if table.rows],
+        "more": [
+            views.table(table)
+            for table in (sheet.corrected, sheet.beyond, sheet.resources)
+            if table is not None and table.rows
+        ],
         "absent": views.table(sheet.absent) if sheet.absent is not None else None,
         "remarks": sheet.notes,
     }

@@ -41,7 +41,12 @@ def hits(one: PassSummary, row: Summary) -> Cell:
     """Return the hit ratio among the keys that should have been there."""
     if one.hit_ratio is None or not row.contestant.stores:
         return NOTHING
-    return Cell(hit_rate(one.hit_ratio), one.hit_ratio)
+    return hit_cell(one.hit_ratio)
+
+
+def hit_cell(share: float) -> Cell:
+    """Return a hit ratio. Misses are cheaper than hits: a rate with misses is marked."""
+    return Cell(hit_rate(share), share, "weak" if share < 1 else "")
 
 
 def checks(verdict: Verdict, refused: int, row: Summary) -> list[Cell]:

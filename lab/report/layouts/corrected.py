@@ -7,11 +7,14 @@ any original looked like.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from lab.report.layouts import limits
 from lab.report.layouts.cells import FAULTS, NOTHING, checks, hits, latency, refused_of
 from lab.report.layouts.rows import Operation, cell, distinct, kind, operations, ours, title
 from lab.report.model import Cell, Column, DotRow, Dots, Mark, Picker, Row, Table
 from lab.report.units import digits, rate, spread
+from lab.runner.catalogue import Part
 from lab.runner.summary import (
     NULL_TIMES_MIN,
     SPREAD_MAX,
@@ -23,9 +26,38 @@ from lab.runner.summary import (
 )
 
 
-def corrected(rows: Sequence[Summary]) -> Table:
-    """Return a row for each contestant, variant and operation."""
-    columns = (
+def corrected(part: Part, rows: Sequence[Summary]) -> Table:
+    """Return a row for each contestant that kept within the limits, variant and operation."""
+    within = [row for row in rows if row.measured and not limits.why_beyond(part, row)]
+    is_whole = len(within) == sum(row.measured for row in rows)
+    title = "Corrected: every answer checked" + ("" if is_whole else ", within the limits")
+    lines = _sorted(
+        [_row(part, row, operation, rows) for row in within for operation in operations(row)]
+    )
+    notes = (*limits.notes(part, [row for row in rows if row.measured]), *_notes(rows))
+    return _table(title, _columns(), lines, notes)
+
+
+def beyond(part: Part, rows: Sequence[Summary]) -> Table | None:
+    """Return the same of those that did not keep within the limits, and why; None without any."""
+    lines = []
+    for row in rows:
+        why = limits.why_beyond(part, row) if row.measured else ""
+        for operation in operations(row) if why else ():
+            line = _row(part, row, operation, rows)
+            lines.append(replace(line, cells=(*line.cells, Cell(why))))
+    if not lines:
+        return None
+    columns = (*_columns(), Column("Why", figures=False))
+    note = (
+        "These rows have more room than those within the limits: their hits, and rates with fewer "
+        "misses, are not to be compared with theirs."
+    )
+    return _table("Corrected: beyond the limits, or without any", columns, _sorted(lines), (note,))
+
+
+def _columns() -> tuple[Column, ...]:
+    return (
         Column("Contestant", figures=False),
         Column("Rate", _RATES, means="Of the throughput pass, median of the rounds."),
         Column("Interval", _RATES, means="Interval of the median, with its coverage."),
@@ -42,40 +74,51 @@ def corrected(rows: Sequence[Summary]) -> Table:
         Column("P90", _LATENCIES),
         Column("P99", _LATENCIES),
         Column("P99.9", _LATENCIES),
-        Column("Hits", _CHECKS, means="Gets that found what should have been there."),
+        Column("Bytes held", _STORE, means="What it occupied, as measured."),
+        Column("Measured as", _STORE, figures=False),
+        Column("Told", _STORE, means="The limit that it was told, where it is not the suite's."),
+        Column(
+            "Hits",
+            _CHECKS,
+            means="Gets that found what should have been there. Misses are cheaper than hits, so a "
+            "rate with misses is to be read with care.",
+        ),
         *(Column(one.heading, _CHECKS, means=one.means) for one in FAULTS),
         Column("x null", means="How many times the host's own loop, by throughput."),
     )
-    measured = [row for row in rows if row.measured]
-    lines = [_row(row, operation, rows) for row in measured for operation in operations(row)]
+
+
+def _sorted(lines: list[Row]) -> list[Row]:
+    """Return the fastest first: by rate, and what has none by its latency. Null is last."""
     variants = distinct([line.keys["variant"] for line in lines])
     named = distinct([line.keys["operation"] for line in lines])
     order = {key: index for index, key in enumerate((*variants, *named))}
-    # The fastest first: by rate, and what has none by its latency. Null is no rival and is last.
-    lines.sort(
+    return sorted(
+        lines,
         key=lambda line: (
             order[line.keys["variant"]],
             order[line.keys["operation"]],
             line.cells[0].mark == "aside",
             -(line.cells[_RATE].order or 0.0),
             line.cells[_MEDIAN].order or 0.0,
-        )
+        ),
     )
-    return Table(
-        "Corrected: every answer checked",
-        columns,
-        tuple(lines),
-        pickers=_pickers(variants, named),
-        notes=_notes(rows),
-    )
+
+
+def _table(
+    title: str, columns: tuple[Column, ...], lines: Sequence[Row], notes: tuple[str, ...]
+) -> Table:
+    variants = distinct([line.keys["variant"] for line in lines])
+    named = distinct([line.keys["operation"] for line in lines])
+    return Table(title, columns, tuple(lines), pickers=_pickers(variants, named), notes=notes)
 
 
 _RATE, _MEDIAN = 1, 7
 _RATES, _PASS, _CHECKS = "operations in a second", "throughput pass", "checks"
-_LATENCIES = "latency"
+_LATENCIES, _STORE = "latency", "store"
 
 
-def _row(row: Summary, operation: Operation, rows: Sequence[Summary]) -> Row:
+def _row(part: Part, row: Summary, operation: Operation, rows: Sequence[Summary]) -> Row:
     main = operation.phase.main
     times = against_null(row, null_of(rows, row), operation.phase.name)
     return Row(
@@ -83,6 +126,9 @@ def _row(row: Summary, operation: Operation, rows: Sequence[Summary]) -> Row:
             cell(row),
             *(_rated(row, main) if operation.rated else [NOTHING] * 6),
             *_latencies(operation.action),
+            limits.bytes_held(row),
+            limits.measured_as(part, row),
+            limits.told(row),
             hits(main, row) if operation.action is None or _asks(operation) else NOTHING,
             *checks(row.verdict, refused_of(main), row),
             _times(times) if operation.rated else NOTHING,

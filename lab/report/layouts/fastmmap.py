@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lab.report.layouts import filling, originals
-from lab.report.layouts.cells import NOTHING
+from lab.report.layouts.cells import NOTHING, hit_cell
 from lab.report.layouts.rows import kind, name, ours, title
 from lab.report.model import Cell, Chart, Column, DotRow, Dots, Picker, Row, Table
-from lab.report.units import hit_rate
 from lab.runner.catalogue import Original, Part, PhasesSuite
 from lab.runner.summary import PassSummary, Summary
 
@@ -125,7 +124,7 @@ def _rate(one: PassSummary | None) -> Cell:
 def _hits(one: PassSummary | None, row: Summary) -> Cell:
     if one is None or one.hit_ratio is None or not row.contestant.stores:
         return NOTHING
-    return Cell(hit_rate(one.hit_ratio), one.hit_ratio)
+    return hit_cell(one.hit_ratio)
 
 
 def _published(

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lab.report.layouts.limits import MEASURED_AS
 from lab.report.layouts.rows import OURS
 from lab.report.model import Cell, Chart, Column, DotRow, Dots, Kind, Row, Table
 from lab.report.units import ratio, size
 from lab.runner.catalogue import ReplaySuite, Weighed
 from lab.runner.results import ReplayCell, Try
 
-_MEASURED_AS: Mapping[Weighed, str] = {
-    "file": "files",
-    "client": "client memory",
-    "server": "server memory",
-}
 _KINDS: Mapping[Weighed, Kind] = {"file": "shared", "client": "alone", "server": "server"}
 # A step of a limit may be coarse. What occupies less than this share is marked.
 _NEAR = 0.95
@@ -137,7 +133,7 @@ def _best_references(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> dict[fl
 
 
 def _figures(suite: ReplaySuite, cell: ReplayCell, best: float | None) -> Iterator[Cell]:
-    yield Cell(_MEASURED_AS[cell.weighed])
+    yield Cell(MEASURED_AS[cell.weighed])
     yield Cell(size(cell.bytes_max), cell.bytes_max)
     if cell.outcome != "measured":
         yield Cell(cell.outcome, mark="fault" if cell.outcome == "failed" else "aside")
