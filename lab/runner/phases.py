@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from lab.runner import streams
-from lab.runner.catalogue import Contestant, Form, Part, PhasesSuite, Variant
+from lab.runner.calibration import exceeds
+from lab.runner.catalogue import Contestant, Part, PhasesSuite, Variant
 from lab.runner.cell import Job, measure
 from lab.runner.inputs import Inputs, inputs
 from lab.runner.plan import CellName, Choice, cells_of_variant
@@ -90,32 +91,49 @@ class _Part:
         if not self._may_run(row, variant):
             self.watcher.ended(name.contestant, name.where, 0.0, "")
             return None
-        cell = PhasesCell(
-            *name,
-            outcome="measured",
-            source=streams.source(self.session.seed, name.suite),
-            repeat=[*self.session.repeat, *self._repeat(name)],
-        )
         form = self.choice.form_of(self.suite)
         probe = row.name not in self.probed
         self.probed.add(row.name)
         self.watcher.starts(name.contestant, name.where)
-        cell.held = await self._held(row, variant, form, given)
-        await measure(self.session, Job(row, self.part, variant, form, given, probe), cell)
+        job = Job(row, self.part, variant, form, given, probe)
+        cell = await self._measured(name, job)
+        if name.round == 1 and self._is_in_vain(cell):
+            cell = await self._measured(name, job)
         self._learn(row.name, variant, cell.outcome)
         self.session.record(cell)
         self.watcher.ended(name.contestant, name.where, cell.seconds, cell.reason)
         return cell
 
-    async def _held(
-        self, row: Contestant, variant: Variant, form: Form, given: Inputs
-    ) -> Held | None:
+    async def _measured(self, name: CellName, job: Job) -> PhasesCell:
+        cell = PhasesCell(
+            *name,
+            outcome="measured",
+            held=await self._held(job),
+            source=streams.source(self.session.seed, name.suite),
+            repeat=[*self.session.repeat, *self._repeat(name)],
+        )
+        await measure(self.session, job, cell)
+        return cell
+
+    def _is_in_vain(self, cell: PhasesCell) -> bool:
+        """Return whether a store outgrew the bytes under a limit found for it: it has none then."""
+        held = cell.held
+        if held is None or held.told >= held.bytes_max or not exceeds(held.bytes, held.bytes_max):
+            return False
+        reason = f"told {held.told:,} bytes it held {held.bytes:,} after its phases"
+        again = msgspec.structs.replace(held, told=held.bytes_max, reason=reason)
+        self.held[cell.contestant, cell.variant] = again
+        return True
+
+    async def _held(self, job: Job) -> Held | None:
         """Weigh the store of a row before its first round. Nothing is timed in the smoke form."""
         if self.choice.form == "smoke":
             return None
-        key = row.name, variant.name
+        key = job.contestant.name, job.variant.name
         if key not in self.held:
-            self.held[key] = await weigh(self.session, row, self.part, variant, form, given)
+            self.held[key] = await weigh(
+                self.session, job.contestant, self.part, job.variant, job.form, job.inputs
+            )
         held = self.held[key]
         # Each cell adds what it sees for itself.
         return msgspec.structs.replace(held) if held is not None else None

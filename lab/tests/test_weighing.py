@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,14 +25,19 @@ GET: dict[str, object] = {
 }
 
 
-def small(bytes_max: int = BYTES_MAX, keys: int = 5_000) -> PhasesSuite:
+def small(
+    bytes_max: int = BYTES_MAX,
+    keys: int = 5_000,
+    size: int = 200,
+    steps: Sequence[Mapping[str, object]] = (FILL, GET),
+) -> PhasesSuite:
     return suite(
         1,
         keys=keys,
         key_shape="uuid",
         limits={"entries": 0, "bytes": bytes_max},
-        variants=[variant(sizes={"shape": "fixed", "size": 200})],
-        steps=[FILL, GET],
+        variants=[variant(sizes={"shape": "fixed", "size": size})],
+        steps=steps,
         form={"rounds": 2},
     )
 
@@ -115,6 +120,24 @@ def test_files_and_servers_are_weighed_too(tmp_path: Path, name: str) -> None:
     # The cell sees for itself what a store holds whose limit does not bind.
     assert held(free).tries == []
     assert held(free).bytes > 5_000 * 236
+
+
+def test_files_that_outgrow_the_bytes_in_the_phases_get_the_limit_of_the_suite(
+    tmp_path: Path,
+) -> None:
+    # Its journal grows with each set that overwrites, which a weighing does not see.
+    overwrite = {**GET, "name": "set", "shares": {"set": 1.0}}
+    of = small(720_896, keys=500, size=1_600, steps=[FILL, overwrite])
+    for cell in run(tmp_path, shipped("sqlite"), of):
+        one = held(cell)
+        assert one.told == 720_896 < one.bytes
+        assert one.reason.startswith("told ")
+        assert "after its phases" in one.reason
+
+
+def test_segments_of_shared_memory_are_weighed(tmp_path: Path) -> None:
+    first, _ = run(tmp_path, shipped("perl_sharedmemorycache"), small(16_000_000, keys=500))
+    assert held(first).bytes > 500 * 236
 
 
 def test_a_resumed_run_does_not_weigh_again(tmp_path: Path) -> None:
