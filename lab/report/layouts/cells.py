@@ -37,11 +37,14 @@ def interval(figure: Figure) -> str:
     return f"{rate(low)} to {rate(high)}, {covers}"
 
 
-def hits(one: PassSummary, row: Summary) -> Cell:
-    """Return the hit ratio among the keys that should have been there."""
+def hits(one: PassSummary, row: Summary, workers: int = 1) -> Cell:
+    """Return the hit ratio among the keys that should have been there.
+
+    Several workers miss also what another has just deleted: their misses are no sign of eviction.
+    """
     if one.hit_ratio is None or not row.contestant.stores:
         return NOTHING
-    return hit_cell(one.hit_ratio)
+    return hit_cell(one.hit_ratio) if workers == 1 else Cell(hit_rate(one.hit_ratio), one.hit_ratio)
 
 
 def hit_cell(share: float) -> Cell:

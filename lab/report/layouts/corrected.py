@@ -45,15 +45,18 @@ def beyond(part: Part, rows: Sequence[Summary]) -> Table | None:
         why = limits.why_beyond(part, row) if row.measured else ""
         for operation in operations(row) if why else ():
             line = _row(part, row, operation, rows)
-            lines.append(replace(line, cells=(*line.cells, Cell(why))))
+            lines.append(replace(line, cells=(line.cells[0], Cell(why), *line.cells[1:])))
     if not lines:
         return None
-    columns = (*_columns(), Column("Why", figures=False))
+    contestant, *others = _columns()
+    columns = (contestant, Column("Why", figures=False), *others)
     note = (
-        "These rows have more room than those within the limits: their hits, and rates with fewer "
-        "misses, are not to be compared with theirs."
+        "These rows have more room than those within the limits, so their hits and their rates are "
+        "not to be compared with theirs."
     )
-    return _table("Corrected: beyond the limits, or without any", columns, _sorted(lines), (note,))
+    return _table(
+        "Corrected: beyond the limits, or without any", columns, _sorted(lines, 1), (note,)
+    )
 
 
 def _columns() -> tuple[Column, ...]:
@@ -88,8 +91,11 @@ def _columns() -> tuple[Column, ...]:
     )
 
 
-def _sorted(lines: list[Row]) -> list[Row]:
-    """Return the fastest first: by rate, and what has none by its latency. Null is last."""
+def _sorted(lines: list[Row], shift: int = 0) -> list[Row]:
+    """Return the fastest first: by rate, and what has none by its latency. Null is last.
+
+    `shift` is how many columns more there are before the figures.
+    """
     variants = distinct([line.keys["variant"] for line in lines])
     named = distinct([line.keys["operation"] for line in lines])
     order = {key: index for index, key in enumerate((*variants, *named))}
@@ -99,8 +105,8 @@ def _sorted(lines: list[Row]) -> list[Row]:
             order[line.keys["variant"]],
             order[line.keys["operation"]],
             line.cells[0].mark == "aside",
-            -(line.cells[_RATE].order or 0.0),
-            line.cells[_MEDIAN].order or 0.0,
+            -(line.cells[_RATE + shift].order or 0.0),
+            line.cells[_MEDIAN + shift].order or 0.0,
         ),
     )
 
@@ -129,7 +135,9 @@ def _row(part: Part, row: Summary, operation: Operation, rows: Sequence[Summary]
             limits.bytes_held(row),
             limits.measured_as(part, row),
             limits.told(row),
-            hits(main, row) if operation.action is None or _asks(operation) else NOTHING,
+            hits(main, row, part.processes)
+            if operation.action is None or _asks(operation)
+            else NOTHING,
             *checks(row.verdict, refused_of(main), row),
             _times(times) if operation.rated else NOTHING,
         ),

@@ -11,7 +11,7 @@ from lab.report.layouts.rows import distinct, title
 from lab.report.model import Cell
 from lab.report.units import size
 from lab.runner.calibration import TOLERANCE, exceeds
-from lab.runner.catalogue import Part, StoreLimits, Weighed
+from lab.runner.catalogue import Part, Weighed
 from lab.runner.results import Held
 from lab.runner.summary import Summary
 
@@ -24,12 +24,11 @@ MEASURED_AS: Mapping[Weighed, str] = {
 
 def why_beyond(part: Part, row: Summary) -> str:
     """Return why a row is no equal of those that keep within the limits; empty for one that is."""
-    limits, keys = _limits(part, row)
     contestant, held = row.contestant, row.held
     if not contestant.stores:
         return ""
-    if 0 < limits.entries < keys and "entries" not in contestant.counts:
-        return f"counts no entries: it may hold all {keys:,}"
+    if _entries_binding(part, row) and "entries" not in contestant.counts:
+        return "counts no entries: it may hold all of them"
     if held is None:
         return ""
     if not held.bytes:
@@ -78,10 +77,12 @@ def notes(part: Part, rows: Sequence[Summary]) -> Iterator[str]:
     if not helds:
         return
     limits = ", ".join(size(count) for count in sorted({one.bytes_max for one in helds}))
+    entries = {count for row in measured if (count := _entries_binding(part, row))}
     if any(why_beyond(part, row) for row in measured):
+        counted = "".join(f", and {count:,} entries" for count in sorted(entries))
         yield (
-            f"Limit in bytes: {limits}, as measured, with a tolerance of {TOLERANCE:.0%}. Whoever "
-            f"held more, or does not count what the limit is about, is in a table of its own."
+            f"The limit is {limits}, as measured, with a tolerance of {TOLERANCE:.0%}{counted}. A "
+            f"table of its own has the contestants that held more or cannot be limited like that."
         )
     elif any(one.binds for one in helds):
         yield f"Every store kept within {limits}, as measured."
@@ -97,9 +98,11 @@ def notes(part: Part, rows: Sequence[Summary]) -> Iterator[str]:
         yield f"Bytes not measured: {'; '.join(unmeasured)}."
 
 
-def _limits(part: Part, row: Summary) -> tuple[StoreLimits, int]:
+def _entries_binding(part: Part, row: Summary) -> int:
+    """Return how many entries a store may hold, 0 where that is no fewer than there are."""
     variant = next(one for one in part.variants if one.name == row.variant)
-    return part.limits_of(variant), part.keys_of(variant)
+    entries = part.limits_of(variant).entries
+    return entries if entries < part.keys_of(variant) else 0
 
 
 def _lacks(row: Summary) -> bool:
