@@ -15,7 +15,7 @@ lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/so
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: FORCE help setup build demo lab lab-docs test check test-rust test-torture test-fuzz hit-ratio \
-	test-python test-lab lab-smoke test-reliability test-bench bench instructions torture \
+	test-python test-rig test-lab lab-smoke test-reliability test-bench bench instructions torture \
 	torture-peers valgrind format clean
 
 help: ## List the commands.
@@ -53,7 +53,7 @@ lab-docs: $(venv)/built ## The lab's middle form, an hour, into docs/lab; contin
 	-$(python) -m lab run --middle --resume $(ARGS)
 	$(python) -m lab publish
 
-test: check test-rust test-python test-lab lab-smoke test-bench test-torture test-reliability test-fuzz ## Everything.
+test: check test-rust test-python test-rig test-lab lab-smoke test-bench test-torture test-reliability test-fuzz ## Everything.
 	@echo "make test: all lanes passed"
 
 check: $(venv)/built $(venv)/drawing ## Formats, lints, types.
@@ -66,9 +66,10 @@ check: $(venv)/built $(venv)/drawing ## Formats, lints, types.
 	cargo fmt --all --check --manifest-path benches/limits/Cargo.toml
 	PYO3_PYTHON=$$(realpath $(python)) cargo clippy --quiet --release --manifest-path benches/limits/Cargo.toml \
 		--target-dir target/benches/limits -- -D warnings
-	$(venv)/bin/ruff check python tests lab reliability benches
-	$(venv)/bin/ruff format --check python tests lab reliability benches
+	$(venv)/bin/ruff check python tests rig lab reliability benches
+	$(venv)/bin/ruff format --check python tests rig lab reliability benches
 	$(venv)/bin/mypy
+	$(venv)/bin/mypy --config-file rig/pyproject.toml -p rig
 	$(venv)/bin/mypy --config-file lab/pyproject.toml -p lab
 	$(venv)/bin/mypy --config-file reliability/pyproject.toml -p reliability
 	$(venv)/bin/mypy --config-file benches/pyproject.toml -p benches
@@ -92,6 +93,9 @@ test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches
 # The families of tests/reliability run in test-reliability, with their figures.
 test-python: $(venv)/built ## The package: its API, semantics, types and processes.
 	$(venv)/bin/pytest --ignore=tests/reliability
+
+test-rig: $(venv)/built ## What the lab, the trials and the benchmarks share; and who imports whom.
+	$(venv)/bin/pytest -c rig/pyproject.toml rig/tests
 
 test-reliability: $(venv)/built ## The short lane: every promise on trial, within ten minutes.
 	$(venv)/bin/pytest -c reliability/pyproject.toml reliability/tests
@@ -150,8 +154,8 @@ format: $(venv)/made ## Format all sources.
 	cargo fmt --all --manifest-path lab/Cargo.toml
 	cargo fmt --all --manifest-path benches/native/Cargo.toml
 	cargo fmt --all --manifest-path benches/limits/Cargo.toml
-	$(venv)/bin/ruff format python tests lab reliability benches
-	$(venv)/bin/ruff check --fix-only --quiet python tests lab reliability benches
+	$(venv)/bin/ruff format python tests rig lab reliability benches
+	$(venv)/bin/ruff check --fix-only --quiet python tests rig lab reliability benches
 
 clean: ## Remove what was built.
 	cargo clean

@@ -14,12 +14,15 @@ import click
 from rich.console import Console
 
 from benches import apart, counts, document, record, terminal
-from benches.places import ROOT, NoPlaceError, file_systems
+from benches.places import NoPlaceError, file_systems
 from benches.record import Run
 from benches.row import Row
 from benches.rows import ROWS, UnknownRowError, choose
-from lab.runner.machine import Disturbances, machine
-from reliability.machine import sources
+from rig import kept
+from rig.kept import PageError, RecordError
+from rig.machine import Disturbances, machine
+from rig.sources import ROOT, sources
+from rig.terminal import open_console
 
 _ROUNDS = 11
 _ROUNDS_QUICK = 5
@@ -59,14 +62,13 @@ def run(only: str, rounds: int | None, quick: bool, replace: bool, out: Path | N
 
     The exit status is 1 if a row could not be measured. Goals do not change the exit status.
     """
-    console = terminal.console()
+    console = open_console()
     path = out or (_QUICK_RECORD if quick else record.PATH)
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         rows = choose([one for one in only.split(",") if one])
-        kept = record.read(path)
+        runs = record.read(path)
         files = file_systems()
-    except (UnknownRowError, record.RecordError, NoPlaceError) as error:
+    except (UnknownRowError, RecordError, NoPlaceError) as error:
         raise click.ClickException(str(error)) from error
     count = rounds or (_ROUNDS_QUICK if quick else _ROUNDS)
     order = [row.id for row in ROWS]
@@ -80,13 +82,13 @@ def run(only: str, rounds: int | None, quick: bool, replace: bool, out: Path | N
             terminal.say(console, f"{row.id} could not be measured: {error}", style="red")
             continue
         # Written after each row, so that an interrupt loses only the row that is running.
-        kept = record.with_run(kept, row.id, measured, order, replace=replace)
-        record.write(path, kept)
-        terminal.show_row(console, row, kept.rows[row.id])
+        runs = record.with_run(runs, row.id, measured, order, replace=replace)
+        kept.write(path, runs)
+        terminal.show_row(console, row, runs.rows[row.id])
     terminal.show_verdicts(
-        console, [(row, kept.rows[row.id]) for row in rows if row.id in kept.rows]
+        console, [(row, runs.rows[row.id]) for row in rows if row.id in runs.rows]
     )
-    mixed = [row.id for row in rows if record.is_mixed(kept.rows.get(row.id, []))]
+    mixed = [row.id for row in rows if record.is_mixed(runs.rows.get(row.id, []))]
     if mixed:
         terminal.say(
             console,
@@ -100,7 +102,7 @@ def run(only: str, rounds: int | None, quick: bool, replace: bool, out: Path | N
 
 
 def _measure(console: Console, row: Row, rounds: int, quick: bool, files: dict[str, str]) -> Run:
-    sheet, tried, began = machine(), sources(ROOT, record.RESULTS), monotonic()
+    sheet, tried, began = machine(), sources(record.RESULTS), monotonic()
     date = datetime.now(UTC).isoformat(timespec="seconds")
     disturbances = Disturbances()
     with terminal.progress(console, row) as told:
@@ -121,7 +123,7 @@ def _measure(console: Console, row: Row, rounds: int, quick: bool, files: dict[s
 @main.command("list")
 def list_() -> None:
     """List the rows and their goals."""
-    console = terminal.console()
+    console = open_console()
     for row in ROWS:
         terminal.say(console, f"{row.id:>12}  {row.title}: {row.goal_text}")
 
@@ -142,7 +144,7 @@ def document_(kept_in: Path, check: bool) -> None:
     """Write the figures of the record into docs/performance.md, and draw its charts."""
     try:
         made = document.make(document.PAGE.read_text("utf-8"), record.read(kept_in), counts.read())
-    except (document.DocumentError, record.RecordError, counts.CountsError) as error:
+    except (PageError, RecordError) as error:
         raise click.ClickException(str(error)) from error
     if not check:
         document.write(made)

@@ -5,11 +5,10 @@ Owns their form and their file. Must not count.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
-from benches.places import ROOT
+from rig import kept
+from rig.sources import ROOT
 
 PATH = ROOT / "benches" / "instructions.json"
 
@@ -26,23 +25,9 @@ class Counts(msgspec.Struct, frozen=True):
     instructions: dict[str, float]
 
 
-class CountsError(Exception):
-    """The file is not one of counts; the message says why."""
-
-
-def read(path: Path = PATH) -> Counts | None:
-    """Return the counts that are kept, None without a file. Raises CountsError."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Counts)
-    except FileNotFoundError:
-        return None
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise CountsError(f"{path.name} has no counts: {error}; remove it") from error
-
-
-def write(counts: Counts, path: Path = PATH) -> None:
-    """Keep counts."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(counts), indent=1) + b"\n")
+def read() -> Counts | None:
+    """Return the counts that are kept, None without a file. Raises RecordError."""
+    return kept.read(PATH, Counts)
 
 
 def changes(before: Counts | None, now: Counts) -> dict[str, float]:

@@ -12,19 +12,16 @@ from pathlib import Path
 from benches import curves, summary
 from benches.appendix import appendix
 from benches.counts import Counts
-from benches.places import ROOT
 from benches.record import Record
 from benches.results import results_of
 from benches.rows import ROWS
+from rig.kept import with_part
+from rig.sources import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
 
 #: The generated parts, in the order of the page.
 PARTS = ("overview", "growth", "charts", "appendix")
-
-
-class DocumentError(Exception):
-    """The page cannot be written; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ def end(part: str) -> str:
 
 
 def make(page: str, record: Record, counts: Counts | None = None) -> Document:
-    """Return the page with the figures of the record, and the charts. Raises DocumentError.
+    """Return the page with the figures of the record, and the charts. Raises PageError.
 
     `counts` are the instruction counts that are kept, None for none.
     """
@@ -62,7 +59,7 @@ def make(page: str, record: Record, counts: Counts | None = None) -> Document:
         "appendix": appendix(record, counts),
     }
     for part in PARTS:
-        page = _with_part(page, part, texts[part])
+        page = with_part(page, begin(part), end(part), texts[part])
     return Document(page, dict(drawn.values()))
 
 
@@ -77,14 +74,6 @@ def stale(made: Document, page: Path = PAGE) -> list[str]:
     """Return the names of the files that are not what was made."""
     wanted = {page.name: made.page, **made.pictures}
     return [name for name, text in wanted.items() if _text(page.parent / name) != text]
-
-
-def _with_part(page: str, part: str, text: str) -> str:
-    before, found, rest = page.partition(begin(part))
-    _, ended, after = rest.partition(end(part))
-    if not found or not ended:
-        raise DocumentError(f"{PAGE.name} must have the lines {begin(part)} and {end(part)}")
-    return f"{before}{found}\n\n{text}\n\n{ended}{after}"
 
 
 def _text(path: Path) -> str:

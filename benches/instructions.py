@@ -36,7 +36,9 @@ from rich.table import Table
 
 from benches import counts, hot_path, native
 from benches.counts import Counts
-from benches.places import ROOT
+from rig import kept
+from rig.kept import RecordError
+from rig.sources import ROOT
 
 _ERRORS = Console(stderr=True)
 
@@ -144,13 +146,13 @@ def main(*, is_kept: bool) -> None:
     try:
         before = counts.read()
         now = count()
-    except (CountingError, counts.CountsError, native.NativeError) as error:
+    except (CountingError, RecordError, native.NativeError) as error:
         raise click.ClickException(str(error)) from error
     console.print(_table(before, now))
     if before and _tools(before) != _tools(now):
         console.print(f"Kept with {_tools(before)}; now {_tools(now)}.", highlight=False)
     if is_kept:
-        counts.write(now)
+        kept.write(counts.PATH, now)
 
 
 if __name__ == "__main__":

@@ -33,13 +33,14 @@ from lab.protocol import (
     StreamOf,
     ValueKind,
 )
-from lab.runner import placement
 from lab.runner.catalogue import Contestant, StoreLimits, contestants, host
 from lab.runner.cell import adapter_of
 from lab.runner.failures import NotInstalledError
 from lab.runner.guard import Guard
 from lab.runner.hosts import HostProcess, hosts
 from lab.runner.placeholders import fill_values, limit_words
+from lab.runner.placement import client_cores
+from rig.cores import cores
 
 _OURS = "tuckbox"
 _SEED = 1
@@ -215,7 +216,6 @@ async def _ready(
     words.mkdir(0o700)
     store.mkdir(0o700)
     names.write_text("".join(f"{key}\n" for key in keys(plan.keys)), "ascii")
-    cores = placement.cores().client
     async with hosts(
         host(contestant.host),
         contestant,
@@ -224,7 +224,7 @@ async def _ready(
         guard=guard,
         mark=f"{guard.token}.0.",
         words=words,
-        cores=None if cores is None else {cores},
+        cores=client_cores("one core", cores()),
     ) as (process,):
         loaded = await process.ask(
             Load(

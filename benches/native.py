@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benches.places import ROOT
-from lab.runner.placement import started_on
+from rig.cores import kept_to
+from rig.sources import ROOT
 
 _FOLDER = ROOT / "benches" / "native"
 _TARGET = ROOT / "target" / "benches"
@@ -41,7 +41,7 @@ def build() -> Path:
 def begin(*arguments: str | Path, core: int | None = None) -> subprocess.Popen[str]:
     """Build the program and start it, on one core if it is given. Raises NativeError."""
     command = [build(), *arguments]
-    with started_on(None if core is None else {core}):
+    with kept_to(None if core is None else {core}):
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tuckbox import Cache
 
-from benches.places import ROOT
+from rig.sources import ROOT
 
 
 class NotPermittedError(Exception):

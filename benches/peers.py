@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.metadata
-import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,13 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.hosts.python.contract import Adapter, Limits, Store
-from lab.runner import placement
 from lab.runner.catalogue import Contestant, StoreLimits, contestants, server_of
 from lab.runner.failures import NotInstalledError, UnavailableError
 from lab.runner.guard import Guard
 from lab.runner.placeholders import fill_values, limit_words
+from lab.runner.placement import client_cores
 from lab.runner.servers import RunningServer, Servers
 from lab.runner.workspace import workspace
+from rig.cores import cores, kept_to
 
 
 class PeerMissingError(Exception):
@@ -79,16 +79,8 @@ def opener(row: str, folder: Path) -> Callable[[], Store]:
 @contextmanager
 def on_one_core() -> Iterator[None]:
     """Keep this process, and servers that are opened meanwhile, to one core."""
-    core = placement.cores().client
-    if core is None:
+    with kept_to(client_cores("same core", cores())):
         yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def missing(row: str, why: object) -> PeerMissingError:
@@ -135,7 +127,7 @@ def _server(contestant: Contestant, limits: StoreLimits) -> Iterator[RunningServ
             contestant,
             limits,
             mark=f"{guard.token}.0.",
-            cores=placement.client_cores("same core", placement.cores()),
+            cores=client_cores("same core", cores()),
         )
         try:
             server = loop.run(stack.enter_async_context(running))

@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from reliability.machine import file_system
+from rig.machine import SHARED_MEMORY, file_system
+from rig.sources import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
-
-_MEMORY = Path("/dev/shm")
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 
 
@@ -52,9 +50,9 @@ def file_systems() -> dict[str, str]:
 
 
 def _in_memory() -> Path:
-    if not _MEMORY.is_dir() or file_system(_MEMORY) not in _IN_MEMORY:
-        raise NoPlaceError(f"{_MEMORY} is no file system in memory: mount a tmpfs there")
-    return _MEMORY
+    if not SHARED_MEMORY.is_dir() or file_system(SHARED_MEMORY) not in _IN_MEMORY:
+        raise NoPlaceError(f"{SHARED_MEMORY} is no file system in memory: mount a tmpfs there")
+    return SHARED_MEMORY
 
 
 def _on_disk() -> Path:

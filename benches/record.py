@@ -6,24 +6,20 @@ together or one by one, on one machine or on several, so each run has its own ma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from benches.places import ROOT
 from benches.row import Figure
-from lab.runner.machine import Disturbance, Machine
-from reliability.machine import Sources
+from rig import kept
+from rig.machine import Disturbance, Machine
+from rig.sources import ROOT, Sources
 
 PATH = ROOT / "docs" / "performance.json"
 
 #: Files that a run itself changes: they do not make its sources differ from a commit.
-RESULTS = (":(exclude)docs/performance*", ":(exclude)benches/instructions.json")
-
-# An array of numbers, spread over lines.
-_NUMBERS = re.compile(rb"\[\s+(-?\d[-+.eE\d,\s]*?)\s+\]")
+RESULTS = ("docs/performance*", "benches/instructions.json")
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -57,18 +53,9 @@ class Record(msgspec.Struct, frozen=True):
     rows: dict[str, list[Run]]
 
 
-class RecordError(Exception):
-    """A file is not a record; the message says which and why."""
-
-
 def read(path: Path) -> Record:
     """Return the record in a file, an empty one where there is no file. Raises RecordError."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
-    except FileNotFoundError:
-        return Record({})
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise RecordError(f"{path.name} is not a record: {error}; remove the file") from error
+    return kept.read(path, Record) or Record({})
 
 
 def with_run(
@@ -87,15 +74,3 @@ def is_mixed(runs: Sequence[Run]) -> bool:
     """Return whether the runs are of different sources or machines."""
     kinds = {(run.sources.commit, run.sources.changes, run.machine.cpu) for run in runs}
     return len(kinds) > 1
-
-
-def write(path: Path, record: Record) -> None:
-    """Write the record, whole or not at all, with each array of samples on one line."""
-    text = msgspec.json.format(msgspec.json.encode(record), indent=1)
-    new = path.with_suffix(".new")
-    new.write_bytes(_NUMBERS.sub(_on_one_line, text) + b"\n")
-    new.replace(path)
-
-
-def _on_one_line(found: re.Match[bytes]) -> bytes:
-    return b"[" + b", ".join(part.strip() for part in found[1].split(b",")) + b"]"

@@ -14,9 +14,6 @@ from benches.record import Run
 from benches.results import Verdict, results_of, verdict_of
 from benches.row import Row
 
-# Output that is not a terminal has no width of its own.
-_WIDTH_ELSEWHERE = 120
-
 _STYLES: dict[Verdict, str] = {
     "met": "green",
     "limit shown": "yellow",
@@ -24,12 +21,6 @@ _STYLES: dict[Verdict, str] = {
     "not met": "red",
     "no goal": "",
 }
-
-
-def console() -> Console:
-    """Return the console to print on."""
-    found = Console()
-    return found if found.is_terminal else Console(width=_WIDTH_ELSEWHERE)
 
 
 def say(to: Console, text: str, style: str = "") -> None:

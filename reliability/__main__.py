@@ -9,20 +9,15 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from reliability import catalogue, document, progress, record, runner
 from reliability.peers import comparing, tables
 from reliability.peers.adapters import PEERS
 from reliability.peers.trial import FAMILIES
-
-# Where the output is no terminal nobody tells us a width.
-_WIDTH_ELSEWHERE = 100
-
-
-def _console() -> Console:
-    found = Console()
-    return found if found.is_terminal else Console(width=_WIDTH_ELSEWHERE)
+from rig import kept
+from rig.kept import PageError, RecordError
+from rig.sources import ROOT
+from rig.terminal import open_console
 
 
 @click.group()
@@ -71,14 +66,14 @@ def run(
     status is 1 unless every family was good.
     """
     families = _families(families_file, only)
-    folder = out or catalogue.ROOT / "target" / "reliability" / lane
-    console = _console()
+    folder = out or ROOT / "target" / "reliability" / lane
+    console = open_console()
     try:
         with progress.Progress(console, families) as told:
             outcome = runner.run(
                 families, lane, folder, resume=resume, fail_fast=lane == "short", told=told
             )
-    except (runner.BuildError, record.RecordError) as error:
+    except (runner.BuildError, RecordError) as error:
         raise click.ClickException(str(error)) from error
     console.print(progress.table(outcome))
     sys.exit(0 if outcome.is_good else 1)
@@ -89,7 +84,7 @@ def run(
 def list_(families_file: Path) -> None:
     """List the families, and say which still lack something; the exit status is 1 if any does."""
     families = _families(families_file)
-    console = _console()
+    console = open_console()
     console.print(progress.listing(families))
     incomplete = catalogue.incomplete(families)
     for sentence in incomplete:
@@ -115,7 +110,7 @@ def document_(families_file: Path, kept_in: Path, page: Path, check: bool) -> No
     text = page.read_text("utf-8")
     try:
         new = document.generate(text, families, kept_in)
-    except (document.DocumentError, record.RecordError) as error:
+    except (PageError, RecordError) as error:
         raise click.ClickException(str(error)) from error
     if check and new != text:
         raise click.ClickException(
@@ -137,7 +132,7 @@ def document_(families_file: Path, kept_in: Path, page: Path, check: bool) -> No
 )
 def peers_(names: tuple[str, ...], only: tuple[str, ...], seed: int | None, out: Path) -> None:
     """Put lite forms of five families on Tuckbox, DiskCache, LMDB and Django's FileBasedCache."""
-    console = _console()
+    console = open_console()
     try:
         made = comparing.compare(
             names or list(PEERS),
@@ -150,7 +145,7 @@ def peers_(names: tuple[str, ...], only: tuple[str, ...], seed: int | None, out:
     for table in tables.tables(made):
         console.print(table)
     if not names and not only:
-        comparing.write(made, out)
+        kept.write(out, made)
 
 
 def _families(path: Path, only: tuple[str, ...] = ()) -> list[catalogue.Family]:

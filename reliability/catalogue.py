@@ -12,8 +12,9 @@ from typing import Literal, get_args
 
 import msgspec
 
+from rig.sources import ROOT
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
 FAMILIES = HERE / "families.toml"
 
 LaneName = Literal["short", "nightly"]

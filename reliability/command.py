@@ -23,8 +23,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from reliability.catalogue import ROOT, Command
+from reliability.catalogue import Command
 from reliability.record import CommandRecord
+from rig.sources import ROOT
 
 _MARK = "TUCKBOX_RELIABILITY_COMMAND"
 # How long a command may take to say where it hangs.

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from reliability import record as records
-from reliability.catalogue import ROOT, Family
+from reliability.catalogue import Family
 from reliability.peers import comparing, tables
 from reliability.record import Record
+from rig.kept import with_part
+from rig.sources import ROOT
 
 PAGE = ROOT / "docs" / "reliability.md"
 
@@ -19,16 +21,8 @@ BEGIN = "<!-- figures: written by `python -m reliability document` from reliabil
 END = "<!-- end of the figures -->"
 
 
-class DocumentError(Exception):
-    """The page cannot be written; the message says why."""
-
-
 def generate(page: str, families: Sequence[Family], folder: Path) -> str:
-    """Return the page with the figures of the records in `folder`. Raises DocumentError."""
-    before, found, rest = page.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not found or not ended:
-        raise DocumentError(f"{PAGE.name} must have the lines {BEGIN} and {END}")
+    """Return the page with the figures of the records in `folder`. Raises PageError."""
     kept = {one.id: records.read(folder, one.id) for one in families}
     parts = [
         _figures(families, kept),
@@ -37,7 +31,7 @@ def generate(page: str, families: Sequence[Family], folder: Path) -> str:
         _demands(families),
         _controls(families),
     ]
-    return f"{before}{BEGIN}\n\n" + "\n\n".join(filter(None, parts)) + f"\n\n{END}{after}"
+    return with_part(page, BEGIN, END, "\n\n".join(filter(None, parts)))
 
 
 def _figures(families: Sequence[Family], kept: dict[str, Record | None]) -> str:

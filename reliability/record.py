@@ -11,10 +11,15 @@ from typing import Any, Literal
 import msgspec
 
 from reliability.catalogue import HERE, LaneName
-from reliability.machine import Machine, Sources
+from rig import kept
+from rig.machine import Machine
+from rig.sources import Sources
 
 # The records that the page is made of.
 KEPT = HERE / "records"
+
+# What a run itself changes says nothing about what was tried.
+RESULTS = ("reliability/records", "docs/reliability.md")
 
 Verdict = Literal["good", "failed", "not run"]
 
@@ -54,10 +59,6 @@ class Record(msgspec.Struct, frozen=True):
     commands: list[CommandRecord]
 
 
-class RecordError(Exception):
-    """A file is no record; the message says which and why."""
-
-
 def path_of(folder: Path, family: str) -> Path:
     """Return the file of a family's record."""
     return folder / f"{family}.json"
@@ -65,19 +66,9 @@ def path_of(folder: Path, family: str) -> Path:
 
 def write(folder: Path, record: Record) -> None:
     """Write the record of a family, whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = path_of(folder, record.family)
-    new = path.with_suffix(".new")
-    new.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-    new.replace(path)
+    kept.write(path_of(folder, record.family), record)
 
 
 def read(folder: Path, family: str) -> Record | None:
     """Return the record of a family, None if there is none. Raises RecordError."""
-    path = path_of(folder, family)
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
-    except FileNotFoundError:
-        return None
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise RecordError(f"{path.name} is no record: {error}; remove it") from error
+    return kept.read(path_of(folder, family), Record)

@@ -22,10 +22,11 @@ from types import FrameType
 from typing import Protocol
 
 from reliability import record as records
-from reliability.catalogue import ROOT, Family, LaneName
+from reliability.catalogue import Family, LaneName
 from reliability.command import Commands
-from reliability.machine import Machine, Sources, machine, sources
-from reliability.record import CommandRecord, Record, Verdict
+from reliability.record import RESULTS, CommandRecord, Record, Verdict
+from rig.machine import Machine, machine
+from rig.sources import ROOT, Sources, sources
 
 # Families whose timing does not matter run so many at a time.
 _PLACES = 2
@@ -88,7 +89,7 @@ def run(
     what had ended by then has its record. Raises BuildError.
     """
     outcome = Outcome(lane)
-    now = sources(root)
+    now = sources(RESULTS, root)
     wanted = []
     for family in families:
         kept = records.read(folder, family.id) if resume else None

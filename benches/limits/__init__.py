@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
-from benches.places import ROOT
+from rig.sources import ROOT
 
 _FOLDER = Path(__file__).resolve().parent
 _TARGET = ROOT / "target" / "benches" / "limits"

@@ -15,12 +15,12 @@ from collections.abc import Iterable
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped, unused-ignore]
 
-from benches.places import ROOT
 from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
 from lab.protocol import Verdict
 from lab.runner import records
 from lab.runner.histograms import decode
 from lab.runner.results import Pass, PhasesCell
+from rig.sources import ROOT
 
 _OURS = "django_tuckbox"
 _LOCMEM = "django_locmem"

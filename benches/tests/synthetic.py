@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from benches.record import Record, Run
 from benches.row import Figure, Goal
-from lab.runner.machine import Disturbance, Machine
-from reliability.machine import Sources
+from rig.machine import Disturbance, Machine
+from rig.sources import Sources
 
 AT_MOST_TWO = Goal("at most", 2)
 

@@ -13,9 +13,10 @@ from click.testing import CliRunner
 
 from benches import apart, record
 from benches.command import main
-from benches.places import ROOT
 from benches.rows import ROWS
 from benches.tests import synthetic
+from rig import kept
+from rig.sources import ROOT
 
 
 def test_a_row_is_measured_in_a_process_of_its_own_and_every_run_is_kept(tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_runs_of_another_build_are_pointed_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "performance.json"
-    record.write(out, synthetic.record(synthetic.run(synthetic.figure()), row_id="S2"))
+    kept.write(out, synthetic.record(synthetic.run(synthetic.figure()), row_id="S2"))
     of_s2 = apart.Measured([synthetic.figure()], [])
     monkeypatch.setattr(apart, "measure", lambda *_arguments: of_s2)
     arguments = ["run", "--only", "S2", "--out", str(out)]

@@ -6,7 +6,7 @@ import pytest
 from tuckbox import Cache
 
 from benches import counts, hot_path, instructions, native
-from benches.counts import Counts, CountsError
+from benches.counts import Counts
 
 BEFORE = Counts("valgrind-1", "3.11", "rustc 1", {"get": 1_000.0, "set": 2_000.0})
 
@@ -15,16 +15,6 @@ def test_changes_are_shares_of_what_was() -> None:
     now = Counts("valgrind-1", "3.11", "rustc 1", {"get": 1_100.0, "set": 1_900.0, "incr": 5.0})
     assert counts.changes(BEFORE, now) == pytest.approx({"get": 0.1, "set": -0.05})
     assert counts.changes(None, now) == {}
-
-
-def test_counts_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "counts.json"
-    assert counts.read(path) is None
-    counts.write(BEFORE, path)
-    assert counts.read(path) == BEFORE
-    path.write_text("{}")
-    with pytest.raises(CountsError, match="remove it"):
-        counts.read(path)
 
 
 def test_the_kept_counts_are_those_that_are_counted() -> None:

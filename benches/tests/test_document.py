@@ -8,13 +8,15 @@ import pytest
 
 from benches import curves, document, record, words
 from benches.counts import Counts
-from benches.document import PARTS, DocumentError, begin, end
-from benches.record import Record, RecordError
+from benches.document import PARTS, begin, end
+from benches.record import Record
 from benches.results import results_of
 from benches.row import Figure, Goal
 from benches.rows import ROWS
 from benches.tests.synthetic import ABOVE, AROUND, BELOW, figure, run
 from benches.tests.synthetic import record as record_of
+from rig import kept
+from rig.kept import PageError, RecordError
 
 PAGE = "# Cost\n\n" + "".join(
     f"By hand: {part}.\n\n{begin(part)}\nof an earlier run\n{end(part)}\n\n" for part in PARTS
@@ -36,7 +38,7 @@ def test_the_page_keeps_what_is_written_by_hand() -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_a_page_without_a_mark_is_refused(part: str) -> None:
     for mark in (begin(part), end(part)):
-        with pytest.raises(DocumentError, match=part):
+        with pytest.raises(PageError, match=part):
             document.make(PAGE.replace(mark, ""), record_of())
 
 
@@ -191,15 +193,15 @@ def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
         figure(ours=extremes, what="extremes"),
         figure(ours=(1.5,), theirs=(2.0,), what="one round"),
     ]
-    kept = record_of(run(*figures), run(figure(), not_measured=["a", "1, 2"]))
-    record.write(path, kept)
-    assert record.read(path) == kept
+    made = record_of(run(*figures), run(figure(), not_measured=["a", "1, 2"]))
+    kept.write(path, made)
+    assert record.read(path) == made
     assert record.read(tmp_path / "none.json").rows == {}
 
 
 def test_the_samples_of_a_figure_are_on_one_line(tmp_path: Path) -> None:
     path = tmp_path / "performance.json"
-    record.write(path, record_of(run(figure())))
+    kept.write(path, record_of(run(figure())))
     assert '"ours": [28.0, 29.0, 30.0, 31.0, 32.0, 33.0],\n' in path.read_text()
 
 

@@ -10,11 +10,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from lab.commands import options
 from lab.report.comparison import Compared, Verdict, compare, differences
 from lab.report.units import rate
 from lab.runner.rates import ImpossibleRateError
 from lab.runner.records import RecordsError, read
+from rig.terminal import open_console
 
 _STYLES: dict[Verdict, str] = {"faster": "green", "slower": "red", "undecided": "dim"}
 
@@ -34,7 +34,7 @@ def compare_(first: Path, second: Path, *, everything: bool) -> None:
         found = compare(*runs)
     except (RecordsError, ImpossibleRateError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    console = options.console()
+    console = open_console()
     for sentence in differences(*runs):
         console.print(Text(f"Careful: {sentence}", style="yellow"))
     if not found:

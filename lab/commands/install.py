@@ -27,6 +27,7 @@ from lab.runner.catalogue import (
 from lab.runner.install import Needs, Step
 from lab.runner.install import install as carry_out
 from lab.runner.plan import Choice
+from rig.terminal import open_console
 
 EXIT_FAILED = 1
 BROWSER = frozenset({"chromium", "chromium-driver"})
@@ -42,7 +43,7 @@ def install(suites: tuple[str, ...], folder: Path, names: tuple[str, ...], tests
 
     The exit status is 1 when something could not be installed.
     """
-    console = options.console()
+    console = open_console()
     try:
         contestants = options.choose_contestants(catalogue.contestants(folder), names)
         chosen, parts = options.choose_suites(suites, "full")

@@ -12,6 +12,7 @@ from lab.commands import options
 from lab.report.layouts.rows import shared_by
 from lab.runner import catalogue
 from lab.runner.catalogue import CatalogueError, Contestant, PhasesSuite, Suite
+from rig.terminal import open_console
 
 
 @click.command("list")
@@ -22,7 +23,7 @@ def list_(folder: Path) -> None:
         suites, contestants = catalogue.suites(), catalogue.contestants(folder)
     except CatalogueError as error:
         raise click.ClickException(str(error)) from error
-    console = options.console()
+    console = open_console()
     console.print(_suites(list(suites.values()), list(contestants.values())))
     console.print(_contestants(list(contestants.values())))
     console.print(_facts([one for one in contestants.values() if one.stores]))

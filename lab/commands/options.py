@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 
 from lab.runner import catalogue
 from lab.runner.catalogue import CatalogueError, Contestant, FormName, PhasesSuite, Suite
 from lab.runner.catalogue.definition import unknown
 from lab.runner.plan import check_names
 
-# Where the output is no terminal nobody tells us a width.
-WIDTH_ELSEWHERE = 100
 # The suite that --smoke runs when none is named, and that no other form has.
 SMOKE = "smoke"
 
@@ -56,12 +53,6 @@ def contestant_names(command: F) -> F:
         metavar="NAME",
         help="Only this one; all its forms when it has several. Repeatable.",
     )(command)
-
-
-def console() -> Console:
-    """Return where everything is printed."""
-    found = Console()
-    return found if found.is_terminal else Console(width=WIDTH_ELSEWHERE)
 
 
 def choose_contestants(known: dict[str, Contestant], names: Sequence[str]) -> list[Contestant]:

@@ -23,6 +23,7 @@ from lab.runner.results import Placement
 from lab.runner.summary import PLACEMENTS
 from lab.runner.traces import TraceError
 from lab.runner.workloads import load, refusal, suite_of, taking_part
+from rig.terminal import open_console
 
 EXIT_INTERRUPTED = 130
 DEMO = ("django/main", "web07")
@@ -205,7 +206,7 @@ def _run(
     missing_is_fault: bool = True,
 ) -> None:
     assert form in FORM_NAMES
-    console = options.console()
+    console = open_console()
     try:
         contestants = options.choose_contestants(catalogue.contestants(folder), names)
         chosen: list[Suite] = []

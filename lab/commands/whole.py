@@ -19,12 +19,11 @@ from rich.console import Console
 from lab.report import export, terminal
 from lab.report.html import write as write_page
 from lab.report.progress import CellProgress
-from lab.runner import phases, placement, plan, replay, traces
+from lab.runner import phases, plan, replay, traces
 from lab.runner.catalogue import LAB, PhasesSuite, ReplaySuite, Suite
 from lab.runner.guard import Guard
 from lab.runner.history import expected_seconds
 from lab.runner.judgement import faults, noise
-from lab.runner.machine import Disturbances, machine
 from lab.runner.plan import CellName, Choice, name_of
 from lab.runner.records import Ending, Header, Records, Settings, begun, now, resumed, unfinished
 from lab.runner.results import AnyCell, PhasesCell, ReplayCell
@@ -32,6 +31,8 @@ from lab.runner.servers import Servers
 from lab.runner.session import Session, Watcher
 from lab.runner.summary import Summary, summarise
 from lab.runner.workspace import workspace
+from rig.cores import cores
+from rig.machine import Disturbances, machine
 
 EXIT_FAULT = 1
 
@@ -61,7 +62,7 @@ class Whole:
         self._kept_in = kept_in
         self._resume = resume
         self._missing_is_fault = missing_is_fault
-        self._cores = placement.cores()
+        self._cores = cores()
         self._recorded: dict[CellName, AnyCell] = {}
         # Read before anything runs: a trace that is damaged must not end a run of hours.
         self._requests = {

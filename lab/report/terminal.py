@@ -17,10 +17,10 @@ from lab.report.layouts.remarks import absent
 from lab.report.reading import source_of
 from lab.report.units import ratio
 from lab.runner.catalogue import PhasesSuite, ReplaySuite
-from lab.runner.machine import Disturbance, Machine
 from lab.runner.plan import CellName
 from lab.runner.results import ReplayCell
 from lab.runner.summary import Summary
+from rig.machine import Disturbance, Machine
 
 
 def show_machine(console: Console, machine: Machine, data: str, seed: int) -> None:

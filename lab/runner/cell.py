@@ -56,10 +56,11 @@ from lab.runner.inputs import Inputs, Pace, PlannedPass, pace
 from lab.runner.mounts import mounted
 from lab.runner.passes import merge
 from lab.runner.placeholders import fill_values, limit_words
-from lab.runner.placement import client_cores, core_count, server_cores
+from lab.runner.placement import client_cores, server_cores
 from lab.runner.results import PhaseResult, PhasesCell
 from lab.runner.servers import RunningServer
 from lab.runner.session import Session
+from rig.cores import core_count
 
 # How long all workers of a pass have to read the request that names its start.
 BARRIER_NS = 50_000_000

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 
 from lab.protocol import Verdict
 from lab.runner.intervals import SAMPLES_MIN
-from lab.runner.machine import Disturbance
 from lab.runner.results import ReplayCell
 from lab.runner.summary import SPREAD_MAX, Summary
+from rig.machine import Disturbance
 
 OTHERS_MAX = 0.05
 STOLEN_MAX = 0.01

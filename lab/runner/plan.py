@@ -23,8 +23,9 @@ from lab.runner.catalogue import (
     Variant,
 )
 from lab.runner.catalogue.definition import unknown
-from lab.runner.placement import Cores, placements
+from lab.runner.placement import placements
 from lab.runner.results import AnyCell, PhasesCell, Placement
+from rig.cores import Cores
 
 
 class CellName(NamedTuple):

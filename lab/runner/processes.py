@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lab.runner.guard import MARK, Guard
-from lab.runner.placement import started_on
+from rig.cores import kept_to
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
 _LAST_WORDS_MAX = 300
@@ -87,7 +87,7 @@ async def start(
     `piped` gives it pipes as input and output. Otherwise it has no input, and its output goes to
     `words` with its errors.
     """
-    with words.open("wb") as output, started_on(cores):
+    with words.open("wb") as output, kept_to(cores):
         spawned_ns = time.monotonic_ns()
         process = await asyncio.create_subprocess_exec(
             *command,

@@ -23,8 +23,8 @@ from typing import BinaryIO
 import msgspec
 
 from lab.runner.catalogue import Contestant, FormName, Suite
-from lab.runner.machine import Disturbance, Machine
 from lab.runner.results import AnyCell, PhasesCell, Placement, ReplayCell
+from rig.machine import Disturbance, Machine
 
 FORMAT = 3
 

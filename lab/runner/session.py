@@ -11,10 +11,10 @@ from itertools import count
 from typing import Protocol
 
 from lab.runner.guard import Guard
-from lab.runner.placement import Cores
 from lab.runner.results import AnyCell
 from lab.runner.servers import Servers
 from lab.runner.workspace import Workspace
+from rig.cores import Cores
 
 
 class Watcher(Protocol):

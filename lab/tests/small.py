@@ -12,15 +12,16 @@ from pathlib import Path
 
 import msgspec
 
-from lab.runner import catalogue, phases, placement, replay, traces
+from lab.runner import catalogue, phases, replay, traces
 from lab.runner.catalogue import Contestant, PhasesSuite, ReplaySuite
 from lab.runner.guard import Guard
-from lab.runner.placement import Cores
 from lab.runner.plan import CellName, Choice
 from lab.runner.results import AnyCell, PhasesCell, ReplayCell
 from lab.runner.servers import Servers
 from lab.runner.session import Session
 from lab.runner.workspace import workspace
+from rig.cores import Cores
+from rig.cores import cores as all_cores
 
 CONTESTANTS = Path(__file__).parent / "contestants"
 _FOLDER = tempfile.TemporaryDirectory(prefix="lab-tests-")
@@ -192,7 +193,7 @@ def session(
             data=stores,
             desk=desk,
             servers=Servers(guard, stores, desk),
-            cores=cores or placement.cores(),
+            cores=cores or all_cores(),
             record=(kept if kept is not None else []).append,
             at_once=at_once,
         )

@@ -27,7 +27,6 @@ from lab.runner.catalogue import (
     suites,
 )
 from lab.runner.histograms import encode
-from lab.runner.machine import Disturbance, Machine
 from lab.runner.records import Ending, Header, Settings
 from lab.runner.results import (
     AnyCell,
@@ -43,6 +42,7 @@ from lab.runner.results import (
     Step,
     Try,
 )
+from rig.machine import Disturbance, Machine
 
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HOSTILE = "<script>alert('x')</script> & \"quotes\" </script>"

@@ -32,9 +32,9 @@ from lab.runner.catalogue import (
 from lab.runner.catalogue.definition import unknown
 from lab.runner.hosts import command_of
 from lab.runner.placeholders import fill, fill_values, limit_step, limit_words
-from lab.runner.placement import Cores
 from lab.runner.plan import Choice, cells
 from lab.tests.small import contestant, suite, variant
+from rig.cores import Cores
 
 CONTESTANTS = catalogue.contestants()
 FOLDERS = sorted({Path(one.folder) for one in CONTESTANTS.values()})

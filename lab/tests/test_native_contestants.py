@@ -21,7 +21,6 @@ from lab.protocol import (
     ProbeWrite,
     Verdict,
 )
-from lab.runner.placement import started_on
 from lab.stream import GET, SET, Operation
 from lab.tests.native_hosts import (
     KEYS,
@@ -36,6 +35,7 @@ from lab.tests.native_hosts import (
     some_work,
 )
 from lab.tests.talking import Plan, ask_all, needs, prepare, run_together
+from rig.cores import kept_to
 
 CONTROLS: Final = sorted(path.name for path in (LAB / "tests/contestants").glob("native_*"))
 CONTESTANTS: Final = sorted(path.name for path in (LAB / "contestants").glob("native_*"))
@@ -131,7 +131,7 @@ def test_several_workers_of_a_contestant_accuse_it_of_nothing(
 @each_row
 def test_a_contestant_keeps_large_values(tmp_path: Path, start: StartHost, row: Row) -> None:
     # With many processors quick_cache makes shards that are shorter than two values.
-    with started_on({min(os.sched_getaffinity(0))}):
+    with kept_to({min(os.sched_getaffinity(0))}):
         host = start(row.folder)
     sets = [Operation(SET, key, 2_222_981) for key in range(8)]
     gets = [Operation(GET, key, 0) for key in range(8)]

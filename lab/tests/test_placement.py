@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.runner.placement import Cores, client_cores, cores, placements, server_cores, started_on
+from lab.runner.placement import client_cores, placements, server_cores
 from lab.runner.processes import start
 from lab.runner.results import Placement
 from lab.runner.session import Session
 from lab.tests.small import contestant, session, suite
+from rig.cores import Cores, cores, kept_to
 
 USABLE = sorted(os.sched_getaffinity(0))
 
@@ -76,7 +77,7 @@ def test_a_process_and_its_children_stay_on_their_core(tmp_path: Path, core: int
 
 
 def pinned_and_failed() -> None:
-    with started_on({USABLE[-1]}):
+    with kept_to({USABLE[-1]}):
         assert os.sched_getaffinity(0) == {USABLE[-1]}
         raise FileNotFoundError
 

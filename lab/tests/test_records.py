@@ -11,7 +11,6 @@ import pytest
 
 from lab.runner import records
 from lab.runner.history import expected_seconds
-from lab.runner.machine import Disturbance, machine
 from lab.runner.records import (
     FORMAT,
     Ending,
@@ -25,6 +24,7 @@ from lab.runner.records import (
 )
 from lab.runner.results import PhasesCell
 from lab.tests.small import contestant, suite
+from rig.machine import Disturbance, machine
 
 ENDING = Ending(now(), Disturbance(0.0, 0.0), [], [])
 
@@ -136,10 +136,10 @@ def test_a_run_of_other_definitions_or_another_machine_is_not_gone_on_with(tmp_p
     other.contestants = [contestant("stale")]
     assert unfinished(tmp_path, other) is None
     other = header(10)
-    other.machine.cpu = "another"
+    other.machine = msgspec.structs.replace(other.machine, cpu="another")
     assert unfinished(tmp_path, other) is None
     same = header(10)
-    same.machine.load_before += 5
+    same.machine = msgspec.structs.replace(same.machine, load_before=9.5)
     assert unfinished(tmp_path, same) is not None
 
 

@@ -11,7 +11,6 @@ from lab.protocol import Tally, Verdict
 from lab.runner.catalogue import Contestant
 from lab.runner.histograms import encode
 from lab.runner.judgement import faults, noise
-from lab.runner.machine import Disturbance, Disturbances, machine
 from lab.runner.rates import ImpossibleRateError, Work
 from lab.runner.results import (
     Outcome,
@@ -33,6 +32,7 @@ from lab.runner.summary import (
     summarise,
 )
 from lab.tests.small import MIX, suite, variant
+from rig.machine import Disturbance, Disturbances, machine
 
 CALM = Disturbance(others=0.0, stolen=0.0)
 WORKERS = 2

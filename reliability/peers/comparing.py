@@ -20,10 +20,12 @@ import msgspec
 
 from reliability.catalogue import Command
 from reliability.command import Commands
-from reliability.machine import Machine, Sources, machine, sources
 from reliability.peers.adapters import PEERS
 from reliability.peers.found import Found
-from reliability.record import KEPT, RecordError
+from reliability.record import KEPT, RESULTS
+from rig import kept
+from rig.machine import SHARED_MEMORY, Machine, machine
+from rig.sources import Sources, sources
 
 PATH = KEPT / "peers.json"
 
@@ -68,7 +70,7 @@ def compare(
     seed = secrets.randbits(32) if seed is None else seed
     for peer in peers:
         PEERS[peer].load()
-    where = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+    where = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
     sheet = machine()
     rows = []
     for family in families:
@@ -76,10 +78,10 @@ def compare(
             begins(family, peer)
             rows.append(_row(peer, family, seed, where))
     return PeersRecord(
-        sources=sources(),
+        sources=sources(RESULTS),
         date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
         machine=sheet,
-        files=sheet.files["shared memory" if where.name == "shm" else "temporary files"],
+        files=sheet.files["shared memory" if where == SHARED_MEMORY else "temporary files"],
         seed=seed,
         versions={PEERS[one].name: PEERS[one].version for one in peers},
         settings={PEERS[one].name: PEERS[one].settings for one in peers},
@@ -116,17 +118,6 @@ def _command(words: str) -> Command:
     return Command(words, trials=1, seconds_max=_SECONDS_MAX, reports="exit status")
 
 
-def write(record: PeersRecord, path: Path) -> None:
-    """Write the record."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-
-
 def read(path: Path) -> PeersRecord | None:
     """Return the record, None if there is none. Raises RecordError."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=PeersRecord)
-    except FileNotFoundError:
-        return None
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise RecordError(f"{path.name} is no record: {error}; remove it") from error
+    return kept.read(path, PeersRecord)

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 from reliability import document
 from reliability.__main__ import main
 from reliability.catalogue import FAMILIES
-from reliability.document import DocumentError, generate
+from reliability.document import generate
 from reliability.tests.conftest import family, run
+from rig.kept import PageError
 
 _PAGE = f"# Before\n\n{document.BEGIN}\nstale figures\n{document.END}\n\nAfter.\n"
 
@@ -39,7 +40,7 @@ def test_changed_sources_are_told(clone: Path) -> None:
 
 
 def test_a_page_without_the_marks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="must have the lines"):
+    with pytest.raises(PageError, match="must have the lines"):
         generate("# Page\n", [], tmp_path)
 
 

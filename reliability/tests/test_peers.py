@@ -18,6 +18,7 @@ from reliability.peers.adapters import PEERS, Peer, Store
 from reliability.peers.board import verdict
 from reliability.peers.found import Found
 from reliability.peers.stamps import ForgedError, Stamp
+from rig import kept
 
 _HONEST = PEERS["tuckbox"]
 
@@ -213,7 +214,7 @@ def test_the_tables_say_what_was_counted() -> None:
 
 def test_a_record_of_the_comparison_comes_back(tmp_path: Path) -> None:
     made = comparing.compare(["tuckbox"], [], 1, lambda _family, _peer: None)
-    comparing.write(made, tmp_path / "peers.json")
+    kept.write(tmp_path / "peers.json", made)
     assert comparing.read(tmp_path / "peers.json") == made
     assert json.loads((tmp_path / "peers.json").read_text())["versions"]["Tuckbox"]
     assert comparing.read(tmp_path / "none.json") is None

@@ -12,6 +12,7 @@ import pytest
 
 from reliability import record
 from reliability.tests.conftest import Told, commit, family, run
+from rig.kept import RecordError
 
 
 def test_a_good_family_has_a_record(clone: Path) -> None:
@@ -140,7 +141,7 @@ def test_a_good_record_of_these_sources_is_not_made_again(clone: Path) -> None:
     assert run(clone, families[0], resume=True).is_good
     assert (clone / "tally").read_text() == "4"
     record.path_of(kept, "T-X1").write_text("{}")
-    with pytest.raises(record.RecordError, match="remove it"):
+    with pytest.raises(RecordError, match="remove the file"):
         run(clone, families[0], resume=True)
 
 

@@ -1,4 +1,4 @@
-"""The machine sheet, and what else the machine did while the lab measured.
+"""The machine sheet, and what else the machine did meanwhile.
 
 Owns every question to the operating system about the machine. Must not judge the answers.
 """
@@ -8,22 +8,25 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 import psutil  # type: ignore[import-untyped, unused-ignore]
 
-from lab.runner import placement
+from rig.cores import core_count, cores
+
+SHARED_MEMORY = Path("/dev/shm")
 
 _LIBRARIES = ("hdrhistogram", "msgspec", "psutil", "rich", "zstandard")
 
 
-class Machine(msgspec.Struct):
-    """What the figures were measured on. Bytes of memory; cores as the scheduler counts them.
+class Machine(msgspec.Struct, frozen=True):
+    """What something ran on. Bytes of memory; cores as the scheduler counts them.
 
-    `client_core` and `server_core` are the numbers of the cores that pinned cells use, None where
-    there is no second one, or no pinning.
+    `files` names the file systems by what is kept there. `client_core` and `server_core` are the
+    numbers of the cores that are pinned to, None where there is no second one, or no pinning.
     """
 
     cpu: str
@@ -32,22 +35,27 @@ class Machine(msgspec.Struct):
     kernel: str
     system: str
     python: str
-    libraries: dict[str, str]
-    client_core: int | None
-    server_core: int | None
-    load_before: float
+    files: dict[str, str] = {}
+    libraries: dict[str, str] = {}
+    client_core: int | None = None
+    server_core: int | None = None
+    load_before: float = 0.0
 
 
 def machine() -> Machine:
     """Return the sheet of this machine, now."""
-    pinned = placement.cores()
+    pinned = cores()
     return Machine(
         cpu=_cpu(),
-        cores=placement.core_count(),
+        cores=core_count(),
         memory_bytes=psutil.virtual_memory().total,
         kernel=f"{platform.system()} {platform.release()}",
         system=_system(),
         python=f"{platform.python_implementation()} {platform.python_version()}",
+        files={
+            "shared memory": file_system(SHARED_MEMORY),
+            "temporary files": file_system(Path(tempfile.gettempdir())),
+        },
         libraries={name: version(name) for name in _LIBRARIES},
         client_core=pinned.client,
         server_core=pinned.server,
@@ -56,7 +64,7 @@ def machine() -> Machine:
 
 
 class Disturbance(msgspec.Struct):
-    """Shares of the machine's CPU time, 0 to 1, that the lab's processes did not get to use."""
+    """Shares of the machine's CPU time, 0 to 1, that this program did not get to use."""
 
     others: float
     stolen: float
@@ -70,7 +78,7 @@ class Disturbances:
         self._own_seconds = _own_seconds()
 
     def until_now(self) -> Disturbance:
-        """Return the disturbance since the start. Hosts count once they have ended."""
+        """Return the disturbance since the start. Children count once they have ended."""
         now = psutil.cpu_times()
         spent = {
             name: getattr(now, name) - getattr(self._times, name)
@@ -84,6 +92,16 @@ class Disturbances:
         own = _own_seconds() - self._own_seconds
         others = max(total - idle - stolen - own, 0.0)
         return Disturbance(others=others / total, stolen=stolen / total)
+
+
+def file_system(folder: Path) -> str:
+    """Return the type of the file system that `folder` is on: the deepest mount above it."""
+    inside = [
+        part
+        for part in psutil.disk_partitions(all=True)
+        if folder.resolve().is_relative_to(part.mountpoint)
+    ]
+    return max(inside, key=lambda part: len(part.mountpoint)).fstype if inside else "unknown"
 
 
 def _own_seconds() -> float:

@@ -1,0 +1,71 @@
+"""The cores of this machine, and processes that are kept to some of them.
+
+Owns the choice of cores. Must not know who runs on them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Cores(NamedTuple):
+    """The core of a client, and another for its server. None: there is no other, or no pinning.
+
+    The second is a core of its own where there is one, and not a second thread of the first.
+    """
+
+    client: int | None
+    server: int | None
+
+
+def cores() -> Cores:
+    """Return the cores that are pinned to on this machine."""
+    if not hasattr(os, "sched_getaffinity"):
+        return Cores(None, None)
+    usable = sorted(os.sched_getaffinity(0))
+    first, others = usable[0], usable[1:]
+    siblings = _siblings(first)
+    apart = [core for core in others if core not in siblings]
+    return Cores(first, next(iter(apart or others), None))
+
+
+def core_count() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def kept_to(cores: set[int] | None) -> Iterator[None]:
+    """Keep this process to some cores meanwhile, if any are given.
+
+    A process that is started inherits them, with every thread that it will have.
+    """
+    if cores is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _siblings(core: int) -> set[int]:
+    """Return the numbers of the threads that share a core with `core`."""
+    path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    try:
+        text = path.read_text("ascii").strip()
+    except OSError:
+        return set()
+    found: set[int] = set()
+    for span in filter(None, text.split(",")):
+        first, _, last = span.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
