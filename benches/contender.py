@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
 from benches.data import fresh, get_all, keys, require, values
-from benches.row import WrongAnswerError
 from benches.turns import Turn
 from lab.hosts.python.contract import Store
+from rig.stamps import WrongAnswerError
 
 #: Keys of a get_many.
 BATCH = 100

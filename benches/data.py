@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from benches.row import WrongAnswerError
+from rig.stamps import WrongAnswerError
 
 ENTRIES = 20_000
 VALUE_BYTES = 160

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from benches.data import ENTRIES, VALUE_BYTES, keys
-from benches.peers import missing
-from benches.row import Figure, Goal, WrongAnswerError
+from benches.row import Figure, Goal
 from lab import stream
+from lab.peers import missing
 from lab.protocol import (
     Load,
     Loaded,
@@ -41,6 +41,7 @@ from lab.runner.hosts import HostProcess, hosts
 from lab.runner.placeholders import fill_values, limit_words
 from lab.runner.placement import client_cores
 from rig.cores import cores
+from rig.stamps import WrongAnswerError
 
 _OURS = "tuckbox"
 _SEED = 1

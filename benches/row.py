@@ -20,13 +20,6 @@ Relation = Literal["ours / theirs", "theirs / ours", "ours"]
 Decision = Literal["met", "not met", "undecided"]
 
 
-class WrongAnswerError(Exception):
-    """Tuckbox or a peer gave a wrong answer, so no figure of the row is kept.
-
-    The message says who answered, what was asked, and what the answer was.
-    """
-
-
 @dataclass(frozen=True)
 class Goal:
     """A bound of `Figure.value`, in its unit; both senses include the bound."""
@@ -157,7 +150,7 @@ class Conditions:
 class Row:
     """One row. `id` is the goal's, or a few words for a row without one; so is `goal_text`.
 
-    `measure` raises WrongAnswerError, and `benches.peers.PeerMissingError`.
+    `measure` raises WrongAnswerError, and `lab.peers.PeerMissingError`.
     """
 
     id: str

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
+from lab.peers import PeerMissingError
 from reliability import catalogue, document, progress, record, runner
 from reliability.peers import comparing, tables
-from reliability.peers.adapters import PEERS
+from reliability.peers.systems import PEERS
 from reliability.peers.trial import FAMILIES
 from rig import kept
 from rig.kept import PageError, RecordError
@@ -140,7 +141,7 @@ def peers_(names: tuple[str, ...], only: tuple[str, ...], seed: int | None, out:
             seed,
             lambda family, peer: console.print(f"{family}  {PEERS[peer].name}", highlight=False),
         )
-    except (comparing.TrialError, ImportError) as error:
+    except (comparing.TrialError, PeerMissingError) as error:
         raise click.ClickException(str(error)) from error
     for table in tables.tables(made):
         console.print(table)

@@ -33,6 +33,18 @@ def cores() -> Cores:
     return Cores(first, next(iter(apart or others), None))
 
 
+class CoresError(Exception):
+    """There are too few cores; the message says how many are needed."""
+
+
+def two_cores() -> tuple[int, int]:
+    """Return two cores for two processes that shall not wait for each other. Raises CoresError."""
+    first, second = cores()
+    if first is None or second is None:
+        raise CoresError("two processes at the same time need two cores, and there is one")
+    return first, second
+
+
 def core_count() -> int:
     """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):

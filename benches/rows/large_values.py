@@ -11,8 +11,9 @@ import random
 
 from tuckbox import Cache
 
-from benches.row import Conditions, Figure, Row, WrongAnswerError
+from benches.row import Conditions, Figure, Row
 from benches.turns import Turn, take_turns
+from rig.stamps import WrongAnswerError
 
 _MIB = 1 << 20
 _SIZES = (_MIB, 8 * _MIB, 64 * _MIB, 256 * _MIB)

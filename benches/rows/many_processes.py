@@ -13,10 +13,10 @@ import time
 
 from tuckbox import Cache
 
-from benches.crew import Crew
 from benches.data import keys
-from benches.proving import prove, value
 from benches.row import Conditions, Figure, Row
+from rig.crew import Crew
+from rig.stamps import Stamp, make, read
 
 _ENTRIES = 20_000
 _VALUE_BYTES = 160
@@ -36,8 +36,8 @@ class Party:
         self._keys = keys(_ENTRIES)
         self._cache = Cache(path)
         self._drawn = [
-            (self._keys[family], value(family, _VALUE_BYTES, dice.randrange(_EDITIONS)))
-            for family in (dice.randrange(_ENTRIES) for _ in range(_DRAWN))
+            (key, make(key, _VALUE_BYTES, Stamp(dice.randrange(_EDITIONS))))
+            for key in (dice.choice(self._keys) for _ in range(_DRAWN))
         ]
         self._is_set = [dice.random() < _SET_SHARE for _ in range(_DRAWN)]
 
@@ -60,8 +60,8 @@ class Party:
 
     def prove(self) -> None:
         """Raise WrongAnswerError unless every key has a value of its own, whole."""
-        for family, key in enumerate(self._keys):
-            prove(key, self._cache.get(key), family)
+        for key in self._keys:
+            read(key, self._cache.get(key))
 
 
 def measure(conditions: Conditions) -> list[Figure]:
@@ -71,8 +71,8 @@ def measure(conditions: Conditions) -> list[Figure]:
     elapsed: dict[int, list[float]] = {count: [] for count in _COUNTS}
     spent: dict[int, list[float]] = {count: [] for count in _COUNTS}
     with Cache(path) as cache:
-        for family, key in enumerate(keys(_ENTRIES)):
-            cache.set(key, value(family, _VALUE_BYTES))
+        for key in keys(_ENTRIES):
+            cache.set(key, make(key, _VALUE_BYTES))
         conditions.progress(f"starting {_COUNTS[-1]} processes")
         with Crew(_COUNTS[-1], Party, str(path)) as parties:
             parties.ask("work", 0.01)

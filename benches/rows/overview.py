@@ -14,18 +14,19 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benches.contender import BATCH, Contender, opening
 from benches.data import ENTRIES, VALUE_BYTES, keys, values
 from benches.languages import Phase, Plan, hosted
-from benches.peers import PeerMissingError, on_one_core, opened, opener
 from benches.row import Conditions, Figure, Row
 from benches.turns import Turn, rounds_of
 from lab import stream
 from lab.hosts.python.contract import Store
 from lab.hosts.python.values import values_of
+from lab.peers import PeerMissingError, on_one_core, opened, opener
 
 OURS = "Tuckbox"
 APCU = "APCu"
@@ -269,7 +270,7 @@ class _Measurement:
         with opened(CONTESTANTS[column], folder, _ROOM_BYTES) as peer:
             Contender(peer.title, peer.store, self._stored, 1)
             self._titles[column] = peer.title
-        return opening(opener(CONTESTANTS[column], folder), peer.title, self._stored)
+        return opening(partial(opener(CONTESTANTS[column]), folder), peer.title, self._stored)
 
     def _pass(self) -> int:
         return min(self._operation.entries, ENTRIES)

@@ -20,10 +20,10 @@ from tuckbox import Cache
 
 from benches.data import ENTRIES, get_all, keys, require, values
 from benches.languages import measure_gets
-from benches.peers import PeerMissingError, on_one_core, opened
 from benches.row import Conditions, Figure, Goal, Row
 from benches.turns import Turn, take_turns
 from lab.hosts.python.contract import Store
+from lab.peers import PeerMissingError, on_one_core, opened
 
 FEW = 2_000
 # Room for all entries and more, with every peer.

@@ -15,12 +15,13 @@ from collections.abc import Iterable
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped, unused-ignore]
 
-from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
+from benches.row import Conditions, Figure, Goal, Row
 from lab.protocol import Verdict
 from lab.runner import records
 from lab.runner.histograms import decode
 from lab.runner.results import Pass, PhasesCell
 from rig.sources import ROOT
+from rig.stamps import WrongAnswerError
 
 _OURS = "django_tuckbox"
 _LOCMEM = "django_locmem"

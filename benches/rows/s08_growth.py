@@ -21,8 +21,9 @@ from tuckbox import Cache
 
 from benches import limits
 from benches.data import VALUE_BYTES, fresh, get_all, keys, require, values
-from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
+from benches.row import Conditions, Figure, Goal, Row
 from benches.turns import Turn, take_turns
+from rig.stamps import WrongAnswerError
 
 COUNTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 _COUNT_MAX_QUICK = 100_000

@@ -13,10 +13,11 @@ from typing import Literal
 
 from tuckbox import Cache
 
-from benches.crew import Crew, CrewError, two_cores
 from benches.data import keys
-from benches.proving import prove, value
-from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
+from benches.row import Conditions, Figure, Goal, Row
+from rig.cores import two_cores
+from rig.crew import Crew, CrewError
+from rig.stamps import Stamp, WrongAnswerError, make, read
 
 _ENTRIES = 20_000
 _VALUE_BYTES = 160
@@ -37,7 +38,7 @@ class Party:
         """Open the cache at `path`, which has all entries."""
         self._keys = keys(_ENTRIES)
         self._editions = [
-            [value(family, _VALUE_BYTES, edition) for family in range(_ENTRIES)]
+            [make(key, _VALUE_BYTES, Stamp(edition)) for key in self._keys]
             for edition in range(_EDITIONS)
         ]
         self._dict = dict(zip(self._keys, self._editions[0], strict=True))
@@ -60,8 +61,8 @@ class Party:
 
     def prove(self) -> None:
         """Get all keys once and raise WrongAnswerError unless each has a value of its own."""
-        for family, key in enumerate(self._keys):
-            prove(key, self._cache.get(key), family)
+        for key in self._keys:
+            read(key, self._cache.get(key))
 
     def write(self, seconds: float) -> float:
         """Set all keys for so long; return the sets of a second."""
@@ -100,8 +101,8 @@ def measure(conditions: Conditions) -> list[Figure]:
     first, second = two_cores()
     wanted = keys(_ENTRIES)
     with Cache(path) as cache:
-        for family, key in enumerate(wanted):
-            cache.set(key, value(family, _VALUE_BYTES))
+        for key in wanted:
+            cache.set(key, make(key, _VALUE_BYTES))
         with (
             Crew(2, Party, str(path), cores=[first, second]) as readers,
             Crew(1, Party, str(path), cores=[second]) as writers,
@@ -197,7 +198,7 @@ class _Rounds:
         self._writers.begin(method, self._seconds + 3 * _LEAD_SECONDS, *arguments)
         time.sleep(_LEAD_SECONDS)
         nanoseconds = self._read_one("cache")
-        return nanoseconds, float(self._writers.answers(method)[0])
+        return nanoseconds, float(self._writers.answers()[0])
 
 
 def _absolute(what: str, unit: str, samples: Sequence[float], goal: Goal | None) -> Figure:

@@ -20,11 +20,12 @@ from pathlib import Path
 from tuckbox import Cache
 
 from benches import native
-from benches.crew import Crew, CrewError, two_cores
 from benches.data import keys
-from benches.proving import HEAD_BYTES, prove, value
-from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
+from benches.row import Conditions, Figure, Goal, Row
 from lab.runner.histograms import encode, percentiles_ns
+from rig.cores import two_cores
+from rig.crew import Crew, CrewError
+from rig.stamps import HEAD_BYTES, WrongAnswerError, make, read
 
 _PERCENTS = (50.0, 99.0, 99.9, 99.99, 100.0)
 
@@ -73,7 +74,10 @@ class Writer:
         self._keys = keys(load.keys)
         lengths = random.Random(0)
         self._values = [
-            [value(family, _log_uniform(lengths, load.bytes_max)) for _ in range(load.sizes)]
+            [
+                make(f"family {family}", _log_uniform(lengths, load.bytes_max))
+                for _ in range(load.sizes)
+            ]
             for family in range(load.families)
         ]
         self._cache = Cache(path, size=load.room)
@@ -110,7 +114,7 @@ class Writer:
         for number, key in enumerate(self._keys):
             found = self._cache.get(key)
             if found is not None:
-                prove(key, found, number % self._load.families)
+                read(f"family {number % self._load.families}", found)
                 there += 1
         return there / len(self._keys)
 

@@ -15,7 +15,8 @@ from tuckbox import Cache
 
 from benches.data import keys
 from benches.opening import NotPermittedError, Opening, demand_boots, forget, opening
-from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
+from benches.row import Conditions, Figure, Goal, Row
+from rig.stamps import WrongAnswerError
 
 _VALUE_BYTES = 1_000
 _ENTRIES = 1_000_000

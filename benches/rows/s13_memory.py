@@ -16,10 +16,11 @@ from pathlib import Path
 from tuckbox import Cache
 
 from benches.data import VALUE_BYTES, keys, values
-from benches.peers import opened
-from benches.row import Conditions, Figure, Goal, Row, WrongAnswerError
+from benches.row import Conditions, Figure, Goal, Row
 from lab.disk import bytes_occupied
 from lab.hosts.python.contract import Store
+from lab.peers import opened
+from rig.stamps import WrongAnswerError
 
 ENTRIES = 100_000
 _OVERWRITES_PER_ENTRY = 10

@@ -17,10 +17,10 @@ from tuckbox import Cache
 
 from benches import native
 from benches.data import keys, require, values
-from benches.peers import opened
 from benches.row import Conditions, Figure, Goal, Row
 from benches.turns import Turn, take_turns
 from lab.hosts.python.contract import Store
+from lab.peers import opened
 
 _SIZES = (8 << 20, 64 << 20, 256 << 20)
 SIZES_QUICK = (8 << 20,)

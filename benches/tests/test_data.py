@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from benches.data import fresh, keys, require, values
-from benches.row import WrongAnswerError
+from rig.stamps import WrongAnswerError
 
 
 def test_keys_are_uuids_that_differ() -> None:

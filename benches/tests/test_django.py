@@ -6,11 +6,11 @@ from itertools import product
 
 import pytest
 
-from benches.row import WrongAnswerError
 from benches.rows.s05_django import LabError, figures_of
 from lab.protocol import Action, Tally, Verdict
 from lab.runner.histograms import encode
 from lab.runner.results import Outcome, Pass, PhaseResult, PhasesCell, Stat
+from rig.stamps import WrongAnswerError
 
 # Nanoseconds of each of a hundred operations.
 TIMES = {"django_tuckbox": 2_000, "django_locmem": 4_000, "django_diskcache": 20_000}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,7 @@ from benches import languages, summary
 from benches.contender import Contender, opening
 from benches.data import keys, values
 from benches.languages import Phase, Plan, hosted
-from benches.peers import PeerMissingError, opened, opener
-from benches.row import Conditions, Figure, WrongAnswerError
+from benches.row import Conditions, Figure
 from benches.rows import overview
 from benches.tests.conftest import TEST_CONTESTANTS
 from benches.tests.synthetic import figure, run
@@ -21,7 +21,9 @@ from benches.tests.synthetic import record as record_of
 from benches.turns import Turn, take_turns
 from lab import stream
 from lab.hosts.python.contract import Store
+from lab.peers import PeerMissingError, opened, opener
 from lab.runner.catalogue import Contestant, contestants
+from rig.stamps import WrongAnswerError
 
 COUNT = 300
 
@@ -151,7 +153,7 @@ def test_a_store_is_opened_as_it_is(conditions: Conditions, tmp_path: Path, row:
     stored = entries()
     with opened(row, tmp_path) as peer:
         Contender(peer.title, peer.store, stored, 1)
-    open_store = opener(row, tmp_path)
+    open_store = partial(opener(row), tmp_path)
     (samples,) = take_turns(conditions, [opening(open_store, row, stored)])
     assert len(samples) == conditions.rounds
     wrong = {**dict.fromkeys(stored, b"another")}

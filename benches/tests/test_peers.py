@@ -14,14 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from benches import languages, peers
+from benches import languages
 from benches.languages import measure_gets
-from benches.peers import Peer, PeerMissingError, on_one_core, opened
-from benches.row import Conditions, WrongAnswerError
+from benches.row import Conditions
 from benches.rows import s04_peers
 from benches.tests.conftest import TEST_CONTESTANTS
+from lab import peers
 from lab.hosts.python.contract import Store
+from lab.peers import Peer, PeerMissingError, on_one_core, opened
 from lab.runner.catalogue import Contestant, contestants
+from rig.stamps import WrongAnswerError
 
 SQLITE = s04_peers.Beside("sqlite", "tmpfs", 2, 2, slow=True)
 

@@ -9,22 +9,21 @@ import pytest
 from tuckbox import Cache
 
 from benches.data import keys
-from benches.proving import value
-from benches.row import WrongAnswerError
 from benches.rows import cold_disk, many_processes, s09_sharing, s11_tails
+from rig.stamps import WrongAnswerError, make
 
 LOAD = s11_tails.Load(1, 1_000, 2_000, 4, 2, 1 << 16, 100, "wall")
 
 
 def filled(path: Path, count: int) -> Cache:
     cache = Cache(path)
-    for family, key in enumerate(keys(count)):
-        cache.set(key, value(family, 160))
+    for key in keys(count):
+        cache.set(key, make(key, 160))
     return cache
 
 
 @pytest.mark.parametrize("module", [s09_sharing, many_processes])
-@pytest.mark.parametrize("found", [None, value(5, 160), value(3, 160)[:-1]])
+@pytest.mark.parametrize("found", [None, make(keys(6)[5], 160), make(keys(4)[3], 160)[:-1]])
 def test_a_reader_refuses_what_a_key_never_had(
     tmp_path: Path, module: object, found: bytes | None
 ) -> None:
@@ -72,7 +71,7 @@ def test_a_writer_fills_the_cache_and_proves_it(tmp_path: Path) -> None:
     assert 0 < writer.prove() < 1
     with Cache(tmp_path / "tails.tuck", size=LOAD.room) as cache:
         for key in keys(LOAD.keys):
-            cache.set(key, value(LOAD.families, 16))
+            cache.set(key, make("another family", 16))
         with pytest.raises(WrongAnswerError, match="family"):
             writer.prove()
         cache.clear()

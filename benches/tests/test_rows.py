@@ -9,7 +9,7 @@ import pytest
 from tuckbox import Cache
 
 from benches import data
-from benches.row import Conditions, WrongAnswerError
+from benches.row import Conditions
 from benches.rows import (
     ROWS,
     UnknownRowError,
@@ -26,6 +26,7 @@ from benches.rows import (
     s15_full,
     s18_random,
 )
+from rig.stamps import WrongAnswerError
 
 
 class Liar(Cache):

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from benches import turns
-from benches.row import Conditions, WrongAnswerError
+from benches.row import Conditions
 from benches.turns import Turn, take_turns
+from rig.stamps import WrongAnswerError
 
 
 def conditions(rounds: int = 4) -> Conditions:

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import msgspec
 
+from lab.peers import opener
 from reliability.catalogue import Command
 from reliability.command import Commands
-from reliability.peers.adapters import PEERS
 from reliability.peers.found import Found
+from reliability.peers.systems import PEERS
 from reliability.record import KEPT, RESULTS
 from rig import kept
 from rig.machine import SHARED_MEMORY, Machine, machine
@@ -66,10 +67,10 @@ def compare(
     seed: int | None,
     begins: Callable[[str, str], None],
 ) -> PeersRecord:
-    """Run the families on the peers. Raises TrialError, ImportError for a peer that is missing."""
+    """Run the families on the peers. Raises TrialError, PeerMissingError."""
     seed = secrets.randbits(32) if seed is None else seed
     for peer in peers:
-        PEERS[peer].load()
+        opener(PEERS[peer].row)
     where = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
     sheet = machine()
     rows = []
@@ -84,7 +85,7 @@ def compare(
         files=sheet.files["shared memory" if where == SHARED_MEMORY else "temporary files"],
         seed=seed,
         versions={PEERS[one].name: PEERS[one].version for one in peers},
-        settings={PEERS[one].name: PEERS[one].settings for one in peers},
+        settings={PEERS[one].name: PEERS[one].setup for one in peers},
         rows=rows,
     )
 

@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from reliability.peers import crew, stamps
-from reliability.peers.adapters import Peer
+from reliability.peers import players
 from reliability.peers.board import SEATS, Board, Count
 from reliability.peers.found import Found
-from reliability.peers.stamps import Stamp
+from reliability.peers.systems import Peer
+from rig import stamps
+from rig.stamps import Stamp
 
 _SECONDS_BEFORE = 0.15
 _SECONDS_AFTER = 0.5
+_USE_SECONDS_MAX = 20.0
 _PAGE = 4096
 
 
@@ -81,7 +83,7 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, rounds: int) -> Found
             place.mkdir()
             _one(peer, place, errors, dice, deed, found)
             shutil.rmtree(place, ignore_errors=True)
-    found.errors = crew.told(errors)
+    found.errors = players.told(errors)
     return found
 
 
@@ -93,9 +95,9 @@ def _one(
     deed: Callable[[Path, random.Random], None],
     found: Found,
 ) -> None:
-    crew.make(peer, folder, errors)
+    players.make(peer, folder, errors)
     board = Board()
-    workers = crew.Crew(peer, folder, board, errors, dice.getrandbits(64))
+    workers = players.Players(peer, folder, board, errors, dice.getrandbits(64), found)
     time.sleep(_SECONDS_BEFORE)
     for path in peer.files(folder):
         try:
@@ -108,25 +110,23 @@ def _one(
     workers.end()
     # What was replaced or zeroed may be gone or older, but it must be what it says it is.
     found.wrong += board.sum(Count.WRONG)
-    found.add_deaths(workers.deaths)
-    found.hung += workers.hung
     if stuck:
-        name = "workers that went on raising errors, though they opened it again"
-        found.figures[name] = found.figures.get(name, 0) + len(stuck)
-    used, came_to = crew.answer(lambda: use(peer, folder), errors, 20.0)
-    if came_to == "hung":
-        found.hung += 1
-    elif came_to is not None and came_to != "raised":
-        found.add_deaths([came_to])
-    found.unusable += not used
+        found.add("workers that went on raising errors, though they opened it again", len(stuck))
+    found.unusable += not is_usable(peer, folder, errors, found)
 
 
-def use(peer: Peer, folder: Path) -> bool:
-    """Say whether a new process can store and read again. For a child."""
+def is_usable(peer: Peer, folder: Path, errors: Path, found: Found) -> bool:
+    """Say whether a new process can store and read again; note what it came to."""
+    used, came_to = players.answer(lambda: _use(peer, folder), errors, _USE_SECONDS_MAX)
+    found.note(came_to)
+    return bool(used)
+
+
+def _use(peer: Peer, folder: Path) -> bool:
     store = peer.open(folder)
     for index in range(50):
         key = f"new:{index}"
-        value = stamps.make(key, Stamp(9, index), 200)
+        value = stamps.make(key, 232, Stamp(index))
         store.set(key, value)
         if store.get(key) != value:
             return False

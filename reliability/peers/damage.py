@@ -10,11 +10,11 @@ import random
 import shutil
 from pathlib import Path
 
-from reliability.peers import crew
-from reliability.peers.adapters import Peer
+from reliability.peers import players
 from reliability.peers.board import CANARIES
-from reliability.peers.cuts import use
+from reliability.peers.cuts import is_usable
 from reliability.peers.found import Found
+from reliability.peers.systems import Peer
 
 _PAGE = 4096
 _PAGES_ONE_IN = 3
@@ -37,7 +37,7 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, cases: int) -> Found:
     found = Found(cases, "damaged files", there_at_best=CANARIES)
     whole = folder / "whole"
     whole.mkdir()
-    crew.make(peer, whole, errors)
+    players.make(peer, whole, errors)
     fewest = {False: CANARIES, True: CANARIES}
     refused = 0
     for number in range(cases):
@@ -45,27 +45,19 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, cases: int) -> Found:
         shutil.copytree(whole, copy)
         page = number % _PAGES_ONE_IN == 0
         _damage(peer.files(copy), dice, page=page)
-        read, came_to = crew.answer(lambda: crew.audit(peer, copy), errors, _SECONDS_MAX)  # noqa: B023
-        if came_to is None:
+        read, came_to = players.answer(lambda: players.audit(peer, copy), errors, _SECONDS_MAX)  # noqa: B023
+        found.note(came_to)
+        refused += came_to == "raised"
+        if read is not None:
             found.wrong += read["wrong"]
             fewest[page] = min(fewest[page], read["there"])
-        elif came_to == "hung":
-            found.hung += 1
-        elif came_to == "raised":
-            refused += 1
-        else:
-            found.add_deaths([came_to])
-        used, came_to = crew.answer(lambda: use(peer, copy), errors, _SECONDS_MAX)  # noqa: B023
-        if came_to is not None and came_to not in ("raised", "hung"):
-            found.add_deaths([came_to])
-        found.hung += came_to == "hung"
-        found.unusable += not used
+        found.unusable += not is_usable(peer, copy, errors, found)
         shutil.rmtree(copy)
     found.figures["entries there at least after a byte, where it opened"] = fewest[False]
     found.figures["after a page"] = fewest[True]
     found.figures["files that could not be opened or read"] = refused
     found.code_ran = _planted(peer, folder, errors)
-    found.errors = crew.told(errors)
+    found.errors = players.told(errors)
     return found
 
 
@@ -98,8 +90,8 @@ def _planted(peer: Peer, folder: Path, errors: Path) -> bool:
             try:
                 store.get(key)
             except Exception as error:
-                crew.tell(errors, error)
+                players.tell(errors, error)
 
-    crew.end_of(crew.fork(lambda: peer.plant(place, "planted", payload), errors), _SECONDS_MAX)
-    crew.end_of(crew.fork(read, errors), _SECONDS_MAX)
+    players.answer(lambda: peer.plant(place, "planted", payload), errors, _SECONDS_MAX)
+    players.answer(read, errors, _SECONDS_MAX)
     return sign.exists()

@@ -9,17 +9,18 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from reliability.peers import crew, stamps
-from reliability.peers.adapters import Peer
+from reliability.peers import players
 from reliability.peers.board import CANARIES, canary_of
-from reliability.peers.cuts import use
+from reliability.peers.cuts import is_usable
 from reliability.peers.found import Found
-from reliability.peers.stamps import Stamp
+from reliability.peers.systems import Peer
+from rig import stamps
+from rig.stamps import Stamp
 
 # A cache of each system fits the smallest of them while it is empty.
 SIZES = ("4m", "8m", "16m")
 _NEW_ENTRIES = 400
-_VALUE_BYTES = 2000
+_VALUE_BYTES = 2032
 
 
 def run(peer: Peer, folder: Path, errors: Path, _seed: int, rounds: int) -> Found:
@@ -35,15 +36,8 @@ def run(peer: Peer, folder: Path, errors: Path, _seed: int, rounds: int) -> Foun
                     trial(peer, folder, errors, found)
                 finally:
                     subprocess.run(umount, check=True)
-    found.errors = crew.told(errors)
+    found.errors = players.told(errors)
     return found
-
-
-def _note(found: Found, came_to: str | None) -> None:
-    if came_to == "hung":
-        found.hung += 1
-    elif came_to is not None and came_to != "raised":
-        found.add_deaths([came_to])
 
 
 def _before(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
@@ -52,12 +46,9 @@ def _before(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
     cache.mkdir()
     filler = folder / "filler"
     _fill(filler)
-    _, came_to = crew.answer(lambda: use(peer, cache), errors, 20.0)
-    _note(found, came_to)
+    is_usable(peer, cache, errors, found)
     filler.unlink()
-    used, came_to = crew.answer(lambda: use(peer, cache), errors, 20.0)
-    _note(found, came_to)
-    found.unusable += not used
+    found.unusable += not is_usable(peer, cache, errors, found)
 
 
 def _during(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
@@ -70,38 +61,38 @@ def _during(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
         counts = dict.fromkeys(("lost", "wrong", "refused", "stored", "usable"), 0)
         store = peer.open(cache)
         for index in range(CANARIES):
-            store.set(canary_of(index), crew.canary_value(index))
+            store.set(canary_of(index), players.canary_value(index))
         kept = [
             index
             for index in range(CANARIES)
-            if store.get(canary_of(index)) == crew.canary_value(index)
+            if store.get(canary_of(index)) == players.canary_value(index)
         ]
-        evicted_before = store.evictions()
+        evicted_before = peer.evictions(cache)
         _fill(filler)
         for index in range(_NEW_ENTRIES):
             key = f"more:{index}"
             try:
-                store.set(key, stamps.make(key, Stamp(1, index), _VALUE_BYTES))
+                store.set(key, stamps.make(key, _VALUE_BYTES, Stamp(index)))
                 counts["stored"] += 1
             except Exception as error:
-                crew.tell(errors, error)
+                players.tell(errors, error)
                 counts["refused"] += 1
         for index in kept:
             value = store.get(canary_of(index))
             counts["lost"] += value is None
-            counts["wrong"] += value not in (None, crew.canary_value(index))
-        counts["evicted"] = store.evictions() - evicted_before
+            counts["wrong"] += value not in (None, players.canary_value(index))
+        counts["evicted"] = peer.evictions(cache) - evicted_before
         filler.unlink()
-        value = stamps.make("after", Stamp(1, 1), 100)
+        value = stamps.make("after", 132)
         try:
             store.set("after", value)
             counts["usable"] = int(store.get("after") == value)
         except Exception as error:
-            crew.tell(errors, error)
+            players.tell(errors, error)
         return counts
 
-    counts, came_to = crew.answer(work, errors, 30.0)
-    _note(found, came_to)
+    counts, came_to = players.answer(work, errors, 30.0)
+    found.note(came_to)
     if counts is not None:
         found.lost += counts["lost"]
         found.wrong += counts["wrong"]
@@ -111,10 +102,9 @@ def _during(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
             "evicted": "entries evicted to make room, by its own count",
         }
         for name, label in labels.items():
-            found.figures[label] = found.figures.get(label, 0) + counts[name]
+            found.add(label, counts[name])
     filler.unlink(missing_ok=True)
-    used, came_to = crew.answer(lambda: use(peer, cache), errors, 20.0)
-    _note(found, came_to)
+    used = is_usable(peer, cache, errors, found)
     found.unusable += not (used and counts is not None and counts["usable"])
 
 

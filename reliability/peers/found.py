@@ -5,9 +5,6 @@ Owns the form of the answer. Must not know how it is come by.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-
 import msgspec
 
 
@@ -36,9 +33,17 @@ class Found(msgspec.Struct):
     figures: dict[str, int] = msgspec.field(default_factory=dict)
     not_run: str | None = None
 
-    def add_deaths(self, deaths: Iterable[str]) -> None:
-        """Add ends of processes, as "died of SIGBUS"."""
-        self.died = dict(Counter(self.died) + Counter(one.rpartition(" ")[2] for one in deaths))
+    def note(self, came_to: str | None) -> None:
+        """Count what a process came to: "hung" or "died of SIGBUS". What raised is not counted."""
+        if came_to == "hung":
+            self.hung += 1
+        elif came_to is not None and came_to != "raised":
+            name = came_to.rpartition(" ")[2]
+            self.died[name] = self.died.get(name, 0) + 1
+
+    def add(self, figure: str, amount: int) -> None:
+        """Add to a figure."""
+        self.figures[figure] = self.figures.get(figure, 0) + amount
 
     @property
     def is_clean(self) -> bool:

@@ -9,10 +9,10 @@ import random
 import time
 from pathlib import Path
 
-from reliability.peers import crew
-from reliability.peers.adapters import Peer
+from reliability.peers import players
 from reliability.peers.board import CANARIES, SEATS, Board, Count
 from reliability.peers.found import Found
+from reliability.peers.systems import Peer
 
 _SECONDS_BETWEEN_KILLS_MAX = 0.025
 _KILLS_BETWEEN_AUDITS = 50
@@ -24,8 +24,8 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, kills: int) -> Found:
     dice = random.Random(seed)
     board = Board()
     found = Found(kills, "kills", there_at_best=CANARIES)
-    crew.make(peer, folder, errors)
-    workers = crew.Crew(peer, folder, board, errors, seed)
+    players.make(peer, folder, errors)
+    workers = players.Players(peer, folder, board, errors, seed, found)
     for number in range(kills):
         time.sleep(dice.random() * _SECONDS_BETWEEN_KILLS_MAX)
         workers.look_after(replace=True)
@@ -35,11 +35,9 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, kills: int) -> Found:
             _audit(peer, folder, errors, None, found)
     workers.end()
     _audit(peer, folder, errors, board, found)
-    found.add_deaths(workers.deaths)
-    found.hung += workers.hung
     found.wrong += board.sum(Count.WRONG) + board.sum(Count.STALE)
     found.lost += board.sum(Count.LOST)
-    found.errors = crew.told(errors)
+    found.errors = players.told(errors)
     found.figures["operations"] = board.sum(Count.OPERATIONS)
     found.figures["hits"] = board.sum(Count.HITS)
     found.figures["processes that could not open it"] = workers.refused
@@ -47,16 +45,12 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, kills: int) -> Found:
 
 
 def _audit(peer: Peer, folder: Path, errors: Path, board: Board | None, found: Found) -> None:
-    read, came_to = crew.answer(lambda: crew.audit(peer, folder, board), errors, _AUDIT_SECONDS_MAX)
-    if came_to == "hung":
-        found.hung += 1
-    elif came_to == "raised":
-        found.unusable += 1
-    elif came_to is not None:
-        found.add_deaths([came_to])
-    else:
+    read, came_to = players.answer(
+        lambda: players.audit(peer, folder, board), errors, _AUDIT_SECONDS_MAX
+    )
+    found.note(came_to)
+    found.unusable += came_to == "raised"
+    if read is not None:
         found.wrong += read["wrong"]
         found.lost += read["lost"] + (read["own_lost"] if board else 0)
-        found.figures["reads that raised"] = (
-            found.figures.get("reads that raised", 0) + read["errors"]
-        )
+        found.add("reads that raised", read["errors"])

@@ -13,9 +13,10 @@ from pathlib import Path
 import click
 import msgspec
 
+from lab.peers import opener
 from reliability.peers import cuts, damage, disk_full, kills, stops
-from reliability.peers.adapters import PEERS, Peer
 from reliability.peers.found import Found
+from reliability.peers.systems import PEERS, Peer
 
 Run = Callable[[Peer, Path, Path, int, int], Found]
 
@@ -40,7 +41,8 @@ def main(peer: str, family: str, folder: Path, seed: int, size: int | None) -> N
     run, its_size = FAMILIES[family]
     files = folder / "files"
     files.mkdir(parents=True)
-    PEERS[peer].load()
+    # Imported here, so that processes that are forked need not.
+    opener(PEERS[peer].row)
     found = run(PEERS[peer], files, folder / "errors", seed, size or its_size)
     sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
 

@@ -15,6 +15,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         "BACKEND": "django.core.cache.backends.filebased.FileBasedCache",
         "LOCATION": folder,
         "OPTIONS": {"MAX_ENTRIES": limits.entries or sys.maxsize},
+        **({"TIMEOUT": None} if settings.get("timeout") == "none" else {}),
     }
     cache = CacheHandler({"default": configuration})["default"]
     return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)

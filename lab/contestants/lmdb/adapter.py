@@ -1,4 +1,4 @@
-"""LMDB with a transaction for each operation and without waiting for the disk."""
+"""LMDB with a transaction for each operation, and without waiting for the disk unless asked to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ _BYTES_WITHOUT_LIMIT = 1 << 34
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     """Open the environment in `folder`, its map as large as the limit."""
+    waits = settings.get("sync") == "yes"
     environment = lmdb.open(
         folder,
         map_size=limits.bytes or _BYTES_WITHOUT_LIMIT,
-        sync=False,
-        metasync=False,
-        writemap=True,
+        sync=waits,
+        metasync=waits,
+        writemap=not waits,
     )
+    # Processes that were killed have left their places as readers.
+    environment.reader_check()
     begin, full = environment.begin, lmdb.MapFullError
 
     def get(key: str) -> object:

@@ -1,25 +1,20 @@
-"""Workers on a peer: forked, counted, stopped, killed, and their deaths told apart.
+"""The players of a trial: what its processes do with a cache, and who takes a dead one's place.
 
-Owns the processes of a trial and what they do with a cache. A worker checks every answer by the
-board; the supervisor never has the cache open itself, so that no handle crosses a fork.
+Owns what they do. A player checks every answer by the board; the supervisor never has the cache
+open itself, so that no handle crosses a fork.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import select
-import signal
-import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from reliability.peers import stamps
-from reliability.peers.adapters import Peer, Store
+from lab.hosts.python.contract import Store
 from reliability.peers.board import (
     CANARIES,
     KEYS_EACH,
@@ -32,7 +27,13 @@ from reliability.peers.board import (
     removes,
     verdict,
 )
-from reliability.peers.stamps import ForgedError, Stamp
+from reliability.peers.found import Found
+from reliability.peers.systems import Peer
+from rig import stamps
+from rig.crew import CrewError, Worker, call
+from rig.stamps import Stamp, WrongAnswerError
+
+T = TypeVar("T")
 
 # An operation without an answer for so long has hung. Others may have all processors meanwhile.
 HANG_SECONDS = 10.0
@@ -41,30 +42,12 @@ _MAKE_SECONDS_MAX = 60.0
 _ERRORS_TOLD_MAX = 20
 # A program that gets nothing but errors opens its cache again.
 _ERRORS_BEFORE_REOPENING = 20
-_VALUE_BYTES = 300
+_VALUE_BYTES = 332
 
 
 def canary_value(index: int) -> bytes:
     """Return the value of a canary."""
-    return stamps.make(canary_of(index), Stamp(0, index), _VALUE_BYTES)
-
-
-def fork(work: Callable[[], None], errors: Path) -> int:
-    """Run `work` in a child, which ends with status 0, or 1 with its error in the file."""
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        # Only the supervisor knows what to do on these.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        work()
-        status = 0
-    except BaseException as error:
-        tell(errors, error)
-    finally:
-        sys.stdout.flush()
-        os._exit(status)
+    return stamps.make(canary_of(index), _VALUE_BYTES)
 
 
 def tell(errors: Path, error: BaseException) -> None:
@@ -83,47 +66,34 @@ def told(errors: Path) -> dict[str, int]:
     return dict(Counter(json.loads(line)[0] for line in lines).most_common())
 
 
-def answer(work: Callable[[], Any], errors: Path, seconds_max: float) -> tuple[Any, str | None]:
-    """Return what `work` returned in a child, or None and what the child came to.
+def answer(
+    work: Callable[[], T], errors: Path, seconds_max: float
+) -> tuple[T, None] | tuple[None, str]:
+    """Return what `work` returned in a process, or what the process came to.
 
-    That is "hung", "died of SIGNAL" or "raised".
+    That is "hung", "died of SIGNAL", or "raised", with its error in the file.
     """
-    reader, writer = os.pipe()
-
-    def child() -> None:
-        os.close(reader)
-        os.write(writer, json.dumps(work()).encode())
-
-    pid = fork(child, errors)
-    os.close(writer)
-    came_to = end_of(pid, seconds_max)
-    data = b""
-    while part := os.read(reader, 65536):
-        data += part
-    os.close(reader)
-    return (json.loads(data), None) if came_to is None else (None, came_to)
+    try:
+        return call(partial(telling, work, errors), seconds_max), None
+    except CrewError as error:
+        return None, error.came_to
 
 
-def end_of(pid: int, seconds_max: float) -> str | None:
-    """Wait for a child; None if it ended well, else "hung" (and killed), "died ..." or "raised"."""
-    descriptor = os.pidfd_open(pid)
-    ended = bool(select.select([descriptor], [], [], seconds_max)[0])
-    os.close(descriptor)
-    if not ended:
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    if not ended:
-        return "hung"
-    return _came_to(status)
+def started(work: Callable[[], object], errors: Path) -> Worker:
+    """Have a forked process work by itself. What it raises goes to the file of errors."""
+    return Worker(telling, work, errors, forked=True, name="a player")
 
 
-def _came_to(status: int) -> str | None:
-    if os.WIFSIGNALED(status):
-        return f"died of {signal.Signals(os.WTERMSIG(status)).name}"
-    return "raised" if os.WEXITSTATUS(status) else None
+def telling(work: Callable[[], T], errors: Path) -> T:
+    """Return what `work` returns; what it raises is told in the file of errors first."""
+    try:
+        return work()
+    except Exception as error:
+        tell(errors, error)
+        raise
 
 
-class Worker:
+class Player:
     """What one seat does with the cache, in its process."""
 
     def __init__(
@@ -166,7 +136,9 @@ class Worker:
             self.check(seat, index)
         else:
             index = self._random.randrange(CANARIES)
-            self._count(*_look(self._store, canary_of(index), 0, 0, canary=True))
+            key = canary_of(index)
+            found = self._store.get(key)
+            self._count(found, foreign(key, found, missing="lost"))
 
     def _change(self, index: int) -> None:
         key = key_of(self._seat, index)
@@ -174,8 +146,8 @@ class Worker:
         if removes(key, sequence):
             self._store.delete(key)
         else:
-            size = self._random.choice((100, 300, 2000, 9000))
-            self._store.set(key, stamps.make(key, Stamp(self._seat, sequence), size))
+            size = self._random.choice((132, 332, 2032, 9032))
+            self._store.set(key, stamps.make(key, size, Stamp(sequence, self._seat)))
         self._board.done(self._seat, index, sequence)
 
     def check(self, seat: int, index: int) -> None:
@@ -184,40 +156,35 @@ class Worker:
         before, _ = self._board.known(seat, index)
         found = self._store.get(key)
         _, after = self._board.known(seat, index)
-        self._count(*judged(key, found, before, after))
+        self._count(found, judged(key, found, before, after))
 
-    def _count(self, hit: bool, wrong: str | None) -> None:
+    def _count(self, found: object, wrong: str | None) -> None:
         if wrong is not None:
             count = {"lost": Count.LOST, "stale": Count.STALE}.get(wrong, Count.WRONG)
             self._board.add(self._seat, count)
-        elif hit:
+        elif found is not None:
             self._board.add(self._seat, Count.HITS)
 
 
-def judged(key: str, found: object, before: int, after: int) -> tuple[bool, str | None]:
-    """Return whether something was found, and why it is wrong; None if it is right."""
+def judged(key: str, found: object, before: int, after: int) -> str | None:
+    """Return why what was found is wrong, by the changes that were known; None if it is right."""
     if found is None:
-        return False, verdict(key, before, after, None)
+        return verdict(key, before, after, None)
     try:
-        stamp = stamps.read(key, found)
-    except ForgedError as error:
-        return True, str(error)
-    return True, verdict(key, before, after, stamp.sequence)
+        return verdict(key, before, after, stamps.read(key, found).sequence)
+    except WrongAnswerError as error:
+        return str(error)
 
 
-def _look(
-    store: Store, key: str, before: int, after: int, *, canary: bool
-) -> tuple[bool, str | None]:
-    found = store.get(key)
-    if not canary:
-        return judged(key, found, before, after)
+def foreign(key: str, found: object, missing: str | None = None) -> str | None:
+    """Return why what was found is none of the key's values; None if it is one."""
     if found is None:
-        return False, "lost"
+        return missing
     try:
         stamps.read(key, found)
-    except ForgedError as error:
-        return True, str(error)
-    return True, None
+    except WrongAnswerError as error:
+        return str(error)
+    return None
 
 
 class MadeError(Exception):
@@ -233,7 +200,7 @@ def make(peer: Peer, folder: Path, errors: Path) -> None:
             store.set(canary_of(index), canary_value(index))
         store.close()
 
-    came_to = end_of(fork(work, errors), _MAKE_SECONDS_MAX)
+    _, came_to = answer(work, errors, _MAKE_SECONDS_MAX)
     if came_to is not None:
         raise MadeError(f"{peer.name}: the process that made the cache {came_to}")
 
@@ -247,7 +214,7 @@ def audit(peer: Peer, folder: Path, board: Board | None = None) -> dict[str, int
     store = peer.open(folder)
     for index in range(CANARIES):
         try:
-            _, wrong = _look(store, canary_of(index), 0, 0, canary=True)
+            wrong = foreign(canary_of(index), store.get(canary_of(index)), missing="lost")
         except Exception:
             found["errors"] += 1
             continue
@@ -262,92 +229,61 @@ def audit(peer: Peer, folder: Path, board: Board | None = None) -> dict[str, int
                 found["errors"] += 1
                 continue
             if board is not None:
-                _, wrong = judged(key, value, *board.known(seat, index))
+                wrong = judged(key, value, *board.known(seat, index))
             else:
-                wrong = _forged(key, value)
+                wrong = foreign(key, value)
             if wrong is not None:
                 found["own_lost" if wrong == "lost" else "wrong"] += 1
     return found
 
 
-def _forged(key: str, value: object) -> str | None:
-    if value is None:
-        return None
-    try:
-        stamps.read(key, value)
-    except ForgedError as error:
-        return str(error)
-    return None
+class Players:
+    """Four players on one cache, replaced when they die."""
 
-
-class Crew:
-    """Four workers on one cache, replaced when they die."""
-
-    def __init__(self, peer: Peer, folder: Path, board: Board, errors: Path, seed: int) -> None:
-        self.deaths: list[str] = []
+    def __init__(
+        self, peer: Peer, folder: Path, board: Board, errors: Path, seed: int, found: Found
+    ) -> None:
         self.refused = 0
-        self.hung = 0
-        self._peer = peer
-        self._folder = folder
+        self._open = partial(peer.open, folder)
         self._board = board
         self._errors = errors
+        self._found = found
         self._random = random.Random(seed)
-        self.pids = [self._start(seat) for seat in range(SEATS)]
+        self._workers = {seat: self._start(seat) for seat in range(SEATS)}
 
-    def _start(self, seat: int) -> int:
+    def _start(self, seat: int) -> Worker:
+        self._board.put(seat, Count.STARTED_US, 0)
         seed = self._random.getrandbits(64)
-
-        def work() -> None:
-            open_ = partial(self._peer.open, self._folder)
-            Worker(open_, self._board, seat, self._errors, seed).run()
-
-        return fork(work, self._errors)
+        return started(
+            lambda: Player(self._open, self._board, seat, self._errors, seed).run(), self._errors
+        )
 
     def kill(self, seat: int) -> None:
-        """Kill the worker of a seat and start another one."""
-        os.kill(self.pids[seat], signal.SIGKILL)
-        _, status = os.waitpid(self.pids[seat], 0)
-        self._note(status)
-        self._replace(seat)
+        """Kill the player of a seat and start another one."""
+        self._note(self._workers[seat].kill())
+        self._workers[seat] = self._start(seat)
 
     def look_after(self, *, replace: bool) -> None:
         """Note who died by itself, and who hangs; put others in their place if `replace`."""
         for seat in self._board.overdue(HANG_SECONDS):
-            self.hung += 1
-            os.kill(self.pids[seat], signal.SIGKILL)
-        for seat, pid in enumerate(self.pids):
-            if pid == 0:
-                continue
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                self._note(status)
-                self.pids[seat] = 0
+            self._found.hung += 1
+            self._workers[seat].kill()
+        for seat, worker in list(self._workers.items()):
+            if worker.has_ended:
+                self._note(worker.leave())
+                del self._workers[seat]
                 self._board.put(seat, Count.STARTED_US, 0)
                 if replace:
-                    self._replace(seat)
-
-    def _note(self, status: int) -> None:
-        came_to = _came_to(status)
-        if came_to == "raised":
-            self.refused += 1
-        elif came_to is not None and came_to != "died of SIGKILL":
-            # Only the supervisor kills.
-            self.deaths.append(came_to)
-
-    def _replace(self, seat: int) -> None:
-        self._board.put(seat, Count.STARTED_US, 0)
-        self.pids[seat] = self._start(seat)
+                    self._workers[seat] = self._start(seat)
 
     def end(self) -> None:
-        """Let all workers end, and kill those that do not."""
+        """Let all players end, and kill those that do not."""
         self._board.stopped = True
-        for seat, pid in enumerate(self.pids):
-            if pid:
-                came_to = end_of(pid, HANG_SECONDS)
-                if came_to == "hung":
-                    self.hung += 1
-                elif came_to == "raised":
-                    self.refused += 1
-                elif came_to is not None:
-                    self.deaths.append(came_to)
-                self.pids[seat] = 0
+        for worker in self._workers.values():
+            self._note(worker.leave(HANG_SECONDS))
+
+    def _note(self, came_to: str | None) -> None:
+        self.refused += came_to == "raised"
+        # Only the supervisor kills.
+        if came_to != "died of SIGKILL":
+            self._found.note(came_to)

@@ -1,20 +1,22 @@
-"""The peers: the lab's contestants, opened in this process, and their servers.
+"""The door for benchmarks and trials: contestants opened in this process, and their servers.
 
-Owns how a peer is opened and what it is called. Must not time anything, nor know a peer: how each
-is driven, and with which settings, is in the lab's own adapters.
+Owns how a peer is opened and what it is called. Must not time or judge anything, nor know a peer:
+how each is driven, and with which settings, is in its adapter.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.metadata
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 
 from lab.hosts.python.contract import Adapter, Limits, Store
 from lab.runner.catalogue import Contestant, StoreLimits, contestants, server_of
@@ -41,39 +43,57 @@ class Peer:
 
 @contextmanager
 def opened(row: str, folder: Path, bytes_max: int = 0) -> Iterator[Peer]:
-    """Open the lab's contestant `row` in a folder, with a limit in bytes, 0 for none.
+    """Open the contestant `row` in a folder, with a limit in bytes, 0 for none.
 
     If it has a server, a new one runs meanwhile on the core that `on_one_core` keeps this process
     to, asked over a socket in a private folder. Raises PeerMissingError, and ServerError where a
     server does not start.
     """
-    contestant = contestants()[row]
-    limits = StoreLimits(bytes=bytes_max)
-    settings = fill_values(contestant.settings, limit_words(limits))
-    if not contestant.server:
-        with _client(contestant, folder, bytes_max, settings) as client:
-            yield client
-        return
-    with (
-        _server(contestant, limits) as server,
-        _client(contestant, folder, bytes_max, {**server.settings, **settings}) as client,
-    ):
-        # Some servers say much more than their version.
-        found = re.search(r"\d+(\.\d+)+", server.version)
-        number = f" {found[0]}" if found else ""
-        yield Peer(f"{server_of(contestant).title}{number} by {client.title}", client.store)
+    contestant = _contestant(row)
+    title = title_of(row)
+    with ExitStack() as stack:
+        settings: dict[str, str] = {}
+        if contestant.server:
+            server = stack.enter_context(_server(contestant, StoreLimits(bytes=bytes_max)))
+            settings = server.settings
+            # Some servers say much more than their version.
+            found = re.search(r"\d+(\.\d+)+", server.version)
+            number = f" {found[0]}" if found else ""
+            title = f"{server_of(contestant).title}{number} by {title}"
+        store = opener(row, bytes_max=bytes_max, settings=settings)(folder)
+        stack.callback(store.close)
+        yield Peer(title, store)
 
 
-def opener(row: str, folder: Path) -> Callable[[], Store]:
-    """Return what opens the store of a contestant without a server, as it is in a folder.
+def opener(
+    row: str,
+    *,
+    entries_max: int = 0,
+    bytes_max: int = 0,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[[Path], Store]:
+    """Import an adapter; return what opens the contestant's store in a folder, as it is there.
 
+    `settings` go before the contestant's own. One with a server has them tell where the server is.
     Raises PeerMissingError.
     """
-    contestant = contestants()[row]
+    contestant = _contestant(row)
     adapter = _adapter(contestant)
-    limits = Limits(entries=0, bytes=0)
-    settings = fill_values(contestant.settings, limit_words(StoreLimits()))
-    return lambda: adapter.open(str(folder), limits, settings)
+    limits = Limits(entries=entries_max, bytes=bytes_max)
+    words = limit_words(StoreLimits(entries=entries_max, bytes=bytes_max))
+    filled = {**fill_values(contestant.settings, words), **settings}
+    return lambda folder: adapter.open(str(folder), limits, filled)
+
+
+def title_of(row: str) -> str:
+    """Return a contestant's name with its version. Raises PeerMissingError."""
+    contestant = _contestant(row)
+    adapter = _adapter(contestant)
+    distribution = contestant.install.distribution
+    if distribution:
+        return f"{distribution} {version(distribution)}"
+    # What is no distribution of Python's says its version itself.
+    return f"{contestant.title.partition(',')[0]} {getattr(adapter, 'VERSION', '')}".rstrip()
 
 
 @contextmanager
@@ -91,16 +111,9 @@ def missing(row: str, why: object) -> PeerMissingError:
     )
 
 
-@contextmanager
-def _client(
-    contestant: Contestant, folder: Path, bytes_max: int, settings: dict[str, str]
-) -> Iterator[Peer]:
-    adapter = _adapter(contestant)
-    store = adapter.open(str(folder), Limits(entries=0, bytes=bytes_max), settings)
-    try:
-        yield Peer(_title(contestant, adapter), store)
-    finally:
-        store.close()
+@cache
+def _contestant(row: str) -> Contestant:
+    return contestants()[row]
 
 
 def _adapter(contestant: Contestant) -> Adapter:
@@ -137,11 +150,3 @@ def _server(contestant: Contestant, limits: StoreLimits) -> Iterator[RunningServ
             yield server
         finally:
             loop.run(stack.aclose())
-
-
-def _title(contestant: Contestant, adapter: Adapter) -> str:
-    distribution = contestant.install.distribution
-    if distribution:
-        return f"{distribution} {importlib.metadata.version(distribution)}"
-    # What is no distribution of Python's says its version itself.
-    return f"{contestant.title.partition(',')[0]} {getattr(adapter, 'VERSION', '')}".rstrip()
