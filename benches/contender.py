@@ -1,8 +1,8 @@
 """A contestant that holds some entries, and the passes that can be made over them.
 
 Owns what a pass of each kind asks for, and the check of its answers. Must not know who the
-contestant is, nor for how long a pass takes. Keys are drawn at random and are new objects, as in a
-program that builds or reads its keys.
+contestant is, nor for how long a pass takes. Keys are new objects, as in a program that builds or
+reads its keys, unless a row says otherwise.
 """
 
 from __future__ import annotations
@@ -24,18 +24,35 @@ _ABSENT = 10_000_000
 _NEW = 20_000_000
 
 
+def drawn_fresh(dice: random.Random, names: list[str], count: int) -> list[str]:
+    """Return some of the keys, in any order and as new objects."""
+    return fresh(dice.sample(names, count))
+
+
+def drawn_same(dice: random.Random, names: list[str], count: int) -> list[str]:
+    """Return some of the keys in any order, or all in theirs, as the objects that they are."""
+    return names if count == len(names) else dice.sample(names, count)
+
+
 class Contender:
     """One contestant with its entries."""
 
     def __init__(
-        self, who: str, store: Store, stored: Mapping[str, object], operations: int
+        self,
+        who: str,
+        store: Store,
+        stored: Mapping[str, object],
+        operations: int,
+        *,
+        draw: Callable[[random.Random, list[str], int], list[str]] = drawn_fresh,
     ) -> None:
-        """Store the entries. A pass is `operations` of their keys."""
+        """Store the entries. A pass is `operations` of their keys, as `draw` draws them."""
         self.who = who
         self._store = store
         self._stored = stored
         self._names = list(stored)
         self._operations = operations
+        self._draw = draw
         self._dice = random.Random(1)
         self._numbers = count(1)
         self._sums = dict.fromkeys(self._names, 0)
@@ -143,7 +160,7 @@ class Contender:
         return Turn(self._operations, get_all(incr), counted, check)
 
     def _drawn(self) -> list[str]:
-        return fresh(self._dice.sample(self._names, self._operations))
+        return self._draw(self._dice, self._names, self._operations)
 
     def _set_all(self, given: tuple[list[str], object]) -> None:
         names, value = given

@@ -1,8 +1,8 @@
 """Runs one command under a watchdog, and reads what it says.
 
 Owns processes and the lines they print. Must not know what a family is. A command leads a session
-of its own and has a mark in its environment, which whatever it starts inherits: what is left of it
-in the end is found by the mark and killed, and nothing else is.
+of its own and has a mark, which whatever it starts inherits: what is left of it in the end is found
+by the mark and killed, and nothing else is.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from typing import Any
 
 from reliability.catalogue import Command
 from reliability.record import CommandRecord
+from rig import marks
+from rig.marks import kill_marked
 from rig.sources import ROOT
 
-_MARK = "TUCKBOX_RELIABILITY_COMMAND"
 # How long a command may take to say where it hangs.
 _LAST_WORDS_SECONDS = 5.0
 _LAST_WORDS_CHARS = 2000
@@ -92,7 +93,7 @@ class Commands:
                 stdout=out,
                 stderr=err,
                 cwd=self._root,
-                env={**os.environ, _MARK: mark},
+                env=marks.environment(mark),
                 start_new_session=True,
             )
         except OSError as error:
@@ -133,28 +134,8 @@ def _kill(leader: int, mark: str) -> None:
     """Kill a child that was not reaped yet, its session's first group, and all with its mark."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-    # Those that lead groups of their own; once more, for those that they started meanwhile.
-    for _ in range(20):
-        if not sum(_kill_if_marked(pid, f"{_MARK}={mark}".encode()) for pid in _processes()):
-            return
-        time.sleep(0.02)
-
-
-def _kill_if_marked(pid: int, mark: bytes) -> bool:
-    with suppress(OSError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            # A dead process that waits to be reaped has no environment.
-            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                return True
-        finally:
-            os.close(descriptor)
-    return False
-
-
-def _processes() -> list[int]:
-    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+    # Those that lead groups of their own.
+    kill_marked(mark)
 
 
 def judge(

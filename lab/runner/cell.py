@@ -49,7 +49,7 @@ from lab.runner.failures import (
     StoppedError,
     UnavailableError,
 )
-from lab.runner.guard import GuardError, kill_marked
+from lab.runner.guard import GuardError
 from lab.runner.histograms import encode
 from lab.runner.hosts import HostProcess, ask_all, hosts
 from lab.runner.inputs import Inputs, Pace, PlannedPass, pace
@@ -61,6 +61,7 @@ from lab.runner.results import PhaseResult, PhasesCell
 from lab.runner.servers import RunningServer
 from lab.runner.session import Session
 from rig.cores import core_count
+from rig.marks import kill_marked
 
 # How long all workers of a pass have to read the request that names its start.
 BARRIER_NS = 50_000_000

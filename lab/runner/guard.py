@@ -5,8 +5,8 @@ know what they are for. The runner tells the guard of each before it uses it, th
 nobody else has; when the pipe ends without a goodbye, the runner was killed, and the guard removes
 what is left of it.
 
-Everything a runner starts has a mark in its environment, which children inherit. So even what an
-adapter has started in a session of its own is found.
+Everything a runner starts has a mark. So even what an adapter has started in a session of its own
+is found.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -26,12 +25,9 @@ from typing import Literal, Self
 import msgspec
 
 from lab.disk import remove_memory
-
-MARK = "TUCKBOX_LAB_RUN"
+from rig.marks import kill_marked
 
 _GOODBYE_SECONDS_MAX = 10.0
-_KILLS_MAX = 20
-_SECONDS_BETWEEN_KILLS = 0.02
 
 Kind = Literal["session", "mount", "folder"]
 
@@ -97,35 +93,6 @@ class Guard:
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise GuardError("the process that cleans up after a crash was killed") from error
-
-
-def marked(token: str) -> list[int]:
-    """Return the processes whose mark begins with `token`, but not this one.
-
-    Nothing where there is no /proc: there only sessions are known.
-    """
-    sought = f"{MARK}={token}".encode()
-    found = []
-    with suppress(OSError):
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                with suppress(OSError):
-                    environment = Path(entry.path, "environ").read_bytes()
-                    if any(one.startswith(sought) for one in environment.split(b"\0")):
-                        found.append(int(entry.name))
-    return found
-
-
-def kill_marked(token: str) -> None:
-    """Kill the processes whose mark begins with `token`, and those they start meanwhile."""
-    for _ in range(_KILLS_MAX):
-        left = marked(token)
-        if not left:
-            return
-        for pid in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(_SECONDS_BETWEEN_KILLS)
 
 
 def unmount(folder: str) -> bool:

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from lab.runner.guard import MARK, Guard
+from lab.runner.guard import Guard
+from rig import marks
 from rig.cores import kept_to
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
@@ -95,7 +96,7 @@ async def start(
             stdout=asyncio.subprocess.PIPE if piped else output,
             stderr=output,
             cwd=folder,
-            env={**os.environ, MARK: mark},
+            env=marks.environment(mark),
             limit=LINE_BYTES_MAX,
             start_new_session=True,
         )

@@ -30,7 +30,7 @@ from lab.runner import built, calibration
 from lab.runner.catalogue import CatalogueError, Contestant, StoreLimits, host, server_of
 from lab.runner.cell import adapter_of
 from lab.runner.failures import CellError, NotInstalledError, UnavailableError
-from lab.runner.guard import GuardError, kill_marked
+from lab.runner.guard import GuardError
 from lab.runner.hosts import HostProcess, hosts
 from lab.runner.mounts import mounted
 from lab.runner.placeholders import fill_values, limit_step, limit_words
@@ -38,6 +38,7 @@ from lab.runner.resources import data_bytes
 from lab.runner.results import ReplayCell, Try
 from lab.runner.servers import RunningServer
 from lab.runner.session import Session
+from rig.marks import kill_marked
 
 # After so many requests the store is weighed. The host waits meanwhile, so that what is measured
 # does not depend on the time that anything takes.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +13,7 @@ import pytest
 
 from lab.disk import SHARED_MEMORY, bytes_occupied, memory_name
 from lab.runner.catalogue import REPOSITORY
-from lab.runner.guard import MARK, Guard, GuardError, kill_marked, marked
+from lab.runner.guard import Guard, GuardError
 from lab.runner.workspace import workspace
 
 Left = Callable[[], list[psutil.Process]]
@@ -28,11 +25,11 @@ RUNNER = """
 import subprocess, sys, time
 from pathlib import Path
 from lab.disk import SHARED_MEMORY, memory_name
-from lab.runner.guard import MARK, Guard
+from lab.runner.guard import Guard
 from lab.runner.workspace import workspace
-import os
+from rig import marks
 with Guard() as guard, workspace(guard, Path(sys.argv[1])) as space:
-    environment = {**os.environ, MARK: f"{guard.token}.1."}
+    environment = marks.environment(f"{guard.token}.1.")
     child = subprocess.Popen(
         ["sh", "-c", "setsid sleep 3600 & sleep 3600"], env=environment, start_new_session=True
     )
@@ -94,18 +91,6 @@ def test_shared_memory_is_counted_and_removed_with_its_folder(tmp_path: Path) ->
         assert bytes_occupied(ours) == 0
         assert bytes_occupied(others) == 65_536
     assert segments(space.folder) == []
-
-
-def test_marks_find_processes_wherever_they_went(processes_in: Left) -> None:
-    token = secrets.token_hex(8)
-    environment = {**os.environ, MARK: f"{token}.7."}
-    with subprocess.Popen(["setsid", "sleep", "3600"], env=environment) as process:
-        until(lambda: len(marked(f"{token}.7.")) == 1)
-        assert marked(f"{token}.8.") == []
-        kill_marked(f"{token}.8.")
-        assert process.poll() is None
-        kill_marked(f"{token}.")
-        assert process.wait(WATCHDOG_SECONDS) == -signal.SIGKILL
 
 
 def test_a_guard_that_was_killed_is_noticed(tmp_path: Path, processes_in: Left) -> None:
