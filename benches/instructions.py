@@ -35,6 +35,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benches import counts, hot_path, native
+from benches.building import BuildError
 from benches.counts import Counts
 from rig import kept
 from rig.kept import RecordError
@@ -52,7 +53,7 @@ class CountingError(Exception):
 
 
 def count(runs: int = _RUNS) -> Counts:
-    """Return the counts of all operations. Raises CountingError and native.NativeError."""
+    """Return the counts of all operations. Raises CountingError and BuildError."""
     valgrind = _told(["valgrind", "--version"], "install it: apt-get install valgrind")
     rustc = _told(["rustc", "--version"], "install Rust with rustup")
     native.build()
@@ -146,7 +147,7 @@ def main(*, is_kept: bool) -> None:
     try:
         before = counts.read()
         now = count()
-    except (CountingError, RecordError, native.NativeError) as error:
+    except (BuildError, CountingError, RecordError, native.NativeError) as error:
         raise click.ClickException(str(error)) from error
     console.print(_table(before, now))
     if before and _tools(before) != _tools(now):

@@ -12,34 +12,27 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benches import building
 from rig.cores import kept_to
 from rig.sources import ROOT
 
 _FOLDER = ROOT / "benches" / "native"
 _TARGET = ROOT / "target" / "benches"
-PROGRAM = _TARGET / "release" / "tuckbox-bench"
+PROGRAM = "tuckbox-bench"
 
 
 class NativeError(Exception):
-    """The native program could not be built, or failed; the message has what was said."""
+    """The native program failed; the message has what was said."""
 
 
 @cache
 def build() -> Path:
-    """Build the program, unless it is up to date; return where it is. Raises NativeError."""
-    command = ["cargo", "build", "--quiet", "--release", "--locked"]
-    places = ["--manifest-path", str(_FOLDER / "Cargo.toml"), "--target-dir", str(_TARGET)]
-    try:
-        built = subprocess.run([*command, *places], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise NativeError("cargo is not there: install Rust with rustup") from None
-    if built.returncode:
-        raise NativeError(f"the native program could not be built:\n{built.stderr}")
-    return PROGRAM
+    """Build the program, unless it is up to date; return where it is. Raises BuildError."""
+    return building.build(_FOLDER, _TARGET) / PROGRAM
 
 
 def begin(*arguments: str | Path, core: int | None = None) -> subprocess.Popen[str]:
-    """Build the program and start it, on one core if it is given. Raises NativeError."""
+    """Build the program and start it, on one core if it is given. Raises BuildError."""
     command = [build(), *arguments]
     with kept_to(None if core is None else {core}):
         return subprocess.Popen(
@@ -61,7 +54,7 @@ def end(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def run(*arguments: str | Path) -> dict[str, Any]:
-    """Run the program, and return what it prints. Raises NativeError."""
+    """Run the program, and return what it prints. Raises NativeError and BuildError."""
     return end(begin(*arguments))
 
 

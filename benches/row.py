@@ -76,10 +76,10 @@ class Figure:
     what: str
     unit: str
     ours: tuple[float, ...]
-    peer: str
-    theirs: tuple[float, ...]
-    relation: Relation
-    goal: Goal | None
+    peer: str = ""
+    theirs: tuple[float, ...] = ()
+    relation: Relation = "ours"
+    goal: Goal | None = None
     at: int | None = None
     limit: tuple[float, ...] = ()
     limited_by: str = ""

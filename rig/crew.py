@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, Self, TypeVar
 
 from rig.stamps import WrongAnswerError
@@ -226,12 +226,7 @@ class Crew:
         """Return the crew."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """End the processes."""
         self.close()
 

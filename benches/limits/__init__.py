@@ -6,23 +6,17 @@ Owns how they are built and loaded; what they do is in `src/lib.rs`. Must not kn
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
+from benches import building
 from rig.sources import ROOT
 
 _FOLDER = Path(__file__).resolve().parent
 _TARGET = ROOT / "target" / "benches" / "limits"
-
-
-class LimitsError(Exception):
-    """The floors could not be built; the message has what was said."""
 
 
 class Reader(Protocol):
@@ -65,38 +59,26 @@ class Keeper(Protocol):
 
 
 def reader(entries: Mapping[str, bytes]) -> Reader:
-    """Return the floor under a get of these entries. Raises LimitsError."""
+    """Return the floor under a get of these entries. Raises BuildError."""
     made: Reader = _module().Reader(dict(entries))
     return made
 
 
 def writer(entries: Mapping[str, bytes]) -> Writer:
-    """Return the floor under a set that overwrites these entries. Raises LimitsError."""
+    """Return the floor under a set that overwrites these entries. Raises BuildError."""
     made: Writer = _module().Writer(dict(entries))
     return made
 
 
 def keeper(entries: Mapping[str, bytes]) -> Keeper:
-    """Return the floor under many sets that overwrite these entries. Raises LimitsError."""
+    """Return the floor under many sets that overwrite these entries. Raises BuildError."""
     made: Keeper = _module().Keeper(dict(entries))
     return made
 
 
 def build() -> Path:
-    """Build the extension, unless it is up to date; return where it is. Raises LimitsError."""
-    command = ["cargo", "build", "--quiet", "--release", "--locked"]
-    places = ["--manifest-path", str(_FOLDER / "Cargo.toml"), "--target-dir", str(_TARGET)]
-    # By its real name: another name of the same interpreter would have it all built anew.
-    environment = {**os.environ, "PYO3_PYTHON": str(Path(sys.executable).resolve())}
-    try:
-        built = subprocess.run(
-            [*command, *places], capture_output=True, text=True, check=False, env=environment
-        )
-    except FileNotFoundError:
-        raise LimitsError("cargo is not there: install Rust with rustup") from None
-    if built.returncode:
-        raise LimitsError(f"the floors could not be built:\n{built.stderr}")
-    return _TARGET / "release" / "lib_limits.so"
+    """Build the extension, unless it is up to date; return where it is. Raises BuildError."""
+    return building.build(_FOLDER, _TARGET) / "lib_limits.so"
 
 
 @cache

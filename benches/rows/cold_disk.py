@@ -117,7 +117,7 @@ def measure(conditions: Conditions) -> list[Figure]:
             "ours / theirs",
             None,
         ),
-        Figure(f"set while filling {told}", "ns", tuple(filling), "", (), "ours", None),
+        Figure(f"set while filling {told}", "ns", tuple(filling)),
     ]
 
 

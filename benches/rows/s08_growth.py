@@ -180,7 +180,7 @@ def _sets_by_size(conditions: Conditions, counts: list[int]) -> list[Figure]:
             stack.enter_context(one.cache)
         samples = take_turns(conditions, [one.turn() for one in full])
     return [
-        Figure("set of a new key, cache full", "ns", taken, "", (), "ours", None, at=number)
+        Figure("set of a new key, cache full", "ns", taken, at=number)
         for number, taken in zip(counts, samples, strict=True)
     ]
 

@@ -8,7 +8,6 @@ beside one writer, so that each has a core; it overwrites the keys that are read
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Literal
 
 from tuckbox import Cache
@@ -166,8 +165,8 @@ class _Rounds:
             ),
             self._slower("get, with a writer at 10,000 sets/s", paced, alone, 1.10),
             self._slower("get, with a writer at full speed", full, alone, 3.0),
-            _absolute("misses of present keys", "misses", missed, Goal("at most", 0)),
-            _absolute("sets of that writer", "sets/s", speed, None),
+            Figure("misses of present keys", "misses", tuple(missed), goal=Goal("at most", 0)),
+            Figure("sets of that writer", "sets/s", tuple(speed)),
         ]
 
     @staticmethod
@@ -199,10 +198,6 @@ class _Rounds:
         time.sleep(_LEAD_SECONDS)
         nanoseconds = self._read_one("cache")
         return nanoseconds, float(self._writers.answers()[0])
-
-
-def _absolute(what: str, unit: str, samples: Sequence[float], goal: Goal | None) -> Figure:
-    return Figure(what, unit, tuple(samples), "", (), "ours", goal)
 
 
 ROW = Row(

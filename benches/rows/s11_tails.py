@@ -204,7 +204,7 @@ def _held(conditions: Conditions) -> list[Figure]:
 def _figure(
     what: str, unit: str, rounds: list[list[float]], index: int, goal: Goal | None
 ) -> Figure:
-    return Figure(what, unit, tuple(one[index] for one in rounds), "", (), "ours", goal)
+    return Figure(what, unit, tuple(one[index] for one in rounds), goal=goal)
 
 
 ROW = Row(

@@ -92,7 +92,7 @@ def _figure(
     what: str, unit: str, samples: list[float] | list[int], at_most: float | None
 ) -> Figure:
     goal = None if at_most is None else Goal("at most", at_most)
-    return Figure(what, unit, tuple(map(float, samples)), "", (), "ours", goal)
+    return Figure(what, unit, tuple(map(float, samples)), goal=goal)
 
 
 ROW = Row(

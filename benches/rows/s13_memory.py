@@ -41,9 +41,7 @@ def measure(conditions: Conditions) -> list[Figure]:
     kept = tuple(_kept(conditions.tmpfs, number) for number in range(rounds))
     figures = [
         _size(by_default, "payload", payload, Goal("at most", _LIMIT)),
-        Figure(
-            "entries kept after the overwrites", "%", kept, "", (), "ours", Goal("at least", 99)
-        ),
+        Figure("entries kept after the overwrites", "%", kept, goal=Goal("at least", 99)),
     ]
     # DiskCache takes longer than everything else together.
     for row in PEERS[:2] if conditions.is_quick else PEERS:

@@ -72,10 +72,6 @@ def _full(conditions: Conditions, size: int) -> list[Figure]:
             f"entries in a file of {size >> 20} MiB",
             "entries",
             (float(found["entries"]),),
-            "",
-            (),
-            "ours",
-            None,
         )
     ]
 

@@ -286,13 +286,13 @@ def test_places_on_a_curve_have_their_unit(place: int, along: str, said: str) ->
 
 
 def test_absolute_figures_have_their_unit() -> None:
-    one = Figure("open", "ms", (1.5,), "", (), "ours", Goal("at most", 2))
+    one = Figure("open", "ms", (1.5,), goal=Goal("at most", 2))
     assert words.value(one) == "1.50 ms"
     assert words.bound(one.goal, one) == "<= 2 ms"
     seventh = dataclasses.replace(one, goal=Goal("at most", 1 / 7))
     assert words.bound(seventh.goal, seventh) == "<= 0.143 ms"
     many = dataclasses.replace(one, goal=Goal("at least", 10_000))
     assert words.bound(many.goal, many) == ">= 10,000 ms"
-    plain = Figure("descriptors", "", (2.0,), "", (), "ours", Goal("at most", 3))
+    plain = Figure("descriptors", "", (2.0,), goal=Goal("at most", 3))
     assert (words.value(plain), words.amount(plain.ours, plain.unit)) == ("2.00", "2.00")
     assert words.bound(plain.goal, plain) == "<= 3"

@@ -20,7 +20,7 @@ def test_a_speedup_is_theirs_by_ours() -> None:
 
 
 def test_an_absolute_figure_is_the_median_of_its_samples() -> None:
-    one = Figure("open", "ms", (3.0, 1.0, 2.0), "", (), "ours", Goal("at most", 2))
+    one = Figure("open", "ms", (3.0, 1.0, 2.0), goal=Goal("at most", 2))
     assert (one.value, one.values) == (2.0, (3.0, 1.0, 2.0))
 
 
