@@ -21,7 +21,7 @@ from lab.runner.catalogue import FORM_NAMES, CatalogueError, Contestant, FormNam
 from lab.runner.plan import Choice
 from lab.runner.results import Placement
 from lab.runner.summary import PLACEMENTS
-from lab.runner.traces import TraceError
+from lab.runner.trace_formats import FORMATS, TraceError
 from lab.runner.workloads import load, refusal, suite_of, taking_part
 from rig.terminal import open_console
 
@@ -85,7 +85,13 @@ def _common(command: options.F) -> options.F:
     "own_traces",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Replay the requests in this CSV file: see lab/traces. Repeatable.",
+    help="Replay the requests in this file: see lab/traces. Repeatable.",
+)
+@click.option(
+    "--trace-format",
+    "trace_format",
+    type=click.Choice(list(FORMATS)),
+    help="With --trace: the format of all files, for those whose names and first lines mislead.",
 )
 @click.option(
     "--capacity",
@@ -118,6 +124,7 @@ def run(
     resume: bool,
     workloads: tuple[Path, ...],
     own_traces: tuple[Path, ...],
+    trace_format: str | None,
     capacities: tuple[float, ...],
     value_bytes: int,
 ) -> None:
@@ -140,6 +147,7 @@ def run(
         resume=resume,
         workloads=workloads,
         own_traces=own_traces,
+        trace_format=trace_format or "",
         capacities=capacities,
         value_bytes=value_bytes,
     )
@@ -167,18 +175,20 @@ def _own(
     own_traces: Sequence[Path],
     capacities: Sequence[float],
     value_bytes: int,
+    trace_format: str,
 ) -> Iterator[tuple[Suite, Callable[[Contestant], str]]]:
     """Return the suites that the reader brought, each with who is refused.
 
     Raises CatalogueError and UsageError.
     """
-    if (capacities or value_bytes) and not own_traces:
-        raise click.UsageError("--capacity and --value-size are for --trace")
+    if (capacities or value_bytes or trace_format) and not own_traces:
+        raise click.UsageError("--capacity, --value-size and --trace-format are for --trace")
     for path in workloads:
         one = load(path)
         yield suite_of(one), partial(refusal, one)
     for path in own_traces:
-        yield own_trace.suite_of(path, capacities, value_bytes), own_trace.refusal
+        suite = own_trace.suite_of(path, capacities, value_bytes, trace_format)
+        yield suite, own_trace.refusal
 
 
 def _say_refused(console: Console, name: str, refused: Mapping[str, Sequence[str]]) -> None:
@@ -201,6 +211,7 @@ def _run(
     resume: bool = False,
     workloads: Sequence[Path] = (),
     own_traces: Sequence[Path] = (),
+    trace_format: str = "",
     capacities: Sequence[float] = (),
     value_bytes: int = 0,
     missing_is_fault: bool = True,
@@ -214,7 +225,7 @@ def _run(
         if suites or not (workloads or own_traces):
             chosen, parts = options.choose_suites(suites, form)
         options.check_choice(chosen, parts, variants, form)
-        for suite, refuse in _own(workloads, own_traces, capacities, value_bytes):
+        for suite, refuse in _own(workloads, own_traces, capacities, value_bytes, trace_format):
             contestants, refused = taking_part(suite.name, refuse, contestants, options.SMOKE)
             _say_refused(console, suite.name, refused)
             chosen = [*chosen, suite]

@@ -13,7 +13,7 @@ from lab.report.layouts.rows import OURS, cell, ours
 from lab.report.model import Cell, Column, Row, Table
 from lab.report.units import hit_rate, rate, ratio, spread
 from lab.runner.catalogue import Part, PhasesSuite, ReplaySuite, Variant
-from lab.runner.results import ReplayCell
+from lab.runner.results import ReplayCell, capacity_text
 from lab.runner.summary import SPREAD_MAX, PhaseSummary, Summary
 
 ROWS_MAX = 12
@@ -89,7 +89,7 @@ def replayed(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Table:
         found.setdefault(one.contestant, {})[one.capacity] = one
     columns = (
         Column("Contestant", figures=False),
-        *(Column(f"{capacity:.0%}") for capacity in capacities),
+        *(Column(capacity_text(capacity)) for capacity in capacities),
         Column("Wrong"),
     )
     lines = [

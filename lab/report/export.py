@@ -15,7 +15,7 @@ from lab.report.layouts.rows import Operation, operations
 from lab.report.reading import replays_of, source_of, suites_of
 from lab.runner.catalogue import Part
 from lab.runner.records import read
-from lab.runner.results import ReplayCell
+from lab.runner.results import ReplayCell, capacity_text
 from lab.runner.summary import Figure, Summary
 
 Field = str | int | float | None
@@ -149,7 +149,7 @@ def _rated(rate: Figure) -> dict[str, Field]:
 def _replayed(cell: ReplayCell) -> dict[str, Field]:
     found: dict[str, Field] = {
         "suite": cell.suite,
-        "variant": f"capacity {cell.capacity:.0%}",
+        "variant": f"capacity {capacity_text(cell.capacity)}",
         "contestant": cell.contestant,
         "outcome": cell.outcome,
         "reason": cell.reason,

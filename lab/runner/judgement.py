@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from lab.protocol import Verdict
 from lab.runner.intervals import SAMPLES_MIN
-from lab.runner.results import ReplayCell
+from lab.runner.results import ReplayCell, capacity_text
 from lab.runner.summary import SPREAD_MAX, Summary
 from rig.machine import Disturbance
 
@@ -40,7 +40,7 @@ def faults(
         if row.contestant.stores:
             found += _faults_of(f"{name} ({row.variant})", row.verdict, row.contestant.excused)
     for cell in replays:
-        name = f"{cell.contestant} in {cell.suite} at {cell.capacity:.0%}"
+        name = f"{cell.contestant} in {cell.suite} at {capacity_text(cell.capacity)}"
         if cell.outcome == "missing":
             missing.setdefault(cell.reason, []).append(cell.contestant)
         elif cell.outcome == "failed":

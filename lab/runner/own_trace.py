@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lab.runner.catalogue import CatalogueError, Contestant, ReplaySuite
 from lab.runner.catalogue.suites import ReplayPlan, Trace, suites
+from lab.runner.results import capacity_text
 from lab.runner.traces import TraceError, read, sha256
 
 CAPACITIES = (0.05, 0.10, 0.25)
@@ -19,26 +20,29 @@ BYTES_MIN = 1 << 18
 _SECONDS_MIN, _REQUESTS_IN_A_SECOND = 300.0, 5_000
 
 
-def suite_of(path: Path, capacities: Sequence[float] = (), value_bytes: int = 0) -> ReplaySuite:
+def suite_of(
+    path: Path, capacities: Sequence[float] = (), value_bytes: int = 0, format_: str = ""
+) -> ReplaySuite:
     """Return the suite that replays the trace in a file.
 
     `capacities` are shares of the bytes of all distinct values, above 0 and up to 1. `value_bytes`
-    is the size of every value, 0 for the trace's own sizes. Raises CatalogueError for a file that
-    is no trace, which names bad lines by number, and for capacities in which nothing fits.
+    is the size of every value, 0 for the trace's own sizes. `format_` is one of `trace_formats`,
+    empty when the file tells. Raises CatalogueError for a file that is no trace, which names bad
+    lines by number, and for capacities in which nothing fits.
     """
     shares = sorted(set(capacities or CAPACITIES))
     for share in shares:
         if not 0 < share <= 1:
             raise CatalogueError(f"capacity {share:g} is no share: take one above 0 and up to 1")
     try:
-        found, digest = read(path), sha256(path)
+        digest = sha256(path)
+        found = read(path, format_, sized=not value_bytes)
     except TraceError as error:
         raise CatalogueError(str(error)) from error
     name = re.sub(r"[^a-z0-9]+", "-", path.name.partition(".")[0].lower()).strip("-") or "trace"
     if name in suites():
         name = f"own-{name}"
-    ignored = [column for column in found.columns if column in ("op", "ttl")]
-    note = f"; its columns {' and '.join(ignored)} are not obeyed" if ignored else ""
+    note = f"; {found.left_out:,} without a size left out" if found.left_out else ""
     trace = Trace(
         file=str(path.resolve()),
         what=f"requests{note}",
@@ -48,12 +52,14 @@ def suite_of(path: Path, capacities: Sequence[float] = (), value_bytes: int = 0)
         requests=len(found.keys),
         distinct=found.distinct,
         bytes_distinct=0 if value_bytes else found.bytes_distinct,
+        format=format_,
     )
     least = shares[0] * (trace.bytes_distinct or found.distinct * value_bytes)
     if least < BYTES_MIN:
         raise CatalogueError(
-            f"{path}: {shares[0]:.0%} of all its values are {least:,.0f} bytes, and no contestant "
-            f"can live in less than {BYTES_MIN:,}: give a larger --capacity or a --value-size"
+            f"{path}: {capacity_text(shares[0])} of all its values are {least:,.0f} bytes, and "
+            f"no contestant can live in less than {BYTES_MIN:,}: give a larger --capacity or a "
+            f"--value-size"
         )
     seconds_max = max(_SECONDS_MIN, len(found.keys) / _REQUESTS_IN_A_SECOND)
     return ReplaySuite(

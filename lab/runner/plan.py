@@ -24,7 +24,7 @@ from lab.runner.catalogue import (
 )
 from lab.runner.catalogue.definition import unknown
 from lab.runner.placement import placements
-from lab.runner.results import AnyCell, PhasesCell, Placement
+from lab.runner.results import AnyCell, PhasesCell, Placement, capacity_text
 from rig.cores import Cores
 
 
@@ -57,7 +57,7 @@ def name_of(cell: AnyCell) -> CellName:
 
 def replay_name(suite: str, contestant: str, capacity: float) -> CellName:
     """Return the name of a cell of a replay."""
-    return CellName(suite, "", f"capacity {capacity:.0%}", contestant, "free", 1)
+    return CellName(suite, "", f"capacity {capacity_text(capacity)}", contestant, "free", 1)
 
 
 @dataclass(frozen=True)

@@ -226,3 +226,8 @@ class ReplayCell(msgspec.Struct, tag_field="record", tag="replay"):
 
 
 AnyCell = PhasesCell | ReplayCell
+
+
+def capacity_text(capacity: float) -> str:
+    """Return a capacity as a percentage that tells it from every other one."""
+    return f"{100 * capacity:g}%"

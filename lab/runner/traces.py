@@ -1,51 +1,41 @@
-"""Reads traces: recorded requests, in a CSV file of `key,size[,op[,ttl]]`.
+"""Reads traces: recorded requests, in any of the formats of `trace_formats`.
 
-Owns that format. Must not know who replays the requests.
+Owns the requests that come of a file, and which bad lines are told. Must not know who replays them.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import re
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import zstandard
-
 from lab.runner.catalogue import LAB
 from lab.runner.catalogue.suites import Trace
+from lab.runner.trace_formats import FORMATS, Format, Record, TraceError, content_of, format_of
+
+__all__ = ["FOLDER", "Requests", "TraceError", "read", "requests", "sha256"]
 
 FOLDER = LAB / "traces"
 
-# A trace has the first two columns, and may have the third, or the third and the fourth.
-_COLUMNS = ["key", "size", "op", "ttl"]
-_COLUMNS_MIN = 2
-_OPS = ("get", "set", "delete")
 # The protocol's longest value.
 _SIZE_MAX = 3 << 20
-_DIGITS = re.compile("[0-9]{1,9}")
-_TTL = re.compile(r"[0-9]{0,12}(\.[0-9]{1,9})?")
-_BAD_LINES_TOLD_MAX = 5
-
-
-class TraceError(Exception):
-    """A trace is missing, damaged or malformed; the message says where and what."""
+_BAD_TOLD_MAX = 5
 
 
 @dataclass(frozen=True)
 class Requests:
     """Requests in their order. `texts` are the distinct keys, `keys` their places among those.
 
-    `columns` are those of the file. What a replay does with a request does not depend on the
-    columns `op` and `ttl`: it looks the key up, and stores it on a miss.
+    A replay looks each key up and stores it on a miss, whatever else a file says of a request.
+    `left_out` requests had no size: they found or stored nothing.
     """
 
     texts: list[str]
-    keys: list[int]
-    sizes: list[int]
-    columns: tuple[str, ...] = ("key", "size")
+    keys: array[int]
+    sizes: array[int]
+    left_out: int = 0
 
     @property
     def distinct(self) -> int:
@@ -55,10 +45,11 @@ class Requests:
     @property
     def bytes_distinct(self) -> int:
         """The bytes of all distinct values, each by its first request."""
-        first: dict[int, int] = {}
+        first = array("I", bytes(4 * self.distinct))
         for key, size in zip(self.keys, self.sizes, strict=True):
-            first.setdefault(key, size)
-        return sum(first.values())
+            if not first[key]:
+                first[key] = size
+        return sum(first)
 
     @property
     def hit_ratio_max(self) -> float:
@@ -68,7 +59,11 @@ class Requests:
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file. Raises TraceError when it cannot be read."""
-    return hashlib.sha256(_bytes(path)).hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def requests(trace: Trace) -> Requests:
@@ -80,73 +75,59 @@ def requests(trace: Trace) -> Requests:
             f"{path} is not the trace that its suite names: its SHA-256 is {found}, not "
             f"{trace.sha256}; restore it with git checkout -- {path}"
         )
-    return read(path)
+    return read(path, trace.format, sized=trace.bytes_distinct > 0)
 
 
-def read(path: Path) -> Requests:
-    """Return the requests in a CSV file, compressed with Zstandard when its name ends with .zst.
+def read(path: Path, name: str = "", *, sized: bool = True) -> Requests:
+    """Return the requests in a file, whose format is `name`, or follows from the file if empty.
 
-    Raises TraceError, which names bad lines by their number.
+    With `sized` the sizes are those of the values to store, and too long ones are refused. Raises
+    TraceError, which names bad lines or records by their number.
     """
-    content = _bytes(path)
+    content = content_of(path)
+    read_as = FORMATS[name or format_of(path, content)]
     try:
-        if path.suffix == ".zst":
-            content = zstandard.ZstdDecompressor().stream_reader(content).read()
-    except zstandard.ZstdError as error:
-        raise TraceError(f"{path} is not compressed with Zstandard: {error}") from error
-    # What is not UTF-8 becomes a character that no key may have, so that its line can be named.
-    return _parsed(path, io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="replace"))
+        return _collected(read_as.records(content), read_as, sized=sized)
+    except TraceError as error:
+        raise TraceError(f"{path}, {error}") from error
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise TraceError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _parsed(path: Path, lines: Iterable[str]) -> Requests:
+def _collected(records: Iterable[Record], read_as: Format, *, sized: bool) -> Requests:
     numbers: dict[str, int] = {}
-    keys: list[int] = []
-    sizes: list[int] = []
-    bad: list[str] = []
-    columns: list[str] = []
-    for line_number, line in enumerate(lines, 1):
-        fields = line.rstrip("\r\n").split(",")
-        if line_number == 1:
-            columns = fields
-            if columns != _COLUMNS[: max(len(columns), _COLUMNS_MIN)]:
-                raise TraceError(
-                    f"{path}, line 1: a trace begins with the line 'key,size', 'key,size,op' or "
-                    f"'key,size,op,ttl', not {line.strip()!r}"
-                )
-            continue
-        problem = _problem(fields, len(columns))
+    keys, sizes = array("I"), array("I")
+    left_out = bad = 0
+    told: list[str] = []
+    for number, record in records:
+        if isinstance(record, tuple):
+            key, size = record
+            problem = _problem(key, size, sized=sized)
+        else:
+            problem = record
         if problem:
-            bad.append(f"line {line_number}: {problem}")
-            continue
-        keys.append(numbers.setdefault(fields[0], len(numbers)))
-        sizes.append(int(fields[1]))
+            bad += 1
+            if bad <= _BAD_TOLD_MAX:
+                told.append(f"{read_as.unit} {number}: {problem}")
+        elif size:
+            keys.append(numbers.setdefault(key, len(numbers)))
+            sizes.append(size)
+        else:
+            left_out += 1
     if bad:
-        more = len(bad) - _BAD_LINES_TOLD_MAX
-        told = "; ".join(bad[:_BAD_LINES_TOLD_MAX])
-        raise TraceError(f"{path}, {told}{f'; and {more:,} more bad lines' if more > 0 else ''}")
+        more = f"; and {bad - len(told):,} more bad {read_as.unit}s" if bad > len(told) else ""
+        raise TraceError("; ".join(told) + more)
     if not keys:
-        raise TraceError(f"{path} has no requests")
-    return Requests(list(numbers), keys, sizes, tuple(columns))
+        none = f": none of its {left_out:,} {read_as.unit}s has a size" if left_out else ""
+        raise TraceError(f"it has no requests{none}")
+    return Requests(list(numbers), keys, sizes, left_out)
 
 
-def _problem(fields: list[str], columns: int) -> str:
-    """Return what is wrong with a line, empty when nothing is."""
-    if len(fields) != columns:
-        return f"it has {len(fields)} fields, not {columns}"
-    key, size, *others = fields
+def _problem(key: str, size: int, *, sized: bool) -> str:
+    """Return what no cache can do with a request, empty when every one can."""
     if not (key.isascii() and key.isprintable()) or not key or " " in key:
         return f"the key {key!r} is not printable ASCII without blanks"
-    if not _DIGITS.fullmatch(size) or not 0 < int(size) <= _SIZE_MAX:
-        return f"the size {size!r} is not a number from 1 to {_SIZE_MAX:,}"
-    if others and others[0] not in _OPS:
-        return f"the op {others[0]!r} is none of {', '.join(_OPS)}"
-    if len(others) > 1 and not _TTL.fullmatch(others[1]):
-        return f"the ttl {others[1]!r} is not a number of seconds"
+    if sized and size > _SIZE_MAX:
+        return (
+            f"the size {size:,} is above {_SIZE_MAX:,}, the longest value: give --value-size to "
+            f"store other sizes"
+        )
     return ""

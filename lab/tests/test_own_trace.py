@@ -72,4 +72,4 @@ def test_the_command_replays_a_trace_at_equal_bytes(tmp_path: Path) -> None:
 def test_options_of_traces_want_a_trace() -> None:
     done = CliRunner().invoke(main, ["run", "web07", "--capacity", "0.5"])
     assert done.exit_code == 2
-    assert "--capacity and --value-size are for --trace" in done.output
+    assert "--capacity, --value-size and --trace-format are for --trace" in done.output

@@ -12,7 +12,7 @@ from lab.report.layouts.rows import OURS
 from lab.report.model import Cell, Chart, Column, DotRow, Dots, Kind, Row, Table
 from lab.report.units import ratio, size
 from lab.runner.catalogue import ReplaySuite, Weighed
-from lab.runner.results import ReplayCell, Try
+from lab.runner.results import ReplayCell, Try, capacity_text
 
 _KINDS: Mapping[Weighed, Kind] = {"file": "shared", "client": "alone", "server": "server"}
 # A step of a limit may be coarse. What occupies less than this share is marked.
@@ -41,7 +41,7 @@ def table(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Table:
     lines = tuple(
         Row(
             (
-                Cell(f"{cell.capacity:.0%}", cell.capacity),
+                Cell(capacity_text(cell.capacity), cell.capacity),
                 Cell(cell.contestant + (" (reference)" if _refers(suite, cell) else "")),
                 *_figures(suite, cell, best.get(cell.capacity)),
             ),
@@ -65,7 +65,7 @@ def tries(cells: Sequence[ReplayCell]) -> Table:
     lines = [
         Row(
             (
-                Cell(f"{cell.capacity:.0%}", cell.capacity),
+                Cell(capacity_text(cell.capacity), cell.capacity),
                 Cell(cell.contestant),
                 Cell(str(number + 1)),
                 *_try(cell, number, one),
@@ -100,7 +100,7 @@ def charts(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> tuple[Chart, ...]
         )
     if not rows:
         return ()
-    marks = tuple(f"{one:.0%}" for one in capacities)
+    marks = tuple(map(capacity_text, capacities))
     return (
         Dots(
             "Hit ratio at equal measured bytes",
@@ -190,7 +190,7 @@ def _notes(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Iterator[str]:
             if share < _NEAR:
                 reason = f"occupied {share:.0%} of what it may; no other limit came nearer"
         if reason:
-            reasons.setdefault((cell.contestant, reason), []).append(f"{cell.capacity:.0%}")
+            reasons.setdefault((cell.contestant, reason), []).append(capacity_text(cell.capacity))
     for (contestant, reason), capacities in reasons.items():
         yield f"{contestant} at {', '.join(capacities)}: {reason}."
 

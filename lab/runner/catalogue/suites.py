@@ -263,6 +263,7 @@ class Trace(Definition, frozen=True):
     """Recorded requests: where they lie, what and whose they are, how many, for how many keys.
 
     `bytes_distinct` are those of all distinct values, where the values have the trace's own sizes.
+    `format` is one of `trace_formats`, empty where the file's name or first line says which.
     """
 
     file: str
@@ -273,6 +274,7 @@ class Trace(Definition, frozen=True):
     requests: int
     distinct: int
     bytes_distinct: int = 0
+    format: str = ""
 
     @property
     def hit_ratio_max(self) -> float:
