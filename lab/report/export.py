@@ -58,6 +58,7 @@ COLUMNS = (
     "bytes_told",
     "bytes_held",
     "equal",
+    "miss_ratio",
     "source",
 )
 
@@ -168,6 +169,7 @@ def _replayed(cell: ReplayCell) -> dict[str, Field]:
             "bytes_max": cell.bytes_max,
             "bytes_told": cell.best.limit,
             "bytes_held": cell.best.bytes_measured,
+            "miss_ratio": 1 - cell.hit_ratio,
             "equal": cell.equal,
         }
     return found

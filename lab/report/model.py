@@ -20,7 +20,7 @@ Mark = Literal["", "fault", "weak", "aside"]
 Kind = Literal["server", "shared", "alone", "null"]
 
 # What an axis counts: nanoseconds, seconds, operations in a second, a share of one, entries.
-Unit = Literal["ns", "s", "rate", "share", "count"]
+Unit = Literal["ns", "s", "rate", "share", "count", "bytes"]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import random
 from collections.abc import Sequence
@@ -11,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from lab.protocol import Verdict
-from lab.report import html, terminal
+from lab.report import export, html, terminal
 from lab.report.layouts import replay
-from lab.report.model import Dots, Row
+from lab.report.model import Dots, Lines, Row
 from lab.runner.catalogue import ReplaySuite, suites
 from lab.runner.results import ReplayCell, Try
 from lab.runner.summary import summarise
@@ -144,7 +145,7 @@ def test_every_try_is_listed_and_one_counts() -> None:
 
 
 def test_the_chart_has_only_what_is_equal() -> None:
-    (chart,) = replay.charts(web07(), synthetic.replay_cells())
+    chart, _ = replay.charts(web07(), synthetic.replay_cells())
     assert isinstance(chart, Dots)
     assert chart.marks == CAPACITIES
     values = {row.name: row.values for row in chart.rows}
@@ -152,6 +153,51 @@ def test_the_chart_has_only_what_is_equal() -> None:
     assert values["tuckbox"] == pytest.approx((0.5625, 0.625, 0.8125))
     assert "diskcache (reference)" in values
     assert {row.name: row.kind for row in chart.rows}["redis:socket"] == "server"
+
+
+def test_a_curve_has_the_bytes_that_were_measured_of_all_who_were_weighed() -> None:
+    _, chart = replay.charts(web07(), synthetic.replay_cells())
+    assert isinstance(chart, Lines)
+    rows = {row.name: row for row in chart.rows}
+    assert set(rows) == {cell.contestant for cell in synthetic.replay_cells()}
+    # More than it might occupy, and there where it was.
+    moka = rows["native_moka:copied"]
+    assert [occupied for occupied, _ in moka.points] == [2_748_400, 4_796_800, 10_942_000]
+    ours = rows["tuckbox"]
+    assert [misses for _, misses in ours.points] == pytest.approx((0.4375, 0.375, 0.1875))
+    assert (ours.ours, ours.kind, chart.across_log, chart.across_unit) == (
+        True,
+        "shared",
+        False,
+        "bytes",
+    )
+    # A line goes from few bytes to many, and the names at the ends have the order of the ends.
+    assert all(row.points == tuple(sorted(row.points)) for row in chart.rows)
+    ends = [row.points[-1][1] for row in chart.rows]
+    assert ends == sorted(ends, reverse=True)
+
+
+def test_a_curve_from_few_bytes_to_very_many_has_a_logarithmic_axis() -> None:
+    cells = [
+        a_cell("cache", capacity=share, tries=[Try(1, 10, 6, bytes_peak=round(share * 1e8))])
+        for share in (0.01, 0.1, 1.0)
+    ]
+    chart = replay.charts(web07(), cells)[-1]
+    assert isinstance(chart, Lines)
+    assert chart.across_log
+    assert replay.charts(web07(), [a_cell("absent", "missing")]) == ()
+
+
+def test_the_csv_has_the_points_of_the_curves(tmp_path: Path) -> None:
+    records = synthetic.write(tmp_path / "run.jsonl", rounds=1)
+    export.write(records, tmp_path / "run.csv")
+    with (tmp_path / "run.csv").open(encoding="utf-8", newline="") as file:
+        found = [row for row in csv.DictReader(file) if row["suite"] == "web07"]
+    expected = {
+        (str(cell.best.bytes_measured), str(1 - cell.hit_ratio))
+        for cell in synthetic.replay_cells()
+    }
+    assert {(row["bytes_held"], row["miss_ratio"]) for row in found} == expected
 
 
 # ------------------------------------------------------------------- where operations come from

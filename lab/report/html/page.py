@@ -153,7 +153,11 @@ def _replay(views: Views, suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Vi
         "question": suite.question,
         "origin": "; ".join(filter(None, (suite.trace.what, suite.trace.origin))),
         "source": source_of(cells),
-        "form": f"values of {suite.replay.value_bytes:,} bytes",
+        "form": (
+            f"values of {suite.replay.value_bytes:,} bytes"
+            if suite.replay.value_bytes
+            else "values of the trace's own sizes"
+        ),
         "headlines": [],
         "audit": "",
         "parts": [

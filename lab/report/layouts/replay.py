@@ -1,20 +1,20 @@
-"""Hit ratios at equal measured bytes: a chart, a row for each contestant and capacity, every try.
+"""Hit ratios at equal measured bytes: charts, a row for each contestant and capacity, every try.
 
 Owns this layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from lab.report.layouts.curves import KINDS, miss_ratios
 from lab.report.layouts.limits import MEASURED_AS
 from lab.report.layouts.rows import OURS
-from lab.report.model import Cell, Chart, Column, DotRow, Dots, Kind, Row, Table
+from lab.report.model import Cell, Chart, Column, DotRow, Dots, Row, Table
 from lab.report.units import ratio, size
-from lab.runner.catalogue import ReplaySuite, Weighed
+from lab.runner.catalogue import ReplaySuite
 from lab.runner.results import ReplayCell, Try, capacity_text
 
-_KINDS: Mapping[Weighed, Kind] = {"file": "shared", "client": "alone", "server": "server"}
 # A step of a limit may be coarse. What occupies less than this share is marked.
 _NEAR = 0.95
 
@@ -80,7 +80,11 @@ def tries(cells: Sequence[ReplayCell]) -> Table:
 
 
 def charts(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> tuple[Chart, ...]:
-    """Return the hit ratio of each contestant at equal bytes, a dot for each capacity."""
+    """Return the hit ratio of each contestant at equal bytes, and curves of misses by bytes."""
+    return (*_dots(suite, cells), *miss_ratios(cells))
+
+
+def _dots(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> tuple[Dots, ...]:
     equal = [cell for cell in _sorted(cells) if cell.outcome == "measured" and cell.equal]
     capacities = list(dict.fromkeys(cell.capacity for cell in equal))
     found: dict[str, dict[float, ReplayCell]] = {}
@@ -92,7 +96,7 @@ def charts(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> tuple[Chart, ...]
         rows.append(
             DotRow(
                 name + (" (reference)" if _refers(suite, some) else ""),
-                _KINDS[some.weighed],
+                KINDS[some.weighed],
                 tuple(own[one].hit_ratio if one in own else None for one in capacities),
                 records=tuple(own.values()),
                 ours=name == OURS,

@@ -32,6 +32,7 @@ const Figures = (() => {
     s: { exact: (x) => duration(x * 1e9), tick: (x) => `${+x.toPrecision(3)} s` },
     rate: { exact: (x) => `${Math.round(x).toLocaleString("en-US")}/s`, tick: count },
     share: { exact: (x) => `${(x * 100).toFixed(2)} %`, tick: (x) => `${+(x * 100).toPrecision(3)} %` },
+    bytes: { exact: (x) => `${(x / 1e6).toFixed(3)} MB`, tick: (x) => `${+(x / 1e6).toPrecision(3)} MB` },
     count: { exact: (x) => Math.round(x).toLocaleString("en-US"), tick: count },
   };
   return { of: (unit) => FORMATS[unit] };
