@@ -5,7 +5,8 @@ Owns those files, the bases of sequences, and the pace of a pass. Must not know 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,18 +50,44 @@ class PlannedPass:
     verbs: list[bytes]
 
 
+class Stored:
+    """The keys that are ever stored, in that order, and the size of each when it is stored first.
+
+    In arrays: there may be ten million.
+    """
+
+    def __init__(self) -> None:
+        self.keys = array("I")
+        self.sizes = array("I")
+        self._seen = bytearray()
+
+    def has(self, key: int) -> bool:
+        """Return whether a key is ever stored."""
+        return key < len(self._seen) and bool(self._seen[key])
+
+    def noting(self, operations: Iterable[stream.Operation]) -> Iterator[stream.Operation]:
+        """Yield the operations, and note what they store first."""
+        for operation in operations:
+            key = operation.key
+            if operation.verb == stream.SET and not self.has(key):
+                self._seen.extend(bytes(max(key + 1 - len(self._seen), 0)))
+                self._seen[key] = True
+                self.keys.append(key)
+                self.sizes.append(operation.size)
+            yield operation
+
+
 @dataclass(frozen=True)
 class Inputs:
     """The files of one variant of a part, and the passes over them.
 
-    `stored` has the keys that are ever stored and the size of each when it is stored first;
-    `payload` is how many bytes these keys and values have.
+    `payload` is how many bytes the keys and values in `stored` have.
     """
 
     keys: Path
     phases: list[PhaseOf]
     passes: list[PlannedPass]
-    stored: dict[int, int]
+    stored: Stored
     payload: int
 
 
@@ -76,7 +103,7 @@ def inputs(
         new_from = part.keys_of(variant) + streams.keys_absent(part, variant)
         phases: list[PhaseOf] = []
         passes: list[PlannedPass] = []
-        stored: dict[int, int] = {}
+        stored = Stored()
         base = 1
         for phase in part.phases:
             operations = streams.operations(phase, part, variant, form)
@@ -95,14 +122,10 @@ def inputs(
                         measure,
                         worker,
                     )
-                    drawn = list(streams.draw(phase, part, variant, form, thrown, new_from))
-                    stream.write(path, drawn)
-                    for operation in drawn:
-                        if operation.verb == stream.SET:
-                            stored.setdefault(operation.key, operation.size)
-                    verbs.append(bytes(operation.verb for operation in drawn))
-                    if phase.shares.insert:
-                        new_from = max(new_from, 1 + max(operation.key for operation in drawn))
+                    drawn = streams.draw(phase, part, variant, form, thrown, new_from)
+                    written = stream.write(path, stored.noting(drawn))
+                    verbs.append(written.verbs)
+                    new_from = max(new_from, written.key_count)
                     of_workers.append(StreamOf(str(path), base))
                     base += operations
                 passes.append(
@@ -116,10 +139,12 @@ def inputs(
                     )
                 )
                 phases.append(PhaseOf(f"{phase.name}/{measure}", of_workers))
-        texts = [streams.key_text(part.key_shape, session.seed, key) for key in range(new_from)]
-        keys.write_text("".join(f"{text}\n" for text in texts), "ascii")
-        of_one = COMPLEX_FIELD_BYTES if variant.value == "complex" else 1
-        payload = sum(len(texts[key]) + size * of_one for key, size in stored.items())
+        texts = (streams.key_text(part.key_shape, session.seed, key) for key in range(new_from))
+        payload = sum(stored.sizes) * (COMPLEX_FIELD_BYTES if variant.value == "complex" else 1)
+        with keys.open("w", encoding="ascii") as file:
+            for key, text in enumerate(texts):
+                file.write(f"{text}\n")
+                payload += len(text) * stored.has(key)
         yield Inputs(keys, phases, passes, stored, payload)
     finally:
         session.desk.discard(folder)

@@ -43,7 +43,8 @@ async def run(
         desk / "keys.txt", desk / "requests.ops", count, count - requests.distinct, seconds_max
     )
     try:
-        given.keys.write_text("".join(f"{text}\n" for text in requests.texts), "ascii")
+        with given.keys.open("w", encoding="ascii") as file:
+            file.writelines(f"{text}\n" for text in requests.texts)
         size = suite.replay.value_bytes
         operations = (
             stream.Operation(stream.GET, key, size or own)

@@ -10,6 +10,7 @@ import hashlib
 import random
 import struct
 import uuid
+from array import array
 from collections.abc import Iterator
 from typing import Literal
 
@@ -162,9 +163,18 @@ def _numbers(phase: Phase, keys: int, thrown: random.Random, new: _New) -> Itera
             age = skewed.draw()
             yield new.first + new.count - 1 - age if age < new.count else keys - 1 - age + new.count
     if phase.order == "sweep":
-        yield from thrown.sample(range(keys), keys)
+        yield from _shuffled(keys, thrown)
     while True:
         yield int(thrown.random() * keys)
+
+
+def _shuffled(keys: int, thrown: random.Random) -> Iterator[int]:
+    """Yield what `thrown.sample(range(keys), keys)` has, in a twentieth of its memory."""
+    pool = array("I", range(keys))
+    for left in range(keys, 0, -1):
+        place = thrown.randrange(left)
+        yield pool[place]
+        pool[place] = pool[left - 1]
 
 
 def draw_size(sizes: Sizes, thrown: random.Random) -> int:

@@ -6,6 +6,8 @@ not time anything: the cells do, under the limit found here.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from lab import stream
 from lab.runner import calibration
 from lab.runner.catalogue import Contestant, Form, Part, Variant
@@ -56,13 +58,14 @@ async def weigh(
     desk = session.desk.fresh("weighing")
     try:
         path = desk / "requests.ops"
-        once = [stream.Operation(stream.GET, key, size) for key, size in inputs.stored.items()]
-        stream.write(path, [*once, *once])
+        keys, sizes = inputs.stored.keys, inputs.stored.sizes
+        twice = chain(zip(keys, sizes, strict=True), zip(keys, sizes, strict=True))
+        stream.write(path, (stream.Operation(stream.GET, key, size) for key, size in twice))
         given = Given(
             inputs.keys,
             path,
-            requests=2 * len(once),
-            hits_max=len(once),
+            requests=2 * len(keys),
+            hits_max=len(keys),
             seconds_max=form.cell_seconds_max,
             value=variant.value,
             entries_max=limits.entries,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable
 from functools import lru_cache
 from typing import Protocol
 
@@ -44,7 +44,7 @@ class Values(Protocol):
         """Return the mark of that value."""
         ...
 
-    def marks(self, answer: object) -> Iterable[Hashable] | None:
+    def marks(self, answer: object) -> Collection[Hashable] | None:
         """Return the marks that an answer may be known by; None when it is not of this kind."""
         ...
 
@@ -83,7 +83,7 @@ class Binary:
         """Return the beginning of the value."""
         return self.derive(key, sequence, min(size, _HEAD_BYTES))
 
-    def marks(self, answer: object) -> Iterable[bytes] | None:
+    def marks(self, answer: object) -> Collection[bytes] | None:
         """Return the beginning of the answer."""
         return (answer[:_HEAD_BYTES],) if type(answer) is bytes else None
 
@@ -124,7 +124,7 @@ class Complex:
         """Return the first field: by its content, should another have the same name."""
         return next(iter(self.derive(key, sequence, size).items()))
 
-    def marks(self, answer: object) -> Iterable[Hashable] | None:
+    def marks(self, answer: object) -> Collection[Hashable] | None:
         """Return the fields: a store need not keep their order."""
         if type(answer) is not dict:
             return None

@@ -17,34 +17,31 @@ With one worker that leaves exactly the value stored last.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from array import array
 
 from lab.hosts.python.recorded import Origin
 from lab.hosts.python.workload import Block, Workload
 from lab.protocol import EXAMPLES_MAX, Tally, Verdict
 from lab.stream import GET, SET
 
-
-@dataclass
-class _Known:
-    """What one worker knows of one key.
-
-    `phase` is the last one in which the key is known to have been written. `newest` has, for each
-    stream of it, the last sequence that certainly came before the next get, or -1.
-    """
-
-    phase: int
-    newest: list[int]
+_NEVER = -1
 
 
 class Verifier:
-    """What one worker knows of one store, from the moment it was opened empty."""
+    """What one worker knows of one store, from the moment it was opened empty.
+
+    Of each key: `_phase`, the last one in which the key is known to have been written; `_newest`,
+    the last sequence of that phase that certainly came before the next get. In a phase of several
+    streams `_newest_of` has one of each stream instead.
+    """
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._known: dict[int, _Known] = {}
+        self._phase = array("h", [_NEVER]) * workload.key_count
+        self._newest = array("q", [_NEVER]) * workload.key_count
+        self._newest_of: dict[int, list[int]] = {}
         self._refused: set[int] = set()
-        self._wanted: set[int] = set()
+        self._wanted = bytearray(workload.key_count)
         self.verdict = Verdict()
 
     def check(self, block: Block, results: list[object], tallies: tuple[Tally, ...] | None) -> None:
@@ -64,7 +61,7 @@ class Verifier:
                     wrong = self._is_wrong(phase, sequence, key, result)
             elif verb == SET:
                 miss = result is False
-                self._wanted.add(key)
+                self._wanted[key] = True
                 if miss:
                     self._refused.add(sequence)
                 else:
@@ -74,7 +71,7 @@ class Verifier:
                 miss = not result
                 if not miss:
                     self._write(phase, key, sequence)
-                self._wanted.discard(key)
+                self._wanted[key] = False
             if tallies is not None:
                 tally = tallies[verb]
                 tally.count += 1
@@ -86,17 +83,21 @@ class Verifier:
         self._see(key, sequence, Origin(phase, self._workload.phases.own_number(phase)))
 
     def _see(self, key: int, sequence: int, origin: Origin) -> None:
-        known = self._known.get(key)
-        if known is None or known.phase < origin.phase:
-            known = _Known(origin.phase, [-1] * self._workload.phases.width(origin.phase))
-            self._known[key] = known
-        known.newest[origin.stream] = sequence
+        width = self._workload.phases.width(origin.phase)
+        is_first = self._phase[key] < origin.phase
+        self._phase[key] = origin.phase
+        if width == 1:
+            self._newest[key] = sequence
+            return
+        if is_first:
+            self._newest_of[key] = [_NEVER] * width
+        self._newest_of[key][origin.stream] = sequence
 
     def _is_absent(self, phase: int, key: int) -> bool:
         if self._workload.workers > 1:
             # What the others have stored by now is not known, only what they ever store.
             return not self._workload.is_stored_by(phase, key)
-        return key not in self._wanted
+        return not self._wanted[key]
 
     def _is_wrong(self, phase: int, now: int, key: int, result: object) -> bool:
         """Judge a value. A stale one is noted here as well, and is not wrong."""
@@ -126,10 +127,11 @@ class Verifier:
         return not (own and origin.phase == phase and sequence > now)
 
     def _is_stale(self, key: int, sequence: int, origin: Origin) -> bool:
-        known = self._known.get(key)
-        if known is None or known.phase < origin.phase:
-            return False
-        return origin.phase < known.phase or sequence < known.newest[origin.stream]
+        if self._phase[key] != origin.phase:
+            return origin.phase < self._phase[key]
+        if self._workload.phases.width(origin.phase) == 1:
+            return sequence < self._newest[key]
+        return sequence < self._newest_of[key][origin.stream]
 
     def _whose(self, result: object) -> str:
         what = self._workload.values.describe(result)

@@ -5,7 +5,9 @@ Owns the keys and the tables of marks. Must not touch a store, or keep a value.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import re
+from array import array
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +17,9 @@ from lab.hosts.python.values import values_of
 from lab.protocol import Load
 from lab.stream import SET
 
-_NOTHING: dict[Hashable, int | list[int]] = {}
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+$")
+# A key with more values than these has a table of marks once one of its answers is checked.
+_FEW_VALUES = 4
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,10 @@ class Block:
 class Workload:
     """A worker's part of the recorded streams.
 
-    For each key there is a table of the marks of all values that any worker ever stores under it,
-    with their sequences: a list where several have the same mark, which values of a few bytes may.
+    `_sequences` has those of all sets by any worker, key by key; those of a key begin at its place
+    in `_starts`. Which value is meant follows from the sequence, so none is kept, nor its mark. A
+    key with many values has a table of their marks, with a list where several have the same one,
+    which values of a few bytes may.
     """
 
     def __init__(self, load: Load) -> None:
@@ -47,28 +53,26 @@ class Workload:
         self.workers = load.workers
         self.values = values_of(load.value, load.seed)
         self.phases = Phases(load.phases, load.worker)
-        self._keys = Path(load.keys).read_bytes().splitlines()
-        self._tables: dict[int, dict[Hashable, int | list[int]]] = {}
-        self._stored_from: dict[int, int] = {}
-        for (phase, _), recorded in self.phases.streams():
-            operations = zip(recorded.verbs, recorded.keys, recorded.sizes, strict=True)
-            for sequence, (verb, key, size) in enumerate(operations, recorded.base):
-                if verb == SET:
-                    self._stored_from.setdefault(key, phase)
-                    self._expect(key, sequence, size)
+        self._texts = Path(load.keys).read_bytes()
+        self._ends = array("Q", (found.end() for found in _LINE.finditer(self._texts)))
+        self._starts, self._sequences = self._stored_by_key()
+        self._tables: dict[int, dict[Hashable, list[int]]] = {}
 
     @property
     def key_count(self) -> int:
         """How many keys there are."""
-        return len(self._keys)
+        return len(self._ends)
 
     def key(self, number: int) -> str:
         """Return a new string for the key, whose hash nobody has computed yet."""
-        return self._keys[number].decode("ascii")
+        start = self._ends[number - 1] if number else 0
+        return self._texts[start : self._ends[number]].decode("ascii").rstrip("\n")
 
     def is_stored_by(self, phase: int, key: int) -> bool:
         """Return whether a stream of `phase` or one before stores the key."""
-        return self._stored_from.get(key, phase + 1) <= phase
+        # Phases come in their order, so the first sequence is of the first phase.
+        sequences = self._sequences_of(key)
+        return bool(sequences) and self.phases.trace(sequences[0])[0].phase <= phase
 
     def block(self, phase: int, start: int, stop: int) -> Block:
         """Return the worker's own operations from position `start` up to `stop`."""
@@ -90,14 +94,8 @@ class Workload:
         marks = self.values.marks(answer)
         if marks is None:
             return None
-        table = self._tables.get(key, _NOTHING)
-        found: int | list[int] = []
-        for mark in marks:
-            if mark in table:
-                found = table[mark]
-                break
         stored = []
-        for sequence in (found,) if isinstance(found, int) else found:
+        for sequence in self._marked(key, marks):
             origin, size = self.phases.trace(sequence)
             if self.values.is_whole(answer, key, sequence, size):
                 stored.append((sequence, origin))
@@ -105,13 +103,44 @@ class Workload:
 
     def key_of(self, answer: object) -> str | None:
         """Search all keys for one that stores `answer`, and return it."""
-        return next((self.key(key) for key in self._tables if self.stored(key, answer)), None)
+        keys = range(self.key_count)
+        return next((self.key(key) for key in keys if self.stored(key, answer)), None)
 
-    def _expect(self, key: int, sequence: int, size: int) -> None:
-        mark = self.values.mark(key, sequence, size)
-        table = self._tables.setdefault(key, {})
-        there = table.setdefault(mark, sequence)
-        if isinstance(there, list):
-            there.append(sequence)
-        elif there != sequence:
-            table[mark] = [there, sequence]
+    def _stored_by_key(self) -> tuple[array[int], array[int]]:
+        """Return where the sequences of each key begin, and all sequences by their keys."""
+        next_ = array("Q", bytes(8 * (self.key_count + 1)))
+        for _, recorded in self.phases.streams():
+            for verb, key in zip(recorded.verbs, recorded.keys, strict=True):
+                if verb == SET:
+                    next_[key] += 1
+        first = 0
+        for key, count in enumerate(next_):
+            next_[key] = first
+            first += count
+        starts = next_[:]
+        sequences = array("Q", bytes(8 * first))
+        for _, recorded in self.phases.streams():
+            operations = zip(recorded.verbs, recorded.keys, strict=True)
+            for sequence, (verb, key) in enumerate(operations, recorded.base):
+                if verb == SET:
+                    sequences[next_[key]] = sequence
+                    next_[key] += 1
+        return starts, sequences
+
+    def _sequences_of(self, key: int) -> array[int]:
+        return self._sequences[self._starts[key] : self._starts[key + 1]]
+
+    def _marked(self, key: int, marks: Collection[Hashable]) -> list[int]:
+        """Return the sequences of a key whose values have one of the marks."""
+        sequences = self._sequences_of(key)
+        if len(sequences) <= _FEW_VALUES:
+            return [sequence for sequence in sequences if self._mark(key, sequence) in marks]
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = {}
+            for sequence in sequences:
+                table.setdefault(self._mark(key, sequence), []).append(sequence)
+        return next((table[mark] for mark in marks if mark in table), [])
+
+    def _mark(self, key: int, sequence: int) -> Hashable:
+        return self.values.mark(key, sequence, self.phases.trace(sequence)[1])
