@@ -63,6 +63,20 @@ def machine() -> Machine:
     )
 
 
+def memory_free() -> int:
+    """Return how many bytes of memory programs can still have: of the machine, or of this group."""
+    free = int(psutil.virtual_memory().available)
+    try:
+        limit, used = (
+            int(Path(f"/sys/fs/cgroup/memory.{name}").read_text("ascii"))
+            for name in ("max", "current")
+        )
+    except (OSError, ValueError):
+        # No group, or one without a limit.
+        return free
+    return min(free, max(limit - used, 0))
+
+
 class Disturbance(msgspec.Struct):
     """Shares of the machine's CPU time, 0 to 1, that this program did not get to use."""
 

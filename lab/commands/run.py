@@ -6,6 +6,7 @@ Owns what is asked for and the exit status. The order of a whole run is that of 
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,9 +21,11 @@ from lab.runner import catalogue, own_trace
 from lab.runner.catalogue import FORM_NAMES, CatalogueError, Contestant, FormName, Suite
 from lab.runner.plan import Choice
 from lab.runner.results import Placement
+from lab.runner.room import Room, room
+from lab.runner.room import refusal as refused_for_room
 from lab.runner.summary import PLACEMENTS
 from lab.runner.trace_formats import FORMATS, TraceError
-from lab.runner.workloads import load, refusal, suite_of, taking_part
+from lab.runner.workloads import Workload, load, refusal, suite_of, taking_part
 from rig.terminal import open_console
 
 EXIT_INTERRUPTED = 130
@@ -131,7 +134,7 @@ def run(
     """Run suites, workloads and traces: what is named, or all suites in full.
 
     The exit status is 0 for a clean run; 1 when something was wrong, stale or lost, failed or is
-    missing; 2 for a wrong command; 130 for an interrupt.
+    missing; 2 for a wrong command or file; 130 for an interrupt.
     """
     _run(
         suites,
@@ -171,6 +174,7 @@ def demo(
 
 
 def _own(
+    data: Path | None,
     workloads: Sequence[Path],
     own_traces: Sequence[Path],
     capacities: Sequence[float],
@@ -185,10 +189,14 @@ def _own(
         raise click.UsageError("--capacity, --value-size and --trace-format are for --trace")
     for path in workloads:
         one = load(path)
-        yield suite_of(one), partial(refusal, one)
+        yield suite_of(one), partial(_refusal, one, room(data))
     for path in own_traces:
         suite = own_trace.suite_of(path, capacities, value_bytes, trace_format)
         yield suite, own_trace.refusal
+
+
+def _refusal(one: Workload, free: Room, contestant: Contestant) -> str:
+    return refusal(one, contestant) or refused_for_room(one, contestant, free)
 
 
 def _say_refused(console: Console, name: str, refused: Mapping[str, Sequence[str]]) -> None:
@@ -218,6 +226,7 @@ def _run(
 ) -> None:
     assert form in FORM_NAMES
     console = open_console()
+    whole: Whole | None = None
     try:
         contestants = options.choose_contestants(catalogue.contestants(folder), names)
         chosen: list[Suite] = []
@@ -225,7 +234,9 @@ def _run(
         if suites or not (workloads or own_traces):
             chosen, parts = options.choose_suites(suites, form)
         options.check_choice(chosen, parts, variants, form)
-        for suite, refuse in _own(workloads, own_traces, capacities, value_bytes, trace_format):
+        for suite, refuse in _own(
+            data, workloads, own_traces, capacities, value_bytes, trace_format
+        ):
             contestants, refused = taking_part(suite.name, refuse, contestants, options.SMOKE)
             _say_refused(console, suite.name, refused)
             chosen = [*chosen, suite]
@@ -246,9 +257,32 @@ def _run(
             raise click.UsageError("nothing to run: none of the contestants takes part there")
         sys.exit(asyncio.run(whole.run()))
     except (CatalogueError, TraceError) as error:
-        raise click.ClickException(str(error)) from error
+        raise _Unreadable(str(error)) from error
     except OSError as error:
+        _say_left_off(console, whole)
         raise click.ClickException(f"the run was broken off, its data removed: {error}") from error
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("Interrupted: everything started was stopped, all data was removed.")
+        _say_left_off(console, whole)
         sys.exit(EXIT_INTERRUPTED)
+
+
+class _Unreadable(click.ClickException):
+    """A file of the reader's, or of the lab's, is not what it should be: nothing was run."""
+
+    exit_code = click.UsageError.exit_code
+
+
+def _say_left_off(console: Console, whole: Whole | None) -> None:
+    """Say what is kept of a run that was broken off, and how to go on with it."""
+    if whole is None or whole.records is None:
+        return
+    arguments = [one for one in sys.argv[1:] if one != "--resume"]
+    console.print(
+        f"Kept, marked as unfinished: {whole.recorded_count:,} of {len(whole.planned):,} cells in "
+        f"{whole.records}\n"
+        f"  to go on:   {shlex.join(['python', '-m', 'lab', *arguments, '--resume'])}\n"
+        f"  to see it:  {shlex.join(['python', '-m', 'lab', 'report', str(whole.records)])}",
+        highlight=False,
+        soft_wrap=True,
+    )

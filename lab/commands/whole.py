@@ -64,6 +64,9 @@ class Whole:
         self._missing_is_fault = missing_is_fault
         self._cores = cores()
         self._recorded: dict[CellName, AnyCell] = {}
+        # Where cells are recorded as they come, once the first can.
+        self.records: str | None = None
+        self.recorded_count = 0
         # Read before anything runs: a trace that is damaged must not end a run of hours.
         self._requests = {
             one.name: traces.requests(one.trace)
@@ -87,7 +90,7 @@ class Whole:
                     desk=desk,
                     servers=Servers(guard, data, desk),
                     cores=self._cores,
-                    record=kept.add,
+                    record=lambda cell: self._keep(kept, cell),
                     repeat=self._repeat(),
                     # Nothing is timed in the smoke form.
                     at_once=header.machine.cores if self._choice.form == "smoke" else 1,
@@ -116,7 +119,11 @@ class Whole:
         if before is None:
             if self._resume:
                 self._console.print("No broken-off run is like this one: a new one begins.")
-            return stack.enter_context(begun(header, self._kept_in))
+            kept = stack.enter_context(begun(header, self._kept_in))
+            self.records = _shown(kept.path)
+            return kept
+        self.records = _shown(before.path)
+        self.recorded_count = len(before.cells)
         self._recorded = {name_of(cell): cell for cell in before.cells}
         self._console.print(
             f"Going on with {_shown(before.path)}: {len(self._recorded):,} of "
@@ -124,6 +131,10 @@ class Whole:
             highlight=False,
         )
         return stack.enter_context(resumed(before))
+
+    def _keep(self, kept: Records, cell: AnyCell) -> None:
+        kept.add(cell)
+        self.recorded_count += 1
 
     def _repeat(self) -> tuple[str, ...]:
         """Return how the command begins that repeats a cell."""

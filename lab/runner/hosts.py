@@ -27,7 +27,8 @@ from lab.runner.install.extensions import EXTENSIONS
 from lab.runner.placeholders import fill, limit_words
 from lab.runner.processes import Started, start
 
-GOODBYE_SECONDS_MAX = 5.0
+# A runtime that frees ten million entries one by one needs most of it.
+GOODBYE_SECONDS_MAX = 60.0
 
 R = TypeVar("R", bound=AnyReply)
 

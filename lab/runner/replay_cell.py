@@ -7,6 +7,7 @@ of any other cell.
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -151,7 +152,14 @@ class _Cell:
     async def _replay(self, server: RunningServer | None, limits: StoreLimits) -> Try:
         session, row = self._session, self._contestant
         words, folder = session.desk.fresh("words"), session.data.fresh(row.name)
+        free = shutil.disk_usage(folder).free
         try:
+            if row.weighed_by == "file" and free < self._cell.bytes_max:
+                # It would be full before its store is, and evict as if it had been told to.
+                raise CellError(
+                    f"there are {free:,} bytes free in {session.data.medium}, and its store may "
+                    f"occupy {self._cell.bytes_max:,}: give a larger --data"
+                )
             async with mounted(row, limits, folder, session.guard):
                 async with (
                     hosts(

@@ -31,6 +31,8 @@ VALUE_BYTES_MAX = 3 << 20
 OPERATIONS_MAX = 100_000_000
 PROCESSES_MAX = 64
 ROUNDS_MAX = 1_000
+# The longest key, a UUID; and how often the mix is drawn: for throughput and for latencies.
+KEY_BYTES, PASSES = 36, 2
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 # Of the bytes of all keys and values: what a store needs besides, at least and relatively.
@@ -93,7 +95,7 @@ class Workload(Definition, frozen=True):
     @property
     def limits(self) -> StoreLimits:
         """What a store may hold."""
-        payload = self.keys.count * (self.value.largest + 36)
+        payload = self.keys.count * (self.value.largest + KEY_BYTES)
         return StoreLimits(bytes=self.memory or _ROOM_TIMES * payload + _ROOM_BYTES)
 
 

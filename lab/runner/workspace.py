@@ -49,13 +49,7 @@ def workspace(guard: Guard, parent: Path | None = None) -> Iterator[Workspace]:
     It is made in `parent`, else in shared memory where there is 1 GiB free, else where temporary
     files go.
     """
-    if parent is not None:
-        medium = f"{parent}, as asked"
-    elif _has_room(SHARED_MEMORY):
-        parent, medium = SHARED_MEMORY, f"{SHARED_MEMORY} (memory, no disk)"
-    else:
-        parent = Path(tempfile.gettempdir())
-        medium = f"{parent} ({SHARED_MEMORY} has no {BYTES_NEEDED >> 30} GiB to write to)"
+    parent, medium = place(parent)
     folder = Path(tempfile.mkdtemp(prefix="tuckbox-lab-", dir=parent)).resolve()
     guard.watch("folder", str(folder))
     try:
@@ -64,6 +58,16 @@ def workspace(guard: Guard, parent: Path | None = None) -> Iterator[Workspace]:
         shutil.rmtree(folder)
         remove_memory(f"{folder.name}-")
         guard.forget("folder", str(folder))
+
+
+def place(asked: Path | None) -> tuple[Path, str]:
+    """Return where a workspace is made, and that place in words."""
+    if asked is not None:
+        return asked, f"{asked}, as asked"
+    if _has_room(SHARED_MEMORY):
+        return SHARED_MEMORY, f"{SHARED_MEMORY} (memory, no disk)"
+    elsewhere = Path(tempfile.gettempdir())
+    return elsewhere, f"{elsewhere} ({SHARED_MEMORY} has no {BYTES_NEEDED >> 30} GiB to write to)"
 
 
 def _has_room(folder: Path) -> bool:

@@ -130,7 +130,7 @@ def test_a_damaged_trace_is_told_before_anything_runs(
     monkeypatch.setattr(traces, "FOLDER", tmp_path)
     given = ["--records", str(tmp_path / "records"), "--contestant", "honest"]
     ended = CliRunner().invoke(main, ["demo", *CONTROLS, *given])
-    assert ended.exit_code == 1
+    assert ended.exit_code == 2
     assert "is not the trace that its suite names" in ended.output
     assert not (tmp_path / "records").exists()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import time
+import tracemalloc
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from lab.__main__ import main
-from lab.protocol import Opened
-from lab.runner import catalogue, streams
+from lab.hosts.python.verify import Verifier
+from lab.hosts.python.workload import Workload as HostWorkload
+from lab.protocol import Load, Opened
+from lab.runner import catalogue, room, streams
 from lab.runner.catalogue import LAB, CatalogueError, PhasesSuite, StoreLimits
 from lab.runner.cell import adapter_of
 from lab.runner.hosts import command_of
@@ -198,6 +202,88 @@ def test_no_key_is_drawn_that_a_short_form_does_not_store(tmp_path: Path) -> Non
     suite = suite_of(load(EXAMPLES["ycsb-b"]))
     part = suite.parts[0]
     assert streams.operations(part.phases[0], part, part.variants[0], suite.form("quick")) == 10_000
+
+
+# ---------------------------------------------------------------------- many keys
+
+
+def test_a_workload_that_memory_does_not_suffice_for_is_refused_before_anything_starts(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path, "get = 1.0\n")
+    text = path.read_text("utf-8").replace("count = 1_000", "count = 10_000_000")
+    path.write_text(text.replace("size = 100", "size = 3_000_000"), "utf-8")
+    arguments = ["run", "--workload", str(path), "--records", str(tmp_path / "records")]
+    done = CliRunner().invoke(main, [*arguments, "--contestant", "tuckbox"])
+    assert done.exit_code == 2, done.output
+    said = " ".join(done.output.split())
+    assert "its python host and its entries would need about 30,0" in said
+    assert "GB are free: tuckbox." in said
+    assert "nothing to run" in said
+    assert not (tmp_path / "records").exists()
+
+
+def test_a_host_needs_more_memory_for_more_keys_processes_and_operations() -> None:
+    row = catalogue.contestants()["tuckbox"]
+    one = load(EXAMPLES["ycsb-b"])
+    needed = room.bytes_needed(one, row)
+    free = room.Room(needed, 11_000_000, "/data")
+    assert room.refusal(one, row, free) == ""
+    assert "would need about" in room.refusal(one, row, replace(free, memory=needed - 1))
+    small = replace(free, stores=10_000_000)
+    told = "its entries have 10.360 MB, and /data has 10.000 MB free: give a larger --data"
+    assert room.refusal(one, row, small) == told
+    # Neither a store that may not keep all, nor one that keeps nothing in files.
+    assert room.refusal(msgspec.structs.replace(one, memory=9_000_000), row, small) == ""
+    moka = catalogue.contestants()["native_moka:copied"]
+    assert room.refusal(one, moka, replace(small, memory=1 << 40)) == ""
+    many = msgspec.structs.replace(one, keys=msgspec.structs.replace(one.keys, count=10_000_000))
+    for larger in (
+        many,
+        msgspec.structs.replace(one, processes=4),
+        msgspec.structs.replace(one, operations=10 * one.operations),
+    ):
+        assert room.bytes_needed(larger, row) > needed
+    # Ten million entries of 1,000 bytes, and tables of a few gigabytes.
+    assert 10e9 < room.bytes_needed(many, row) < 15e9
+
+
+def test_the_estimate_of_the_python_host_is_not_below_what_it_takes(tmp_path: Path) -> None:
+    keys = 20_000
+    one = load(written(tmp_path, "get = 0.5\nset = 0.5\n"))
+    one = msgspec.structs.replace(one, keys=msgspec.structs.replace(one.keys, count=keys))
+    suite = suite_of(one)
+    part = suite.parts[0]
+    with (
+        session(tmp_path) as run,
+        inputs(run, suite, part, part.variants[0], suite.form("full")) as given,
+    ):
+        message = Load(
+            adapter="",
+            distribution="",
+            settings={},
+            seed=1,
+            worker=0,
+            workers=1,
+            keys=str(given.keys),
+            value="binary",
+            phases=given.phases,
+        )
+        tracemalloc.start()
+        workload = HostWorkload(message)
+        verifier = Verifier(workload)
+        for start in range(0, keys, 1_000):
+            block = workload.block(0, start, start + 1_000)
+            verifier.check(block, [None] * 1_000, None)
+        for start in range(0, 5_000, 1_000):
+            block = workload.block(1, start, start + 1_000)
+            is_get = [verb == GET for verb in block.verbs]
+            answers: list[object] = [b"none" if get else None for get in is_get]
+            verifier.check(block, answers, None)
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    pool = 4 << 20
+    assert kept - pool < keys * (catalogue.host("python").key_bytes + 24)
 
 
 LOCAL = [

@@ -17,10 +17,12 @@ class Host(Definition, frozen=True):
     """A runtime's loop. PROTOCOL.md has the placeholders of `command`.
 
     `adapter` is the name of the file in a contestant's folder, empty where the contestant is built
-    into a program. `multi_get` says whether it can ask for several keys at once.
+    into a program. `multi_get` says whether it can ask for several keys at once. `key_bytes` is the
+    memory that a worker was measured to take for each key, beside the store.
     """
 
     command: list[str]
+    key_bytes: int
     adapter: str = ""
     multi_get: bool = False
     install: HostInstall = HostInstall()
