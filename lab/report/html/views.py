@@ -88,7 +88,9 @@ class Views:
                 "panels": chart.panels,
                 "rows": [self._line(row) for row in chart.rows],
             }
-            subtitle = f"{chart.up} by {chart.across}; a square marks a line that ended early"
+            subtitle = f"{chart.up} by {chart.across}"
+            if any(row.ended for row in chart.rows):
+                subtitle += "; a square marks a line that ended early"
         self.charts.append({"kind": kind, **drawn})
         return {
             "number": number,
