@@ -1,4 +1,4 @@
-//! `tuckbox_engine::Cache` in a file of the store's folder, with the suite's limits.
+//! `tuckbox_engine::Cache` in a file of the store's folder, with the suite's limits and time to live.
 
 #![forbid(unsafe_code)]
 
@@ -9,10 +9,13 @@ use std::process::ExitCode;
 use lab_host::{Adapter, Failure, Limits, Result, Store};
 use tuckbox_engine::{Buffer, Cache, Config, Error, Place, Ttl, Value};
 
-struct Tuckbox;
+struct Tuckbox {
+    ttl: Ttl,
+}
 
 struct Open {
     cache: Cache,
+    ttl: Ttl,
     buffer: RefCell<Buffer>,
 }
 
@@ -23,7 +26,8 @@ impl Adapter for Tuckbox {
         let place = Place::Path(folder.join("cache.tuck"));
         let config =
             Config { size_bytes: limits.bytes, max_entries: limits.entries, ..Config::default() };
-        Ok(Open { cache: Cache::open(&place, &config)?, buffer: RefCell::default() })
+        let cache = Cache::open(&place, &config)?;
+        Ok(Open { cache, ttl: self.ttl, buffer: RefCell::default() })
     }
 }
 
@@ -47,7 +51,7 @@ impl Store for Open {
     }
 
     fn set(&self, key: &str, value: &Vec<u8>) -> Result<bool> {
-        match self.cache.set(key.as_bytes(), Value::bytes(value), Ttl::Never) {
+        match self.cache.set(key.as_bytes(), Value::bytes(value), self.ttl) {
             Ok(()) => Ok(true),
             Err(Error::ValueTooLarge { .. } | Error::Full { .. }) => Ok(false),
             Err(error) => Err(Failure::from(error)),
@@ -70,5 +74,8 @@ impl Store for Open {
 }
 
 fn main() -> ExitCode {
-    lab_host::serve(|_| Ok(lab_host::contestant(Tuckbox)))
+    lab_host::serve(|settings| {
+        let ttl = settings.take_ttl()?.map_or(Ttl::Never, Ttl::from);
+        Ok(lab_host::contestant(Tuckbox { ttl }))
+    })
 }

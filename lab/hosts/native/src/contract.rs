@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
+use std::time::Duration;
 
 /// What ends a cell: an error that the contract does not name as an answer.
 pub type Failure = Box<dyn Error + Send + Sync>;
@@ -102,6 +103,20 @@ impl Settings {
     pub fn take(&mut self, name: &str) -> Result<String> {
         let text = self.0.remove(name);
         text.ok_or_else(|| format!("the setting {name:?} is missing: see contestant.toml").into())
+    }
+
+    /// For how long the suite wants an entry to be kept, if it has a limit for that. A contestant
+    /// that says `expires = true` takes it.
+    ///
+    /// # Errors
+    /// When it is no number of seconds above 0.
+    pub fn take_ttl(&mut self) -> Result<Option<Duration>> {
+        let Some(text) = self.0.remove("ttl_seconds") else { return Ok(None) };
+        let ttl = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        match ttl {
+            Some(ttl) if !ttl.is_zero() => Ok(Some(ttl)),
+            _ => Err(format!("the setting ttl_seconds is {text:?}, and no number above 0").into()),
+        }
     }
 
     pub(crate) fn end(self) -> Result<()> {
