@@ -7,6 +7,7 @@ file and the sizes, or works; nothing half made stays; what was stored stays; no
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import re
@@ -241,6 +242,46 @@ def test_a_full_disk_is_an_error_or_a_smaller_cache(
     trials.add(len(results), "trials")
     failures = judge(results)
     assert not failures, "\n".join(failures[:10])
+
+
+def open_without_fallocate(folder: str) -> tuple[list[tuple[int | None, str, list[str]]], bool]:
+    """Create a cache without ``fallocate``, and open one that was copied there.
+
+    Returns the refusals, and whether the copy is unchanged and can be read.
+    """
+    Cache(f"{folder}/original.tuck").close()
+    original = Path(folder, "original.tuck").read_bytes()
+    mount("ramfs", folder, 0, "mode=700")
+    path = Path(folder, "cache.tuck")
+    refused: list[tuple[int | None, str, list[str]]] = []
+    for content in (None, original):
+        if content is not None:
+            path.write_bytes(content)
+            path.chmod(0o600)
+        try:
+            Cache(path).close()
+        except tuckbox.CacheOpenError as error:
+            refused.append((error.errno, str(error), os.listdir(folder)))
+    Cache(path, read_only=True).close()
+    is_same = path.read_bytes() == original
+    unmount(folder)
+    return refused, is_same
+
+
+@pytest.mark.family("T-D1")
+def test_a_file_system_without_fallocate_is_refused(tmp_path: Path, trials: Any) -> None:
+    demand_mounts()
+    tmp_path.chmod(0o700)
+    with Actor(own_mounts) as actor:
+        refused, is_same = actor.call(open_without_fallocate, str(tmp_path))
+    message = (
+        f"{tmp_path}/cache.tuck lies on a file system that cannot reserve space (fallocate), so "
+        "the cache could not grow safely; choose a directory on ext4, XFS, Btrfs or tmpfs, for "
+        "example in /dev/shm"
+    )
+    assert refused == [(errno.EOPNOTSUPP, message, left) for left in ([], ["cache.tuck"])]
+    assert is_same
+    trials.add(2, "cases")
 
 
 # Negative controls.

@@ -33,6 +33,15 @@ pub enum Error {
         /// How many more bytes were asked for.
         wanted_bytes: u64,
     },
+    /// The file system cannot allocate space before it is written to.
+    #[error(
+        "{path} lies on a file system that cannot reserve space (fallocate), so the cache could not \
+         grow safely; choose a directory on ext4, XFS, Btrfs or tmpfs, for example in /dev/shm"
+    )]
+    NoFallocate {
+        /// The file that was to be created, opened or lengthened.
+        path: PathBuf,
+    },
     /// The path leads to something that is not a regular file.
     #[error("{path} is {kind}, not a cache file; give the path of a file")]
     NotAFile {

@@ -251,16 +251,31 @@ impl CacheFile {
         self.file.as_ref().expect("it is there until it is dropped")
     }
 
+    /// Refuses a file that could not be lengthened later, because its file system lacks
+    /// `fallocate`. Asks for a byte that the file has, so that nothing changes.
+    ///
+    /// # Errors
+    /// [`Error::NoFallocate`].
+    pub fn demand_growth(&self) -> Result<()> {
+        match self.allocate(0, 1) {
+            Err(error @ Error::NoFallocate { .. }) => Err(error),
+            // Whatever else is in the way may be gone when the file has to grow.
+            _ => Ok(()),
+        }
+    }
+
     /// Makes sure that the bytes exist, without holes.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Lost`] if the descriptor no longer leads to this file.
+    /// [`Error::NoSpace`], [`Error::NoFallocate`], [`Error::Lost`] if the descriptor no longer leads to
+    /// this file.
     pub fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.len_bytes()?;
         os::allocate(self.fd(), offset, len_bytes).map_err(|error| match error.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
                 Error::NoSpace { path: self.path.clone(), wanted_bytes: len_bytes }
             }
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Error::NoFallocate { path: self.path.clone() },
             _ => io_error("allocate space for", &self.path, error),
         })
     }

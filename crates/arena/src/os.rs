@@ -182,7 +182,9 @@ pub fn file_bytes(fd: RawFd) -> Option<u64> {
     status(fd).map(|data| data.st_size as u64)
 }
 
-/// Allocates the bytes from `offset` on and makes the file that long, without holes.
+/// Allocates the bytes from `offset` on and makes the file that long, without holes. Calls `fallocate`
+/// itself: where a file system lacks it, glibc's `posix_fallocate` writes zeros instead, over whatever
+/// another process stores there meanwhile.
 pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
     if offset.saturating_add(len_bytes) > file_size_limit() {
         // Asking for more would not only fail: it would send the signal SIGXFSZ, which kills.
@@ -193,20 +195,22 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
         let done = unsafe { libc::ftruncate(fd, (offset + len_bytes) as libc::off_t) };
         return checked(done).map(|_| ());
     }
-    let mut code = 0;
-    // Not for ever: signals may come faster than the file system allocates, and what it had
-    // allocated is given back at each.
-    for _ in 0..INTERRUPTIONS_MOST {
+    let mut interruptions = 0;
+    loop {
         // SAFETY: no memory is passed.
-        code =
-            unsafe { libc::posix_fallocate(fd, offset as libc::off_t, len_bytes as libc::off_t) };
-        if code != libc::EINTR {
-            break;
+        let done =
+            unsafe { libc::fallocate(fd, 0, offset as libc::off_t, len_bytes as libc::off_t) };
+        match checked(done) {
+            // Not endlessly: signals may come faster than the file system allocates, and it gives
+            // back what it had allocated at each.
+            Err(error)
+                if error.kind() == io::ErrorKind::Interrupted
+                    && interruptions < INTERRUPTIONS_MOST =>
+            {
+                interruptions += 1;
+            }
+            result => return result.map(|_| ()),
         }
-    }
-    match code {
-        0 => Ok(()),
-        code => Err(io::Error::from_raw_os_error(code)),
     }
 }
 

@@ -80,6 +80,8 @@ const ENOENT: i32 = 2;
 const EISDIR: i32 = 21;
 /// "No space left on device".
 const ENOSPC: i32 = 28;
+/// "Operation not supported".
+const EOPNOTSUPP: i32 = 95;
 
 /// The exception for what an operation was refused for. `path` is the cache's, for errors that
 /// name none.
@@ -175,6 +177,9 @@ fn convert_arena(
             }
         }
         ArenaError::NoSpace { path, .. } => CacheFull::new_err((ENOSPC, message, text(&path))),
+        ArenaError::NoFallocate { path } => {
+            CacheOpenError::new_err((EOPNOTSUPP, message, text(&path)))
+        }
         ArenaError::NotAFile { path, .. } => {
             let errno = path.is_dir().then_some(EISDIR);
             NotAFile::new_err((errno, message, text(&path)))

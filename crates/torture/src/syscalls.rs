@@ -77,14 +77,17 @@ const EARLIER: usize = 40;
 /// Long values that make the file longer.
 const GROWTH: usize = 30;
 /// Results that the calls get.
-const ERRORS: [(libc::c_int, &str); 6] = [
+const ERRORS: [(libc::c_int, &str); 7] = [
     (libc::EIO, "EIO"),
     (libc::ENOSPC, "ENOSPC"),
     (libc::ENOMEM, "ENOMEM"),
     (libc::EMFILE, "EMFILE"),
     (libc::EINTR, "EINTR"),
     (libc::EACCES, "EACCES"),
+    (libc::EOPNOTSUPP, "EOPNOTSUPP"),
 ];
+/// Of these, what any call may get; the last is for calls that a file system may not have.
+const ERRORS_OF_ALL: usize = 6;
 /// So often in a row is a call interrupted.
 const STORM: u64 = 100;
 /// A child that makes more calls than this has no end.
@@ -281,6 +284,12 @@ impl Fault {
         is_look || self.kind == libc::SYS_fallocate as u64
     }
 
+    /// Whether the file system answers the first time that it has no `fallocate`.
+    fn lacks_fallocate(&self) -> bool {
+        let is_fallocate = self.kind == libc::SYS_fallocate as u64;
+        is_fallocate && self.from == 0 && ERRORS[self.error].0 == libc::EOPNOTSUPP
+    }
+
     fn name(&self, scenario: Scenario) -> String {
         let how = if self.count == 1 { String::new() } else { format!(" x {}", self.count) };
         let (kind, error) = (name_of(self.kind), ERRORS[self.error].1);
@@ -467,6 +476,10 @@ fn try_fault(
     if !left.is_empty() && !keeps_names {
         return Err(format!("{left:?} is left"));
     }
+    let cannot_grow = fault.is_some_and(|fault| fault.lacks_fallocate());
+    if cannot_grow && outcome.is_open {
+        return Err("it opened a cache that cannot grow".into());
+    }
     let may_evict = fault.is_some_and(|fault| fault.is_about_length());
     judge(beginning, &path, scenario, &outcome, may_evict)?;
     std::fs::remove_dir_all(folder).map_err(in_words)?;
@@ -637,11 +650,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 /// Every call of a kind fails once in each way; from the first on, all do; every one is interrupted
 /// many times.
 fn faults(kind: Kind, count: u64) -> impl Iterator<Item = Fault> {
-    let single = (0..count).flat_map(move |from| {
-        (0..ERRORS.len()).map(move |error| Fault { kind, from, count: 1, error })
-    });
+    let is_optional = kind == libc::SYS_fallocate as u64;
+    let errors = if is_optional { ERRORS.len() } else { ERRORS_OF_ALL };
+    let single = (0..count)
+        .flat_map(move |from| (0..errors).map(move |error| Fault { kind, from, count: 1, error }));
     let lasting = (0..count).flat_map(move |from| {
-        (0..ERRORS.len()).map(move |error| {
+        (0..errors).map(move |error| {
             let is_storm = ERRORS[error].0 == libc::EINTR;
             Fault { kind, from, count: if is_storm { STORM } else { CALLS_MOST }, error }
         })

@@ -169,6 +169,9 @@ impl Arena {
             Some(geometry) => (geometry, None),
             None => {
                 let (geometry, identity) = read_header(&file, file_bytes, layer)?;
+                if file_bytes < geometry.file_bytes_max() {
+                    file.demand_growth()?;
+                }
                 (geometry, Some(identity))
             }
         };
