@@ -44,7 +44,13 @@ from rig.sources import ROOT
 _ERRORS = Console(stderr=True)
 
 _RUNS = 3
-_NATIVE = ["native get", "native get, absent", "native set"]
+_NATIVE = [
+    "native get",
+    "native get, absent",
+    "native set",
+    "native set of a new key, full cache of 16 MB",
+    "native set of a new key, full cache of 64 MB",
+]
 _SUMMARY = re.compile(r"^(?:summary|totals): (\d+)$", re.MULTILINE)
 
 

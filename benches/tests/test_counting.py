@@ -38,7 +38,10 @@ def test_each_hot_path_runs_and_its_answer_is_checked(
 
 
 def test_what_lies_between_the_marks_is_counted() -> None:
-    counted = instructions.between_marks([str(native.build()), "hot-path"], ["get", "miss", "set"])
+    names = ["get", "miss", "set", "full, small", "full, large"]
+    counted = instructions.between_marks([str(native.build()), "hot-path"], names)
     assert 0 < counted["miss"] < counted["get"] < counted["set"] < 100_000
-    with pytest.raises(instructions.CountingError, match="6 marks"):
+    # A search of the whole file would cost half as much again in the larger one.
+    assert counted["full, large"] < 1.1 * counted["full, small"]
+    with pytest.raises(instructions.CountingError, match="10 marks"):
         instructions.between_marks([str(native.build()), "hot-path"], ["get"])

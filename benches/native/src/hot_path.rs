@@ -1,7 +1,7 @@
 //! The engine's hot paths, each again and again, for callgrind to count.
 //!
-//! Owns what is run: what `benches/hot_path.py` runs of the package, with the same marks around what
-//! is to be counted. Must not time anything.
+//! Owns what is run: what `benches/hot_path.py` runs of the package, and sets of new keys in full caches
+//! of two sizes, with the same marks around what is to be counted. Must not time anything.
 
 use std::hint::black_box;
 use std::os::unix::process::parent_id;
@@ -15,6 +15,10 @@ use crate::inputs;
 
 const ENTRIES: usize = 2_000;
 const PASSES: usize = 5;
+/// Sizes of the full caches,
+const FULL_BYTES: [u64; 2] = [16 << 20, 64 << 20];
+/// and of the values in them.
+const FULL_VALUE_BYTES: usize = 1_000;
 
 /// Runs a pass over the keys, a mark, all other passes, and another mark.
 fn marked(mut pass: impl FnMut() -> Result<usize, Failure>) -> Result<usize, Failure> {
@@ -58,6 +62,33 @@ pub(crate) fn run(folder: &Path) -> Result<Json, Failure> {
         return Err(format!("{present} of {stored} were found, and {missing} that are not").into());
     }
     drop(cache);
-    std::fs::remove_file(path)?;
+    std::fs::remove_file(&path)?;
+    for size_bytes in FULL_BYTES {
+        let cache = Cache::open(&Place::Path(path.clone()), &Config { size_bytes, ..Config::default() })?;
+        set_in_full_cache(&cache, size_bytes)?;
+        drop(cache);
+        std::fs::remove_file(&path)?;
+    }
     Ok(json!({ "found": present }))
+}
+
+/// Fills a cache, and counts sets of further new keys.
+fn set_in_full_cache(cache: &Cache, size_bytes: u64) -> Result<(), Failure> {
+    let value = vec![7; FULL_VALUE_BYTES];
+    let set_new = |key: u64| cache.set(&key.to_le_bytes(), Value::bytes(&value), Ttl::Never);
+    // A quarter more than fits.
+    let filling = size_bytes / FULL_VALUE_BYTES as u64 * 5 / 4;
+    (0..filling).try_for_each(set_new)?;
+    let evictions = cache.stats().evictions;
+    let mut next = filling;
+    marked(|| {
+        let keys = next..next + ENTRIES as u64;
+        next = keys.end;
+        keys.into_iter().try_for_each(set_new)?;
+        Ok(ENTRIES)
+    })?;
+    match evictions {
+        0 => Err(format!("a cache of {size_bytes} bytes is not full").into()),
+        _ => Ok(()),
+    }
 }

@@ -40,6 +40,10 @@ pub enum Point {
     SegmentUnlinked,
     /// A segment's generation has moved and its owner word has not.
     GenerationBumped,
+    /// A segment's owner word names its new owner, and the map of free segments still shows it.
+    SegmentTakenUnmarked,
+    /// The map of free segments shows a segment whose owner word does not say yet that it is free.
+    SegmentMarkedFree,
     /// A builder owns body segments that no record names yet.
     BodyBuilt,
     /// A segment was taken, from what was free or from growth, and nothing leads to it yet.

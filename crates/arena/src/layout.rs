@@ -9,6 +9,7 @@
 //! inside a shard, a table or a segment is the business of the layer above.
 
 use crate::error::{Error, Result};
+use crate::free_map::FreeMap;
 use crate::region::Pool;
 
 /// The header page: constants of this file, then words that change.
@@ -158,6 +159,8 @@ pub struct Geometry {
     pub processes_at: u64,
     /// Where the segment tables begin.
     pub segments_at: u64,
+    /// Where free segments are; behind the tables' words.
+    pub free_map: FreeMap,
     /// Where the shards begin.
     pub shards_at: u64,
     /// Where the shared tables begin.
@@ -187,9 +190,15 @@ impl Geometry {
         let processes_at = HEADER_BYTES;
         let segments_at = processes_at + process_count * process::SLOT_BYTES;
         let fixed_bytes = segments_at + plan.shard_count * plan.shard_bytes + plan.table_bytes;
+        let map_of = |segment_count: u64| {
+            FreeMap::new(segments_at + segment_count * segment::WORD_COUNT * 8, segment_count)
+        };
+        let table_bytes_of = |segment_count: u64| {
+            let words_bytes = segment_count * segment::WORD_COUNT * 8;
+            (words_bytes + map_of(segment_count).len_bytes()).next_multiple_of(64)
+        };
         let place = |segment_count: u64| {
-            let table_bytes = (segment_count * segment::WORD_COUNT * 8).next_multiple_of(64);
-            (fixed_bytes + table_bytes).next_multiple_of(4096)
+            (fixed_bytes + table_bytes_of(segment_count)).next_multiple_of(4096)
         };
         // The tables' length depends on the number of segments and the reverse; the estimate is
         // too high by a few at most.
@@ -204,14 +213,14 @@ impl Geometry {
             let least_bytes = place(plan.first_segments) + plan.first_segments * plan.segment_bytes;
             return Err(Error::SizeTooSmall { asked_bytes: plan.size_bytes, least_bytes });
         }
-        let table_bytes = (segment_count * segment::WORD_COUNT * 8).next_multiple_of(64);
-        let shards_at = segments_at + table_bytes;
+        let shards_at = segments_at + table_bytes_of(segment_count);
         let tables_at = shards_at + plan.shard_count * plan.shard_bytes;
         Ok(Geometry {
             process_count,
             segment_count,
             processes_at,
             segments_at,
+            free_map: map_of(segment_count),
             shards_at,
             tables_at,
             pool_at: place(segment_count),
@@ -275,6 +284,7 @@ pub fn signature(above: u64) -> u64 {
         process::COUNTERS,
         process::SLOT_BYTES,
         segment::WORD_COUNT,
+        FreeMap::new(0, 1 << 20).len_bytes(),
         std::mem::size_of::<usize>() as u64,
         above,
     ];

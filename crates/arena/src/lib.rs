@@ -8,6 +8,7 @@
 
 pub mod clock;
 pub mod error;
+pub mod free_map;
 pub mod hooks;
 pub mod layout;
 pub mod lock;

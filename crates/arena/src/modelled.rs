@@ -156,6 +156,20 @@ impl Word {
         }
     }
 
+    pub(crate) fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
+        match self.modelled_to_write() {
+            Some(word) => word.fetch_or(bits, order),
+            None => self.plain.fetch_or(bits, order),
+        }
+    }
+
+    pub(crate) fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
+        match self.modelled_to_write() {
+            Some(word) => word.fetch_and(bits, order),
+            None => self.plain.fetch_and(bits, order),
+        }
+    }
+
     fn swap(&self, value: u64, order: Ordering) -> u64 {
         match self.modelled_to_write() {
             Some(word) => word.swap(value, order),

@@ -2,6 +2,7 @@
 //!
 //! There is no list of free segments and no lock over them. A segment has an owner word, taken by
 //! compare-and-swap from [`Owner::Free`], and a 64-bit generation that moves when it is freed.
+//! Which owner words to try, the map of free segments says ([`crate::free_map`]).
 //! The order carries the readers' proof: nothing refers to the segment any more, then the generation
 //! moves, then the owner word says free; and only a later owner writes its first byte, after a
 //! release fence.
@@ -83,18 +84,20 @@ impl Arena {
         self.all_segments().filter(move |segment| self.segment_owner(*segment) == owner)
     }
 
-    /// Takes a free segment of those that this handle knows, if there is one.
+    /// Takes a free segment of those that this handle knows, if there is one. Costs the same in any file.
     pub fn take_segment(&self, owner: Owner) -> Option<u32> {
+        let (region, map) = (self.region(), &self.geometry().free_map);
         let present = self.segments_present();
-        let start = self.segment_hint() % present.max(1);
-        for step in 0..present {
-            let segment = (start + step) % present;
+        let mut from = 0;
+        while let Some(segment) = map.next(region, from).filter(|segment| *segment < present) {
             let at = self.geometry().segment_word_at(segment::OWNER, segment);
-            if self.region().get(at) == 0 && self.region().replace(at, 0, owner.word()) {
+            if region.get(at) == 0 && region.replace(at, 0, owner.word()) {
+                hooks::reach(Point::SegmentTakenUnmarked);
+                map.set_taken(region, segment);
                 self.begin_use();
-                self.set_segment_hint(segment + 1);
                 return Some(segment);
             }
+            from = segment + 1;
         }
         None
     }
@@ -104,6 +107,34 @@ impl Arena {
     pub fn give_segment(&self, segment: u32, owner: Owner) {
         let at = self.geometry().segment_word_at(segment::OWNER, segment);
         self.region().store(at, owner.word(), Ordering::Release);
+    }
+
+    /// Gives back a segment that was taken and not used.
+    pub fn release_segment(&self, segment: u32) {
+        self.geometry().free_map.set_free(self.region(), segment);
+        hooks::reach(Point::SegmentMarkedFree);
+        self.give_segment(segment, Owner::Free);
+    }
+
+    /// States that a segment is taken which the map may show as free, because damage changed it. The
+    /// caller holds the lock of the shard whose segment it is.
+    pub fn mark_taken(&self, segment: u32) {
+        self.geometry().free_map.set_taken(self.region(), segment);
+    }
+
+    /// Corrects the map of free segments where it hides some. Returns how many it said were taken.
+    pub fn reveal_free_segments(&self) -> u32 {
+        let (region, map) = (self.region(), &self.geometry().free_map);
+        let is_free = |segment: u32| self.segment_owner(segment) == Owner::Free;
+        let mut count = 0;
+        for segment in self.all_segments() {
+            if is_free(segment) && map.hides(region, segment) {
+                // Not one that was taken in between.
+                count += u32::from(map.says_taken(region, segment) && is_free(segment));
+                map.set_free(region, segment);
+            }
+        }
+        count
     }
 
     /// Precedes the first byte of a segment's new use: whoever reads one of them and makes a fence
@@ -128,11 +159,11 @@ impl Arena {
     /// Frees a segment. Nothing may refer to it any more.
     pub fn free_segment(&self, segment: u32) {
         if crate::mutants::is_on("late-generation") {
-            self.give_segment(segment, Owner::Free);
+            self.release_segment(segment);
             return self.end_use(segment);
         }
         self.end_use(segment);
-        self.give_segment(segment, Owner::Free);
+        self.release_segment(segment);
     }
 
     /// Frees a segment that this handle was filling, within a [`Arena::stay`]. If the thread itself
@@ -232,5 +263,20 @@ mod tests {
         other.declare_dead(0);
         assert_eq!(other.free_abandoned_segments(), 4);
         assert_eq!(other.segments_of(builder).count(), 0);
+    }
+
+    /// A map whose page came to hold ones in a power cut hides everything.
+    #[test]
+    fn hidden_segments_are_found_again() {
+        let [one, other] = &twins()[..] else { panic!("two were asked for") };
+        while one.grow().unwrap() {}
+        let map = one.geometry().free_map;
+        one.all_segments().for_each(|segment| map.set_taken(one.region(), segment));
+        let builder = Owner::Builder(one.owner().unwrap());
+        assert_eq!(one.take_segment(builder), None);
+        assert_eq!(other.reveal_free_segments(), one.geometry().segment_count as u32);
+        let taken = std::iter::from_fn(|| one.take_segment(builder)).count();
+        assert_eq!(taken as u32, one.segments_present());
+        assert_eq!(other.reveal_free_segments(), 0);
     }
 }

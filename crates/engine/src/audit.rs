@@ -604,6 +604,8 @@ impl Shard<'_> {
                 || reach.others.contains(&segment)
                 || (tuckbox_arena::mutants::is_on("old-length") && !is_known)
             {
+                // Damage may have made the map of free segments show it.
+                self.arena().mark_taken(segment);
                 continue;
             }
             note_finding(report, || {
@@ -612,6 +614,11 @@ impl Shard<'_> {
             });
             self.arena().free_segment(segment);
             report.leaked_segments += 1;
+        }
+        let hidden = self.arena().reveal_free_segments();
+        if hidden > 0 {
+            note_finding(report, || format!("{hidden} free segments were not to be found"));
+            report.leaked_segments += u64::from(hidden);
         }
     }
 

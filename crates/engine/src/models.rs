@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loom::thread;
+use tuckbox_arena::free_map::FreeMap;
 use tuckbox_arena::modelled;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::Acquired;
@@ -334,6 +335,31 @@ fn a_spare_segment_is_used_by_another_process_beside_a_reader() {
         before.read_on(&twins[2]);
         freer.join().unwrap();
         user.join().unwrap();
+    });
+}
+
+#[test]
+fn a_free_segment_is_found_however_taking_and_freeing_meet() {
+    explore("free map", true, |begin| {
+        let twins = twins(3);
+        // A map of one word and the words above it, in the memory of a segment that nobody uses.
+        let arena = &twins[0].arena;
+        let unused = arena.segments_present() - 1;
+        let map = FreeMap::new(arena.geometry().segment_at(unused), 64);
+        (0..63).for_each(|segment| map.set_taken(arena.region(), segment));
+        begin(&twins[0]);
+        let taker = {
+            let cache = Arc::clone(&twins[1]);
+            thread::spawn(move || map.set_taken(cache.arena.region(), 63))
+        };
+        let freer = {
+            let cache = Arc::clone(&twins[2]);
+            thread::spawn(move || map.set_free(cache.arena.region(), 5))
+        };
+        taker.join().unwrap();
+        freer.join().unwrap();
+        modelled::end();
+        assert_eq!(map.next(arena.region(), 0), Some(5), "a free segment is hidden");
     });
 }
 

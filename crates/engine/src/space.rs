@@ -87,7 +87,7 @@ impl Shard<'_> {
     /// again then.
     fn keep_spare(&self, segment: u32) -> Option<()> {
         if !self.push_spare(segment) {
-            self.arena().give_segment(segment, Owner::Free);
+            self.arena().release_segment(segment);
             return None;
         }
         Some(())
@@ -157,14 +157,14 @@ impl Shard<'_> {
     /// Gives the spare segment to the pool that there is more than are kept. Whether there was one.
     pub fn give_surplus_spare(&self) -> bool {
         let surplus = self.pop_surplus_spare();
-        surplus.inspect(|segment| self.arena().give_segment(*segment, Owner::Free)).is_some()
+        surplus.inspect(|segment| self.arena().release_segment(*segment)).is_some()
     }
 
     /// Gives all spare segments to the pool. Whether there were any.
     pub fn give_up_spares(&self) -> bool {
         let mut gave = false;
         while let Some(segment) = self.pop_spare() {
-            self.arena().give_segment(segment, Owner::Free);
+            self.arena().release_segment(segment);
             gave = true;
         }
         gave
@@ -210,7 +210,7 @@ impl Shard<'_> {
         // One more than are kept: the one that the next record opens.
         let wanted = self.pool_is_scarce() && self.spares().len() as u64 <= self.spares_kept();
         if !(wanted && self.push_spare(segment)) {
-            self.arena().give_segment(segment, Owner::Free);
+            self.arena().release_segment(segment);
         }
     }
 
@@ -357,7 +357,7 @@ impl Cache {
         if let Some(segment) = take() {
             return Ok(segment);
         }
-        if self.arena.free_abandoned_segments() > 0 {
+        if self.arena.reveal_free_segments() + self.arena.free_abandoned_segments() > 0 {
             if let Some(segment) = take() {
                 return Ok(segment);
             }

@@ -27,6 +27,7 @@ no-taker-fence       a_segment_is_used_again_beside_a_reader
 no-taker-fence       a_segment_is_taken_by_another_process_beside_a_reader
 no-taker-fence       a_spare_segment_is_used_by_another_process_beside_a_reader
 late-generation      a_segment_is_taken_by_another_process_beside_a_reader
+no-second-look       a_free_segment_is_found_however_taking_and_freeing_meet
 no-epoch-check       a_clear_beside_a_reader
 relaxed-unlock       a_lock_is_held_by_one_and_nobody_sleeps_for_ever
 one-sleeper          a_lock_is_held_by_one_and_nobody_sleeps_for_ever
@@ -76,7 +77,7 @@ count=$(grep -c 'interleavings in' "$log" || true)
 tries=$(($(sed -n 's/.*model [a-z ]*: \([0-9]*\) interleavings.*/\1/p' "$log" | paste -sd+)))
 failures=$(sed -n "s/^thread '\(models::[a-z_]*\)'.*panicked.*/\"\1 failed\"/p" "$log" | paste -sd,)
 [ "$status" = 0 ] || [ -n "$failures" ] || failures='"the models did not run"'
-good=$([ "$status" = 0 ] && [ "$count" -ge 11 ] && echo true || echo false)
+good=$([ "$status" = 0 ] && [ "$count" -ge 12 ] && echo true || echo false)
 json "models" "$good" "${tries:-0}" "interleavings" "[$failures]" \
     ", \"models\": $count, \"preemptions\": $LOOM_MAX_PREEMPTIONS"
 [ "$good" = true ]

@@ -75,7 +75,7 @@ pub struct Child {
 
 /// All points of the engine but `OtherKeyFound`, which only keys of one tag lead to, and `RareRecordFound`,
 /// which no operation here passes, as none reads a number or a long record: the protocol's tests play them.
-const POINTS: [&str; 21] = [
+const POINTS: [&str; 23] = [
     "StateLoaded",
     "SlotLoaded",
     "SlotConfirmed",
@@ -93,6 +93,8 @@ const POINTS: [&str; 21] = [
     "GenerationBumped",
     "BodyBuilt",
     "SegmentTaken",
+    "SegmentTakenUnmarked",
+    "SegmentMarkedFree",
     "BodyAdopted",
     "GrowthBegun",
     "EpochAdvanced",

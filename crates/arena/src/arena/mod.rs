@@ -65,7 +65,6 @@ pub struct Arena {
     looked_s: AtomicU64,
     /// Locks that threads of this handle hold or wait for.
     busy: AtomicU32,
-    segment_hint: AtomicU32,
     anchor_us: AtomicU64,
     clock: Clock,
     waiter: Arc<dyn Waiter>,
@@ -212,7 +211,6 @@ impl Arena {
             vacated: AtomicBool::new(false),
             looked_s: AtomicU64::new(os::rough_seconds()),
             busy: AtomicU32::new(0),
-            segment_hint: AtomicU32::new(0),
             anchor_us: AtomicU64::new(0),
             clock,
             waiter,
@@ -385,6 +383,7 @@ impl Arena {
         drop(seat);
         if was_left {
             // Whoever died in this slot may have been filling segments that no shard knows of.
+            self.reveal_free_segments();
             self.free_abandoned_segments();
         }
         Ok(owner)
@@ -546,14 +545,6 @@ impl Arena {
             }
         }
         sums
-    }
-
-    pub(crate) fn segment_hint(&self) -> u32 {
-        self.segment_hint.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_segment_hint(&self, segment: u32) {
-        self.segment_hint.store(segment, Ordering::Relaxed);
     }
 }
 

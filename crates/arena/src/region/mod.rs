@@ -337,6 +337,18 @@ impl Region {
             .is_ok()
     }
 
+    /// Sets bits of a word and returns what it was. Acquires and releases.
+    #[inline]
+    pub fn set_bits(&self, offset: u64, bits: u64) -> u64 {
+        self.word(offset).fetch_or(bits, Ordering::AcqRel)
+    }
+
+    /// Clears bits of a word and returns what it was. Acquires and releases.
+    #[inline]
+    pub fn clear_bits(&self, offset: u64, bits: u64) -> u64 {
+        self.word(offset).fetch_and(!bits, Ordering::AcqRel)
+    }
+
     /// Adds to a word and returns what it was.
     #[inline(always)]
     pub fn add(&self, offset: u64, amount: u64) -> u64 {
