@@ -1,7 +1,8 @@
 //! Opening and creating the file. A new file is laid out completely without a name (or, where the
 //! file system knows no such files, under a temporary one) and then put into place, so that nobody
-//! ever opens half a cache and a death while creating leaves nothing behind; a file that is not
-//! ours is never written to.
+//! ever opens half a cache and a death while creating leaves nothing behind. The name comes after what
+//! is in the file is durable, so that a power cut leaves a whole cache or none. A file that is not ours
+//! is never written to.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -210,15 +211,20 @@ impl CacheFile {
             .map_err(|error| io_error("set the permissions of", &self.path, error))
     }
 
-    /// Gives a file from [`CacheFile::create`] its name. False if the name was taken meanwhile;
-    /// the new file is gone then.
+    /// Gives a file from [`CacheFile::create`] its name, once a power cut can no longer take what it
+    /// holds. False if the name was taken meanwhile; the new file is gone then.
     pub fn settle(&mut self, directory: &Directory) -> Result<bool> {
-        let settled = match &self.temporary {
+        let durable = match crate::mutants::is_on("early-name") {
+            true => Ok(()),
+            false => os::make_durable(self.fd()),
+        };
+        let settled = durable.and_then(|()| match &self.temporary {
             Some(temporary) => os::rename_new(directory.fd(), temporary, directory.name()),
             None => os::link_new(self.fd(), directory.fd(), directory.name()),
-        };
+        });
         match settled {
             Ok(()) => {
+                directory.make_durable();
                 self.temporary = None;
                 self.is_named = true;
                 Ok(true)

@@ -214,6 +214,27 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
     }
 }
 
+/// Waits until all of a file, or of a directory, is where a power cut leaves it. A file system that knows
+/// no such thing keeps its files in memory, or cannot be asked.
+pub fn make_durable(fd: RawFd) -> io::Result<()> {
+    let mut interruptions = 0;
+    loop {
+        // SAFETY: no memory is passed.
+        match checked(unsafe { libc::fsync(fd) }) {
+            Err(error)
+                if error.kind() == io::ErrorKind::Interrupted
+                    && interruptions < INTERRUPTIONS_MOST =>
+            {
+                interruptions += 1;
+            }
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+                return Ok(());
+            }
+            result => return result.map(|_| ()),
+        }
+    }
+}
+
 /// Has the first bytes of a file read into memory, at once and without waiting for it. Whoever touches
 /// them next waits for what is still on its way, and only for that: else a mapping's first touch of a
 /// file that memory does not hold reads as much around it as the device is set to read ahead,

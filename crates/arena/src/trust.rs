@@ -69,6 +69,15 @@ impl Directory {
         self.fd.as_raw_fd()
     }
 
+    /// Waits until a power cut no longer takes a name from it. Whoever may not read the directory cannot
+    /// ask for that; then the new name lasts from when the system writes it by itself.
+    pub fn make_durable(&self) {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let opened = os::open_at(self.fd(), Path::new("."), flags, 0);
+        // A cache that is missing after a power cut is created again.
+        let _ = opened.and_then(|directory| os::make_durable(directory.as_raw_fd()));
+    }
+
     /// The name of the file in it.
     pub fn name(&self) -> &Path {
         Path::new(&self.name)

@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 mod actor;
 mod allocations;
 mod board;
+mod creation;
 mod cut;
 mod damage;
 mod flood;

@@ -95,7 +95,7 @@ const CALLS_MOST: u64 = 20_000;
 /// How long a child may take.
 const SECONDS_MOST: libc::c_uint = 20;
 
-fn config() -> Config {
+pub fn config() -> Config {
     Config { size_bytes: SIZE_BYTES, lock_limit: Duration::from_millis(20), ..Config::default() }
 }
 
@@ -238,6 +238,7 @@ fn name_of(kind: Kind) -> String {
         (libc::SYS_clock_nanosleep, "clock_nanosleep"),
         (libc::SYS_munmap, "munmap"),
         (libc::SYS_fadvise64, "fadvise64"),
+        (libc::SYS_fsync, "fsync"),
     ];
     let found = known.iter().find(|(number, _)| *number as u64 == kind);
     found.map_or_else(|| format!("call {kind}"), |(_, name)| (*name).into())
@@ -308,8 +309,7 @@ struct Outcome {
 
 fn run_child(child: &Child, fault: Option<Fault>) -> Result<Outcome, String> {
     let in_words = |error: io::Error| error.to_string();
-    let mut command = myself();
-    add_arguments(&mut command, child);
+    let mut command = refused_child(&child.path, &child.result, child.scenario);
     let mut traced = Traced::start(&mut command).map_err(in_words)?;
     let mut calls = BTreeMap::new();
     let (mut met, mut total) = (0, 0);
@@ -384,9 +384,18 @@ fn run_child(child: &Child, fault: Option<Fault>) -> Result<Outcome, String> {
     Ok(Outcome { calls, met, is_open: is_open == 1, refused })
 }
 
-fn is_nameless(registers: &crate::tracer::Registers) -> bool {
+/// Whether a call asks for a file without a name.
+pub fn is_nameless(registers: &crate::tracer::Registers) -> bool {
     registers.orig_rax == libc::SYS_openat as u64
         && registers.rdx as i32 & libc::O_TMPFILE == libc::O_TMPFILE
+}
+
+/// A child that does what a scenario says, to be traced.
+pub fn refused_child(path: &Path, result: &Path, scenario: Scenario) -> Command {
+    let mut command = myself();
+    let child = Child { path: path.into(), result: result.into(), scenario };
+    add_arguments(&mut command, &child);
+    command
 }
 
 fn add_arguments(command: &mut Command, child: &Child) {

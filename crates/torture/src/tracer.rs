@@ -116,6 +116,11 @@ impl Traced {
         Ok(child)
     }
 
+    /// Its process id.
+    pub fn id(&self) -> libc::pid_t {
+        self.id
+    }
+
     fn wait(&mut self) -> io::Result<Stop> {
         let mut status = 0;
         loop {
