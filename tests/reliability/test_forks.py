@@ -3,6 +3,7 @@ leave nothing behind when they go, however they go."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import random
@@ -30,6 +31,7 @@ from reliability.children import (
     returning,
     work,
 )
+from reliability.holders import stopped_holder
 from tuckbox import Cache, LockTimeout
 
 if TYPE_CHECKING:
@@ -285,3 +287,85 @@ def test_a_child_does_not_hold_its_dead_parents_lock(filled: str, way: str, tria
     for _ in range(3):
         survive(filled, way)
     trials.add(3, "orphans")
+
+
+# A signal's handler forks in the middle of an operation, and both processes go on with it.
+
+
+@contextlib.contextmanager
+def forking_at_a_signal(in_child: Callable[[], object], delay_s: float) -> Iterator[list[int]]:
+    """Fork once, when a timer ends; what the fork returned."""
+    forks: list[int] = []
+
+    def handle(*_: object) -> None:
+        if not forks:
+            forks.append(os.fork())
+            if forks == [0]:
+                # A child that hangs ends.
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(HANG_S)
+                in_child()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, delay_s)
+    try:
+        yield forks
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def end_child(cache: Cache, error: BaseException | None) -> None:
+    """End a child: with status 0 if it met no error and can close the cache."""
+    signal.alarm(HANG_S)
+    if error is not None:
+        traceback.print_exception(error)
+    cache.close()
+    os._exit(0 if error is None else 1)
+
+
+@pytest.mark.parametrize("uses_cache", [False, True])
+def test_a_fork_in_a_handler_while_a_write_waits(
+    filled: str, trials: Trials, *, uses_cache: bool
+) -> None:
+    with Cache(filled, lock_timeout=HANG_S) as cache, stopped_holder(filled) as holder:
+        releases = threading.Timer(0.5, holder.kill)
+        releases.start()
+        with forking_at_a_signal(lambda: uses_cache and cache.get(1), 0.1) as forks:
+            error = None
+            try:
+                cache.incr("forked", default=0)
+            except Exception as failure:
+                error = failure
+            if forks == [0]:
+                end_child(cache, error)
+        releases.join()
+        assert error is None
+        assert os.waitstatus_to_exitcode(os.waitpid(forks[0], 0)[1]) == 0
+        assert cache["forked"] == 2
+    trials.add(1, "forks in handlers")
+
+
+def test_a_fork_in_a_handler_while_a_large_value_is_built(
+    opened: Any, path: str, trials: Trials
+) -> None:
+    cache = opened(path, size="256 MiB", lock_timeout=HANG_S)
+    value = bytes(range(256)) * (40 << 12)
+    for turn in range(20):
+        with forking_at_a_signal(lambda: None, 0.001) as forks:
+            error = None
+            try:
+                cache.set("large", value)
+                if forks == [0]:
+                    cache.set("child", value)
+            except Exception as failure:
+                error = failure
+            if forks == [0]:
+                end_child(cache, error)
+        assert error is None
+        if forks:
+            assert os.waitstatus_to_exitcode(os.waitpid(forks[0], 0)[1]) == 0
+            assert cache.check().is_sound, f"turn {turn}"
+            assert cache["large"] == cache["child"] == value
+            trials.add(1, "forks in handlers")
+    assert cache.check().is_sound

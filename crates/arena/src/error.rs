@@ -163,6 +163,12 @@ pub enum Error {
     /// The program that embeds the cache asked to stop waiting. Nothing was changed.
     #[error("interrupted while waiting for a lock; nothing was changed")]
     Interrupted,
+    /// This process was forked in the middle of an operation, by a handler of the program that embeds the
+    /// cache. Nothing was changed in the child; the parent goes on.
+    #[error(
+        "this process was forked in the middle of an operation; nothing was changed: try again"
+    )]
+    Forked,
     /// The handle was closed.
     #[error("this cache is closed; open it again to use it")]
     Closed,

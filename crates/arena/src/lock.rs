@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::arena::Arena;
 use crate::error::{Error, Result};
 use crate::os;
-use crate::process::{Counter, OwnerId};
+use crate::process::{Counter, OwnerId, FORKS};
 
 const WAITERS: u64 = 1 << 31;
 /// Names nobody, and is not the zero of a lock that was let go in order.
@@ -130,8 +130,27 @@ impl Arena {
 
     #[cold]
     fn wait_for(&self, offset: u64, me: OwnerId, limit: Duration) -> Result<Acquired> {
+        let mut entered = (me, FORKS.load(Ordering::Relaxed));
+        self.wait_as(&mut entered, offset, limit).inspect_err(|_| {
+            // In a child that was forked meanwhile and did not enter again, nobody has entered who could
+            // leave.
+            if entered.1 != FORKS.load(Ordering::Relaxed) {
+                self.begin_operation();
+            }
+        })
+    }
+
+    /// Waits as whom `entered` names, under which fork count. Changes that if the host forks while a
+    /// handler of its own runs here, and this is the child: the parent waits in its own name.
+    fn wait_as(
+        &self,
+        entered: &mut (OwnerId, u64),
+        offset: u64,
+        limit: Duration,
+    ) -> Result<Acquired> {
         let word = self.region().lock_word(offset);
-        let mine = self.lock_bits(offset, me);
+        let mut me = entered.0;
+        let mut mine = self.lock_bits(offset, me);
         let began = Instant::now();
         loop {
             for _ in 0..SPINS {
@@ -179,7 +198,16 @@ impl Arena {
             let slept = self.waiter().run(&mut || os::futex_wait(word, asleep_on as u32, nap));
             drop(within);
             slept.map_err(|_| Error::Interrupted)?;
-            if !self.is_still(me) {
+            let forks = FORKS.load(Ordering::Relaxed);
+            if forks != entered.1 && !crate::mutants::is_on("parents-name") {
+                // What an operation around this one holds is the parent's: that one begins anew.
+                if self.operations_of_this_thread() > 0 {
+                    return Err(Error::Forked);
+                }
+                me = self.enter()?;
+                mine = self.lock_bits(offset, me);
+                *entered = (me, forks);
+            } else if !self.is_still(me) {
                 return Err(self.gone().unwrap_or(Error::Closed));
             }
             self.look_for_cut()?;

@@ -406,6 +406,11 @@ impl Seat {
         Err(Error::TooManyProcesses { path: path.into(), slots })
     }
 
+    /// Whether it was not inherited over a fork.
+    pub fn is_of_this_process(&self) -> bool {
+        self.token.is_of_this_process()
+    }
+
     /// Gives the slot back, unless it is the parent's.
     pub fn leave(self, region: &Region, geometry: &Geometry) {
         if self.token.is_of_this_process() {

@@ -167,9 +167,11 @@ impl Arena {
     }
 
     /// Frees a segment that this handle was filling, within a [`Arena::stay`]. If the thread itself
-    /// has closed the handle meanwhile, it is an abandoned one, and not ours any more.
+    /// has closed the handle meanwhile, it is an abandoned one, and not ours any more; in a child that was
+    /// forked meanwhile it is the parent's.
     pub fn free_own_segment(&self, segment: u32) {
-        if self.is_seated() {
+        let ours = self.seated().map(Owner::Builder);
+        if ours == Some(self.segment_owner(segment)) {
             self.free_segment(segment);
         }
     }

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::region::fence;
 use tuckbox_arena::segments::Owner;
+use tuckbox_arena::Stay;
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
@@ -305,9 +306,14 @@ impl Cache {
     }
 
     /// Copies the whole segments of a large value into segments of this process's own, without any
-    /// lock. Whoever gets them publishes them in a record or calls [`Cache::drop_bodies`], and stays
-    /// ([`tuckbox_arena::Arena::stay`]) until then.
-    pub(crate) fn build_bodies(&self, home: u64, value: &[u8]) -> Result<Vec<Body>> {
+    /// lock. Whoever gets them publishes them in a record or calls [`Cache::drop_bodies`], and stays until
+    /// then.
+    pub(crate) fn build_bodies(
+        &self,
+        stay: &Stay<'_>,
+        home: u64,
+        value: &[u8],
+    ) -> Result<Vec<Body>> {
         let mut bodies: Vec<Body> = Vec::new();
         let parts = value.chunks_exact(self.shape.segment_bytes as usize);
         let count = parts.len() as u64;
@@ -326,10 +332,14 @@ impl Cache {
                 self.arena.region().copy_in_bytes(self.arena.geometry().segment_at(segment), part);
                 hash = self.hasher.bytes(part);
             };
-            if self.arena.waiter().run(&mut copy).is_err() {
+            let ran = self.arena.waiter().run(&mut copy);
+            if ran.is_err() || stay.is_parents() {
                 self.arena.free_own_segment(segment);
                 self.drop_bodies(&bodies);
-                return Err(tuckbox_arena::Error::Interrupted.into());
+                return Err(match ran {
+                    Err(_) => tuckbox_arena::Error::Interrupted.into(),
+                    Ok(()) => tuckbox_arena::Error::Forked.into(),
+                });
             }
             let generation = self.arena.generation(segment);
             bodies.push(Body { segment: u64::from(segment), generation, hash });

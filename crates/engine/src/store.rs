@@ -7,6 +7,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use tuckbox_arena::{Error as ArenaError, Stay};
+
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, SLICE};
@@ -199,12 +201,22 @@ impl Cache {
         if storing.draft.head().body_count == 0 {
             return self.attempt_again(storing, &[]);
         }
-        // From the first segment that is taken to the slot that leads there: others must not take
-        // this handle's segments for a dead one's because a thread closes it meanwhile.
-        let _stay = self.arena.stay()?;
+        loop {
+            // From the first segment that is taken to the slot that leads there: others must not take
+            // this handle's segments for a dead one's because a thread closes it meanwhile.
+            let stay = self.arena.stay()?;
+            match self.build_and_store(storing, &stay) {
+                // What was built is the parent's.
+                Err(Error::Arena(ArenaError::Forked)) if stay.is_parents() => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn build_and_store(&self, storing: &mut Storing<'_>, stay: &Stay<'_>) -> Result<bool> {
         let bodies = match storing.draft.value() {
             Value::Bytes { bytes, .. } => {
-                self.build_bodies(storing.draft.hash.shard(self.shape.shard_count), bytes)?
+                self.build_bodies(stay, storing.draft.hash.shard(self.shape.shard_count), bytes)?
             }
             Value::Int(_) => Vec::new(),
         };

@@ -319,10 +319,11 @@ impl Arena {
         self.attach()
     }
 
-    /// As [`Arena::owner`], for who only reads: none if this handle has no slot to count in.
+    /// As [`Arena::owner`], for who only reads: none if this handle has no slot to count in, and gets
+    /// none because all are taken.
     ///
     /// # Errors
-    /// [`Error::Closed`], or what taking a slot met.
+    /// [`Error::Closed`], or what else taking a slot met.
     #[inline(always)]
     pub fn reader(&self) -> Result<Option<OwnerId>> {
         let attached = self.attached.load(Ordering::Acquire);
@@ -480,17 +481,23 @@ impl Arena {
         }
     }
 
-    /// Whether an owner that this handle was is what it still is. Not so once it is being closed.
+    /// Whether an owner that this handle was is what it still is. Not so once it is being closed. Who may have
+    /// been forked meanwhile asks for that first.
     pub(crate) fn is_still(&self, owner: OwnerId) -> bool {
         self.attached.load(Ordering::SeqCst) as u32 == owner.bits()
     }
 
-    /// Whether this handle takes part: also while another thread that closes it waits.
-    pub(crate) fn is_seated(&self) -> bool {
+    /// Whom this handle's words name, also while another thread that closes it waits; none if it does not
+    /// take part, or only its parent does.
+    pub(crate) fn seated(&self) -> Option<OwnerId> {
         match &self.membership {
-            Membership::File { seat, .. } => seat.enter().is_some(),
-            Membership::Reader { .. } => false,
-            Membership::Twin { .. } => true,
+            Membership::File { seat, .. } => seat
+                .enter()
+                .as_ref()
+                .filter(|seat| seat.is_of_this_process())
+                .map(|seat| seat.owner),
+            Membership::Reader { .. } => None,
+            Membership::Twin { .. } => self.owner().ok(),
         }
     }
 

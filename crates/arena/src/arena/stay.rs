@@ -24,12 +24,17 @@ impl Arena {
             // Attaching in a forked child sets the count to zero, so it goes first; and whoever
             // closes meanwhile either sees the count or has already changed what was attached.
             let owner = self.owner()?;
-            self.busy.fetch_add(1, Ordering::SeqCst);
+            self.begin_operation();
             if self.is_still(owner) {
                 return Ok(owner);
             }
             self.leave();
         }
+    }
+
+    #[inline]
+    pub(crate) fn begin_operation(&self) {
+        self.busy.fetch_add(1, Ordering::SeqCst);
     }
 
     #[inline]
@@ -54,7 +59,9 @@ impl Arena {
         Within { arena: self, of_this_thread: PhantomData }
     }
 
-    pub(super) fn operations_of_this_thread(&self) -> u32 {
+    /// How many operations on this handle this thread is in the middle of, those of the parent included if
+    /// it was forked in one.
+    pub(crate) fn operations_of_this_thread(&self) -> u32 {
         let is_mine = |handle: &&usize| **handle == self.address();
         WITHIN.with_borrow(|handles| handles.iter().filter(is_mine).count() as u32)
     }
@@ -85,6 +92,12 @@ pub struct Stay<'a> {
 }
 
 impl Stay<'_> {
+    /// Whether this process was forked meanwhile, and is the child: what was done in this participation's
+    /// name is the parent's.
+    pub fn is_parents(&self) -> bool {
+        self.forks != FORKS.load(Ordering::Relaxed)
+    }
+
     /// Whom our words name meanwhile.
     pub fn owner(&self) -> OwnerId {
         self.owner
@@ -94,7 +107,7 @@ impl Stay<'_> {
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
         // In a child that was forked meanwhile nobody has entered.
-        if self.forks == FORKS.load(Ordering::Relaxed) {
+        if !self.is_parents() {
             self.within.arena.leave();
         }
     }

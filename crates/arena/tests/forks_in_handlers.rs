@@ -1,0 +1,87 @@
+//! A handler of the host that forks while an operation waits: parent and child go on with it, each in
+//! its own name. Python's signal handlers run so.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tuckbox_arena::clock::Clock;
+use tuckbox_arena::layout::header;
+use tuckbox_arena::{
+    Acquired, Arena, Interrupted, Layer, NativeWaiter, Place, Plan, Rights, Waiter,
+};
+
+/// Forks at the first sleep.
+struct Forking {
+    child: AtomicI32,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Waiter for Forking {
+    fn run(&self, work: &mut (dyn FnMut() + Send)) -> Result<(), Interrupted> {
+        work();
+        if self.child.load(SeqCst) < 0 {
+            // SAFETY: the child goes on with this thread alone, and touches nothing of the others.
+            self.child.store(unsafe { libc::fork() }, SeqCst);
+            self.is_over.store(true, SeqCst);
+        }
+        Ok(())
+    }
+}
+
+fn open(path: &std::path::Path, waiter: Arc<dyn Waiter>) -> Arena {
+    let plan = Plan {
+        size_bytes: 1 << 20,
+        max_entries: 0,
+        features_optional: 0,
+        segment_bytes: 4096,
+        shard_count: 1,
+        shard_bytes: 2048,
+        table_bytes: 0,
+        first_segments: 2,
+    };
+    let layer = Layer { signature: 0, makes: |_| true };
+    let place = Place::Path(path.into());
+    Arena::open(&place, Rights::default(), &plan, layer, Clock::System, waiter, &|_| Ok(()))
+        .unwrap()
+}
+
+#[test]
+fn a_child_that_was_forked_while_it_waited_locks_in_its_own_name() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join(format!("forks-{}.tuck", std::process::id()));
+    // A lock of the file that nobody else wants.
+    let (lock, limit) = (header::CLOCK_LOCK, Duration::from_secs(20));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let forking = Arc::new(Forking { child: AtomicI32::new(-1), is_over: Arc::clone(&is_over) });
+    let (holder, waiting) = (open(&path, Arc::new(NativeWaiter)), open(&path, forking.clone()));
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(holder.lock(lock, limit).unwrap(), Acquired::Clean);
+    let taken = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            holder.unlock(lock);
+        });
+        let taken = waiting.lock(lock, limit);
+        if forking.child.load(SeqCst) == 0 {
+            // The child dies with the lock.
+            // SAFETY: it takes nothing, and ends the process at once.
+            unsafe { libc::_exit(if taken.is_ok() { 7 } else { 8 }) };
+        }
+        taken
+    });
+    let taken = taken.unwrap();
+    waiting.unlock(lock);
+    let mut status = 0;
+    // SAFETY: the status outlives the call, which fills it in; the child is ours.
+    unsafe { libc::waitpid(forking.child.load(SeqCst), &mut status, 0) };
+    assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7));
+    // Named by the parent, the lock would never be free again.
+    let after = waiting.lock(lock, Duration::from_secs(2)).unwrap();
+    waiting.unlock(lock);
+    // Whoever came first, the parent has taken it over from the child once.
+    let takeovers = [taken, after].iter().filter(|one| **one == Acquired::TakenOver).count();
+    assert_eq!(takeovers, 1);
+}
