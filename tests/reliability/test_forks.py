@@ -32,7 +32,7 @@ from reliability.children import (
     work,
 )
 from reliability.holders import stopped_holder
-from tuckbox import Cache, LockTimeout
+from tuckbox import Cache, LockTimeout, TooManyProcesses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -369,3 +369,31 @@ def test_a_fork_in_a_handler_while_a_large_value_is_built(
             assert cache["large"] == cache["child"] == value
             trials.add(1, "forks in handlers")
     assert cache.check().is_sound
+
+
+def test_a_child_without_a_slot_can_read(opened: Any, path: str, trials: Trials) -> None:
+    cache = opened(path, size="8 MiB")
+    cache["key"] = "value"
+    others = []
+    with contextlib.suppress(TooManyProcesses):
+        while True:
+            others.append(Cache(path))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for _ in range(3):
+                assert cache["key"] == "value"
+                assert cache.get_many(["key"]) == {"key": "value"}
+                assert list(cache) == ["key"]
+            with pytest.raises(TooManyProcesses):
+                cache["key"] = "other"
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for other in others:
+        other.close()
+    trials.add(1, "children without a slot")

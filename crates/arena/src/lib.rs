@@ -6,6 +6,11 @@
 //!
 //! Read [`layout`] first, then [`Arena`].
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "Tuckbox needs a 64-bit system: a cache is mapped whole, and its words have 64 bits"
+);
+
 pub mod clock;
 pub mod error;
 pub mod free_map;

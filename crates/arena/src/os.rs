@@ -258,7 +258,25 @@ pub fn map_shared(fd: RawFd, len_bytes: usize, writable: bool) -> io::Result<*mu
     Ok(base.cast())
 }
 
-/// Ends a mapping that [`map_shared`] made.
+/// Keeps an open file description open for as long as this process has its memory, whatever becomes of
+/// its descriptor: a mapping holds it that cannot be touched, and that no forked child inherits.
+pub fn map_to_hold(fd: RawFd) -> io::Result<*mut u8> {
+    let (none, shared) = (libc::PROT_NONE, libc::MAP_SHARED);
+    // SAFETY: a new mapping at an address of the kernel's choosing; no memory of ours is affected.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), HELD_BYTES, none, shared, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping is ours, and nobody refers to its memory.
+    let kept = checked(unsafe { libc::madvise(base, HELD_BYTES, libc::MADV_DONTFORK) });
+    kept.inspect_err(|_| unmap(base.cast(), HELD_BYTES))?;
+    Ok(base.cast())
+}
+
+/// Length of what [`map_to_hold`] maps.
+pub const HELD_BYTES: usize = 4096;
+
+/// Ends a mapping that [`map_shared`] or [`map_to_hold`] made.
 pub fn unmap(base: *mut u8, len_bytes: usize) {
     // SAFETY: called once, by the region that owns the mapping, when it is dropped.
     unsafe { libc::munmap(base.cast(), len_bytes) };

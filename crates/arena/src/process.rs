@@ -1,13 +1,14 @@
 //! Who takes part: the process slots in the file, and the proof that a participant is dead.
 //!
 //! A handle on the file takes a slot and a *life token*: a byte of the file locked through an open
-//! file description of its own, which the kernel releases however the process ends. Words in the
+//! file description of its own, which the kernel releases however the process ends. A descriptor and a
+//! mapping hold that description, and a forked child has neither. Words in the
 //! file name a slot and its incarnation, never a process id, so that processes of different
 //! containers may share a cache. A forked child drops the parent's token (see [`forget_tokens`])
 //! and takes a slot of its own at its first operation.
 //!
-//! Dead means: the token is free, *and* in the same PID namespace the recorded process is gone (a
-//! daemon that closed all its descriptors lost its token and lives) or runs another program now (an
+//! Dead means: the token is free, *and* in the same PID namespace the recorded process is gone (whoever
+//! unmapped the token by mistake lives) or runs another program now (an
 //! `exec` ends all threads and the mapping with them, and keeps the process id); or the slot has
 //! moved on to another incarnation.
 
@@ -182,10 +183,13 @@ fn close_token(place: usize, fd: RawFd) {
     }
 }
 
-/// A life token: the descriptor whose byte lock says that its slot's owner lives.
+/// A life token: the open file description whose byte lock says that its slot's owner lives. A mapping
+/// holds it beside the descriptor, so that a daemon that closes all descriptors still has it.
 #[derive(Debug)]
 pub struct Token {
     fd: RawFd,
+    /// Where that mapping is; a child does not inherit it.
+    held_at: usize,
     place: usize,
     forks: u64,
 }
@@ -202,6 +206,11 @@ impl Token {
             os::close_raw(fd);
             return Err(error);
         };
+        let held = match crate::mutants::is_on("token-not-held") {
+            true => Ok(0),
+            false => os::map_to_hold(fd).map(|base| base.addr()),
+        };
+        let held_at = held.inspect_err(|_| os::close_raw(fd))?;
         let forks = FORKS.load(Ordering::Relaxed);
         let free = |token: &AtomicI32| {
             token.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -210,9 +219,10 @@ impl Token {
             Some(place) => {
                 TOKEN_FILES[place][0].store(device, Ordering::Relaxed);
                 TOKEN_FILES[place][1].store(inode, Ordering::Relaxed);
-                Ok(Some(Token { fd, place, forks }))
+                Ok(Some(Token { fd, held_at, place, forks }))
             }
             None => {
+                release(held_at);
                 os::close_raw(fd);
                 Ok(None)
             }
@@ -230,7 +240,15 @@ impl Drop for Token {
         if self.is_of_this_process() {
             TOKENS[self.place].store(-1, Ordering::Relaxed);
             close_token(self.place, self.fd);
+            release(self.held_at);
         }
+    }
+}
+
+/// Ends the mapping of a token.
+fn release(held_at: usize) {
+    if held_at != 0 {
+        os::unmap(held_at as *mut u8, os::HELD_BYTES);
     }
 }
 

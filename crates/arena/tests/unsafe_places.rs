@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// new one is to be noticed, and counted here.
 const PRODUCT: [(&str, usize); 7] = [
     ("arena/src/assembly.rs", 8),
-    ("arena/src/os.rs", 40),
+    ("arena/src/os.rs", 42),
     ("arena/src/region/mod.rs", 12),
     ("arena/src/region/view.rs", 6),
     ("arena/src/sum.rs", 14),

@@ -63,6 +63,8 @@ pub struct Arena {
     vacated: AtomicBool,
     /// When it was last looked whether the file is still at its path, see [`Arena::look_at_path`].
     looked_s: AtomicU64,
+    /// When a read last found all process slots taken.
+    refused_s: AtomicU64,
     /// Locks that threads of this handle hold or wait for.
     busy: AtomicU32,
     anchor_us: AtomicU64,
@@ -210,6 +212,7 @@ impl Arena {
             lost: AtomicBool::new(false),
             vacated: AtomicBool::new(false),
             looked_s: AtomicU64::new(os::rough_seconds()),
+            refused_s: AtomicU64::new(u64::MAX),
             busy: AtomicU32::new(0),
             anchor_us: AtomicU64::new(0),
             clock,
@@ -338,13 +341,32 @@ impl Arena {
     #[cold]
     fn reader_without_slot(&self) -> Result<Option<OwnerId>> {
         if !self.is_read_only() {
-            return self.attach().map(Some);
+            return self.reader_in_child();
         }
         if let Some(gone) = self.gone() {
             return Err(gone);
         }
         self.look_at_clock();
         Ok(None)
+    }
+
+    /// A forked child for which there is no slot reads all the same, and is not counted. It looks for a
+    /// slot once in a second at most: to look is a system call for each.
+    fn reader_in_child(&self) -> Result<Option<OwnerId>> {
+        if let Some(gone) = self.gone() {
+            return Err(gone);
+        }
+        let now_s = os::rough_seconds();
+        if self.refused_s.load(Ordering::Relaxed) == now_s {
+            return Ok(None);
+        }
+        match self.attach() {
+            Err(Error::TooManyProcesses { .. } | Error::TooManyHandles { .. }) => {
+                self.refused_s.store(now_s, Ordering::Relaxed);
+                Ok(None)
+            }
+            attached => attached.map(Some),
+        }
     }
 
     /// Whether this handle only reads.
