@@ -12,7 +12,7 @@ import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
 from lab.disk import remove_memory
-from lab.tests.talking import Conversation
+from lab.tests.runtimes import EVERY, Hosts
 
 _OWNER = "TUCKBOX_LAB_TEST"
 _SECONDS_TO_END = 20.0
@@ -26,17 +26,11 @@ def own_folder(tmp_path: Path) -> Iterator[Path]:
     remove_memory(f"{folder.name}-")
 
 
-@pytest.fixture
-def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Conversation]]:
-    """Give a function that starts a host, as the test's module has it in HOSTS."""
-    with request.module.HOSTS(tmp_path) as start:
-        yield start
-
-
-@pytest.fixture
-def host(start: Callable[..., Conversation]) -> Conversation:
-    """Give a host that has been started."""
-    return start()
+@pytest.fixture(params=EVERY)
+def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hosts]:
+    """Give the hosts of each runtime in turn, or of the one that the module asks for."""
+    with Hosts(request.param, tmp_path) as hosts:
+        yield hosts
 
 
 @pytest.fixture

@@ -266,15 +266,13 @@ class Plan:
             phases=phases,
         )
 
-    def open(self, name: str = "store", bytes_max: int = 4_000_000) -> Open:
+    def open(
+        self, name: str = "store", bytes_max: int = 4_000_000, *, entries_max: int = 0
+    ) -> Open:
         """Make a new folder and return the request."""
-        return open_in(self.folder / name, bytes_max=bytes_max)
-
-
-def open_in(store: Path, *, entries_max: int = 0, bytes_max: int) -> Open:
-    """Make the new folder `store` and return the request to open it."""
-    store.mkdir()
-    return Open(folder=str(store), entries_max=entries_max, bytes_max=bytes_max)
+        store = self.folder / name
+        store.mkdir()
+        return Open(folder=str(store), entries_max=entries_max, bytes_max=bytes_max)
 
 
 def replay(host: Conversation, requests: int, between: int = 170) -> Replayed:

@@ -7,8 +7,7 @@ import json
 import os
 import re
 import struct
-import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,6 +17,8 @@ from lab import stream
 from lab.protocol import (
     ACTIONS,
     Action,
+    Close,
+    Closed,
     Failed,
     Loaded,
     Opened,
@@ -30,17 +31,9 @@ from lab.protocol import (
 from lab.report.layouts import sheets
 from lab.report.model import Dots
 from lab.runner import catalogue, phases
-from lab.runner.catalogue import (
-    LAB,
-    CatalogueError,
-    Contestant,
-    PhasesSuite,
-    StoreLimits,
-    suites,
-)
+from lab.runner.catalogue import CatalogueError, Contestant, PhasesSuite, suites
 from lab.runner.failures import HostError
 from lab.runner.histograms import decode
-from lab.runner.hosts import command_of
 from lab.runner.inputs import Pace, PlannedPass, inputs, pace
 from lab.runner.passes import merge
 from lab.runner.plan import Choice
@@ -48,8 +41,9 @@ from lab.runner.results import Pass
 from lab.runner.summary import summarise
 from lab.stream import GET, SET, Operation
 from lab.tests import synthetic
+from lab.tests.runtimes import Hosts, only
 from lab.tests.small import FILL, Unwatched, contestant, session, suite
-from lab.tests.talking import Conversation, Plan, needs, one_worker, prepare
+from lab.tests.talking import Conversation, Streams, needs, one_worker, prepare
 
 MANY: dict[str, object] = {
     "name": "many",
@@ -94,57 +88,58 @@ return function (string $folder, Limits $limits, array $settings): Store {
 """
 
 
-@pytest.fixture
-def php(tmp_path: Path) -> Iterator[Conversation]:
-    """Give a PHP host."""
-    limits = StoreLimits(bytes=1 << 26)
-    command = command_of(catalogue.host("php"), contestant("php_honest"), limits)
-    with Conversation(command, tmp_path / "words") as host:
-        yield host
+php = only("php")
 
 
-def opened(host: Conversation, folder: Path, many: str = "$getMany") -> None:
-    """Have the store loaded, opened and filled with every other key."""
-    adapter = folder / "adapter.php"
-    adapter.write_text(STORE.replace("MANY", many))
-    settings = {"asked": str(folder / "asked")}
-    plan = Plan(folder, adapter, one_worker(PRELOAD, GETS), KEYS, settings=settings)
+def opened(hosts: Hosts, phases: Sequence[Streams], many: str = "$getMany") -> Conversation:
+    """Start a host and have a store loaded, opened and filled by the first phase."""
+    plan = hosts.plan("honest", phases, keys=KEYS, settings={"asked": str(hosts.folder / "asked")})
+    plan.adapter = hosts.folder / "adapter.php"
+    plan.adapter.write_text(STORE.replace("MANY", many))
+    host = hosts.start()
     host.ask(plan.load(), Loaded)
     host.ask(plan.open(), Opened)
     host.run(0)
+    return host
 
 
-@needs("php")
-@pytest.mark.parametrize(("many", "asked"), [("$getMany", [15, 15, 10]), ("null", [1] * 40)])
+FILLED = one_worker(PRELOAD, GETS)
+
+
+def asked(host: Conversation, hosts: Hosts) -> list[int]:
+    """Close the store, and return how many keys it was asked for at once."""
+    host.ask(Close(), Closed)
+    counts: list[int] = json.loads((hosts.folder / "asked").read_bytes())
+    return counts
+
+
+@php
+@pytest.mark.parametrize(("many", "counts"), [("$getMany", [15, 15, 10]), ("null", [1] * 40)])
 def test_keys_are_asked_for_at_once_where_the_store_can(
-    php: Conversation, tmp_path: Path, many: str, asked: list[int]
+    hosts: Hosts, many: str, counts: list[int]
 ) -> None:
-    opened(php, tmp_path, many)
-    durations = tmp_path / "durations"
-    ran = php.run(1, "latency", batch=15, block=30, stretch=30, durations=str(durations))
+    host = opened(hosts, FILLED, many)
+    durations = hosts.folder / "durations"
+    ran = host.run(1, "latency", batch=15, block=30, stretch=30, durations=str(durations))
     # 6, 20 and 34 are there and answer wrongly, and the odd ones were never stored.
     assert ran.actions["get"] == Tally(count=40, miss=20, absent=20, wrong=3)
     assert ran.verdict.wrong == 3
     assert "get('6') answered 8 bytes that nobody stored" in ran.verdict.examples[0]
     durations_ns = struct.unpack("<3Q", durations.read_bytes())
     assert 0 < sum(durations_ns) < ran.elapsed_ns
-    php.say(b'{"verb": "close"}')
-    assert json.loads((tmp_path / "asked").read_bytes()) == asked
+    assert asked(host, hosts) == counts
 
 
-@needs("php")
-def test_a_throughput_pass_with_a_warm_up_has_batches_too(
-    php: Conversation, tmp_path: Path
-) -> None:
-    opened(php, tmp_path)
-    ran = php.run(1, "throughput", warmup=10, batch=10, block=20, stretch=40)
+@php
+def test_a_throughput_pass_with_a_warm_up_has_batches_too(hosts: Hosts) -> None:
+    host = opened(hosts, FILLED)
+    ran = host.run(1, "throughput", warmup=10, batch=10, block=20, stretch=40)
     assert ran.actions["get"] == Tally(count=30, miss=15, absent=15, wrong=2)
     assert (ran.done, len(ran.blocks_ns)) == (40, 1)
-    php.say(b'{"verb": "close"}')
-    assert json.loads((tmp_path / "asked").read_bytes()) == [10] * 4
+    assert asked(host, hosts) == [10] * 4
 
 
-@needs("php")
+@php
 @pytest.mark.parametrize(
     "many",
     [
@@ -153,32 +148,18 @@ def test_a_throughput_pass_with_a_warm_up_has_batches_too(
         "fn (array $keys) => false",
     ],
 )
-def test_an_answer_for_each_key_is_demanded(php: Conversation, tmp_path: Path, many: str) -> None:
-    opened(php, tmp_path, many)
-    php.ask(prepare(1, batch=10), Prepared)
-    failed = php.ask(Run(0, ""), Failed)
+def test_an_answer_for_each_key_is_demanded(hosts: Hosts, many: str) -> None:
+    host = opened(hosts, FILLED, many)
+    host.ask(prepare(1, batch=10), Prepared)
+    failed = host.ask(Run(0, ""), Failed)
     assert "getMany answered no list with a value for each key" in failed.reason
 
 
-@needs("php")
-def test_only_gets_come_in_batches(php: Conversation, tmp_path: Path) -> None:
-    opened(php, tmp_path)
-    plan = Plan(tmp_path, tmp_path / "adapter.php", one_worker(GETS, PRELOAD), KEYS)
-    plan.settings = {"asked": str(tmp_path / "asked")}
-    php.ask(plan.load(), Loaded)
-    php.ask(plan.open("second"), Opened)
-    assert "only gets" in php.ask(prepare(1, batch=10), Failed).reason
-    assert "batches of 0" in php.ask(prepare(1, batch=0), Failed).reason
-
-
-def test_the_python_host_refuses_batches(tmp_path: Path) -> None:
-    adapter = LAB / "tests" / "contestants" / "honest" / "adapter.py"
-    plan = Plan(tmp_path, adapter, one_worker(GETS), KEYS)
-    command = [sys.executable, "-m", "lab.hosts.python", str(os.getpid())]
-    with Conversation(command, tmp_path / "words") as host:
-        host.ask(plan.load(), Loaded)
-        host.ask(plan.open(), Opened)
-        assert "one key at a time" in host.ask(prepare(0, batch=2), Failed).reason
+@php
+def test_only_gets_come_in_batches(hosts: Hosts) -> None:
+    host = opened(hosts, one_worker(GETS, PRELOAD))
+    assert "only gets" in host.ask(prepare(1, batch=10), Failed).reason
+    assert "batches of 0" in host.ask(prepare(1, batch=0), Failed).reason
 
 
 # What contestants do.

@@ -20,6 +20,8 @@ final class Probe
     private const NUMBER_MIN = 1 << 32;
 
     private readonly int $size;
+    /** @var array<string, true> keys of this worker of which a set was refused */
+    private array $refused = [];
 
     public function __construct(
         private readonly Store $store,
@@ -40,7 +42,10 @@ final class Probe
         for ($round = 0; $round < self::ROUNDS; ++$round) {
             for ($index = 0; $index < self::KEYS_PER_WORKER; ++$index) {
                 $value = $this->values->derive(self::number($worker, $index), $round, $this->size);
-                $refused += (int) (($this->store->set)("probe-$worker-$index", $value) === false);
+                if (($this->store->set)("probe-$worker-$index", $value) === false) {
+                    ++$refused;
+                    $this->refused["probe-$worker-$index"] = true;
+                }
             }
         }
         for ($index = 0; $index < self::KEYS_PER_WORKER; ++$index) {
@@ -53,6 +58,9 @@ final class Probe
 
     /**
      * Read the keys of `workers` and compare each with what it was given last.
+     *
+     * An own key of which a set was refused must only not have another key's value. Whether another
+     * worker's key was refused is not known here.
      *
      * @param list<int> $workers
      * @return array<string, mixed> the reply
@@ -72,8 +80,9 @@ final class Probe
     {
         $key = "'probe-$worker-$index'";
         $deleted = self::isDeleted($index);
+        $refused = isset($this->refused["probe-$worker-$index"]);
         if ($answer === null || $answer === false) {
-            if (!$deleted) {
+            if (!$deleted && !$refused) {
                 ++$verdict->lost;
                 $verdict->tell("$key was stored, the store was not full, and it is gone");
             }
@@ -81,7 +90,7 @@ final class Probe
         }
         for ($round = self::ROUNDS - 1; $round >= 0; --$round) {
             if ($this->values->matches($answer, self::number($worker, $index), $round, $this->size)) {
-                if ($deleted || $round < self::ROUNDS - 1) {
+                if (!$refused && ($deleted || $round < self::ROUNDS - 1)) {
                     ++$verdict->stale;
                     $what = $deleted ? 'deleted' : 'overwritten';
                     $verdict->tell("$key answered a value that was $what");

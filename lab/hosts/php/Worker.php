@@ -31,6 +31,7 @@ final class Worker
     private ?Store $store = null;
     private ?Verifier $verifier = null;
     private ?Pass $pass = null;
+    private ?Probe $probe = null;
     private ?Replay $replay = null;
     private int $phaseLast = -1;
 
@@ -112,7 +113,7 @@ final class Worker
             self::there($this->keys),
             $this->workers,
         );
-        $this->replay = null;
+        $this->probe = $this->replay = null;
         $this->phaseLast = -1;
         return ['event' => 'opened', 'elapsed_ns' => $elapsedNs];
     }
@@ -134,7 +135,7 @@ final class Worker
         $close = self::there($this->store)->close;
         $startedNs = hrtime(true);
         $close();
-        $this->store = $this->verifier = $this->pass = null;
+        $this->store = $this->verifier = $this->probe = $this->pass = null;
         unset($close);
         $elapsedNs = hrtime(true) - $startedNs;
         return ['event' => 'closed', 'elapsed_ns' => $elapsedNs];
@@ -142,7 +143,11 @@ final class Worker
 
     private function probe(): Probe
     {
-        return new Probe(self::there($this->store), self::there($this->values), $this->complex);
+        return $this->probe ??= new Probe(
+            self::there($this->store),
+            self::there($this->values),
+            $this->complex,
+        );
     }
 
     /** @param array<string, mixed> $fields */

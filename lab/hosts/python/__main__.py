@@ -127,9 +127,9 @@ class Host:
         if request.phase <= self._phase_last:
             # What may be answered follows from the order of the phases.
             raise RuntimeError(f"phase {request.phase} comes after phase {self._phase_last}")
-        self._phase_last = request.phase
         store, verifier = _there(self._store), _there(self._verifier)
         self._pass = Pass(store, _there(self._workload), verifier, request)
+        self._phase_last = request.phase
         return Prepared()
 
     def _run(self, request: Run) -> Ran:

@@ -5,26 +5,24 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// An array without any limit: what is stored is there. It is also a chatty one.
+// A file for each entry, without any limit: what is stored is there. It is also a chatty one.
 return static function (string $folder, Limits $limits, array $settings): Store {
     echo "an adapter may print: this must not disturb the protocol\n";
-    $entries = [];
     return new Store(
-        get: static function (string $key) use (&$entries): mixed {
-            return $entries[$key] ?? null;
+        get: static function (string $key) use ($folder): mixed {
+            $stored = @file_get_contents("$folder/$key");
+            return $stored === false ? null : unserialize($stored);
         },
-        set: static function (string $key, string|array $value) use (&$entries): bool {
-            $entries[$key] = $value;
-            return true;
+        // Other processes find the old file or the new one, never a part of it.
+        set: static function (string $key, string|array $value) use ($folder): bool {
+            $new = "$folder/.$key-" . getmypid();
+            file_put_contents($new, serialize($value));
+            return rename($new, "$folder/$key");
         },
-        delete: static function (string $key) use (&$entries): bool {
-            $found = isset($entries[$key]);
-            unset($entries[$key]);
-            return $found;
-        },
+        delete: static fn (string $key): bool => @unlink("$folder/$key"),
         close: static fn (): bool => true,
-        clear: static function () use (&$entries): void {
-            $entries = [];
+        clear: static function () use ($folder): void {
+            array_map(unlink(...), glob("$folder/*"));
         },
     );
 };

@@ -1,4 +1,4 @@
-//! It answers what a script says: see `workers_rules.py`.
+//! It answers what a script says and keeps what it is given: see `scripts.py`.
 
 #![forbid(unsafe_code)]
 
@@ -6,14 +6,19 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use lab_host::{Adapter, Limits, Result, Store};
+
+const SLOW: Duration = Duration::from_millis(200);
 
 struct Control {
     script: PathBuf,
 }
 
 struct Scripted {
+    folder: PathBuf,
     /// The answers that are left, the next one last.
     lines: RefCell<Vec<String>>,
 }
@@ -21,16 +26,22 @@ struct Scripted {
 impl Adapter for Control {
     type Store = Scripted;
 
-    fn open(&self, _folder: &Path, _limits: Limits) -> Result<Scripted> {
+    fn open(&self, folder: &Path, _limits: Limits) -> Result<Scripted> {
         let script = fs::read_to_string(&self.script)?;
         let lines = script.lines().rev().map(str::to_owned).collect();
-        Ok(Scripted { lines: RefCell::new(lines) })
+        Ok(Scripted { folder: folder.to_owned(), lines: RefCell::new(lines) })
     }
 }
 
 impl Scripted {
     fn next(&self) -> Result<String> {
-        self.lines.borrow_mut().pop().ok_or_else(|| "the script is over".into())
+        let line = self.lines.borrow_mut().pop().ok_or("the script is over")?;
+        match line.as_str() {
+            "slow" => thread::sleep(SLOW),
+            "raise" => panic!("no value today"),
+            _ => (),
+        }
+        Ok(line)
     }
 }
 
@@ -50,7 +61,8 @@ impl Store for Scripted {
         Ok(Some(bytes.collect::<std::result::Result<_, _>>()?))
     }
 
-    fn set(&self, _key: &str, _value: &Vec<u8>) -> Result<bool> {
+    fn set(&self, key: &str, value: &Vec<u8>) -> Result<bool> {
+        fs::write(self.folder.join(key), value)?;
         Ok(self.next()? == "yes")
     }
 

@@ -1,51 +1,51 @@
-"""The rules of several workers, as answers that a host must judge.
+"""The rules of one worker and of several, as answers that a host must judge.
 
 Owns the cases, each of which a host fails that lacks one rule, and random conversations for which
-the Python host's verifier is the reference. Must not know any runtime: a host's tests bring a
-scripted adapter, which answers whatever the file `script` in its settings says, a line a call:
-`nothing` for a get, `yes` or `no` for a set and a delete, a value as `=` and hexadecimal digits.
+the Python host's verifier is the reference. Must not know any runtime.
 """
 
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from lab.hosts.python.verify import Verifier
 from lab.hosts.python.workload import Workload
 from lab.protocol import ACTIONS, Action, Close, Closed, Load, Loaded, Opened, Ran, Tally
 from lab.stream import DELETE, GET, SET, Operation
-from lab.tests.talking import Conversation, Plan, Streams
+from lab.tests.runtimes import Answer, Hosts, write_script
+from lab.tests.talking import Conversation, Plan, Streams, one_worker
 
 SIZE = 100
 KEY_TEXTS = ["zero", "one", "two", "three"]
-
-Answer = bool | bytes | None
 
 
 class Of(NamedTuple):
     """The value that the stream of a worker stores at a position of a phase.
 
-    With `spoilt` the lowest bit of that byte is the other one.
+    With `spoilt` the lowest bit of that byte is the other one; of no more than `length` bytes.
     """
 
     phase: int
     worker: int
     position: int
     spoilt: int | None = None
+    length: int | None = None
 
 
+Said = bool | bytes | Of | None
 # What is answered at which position of which phase of worker 0. All other gets find nothing, all
 # other sets store and all other deletes delete.
-Script = Mapping[tuple[int, int], bool | Of | None]
+Script = Mapping[tuple[int, int], Said]
 
 
 class Case(NamedTuple):
     """A script and what must be counted: wrong and stale values, and misses that are right.
 
-    Worker 0 runs the phases that the script mentions.
+    Worker 0 runs the phases that the script mentions. `example` is of the first sentence that is
+    told of them.
     """
 
     script: Script
@@ -53,6 +53,25 @@ class Case(NamedTuple):
     stale: int = 0
     absent: int = 0
     phases: Sequence[Streams] = ()
+    example: str = ""
+
+
+def alone(
+    *steps: tuple[Operation, Said],
+    wrong: int = 0,
+    stale: int = 0,
+    absent: int = 0,
+    example: str = "",
+) -> Case:
+    """Return a case of one worker and one phase: operations, each with its answer."""
+    script = {(0, position): said for position, (_, said) in enumerate(steps)}
+    operations = [operation for operation, _ in steps]
+    return Case(script, wrong, stale, absent, one_worker(operations), example)
+
+
+def of_step(number: int) -> Of:
+    """Return the value that a step of a worker alone stores."""
+    return Of(0, 0, number)
 
 
 def get(key: int = 0) -> Operation:
@@ -192,11 +211,85 @@ CASES: dict[str, Case] = {
     "a miss of what was deleted here may be another worker's": Case({(MIX, DELETION): True}),
 }
 
+ALONE: dict[str, Case] = {
+    # What is right.
+    "never stored": alone((get(), None), absent=1),
+    "stored": alone((put(), True), (get(), of_step(0))),
+    "stored twice": alone((put(), True), (put(), True), (get(), of_step(1))),
+    "evicted": alone((put(), True), (get(), None)),
+    "deleted": alone((put(), True), (delete(), True), (get(), None), absent=1),
+    "evicted and then deleted": alone((put(), True), (delete(), False), (get(), None), absent=1),
+    "a delete that found nothing leaves the key in doubt": alone(
+        (put(), True), (delete(), False), (get(), None), (get(), of_step(0)), absent=1
+    ),
+    "a refused set leaves the old value or nothing": alone(
+        (put(), True), (put(), False), (get(), of_step(0)), (get(), None)
+    ),
+    "a refused set has been asked for": alone((put(), False), (get(), None)),
+    "a set after a refused one": alone(
+        (put(), False), (put(), True), (get(), None), (get(), of_step(1))
+    ),
+    # What is wrong.
+    "what nobody stored": alone(
+        (put(), True), (get(), b"garbage"), wrong=1, example="7 bytes that nobody stored"
+    ),
+    "something where nothing was stored": alone((get(), b"garbage"), wrong=1),
+    "something after a delete": alone(
+        (put(), True), (delete(), True), (get(), of_step(0)._replace(length=SIZE - 1)), wrong=1
+    ),
+    "another key's value": alone(
+        (put(), True),
+        (put(1), True),
+        (get(1), of_step(0)),
+        wrong=1,
+        example='get("one") answered 100 bytes that belong to the key "zero"',
+    ),
+    "a value whose set was refused": alone(
+        (put(), True), (put(), False), (get(), of_step(1)), wrong=1
+    ),
+    "the first value, whose set was refused": alone((put(), False), (get(), of_step(0)), wrong=1),
+    **{
+        f"a flipped bit in byte {at}": alone(
+            (put(), True),
+            (get(), of_step(0)._replace(spoilt=at)),
+            wrong=1,
+            example="that nobody stored",
+        )
+        for at in (0, 63, 64, SIZE - 1)
+    },
+    **{
+        f"shortened to {length} bytes": alone(
+            (put(), True), (get(), of_step(0)._replace(length=length)), wrong=1
+        )
+        for length in (0, 1, 64, SIZE - 1)
+    },
+    # What is stale.
+    "overwritten": alone(
+        (put(), True),
+        (put(), True),
+        (get(), of_step(0)),
+        (get(), of_step(1)),
+        stale=1,
+        example="overwritten or deleted before",
+    ),
+    "deleted and back": alone(
+        (put(), True),
+        (delete(), True),
+        (get(), of_step(0)),
+        stale=1,
+        example="overwritten or deleted",
+    ),
+    "kept by a refused set, deleted and back": alone(
+        (put(), True), (put(), False), (delete(), True), (get(), of_step(0)), stale=1
+    ),
+}
 
-def check(host: Conversation, folder: Path, adapter: Path | None, case: Case) -> None:
-    """Have worker 0 of two run a case, and compare what it counts."""
-    plan = _plan(folder, adapter, case.phases or PHASES)
-    load = plan.load(0, 2)
+
+def check(hosts: Hosts, host: Conversation, case: Case) -> None:
+    """Have worker 0, a host of a scripted store, run a case, and compare what it counts."""
+    plan = _plan(hosts, case.phases or PHASES)
+    workers = max(len(streams) for streams in plan.phases)
+    load = plan.load(0, workers)
     workload = Workload(load)
     answers = {
         phase: [
@@ -210,17 +303,31 @@ def check(host: Conversation, folder: Path, adapter: Path | None, case: Case) ->
     assert sum(one.actions["get"].wrong for one in ran) == case.wrong
     assert sum(one.verdict.stale for one in ran) == case.stale
     assert sum(one.actions["get"].absent for one in ran) == case.absent
+    for one, (phase, given) in zip(ran, answers.items(), strict=True):
+        for verb, action in enumerate(ACTIONS):
+            of_verb = [
+                answer
+                for answer, operation in zip(given, _own(plan, phase), strict=True)
+                if operation.verb == verb
+            ]
+            assert one.actions[action].count == len(of_verb)
+            missed = None if verb == GET else False
+            assert one.actions[action].miss == sum(answer is missed for answer in of_verb)
+    if case.example:
+        example = next(example for one in ran for example in one.verdict.examples)
+        # Each host quotes as its language does.
+        assert case.example in example.replace("'", '"')
 
 
-def check_randomly(host: Conversation, folder: Path, adapter: Path | None, seed: int) -> None:
-    """Have worker 0 of three judge random answers, and compare all counts with the reference.
+def check_randomly(hosts: Hosts, host: Conversation, seed: int) -> None:
+    """Have worker 0 of three judge random answers; compare all counts with the reference.
 
     Most answers are values that some stream stores under the key, at any time. Many are so short
     that several sequences have the same.
     """
     dice = random.Random(seed)
     mixes = [[[_operation(dice) for _ in range(250)] for _ in range(3)] for _ in range(2)]
-    plan = _plan(folder, adapter, [[[put(key) for key in range(3)]], *mixes])
+    plan = _plan(hosts, [[[put(key) for key in range(3)]], *mixes])
     load = plan.load(0, 3)
     workload = Workload(load)
     values = _values(plan, workload)
@@ -241,21 +348,22 @@ def check_randomly(host: Conversation, folder: Path, adapter: Path | None, seed:
         assert sum(getattr(one.verdict, count) for one in ran) == getattr(verdict, count), count
 
 
-def _plan(folder: Path, adapter: Path | None, phases: Sequence[Streams]) -> Plan:
-    settings = {"script": str(folder / "script")}
-    return Plan(folder, adapter, phases, KEY_TEXTS, settings=settings, base=1)
+def _plan(hosts: Hosts, phases: Sequence[Streams]) -> Plan:
+    settings = {"script": str(hosts.folder / "script")}
+    return hosts.plan("scripted", phases, keys=KEY_TEXTS, settings=settings, base=1)
 
 
 def _obeyed(
     host: Conversation, plan: Plan, load: Load, answers: Mapping[int, Sequence[Answer]]
 ) -> list[Ran]:
     """Have the phases obeyed that `answers` has, and each operation answered as it says."""
-    lines = [_line(answer) for of_phase in answers.values() for answer in of_phase]
-    (plan.folder / "script").write_text("".join(f"{line}\n" for line in lines), "ascii")
+    write_script(plan.folder, [answer for of_phase in answers.values() for answer in of_phase])
     host.ask(load, Loaded)
-    host.ask(plan.open(), Opened)
+    opening = plan.open()
+    host.ask(opening, Opened)
     ran = [host.run(phase) for phase in answers]
     host.ask(Close(), Closed)
+    shutil.rmtree(opening.folder)
     return ran
 
 
@@ -267,10 +375,10 @@ def _unscripted(operation: Operation) -> bool | None:
     return None if operation.verb == GET else True
 
 
-def _answer(plan: Plan, workload: Workload, said: bool | Of | None) -> Answer:
+def _answer(plan: Plan, workload: Workload, said: Said) -> Answer:
     if not isinstance(said, Of):
         return said
-    value = _value(plan, workload, said)
+    value = _value(plan, workload, said)[: said.length]
     if said.spoilt is None:
         return value
     flipped = bytes([value[said.spoilt] ^ 1])
@@ -284,12 +392,6 @@ def _value(plan: Plan, workload: Workload, of: Of) -> bytes:
     value = workload.values.derive(key, plan.base + before + of.position, size)
     assert isinstance(value, bytes)
     return value
-
-
-def _line(answer: Answer) -> str:
-    if isinstance(answer, bytes):
-        return f"={answer.hex()}"
-    return "nothing" if answer is None else "yes" if answer else "no"
 
 
 def _operation(dice: random.Random) -> Operation:
