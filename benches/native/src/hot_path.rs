@@ -64,7 +64,8 @@ pub(crate) fn run(folder: &Path) -> Result<Json, Failure> {
     drop(cache);
     std::fs::remove_file(&path)?;
     for size_bytes in FULL_BYTES {
-        let cache = Cache::open(&Place::Path(path.clone()), &Config { size_bytes, ..Config::default() })?;
+        let cache =
+            Cache::open(&Place::Path(path.clone()), &Config { size_bytes, ..Config::default() })?;
         set_in_full_cache(&cache, size_bytes)?;
         drop(cache);
         std::fs::remove_file(&path)?;
