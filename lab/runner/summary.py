@@ -448,12 +448,6 @@ def against_null(row: Summary, null: Summary | None, phase: str) -> float | None
     return own.main.operation_ns.median / max(other.main.operation_ns.median, 1e-9)
 
 
-def near_null(row: Summary, summaries: Iterable[Summary], phase: str) -> bool:
-    """Return whether a row's phase takes less than NULL_TIMES_MIN times its host's null."""
-    times = against_null(row, null_of(summaries, row), phase)
-    return times is not None and times < NULL_TIMES_MIN
-
-
 def _median(figures: Sequence[float]) -> float:
     return float(median(figures)) if figures else 0.0
 

@@ -44,7 +44,6 @@ from lab.tests.talking import (
     run_together,
 )
 
-SHIPPED = LAB / "contestants"
 KEYS = [f"key-{number}" for number in range(50)]
 _PROGRAMS = {"native": "cargo", "perl": "perl", "php": "php"}
 
