@@ -3,8 +3,7 @@
 Drives the engine itself, not a model of it, with recorded traces at the cache sizes of their
 `targets.csv`, and compares its hit ratio with the reference values that come with the traces.
 
-The traces are no part of this repository. They are looked for in `--traces DIR`, in
-`TUCKBOX_TRACES`, and in `shared/traces` beside the repository.
+The traces are no part of this repository. `--traces DIR` or `TUCKBOX_TRACES` names their folder.
 
 A *gap* is how many points of hit ratio the best online policy of a cell is ahead, 0 where it is
 not. The reference policies are charged for entries or for bytes of values, and for nothing else.
@@ -147,16 +146,14 @@ def find_traces(given: Path | None) -> Path:
     """Return the directory with the traces, or end with what to do.
 
     Raises:
-        SystemExit: there is none.
+        SystemExit: none was named, or it has no traces.
     """
-    if given is None and "TUCKBOX_TRACES" in os.environ:
-        given = Path(os.environ["TUCKBOX_TRACES"])
-    traces = given or ROOT.parent / "shared" / "traces"
+    named = given or os.environ.get("TUCKBOX_TRACES")
+    if not named:
+        raise SystemExit("name the directory of the traces: make hit-ratio TRACES=DIR")
+    traces = Path(named)
     if not (traces / "targets.csv").is_file():
-        raise SystemExit(
-            f"{traces} has no targets.csv: name the directory of the traces with --traces or "
-            "TUCKBOX_TRACES"
-        )
+        raise SystemExit(f"{traces} has no targets.csv, so it is no directory of traces")
     return traces
 
 

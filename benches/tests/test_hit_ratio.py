@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from benches import hit_ratio
 from benches.hit_ratio import Cell, Result, Run
@@ -96,3 +99,17 @@ def test_the_best_policy_has_a_gap_in_less_room() -> None:
         for room in (500, 1_000, 2_000, 4_000, 5_000)
     ]
     assert [round(gap, 6) for gap in gaps] == [30, 20, 10, 0, 0]
+
+
+def test_traces_are_where_the_reader_says_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TUCKBOX_TRACES", raising=False)
+    with pytest.raises(SystemExit, match="TRACES=DIR"):
+        hit_ratio.find_traces(None)
+    with pytest.raises(SystemExit, match=r"has no targets\.csv"):
+        hit_ratio.find_traces(tmp_path)
+    (tmp_path / "targets.csv").touch()
+    assert hit_ratio.find_traces(tmp_path) == tmp_path
+    monkeypatch.setenv("TUCKBOX_TRACES", str(tmp_path))
+    assert hit_ratio.find_traces(None) == tmp_path
