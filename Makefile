@@ -44,7 +44,7 @@ demo: $(venv)/built ## Eight processes on one cache file, beside what people use
 	$(python) -m lab demo $(ARGS)
 
 # What cannot be installed does not stop the rest: its rows say so.
-lab: $(venv)/built ## Five famous cache comparisons on about forty systems; QUICK=1 for minutes instead of hours.
+lab: $(venv)/built ## Which cache? Five famous comparisons and one workload for all; QUICK=1 for minutes instead of hours.
 	-$(python) -m lab install
 	$(python) -m lab run $(if $(QUICK),--quick,--full) $(ARGS)
 

@@ -28,8 +28,8 @@ from lab.runner.results import ReplayCell
 from lab.runner.summary import Summary
 
 _METHOD = (
-    "Every contestant obeys the same recorded operations, in a new process and a new store for "
-    "each cell. Rounds are interleaved: A B C, A B C. Keys and values exist before the clock "
+    "Every contestant obeys the same operations, in a new process and a new store for each "
+    "cell. Rounds are interleaved: A B C, A B C. Keys and values exist before the clock "
     "starts. Rates come from a throughput pass, whose clock is read once for each block of "
     "operations; latencies from a second pass, whose clock is read around each operation.",
     "Several workers start at the same moment and are not paused. Their rate is the number of "
