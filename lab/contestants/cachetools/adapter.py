@@ -7,9 +7,9 @@ from sys import getsizeof
 from typing import Any
 
 import cachetools  # type: ignore[import-not-found, import-untyped, unused-ignore]
-from lab.hosts.python.contract import Limits, Store
+from lab.hosts.python.contract import Limits, Store, ttl_seconds
 
-# Longer than any cell: no entry expires while it is measured.
+# Longer than any cell: no entry expires while it is measured, unless the workload has a ttl.
 _TTL_SECONDS = 86_400
 
 
@@ -18,7 +18,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     size_of = getsizeof if limits.bytes and not limits.entries else None
     size_max = limits.entries or limits.bytes or math.inf
     cache: Any = (
-        cachetools.TTLCache(size_max, _TTL_SECONDS, getsizeof=size_of)
+        cachetools.TTLCache(size_max, ttl_seconds(settings) or _TTL_SECONDS, getsizeof=size_of)
         if settings["policy"] == "ttl"
         else cachetools.LRUCache(size_max, getsizeof=size_of)
     )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import diskcache  # type: ignore[import-untyped, unused-ignore]
 
-from lab.hosts.python.contract import Limits, Store
+from lab.hosts.python.contract import Limits, Store, ttl_seconds
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     """Open the cache directory `folder`."""
-    cache = diskcache.Cache(folder, size_limit=limits.bytes or sys.maxsize, **settings)
-    return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)
+    options = {name: text for name, text in settings.items() if name != "ttl_seconds"}
+    cache = diskcache.Cache(folder, size_limit=limits.bytes or sys.maxsize, **options)
+    ttl = ttl_seconds(settings)
+    set_ = partial(cache.set, expire=ttl) if ttl else cache.set
+    return Store(get=cache.get, set=set_, delete=cache.delete, close=cache.close)

@@ -123,6 +123,7 @@ class ContestantForm(Definition, frozen=True):
     values: list[ValueKind] | UnsetType = UNSET
     counts: list[Literal["entries", "bytes"]] | UnsetType = UNSET
     cannot: list[str] | UnsetType = UNSET
+    expires: bool | UnsetType = UNSET
     block: int | UnsetType = UNSET
     arguments: list[str] | UnsetType = UNSET
     server: str | UnsetType = UNSET
