@@ -11,6 +11,7 @@ from lab.__main__ import main
 from lab.runner import catalogue, own_trace
 from lab.runner.catalogue import CatalogueError
 from lab.runner.traces import FOLDER
+from lab.runner.workloads import taking_part
 
 # Keys 0 to 99 over and over, with some asked for far more often: 3,000 requests of 4 KB.
 REQUESTS = [number % 100 if number % 3 else number % 10 for number in range(3_000)]
@@ -55,6 +56,12 @@ def test_who_cannot_replay_has_a_reason() -> None:
     assert own_trace.refusal(rows["perl_hash"]) == "it has no limit in bytes"
     assert own_trace.refusal(rows["null"]) == "it keeps nothing"
     assert own_trace.refusal(rows["tuckbox"]) == ""
+
+
+def test_the_rows_of_web07_that_were_made_for_replays_take_part_too() -> None:
+    rows = list(catalogue.contestants().values())
+    found, _ = taking_part("mine", own_trace.refusal, rows, "smoke")
+    assert {"diskcache_lru", "redis:lfu"} < {row.name for row in found if "mine" in row.suites}
 
 
 def test_the_command_replays_a_trace_at_equal_bytes(tmp_path: Path) -> None:
