@@ -27,7 +27,7 @@ def compare_(first: Path, second: Path, *, everything: bool) -> None:
     """Compare the rates of two files of records: SECOND by FIRST.
 
     A row is faster or slower when the interval of the ratio lies above or below 1. Rows with fewer
-    than six rounds are undecided.
+    than six rounds are undecided. Hit ratios of replays are not compared.
     """
     try:
         runs = read(first), read(second)
@@ -38,7 +38,9 @@ def compare_(first: Path, second: Path, *, everything: bool) -> None:
     for sentence in differences(*runs):
         console.print(Text(f"Careful: {sentence}", style="yellow"))
     if not found:
-        raise click.ClickException("the two runs have no row in common")
+        raise click.ClickException(
+            "the two runs have no rate in common; hit ratios of replays have no rounds to compare"
+        )
     shown = [one for one in found if everything or one.verdict != "undecided"]
     if shown:
         console.print(_table(shown))

@@ -67,6 +67,8 @@ def differences(first: Run, second: Run) -> list[str]:
         found.append("The seeds differ, so the operations do too.")
     if (own.machine.cpu, own.machine.cores) != (other.machine.cpu, other.machine.cores):
         found.append(f"The processors differ: {own.machine.cpu} and {other.machine.cpu}.")
+    if own.settings.data != other.settings.data:
+        found.append(f"The stores lay in {own.settings.data} and in {other.settings.data}.")
     suites = {one.name: one for one in own.suites}
     changed = [one.name for one in other.suites if suites.get(one.name, one) != one]
     if changed:

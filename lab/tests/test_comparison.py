@@ -76,9 +76,10 @@ def test_runs_that_differ_in_more_than_time_say_so(tmp_path: Path) -> None:
     assert differences(first, second) == []
     second.header.settings.seed = 2
     second.header.settings.form = "full"
+    second.header.settings.data = "/somewhere on a disk"
     second.header.machine = msgspec.structs.replace(second.header.machine, cpu="another")
     said = differences(first, second)
-    assert len(said) == 3
+    assert len(said) == 4
 
 
 def test_the_command_prints_verdicts_and_counts(tmp_path: Path) -> None:
@@ -91,6 +92,13 @@ def test_the_command_prints_verdicts_and_counts(tmp_path: Path) -> None:
     assert "2 faster, 0 slower" in done.output
     assert "lmdb" not in done.output
     assert "lmdb" in CliRunner().invoke(main, [*arguments, "--all"]).output
+
+
+def test_runs_without_a_common_rate_say_that_hit_ratios_are_not_compared(tmp_path: Path) -> None:
+    records = str(synthetic.write(tmp_path / "a.jsonl", []))
+    done = CliRunner().invoke(main, ["compare", records, records])
+    assert done.exit_code == 1
+    assert "no rate in common; hit ratios of replays" in done.output
 
 
 def test_the_command_refuses_what_are_no_records(tmp_path: Path) -> None:
