@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tuckbox_arena::free_map::FreeMap;
 use tuckbox_arena::layout::{header, process, segment, HEADER_BYTES};
 use tuckbox_engine::hash::Hasher;
 use tuckbox_engine::layout::{shard, Shape, BUCKET_BYTES, BUCKET_WORD, SLOTS_PER_BUCKET};
@@ -229,7 +230,9 @@ impl Specimen {
     /// Where the first shard begins.
     pub fn shards_at(&self) -> u64 {
         let count = self.word(header::SEGMENT_COUNT);
-        self.segments_at() + (count * segment::WORD_COUNT * 8).next_multiple_of(64)
+        let words_bytes = count * segment::WORD_COUNT * 8;
+        let map_bytes = FreeMap::new(0, count).len_bytes();
+        self.segments_at() + (words_bytes + map_bytes).next_multiple_of(64)
     }
 
     /// Where the pool begins, from the file's own numbers.
