@@ -1,15 +1,16 @@
 //! A handler of the host that forks while an operation waits: parent and child go on with it, each in
 //! its own name. Python's signal handlers run so.
 
+mod opened;
+
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tuckbox_arena::clock::Clock;
 use tuckbox_arena::layout::header;
-use tuckbox_arena::{
-    Acquired, Arena, Interrupted, Layer, NativeWaiter, Place, Plan, Rights, Waiter,
-};
+use tuckbox_arena::{Acquired, Interrupted, NativeWaiter, Waiter};
+
+use opened::open;
 
 /// Forks at the first sleep.
 struct Forking {
@@ -27,23 +28,6 @@ impl Waiter for Forking {
         }
         Ok(())
     }
-}
-
-fn open(path: &std::path::Path, waiter: Arc<dyn Waiter>) -> Arena {
-    let plan = Plan {
-        size_bytes: 1 << 20,
-        max_entries: 0,
-        features_optional: 0,
-        segment_bytes: 4096,
-        shard_count: 1,
-        shard_bytes: 2048,
-        table_bytes: 0,
-        first_segments: 2,
-    };
-    let layer = Layer { signature: 0, makes: |_| true };
-    let place = Place::Path(path.into());
-    Arena::open(&place, Rights::default(), &plan, layer, Clock::System, waiter, &|_| Ok(()))
-        .unwrap()
 }
 
 #[test]

@@ -13,10 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tuckbox_arena::free_map::FreeMap;
-use tuckbox_arena::layout::{header, process, segment, HEADER_BYTES};
+use tuckbox_arena::layout::{header, Geometry, HEADER_BYTES};
 use tuckbox_engine::hash::Hasher;
-use tuckbox_engine::layout::{shard, Shape, BUCKET_BYTES, BUCKET_WORD, SLOTS_PER_BUCKET};
+use tuckbox_engine::layout::{plan, shard, Shape, BUCKET_BYTES, BUCKET_WORD, SLOTS_PER_BUCKET};
 use tuckbox_engine::{ArenaError, Buffer, Cache, Clock, Config, Error, Place, Ttl, Value};
 
 use crate::stamp::{self, Stamp, Stream};
@@ -121,6 +120,7 @@ pub struct Specimen {
     pub keys: u64,
     /// The limit that it was made with.
     pub size_bytes: u64,
+    geometry: Geometry,
     answers: Vec<Answer>,
     numbers: Vec<Answer>,
 }
@@ -193,7 +193,8 @@ impl Specimen {
         let answers = (0..keys).map(|key| answer(&name(key))).collect();
         let numbers = (0..NUMBERS).map(|number| answer(&number_name(number))).collect();
         drop(cache);
-        Specimen { bytes: scratch.bytes(), keys, size_bytes, answers, numbers }
+        let geometry = Geometry::new(plan(size_bytes, 0)).expect("it was made");
+        Specimen { bytes: scratch.bytes(), keys, size_bytes, geometry, answers, numbers }
     }
 
     /// The one that the short tests use: every structure in 64 KiB.
@@ -223,27 +224,19 @@ impl Specimen {
         names.filter(|name| hasher.key(name).shard(count) != 0).count() as u64
     }
 
-    fn segments_at(&self) -> u64 {
-        HEADER_BYTES + self.word(header::PROCESS_COUNT) * process::SLOT_BYTES
-    }
-
     /// Where the first shard begins.
     pub fn shards_at(&self) -> u64 {
-        let count = self.word(header::SEGMENT_COUNT);
-        let words_bytes = count * segment::WORD_COUNT * 8;
-        let map_bytes = FreeMap::new(0, count).len_bytes();
-        self.segments_at() + (words_bytes + map_bytes).next_multiple_of(64)
+        self.geometry.shards_at
     }
 
-    /// Where the pool begins, from the file's own numbers.
+    /// Where the pool begins.
     pub fn pool_at(&self) -> u64 {
-        let shards_bytes = self.word(header::SHARD_COUNT) * self.word(header::SHARD_BYTES);
-        (self.shards_at() + shards_bytes + self.word(header::TABLE_BYTES)).next_multiple_of(4096)
+        self.geometry.pool_at
     }
 
     /// What a place is for.
     pub fn part(&self, at: u64) -> Part {
-        let (segments_at, shards_at) = (self.segments_at(), self.shards_at());
+        let (segments_at, shards_at) = (self.geometry.segments_at, self.geometry.shards_at);
         if at < header::FIXED_END {
             return Part::Header;
         }
