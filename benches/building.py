@@ -19,7 +19,7 @@ def build(folder: Path, target: Path) -> Path:
     """Build what is in a folder, unless it is up to date; return where. Raises BuildError."""
     command = ["cargo", "build", "--quiet", "--release", "--locked"]
     places = ["--manifest-path", str(folder / "Cargo.toml"), "--target-dir", str(target)]
-    # By its real name: another name of the same interpreter would have it all built anew.
+    # The resolved path: cargo rebuilds everything when the interpreter's name changes.
     environment = {**os.environ, "PYO3_PYTHON": str(Path(sys.executable).resolve())}
     try:
         built = subprocess.run(

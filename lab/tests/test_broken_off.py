@@ -17,6 +17,7 @@ import pytest
 
 from lab.runner.catalogue import REPOSITORY
 from lab.runner.results import PhasesCell
+from lab.tests.marks import ROOT_ONLY
 from lab.tests.small import CONTESTANTS
 from lab.tests.test_command import (
     CONTROLS,
@@ -47,9 +48,6 @@ size = 100
 get = 0.9
 set = 0.1
 """
-ROOT_ONLY = pytest.mark.skipif(
-    os.geteuid() != 0 and "CI" not in os.environ, reason="only root may mount and unshare"
-)
 
 
 def workload(folder: Path, **changed: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from lab.runner import records, traces
 from lab.runner.catalogue import LAB, REPOSITORY
 from lab.runner.plan import name_of
 from lab.runner.results import AnyCell, PhasesCell
+from lab.tests.marks import ROOT_ONLY
 from lab.tests.small import CONTESTANTS
 
 Left = Callable[[], list[psutil.Process]]
@@ -181,9 +181,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert is_empty(tmp_path)
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 and "CI" not in os.environ, reason="only root may mount a small disk"
-)
+@ROOT_ONLY
 def test_a_full_disk_fails_its_rows_and_the_rest_goes_on(
     tmp_path: Path, processes_in: Left
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,10 +10,7 @@ import pytest
 from lab.runner.install import Needs, apt, extensions, install, maven
 from lab.runner.install.pip import satisfied
 from lab.runner.install.steps import attempt
-
-ROOT_ONLY = pytest.mark.skipif(
-    os.geteuid() != 0 and "CI" not in os.environ, reason="only root may install"
-)
+from lab.tests.marks import ROOT_ONLY
 
 
 def test_what_is_there_is_left_alone() -> None:

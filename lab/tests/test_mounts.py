@@ -14,11 +14,8 @@ from lab.runner import phases
 from lab.runner.catalogue import Contestant, PhasesSuite
 from lab.runner.plan import Choice
 from lab.runner.results import PhasesCell
+from lab.tests.marks import ROOT_ONLY
 from lab.tests.small import Unwatched, contestant, session, suite
-
-ROOT_ONLY = pytest.mark.skipif(
-    os.geteuid() != 0 and "CI" not in os.environ, reason="only root may mount"
-)
 
 
 def mounts() -> list[str]:

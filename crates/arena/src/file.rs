@@ -211,8 +211,8 @@ impl CacheFile {
             .map_err(|error| io_error("set the permissions of", &self.path, error))
     }
 
-    /// Gives a file from [`CacheFile::create`] its name, once a power cut can no longer take what it
-    /// holds. False if the name was taken meanwhile; the new file is gone then.
+    /// Syncs a file from [`CacheFile::create`], then gives it its name. If another process has taken
+    /// the name, removes the new file and returns false.
     pub fn settle(&mut self, directory: &Directory) -> Result<bool> {
         let durable = match crate::mutants::is_on("early-name") {
             true => Ok(()),

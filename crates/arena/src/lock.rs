@@ -132,8 +132,7 @@ impl Arena {
     fn wait_for(&self, offset: u64, me: OwnerId, limit: Duration) -> Result<Acquired> {
         let mut entered = (me, FORKS.load(Ordering::Relaxed));
         self.wait_as(&mut entered, offset, limit).inspect_err(|_| {
-            // In a child that was forked meanwhile and did not enter again, nobody has entered who could
-            // leave.
+            // A child that was forked meanwhile has no operation to leave until it begins one.
             if entered.1 != FORKS.load(Ordering::Relaxed) {
                 self.begin_operation();
             }
@@ -200,7 +199,7 @@ impl Arena {
             slept.map_err(|_| Error::Interrupted)?;
             let forks = FORKS.load(Ordering::Relaxed);
             if forks != entered.1 && !crate::mutants::is_on("parents-name") {
-                // What an operation around this one holds is the parent's: that one begins anew.
+                // The enclosing operation's locks belong to the parent, so the caller must start that one again.
                 if self.operations_of_this_thread() > 0 {
                     return Err(Error::Forked);
                 }

@@ -7,8 +7,8 @@
 //! containers may share a cache. A forked child drops the parent's token (see [`forget_tokens`])
 //! and takes a slot of its own at its first operation.
 //!
-//! Dead means: the token is free, *and* in the same PID namespace the recorded process is gone (whoever
-//! unmapped the token by mistake lives) or runs another program now (an
+//! Dead means: the token is free, *and* in the same PID namespace the recorded process is gone (a
+//! process that unmapped its token by mistake lives) or runs another program now (an
 //! `exec` ends all threads and the mapping with them, and keeps the process id); or the slot has
 //! moved on to another incarnation.
 

@@ -1,5 +1,5 @@
-//! A process that lost all descriptors of the file, as a daemon does that closes them, lives all the same:
-//! also for those who cannot look it up, since they are in another PID namespace.
+//! A daemon that closes all its descriptors still counts as alive, even to processes in another PID
+//! namespace, which cannot look it up in `/proc`.
 
 mod opened;
 
