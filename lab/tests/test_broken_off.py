@@ -156,7 +156,7 @@ def test_an_interrupted_run_keeps_its_cells_and_says_how_to_go_on(
     assert is_empty(tmp_path)
     seen = followed(output, "to see it")
     assert seen.returncode == 0, seen.stderr
-    assert "This run was broken off" in broken.path.with_suffix(".html").read_text("utf-8")
+    assert "This run was interrupted" in broken.path.with_suffix(".html").read_text("utf-8")
     gone_on = followed(output, "to go on")
     assert gone_on.returncode == 0, gone_on.stdout + gone_on.stderr
     assert "Going on with" in gone_on.stdout

@@ -299,7 +299,7 @@ def test_the_table_has_the_time_of_a_value_and_how_it_was_asked_for() -> None:
     (sheet,) = (one for one in sheets(of, summarise(of, rows, cells)) if one.name == "multi-get")
     (table,), (chart,) = sheet.tables, sheet.charts
     headings = [column.heading for column in table.columns]
-    assert headings[1:5] == ["one by one", "10 at once", "100 at once", "Saves"]
+    assert headings[1:5] == ["one by one", "10 at once", "100 at once", "Speedup"]
     found = {row.cells[0].short: row for row in table.rows if row.keys["values"] == "4 KB"}
     assert found["php_memcache:limited 1c"].cells[-1].text == "one request"
     one_by_one, _, hundred, saves = found["php_memcache:limited 1c"].cells[1:5]

@@ -100,7 +100,7 @@ def test_what_has_no_figures_comes_last_with_its_reason() -> None:
     ]
     found = rows(cells)
     assert [row["Contestant"] for row in found] == ["diskcache (reference)", "absent", "broken"]
-    assert [row["Occupied"] for row in found[1:]] == ["unavailable", "failed"]
+    assert [row["Peak"] for row in found[1:]] == ["unavailable", "failed"]
     assert "broken at 25%: the server died." in notes(cells)
     assert "absent at 25%: no such package." in notes(cells)
 
@@ -109,7 +109,7 @@ def test_who_could_not_use_all_bytes_is_told_with_the_share() -> None:
     coarse = a_cell("coarse", tries=[Try(1, requests=10, hits=5, bytes_peak=7_800_000)])
     near = a_cell("near", tries=[Try(1, requests=10, hits=5, bytes_peak=9_700_000)])
     told = notes([a_cell("diskcache"), coarse, near])
-    assert "coarse at 25%: occupied 78% of what it may" in told
+    assert "coarse at 25%: used 78% of the target" in told
     assert "near at" not in told
 
 
@@ -139,9 +139,9 @@ def test_every_try_is_listed_and_one_counts() -> None:
     table = replay.tries([cell])
     found = [_texts([column.heading for column in table.columns], row) for row in table.rows]
     assert [row["Limit given"] for row in found] == ["10.000 MB", "8.000 MB", "4.000 MB"]
-    assert [row["Occupied"] for row in found] == ["13.000 MB", "9.900 MB", ""]
+    assert [row["Peak"] for row in found] == ["13.000 MB", "9.900 MB", ""]
     assert [row["Hit ratio"] for row in found] == ["70.00%", "60.00%", ""]
-    assert [row["What became of it"] for row in found] == ["", "counts", "it did not start"]
+    assert [row["Result"] for row in found] == ["", "used", "it did not start"]
 
 
 def test_the_chart_has_only_what_is_equal() -> None:
@@ -229,4 +229,4 @@ def test_the_page_says_of_every_suite_where_its_operations_come_from(tmp_path: P
     assert "Operations: recorded in web07.csv.zst, SHA-256 da92." in page
     for suite in synthetic.phases_suites():
         assert f"drawn from seed 1 by the distributions of {suite.name}." in page
-    assert "Every limit that was tried" in page
+    assert "All tried limits" in page

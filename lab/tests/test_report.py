@@ -173,7 +173,7 @@ def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
     )
     html.write(records, records.with_suffix(".html"))
     page = records.with_suffix(".html").read_text("utf-8")
-    assert "This run was broken off, or still goes on" in page
+    assert "This run was interrupted or is still running" in page
     assert "unfinished" in page
     assert "no faults" not in page
 
@@ -236,13 +236,13 @@ def test_where_we_stand_names_every_phase_in_which_we_are_not_first() -> None:
         {column.heading: cell.text for column, cell in zip(table.columns, row.cells, strict=True)}
         for row in table.rows
     )
-    assert (put["First in"], put["Place"], put["Behind"], put["the first"]) == (
+    assert (put["First in"], put["Rank"], put["Behind"], put["Fastest"]) == (
         "0 of 1",
         "2 of 2",
         "20 x",
         "Faster",
     )
-    assert (get["First in"], get["Place"], get["the first"]) == ("1 of 1", "1 of 2", "itself")
+    assert (get["First in"], get["Rank"], get["Fastest"]) == ("1 of 1", "1 of 2", "itself")
     sentences = headlines(rows, "main", "160 bytes")
     assert sentences[0].startswith("put: Faster")
     assert "Tuckbox" in sentences[0]

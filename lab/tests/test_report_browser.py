@@ -312,7 +312,7 @@ def test_a_row_shows_its_record_and_how_to_repeat_it(opened: Opener) -> None:
     until(driver, told)
     press(driver, button)
     dialog = driver.find_element(By.ID, "records-dialog")
-    until(driver, lambda _: "To measure this cell again" in dialog.text)
+    until(driver, lambda _: "Measure this cell again" in dialog.text)
     assert "python -m lab run --suite fastmmap-2004 --contestant" in dialog.text
     assert '"contestant": "tuckbox"' in dialog.text
     press(driver, dialog.find_element(By.CSS_SELECTOR, ".close"))

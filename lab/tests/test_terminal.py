@@ -87,7 +87,7 @@ def test_the_answer_names_the_best_of_each_language(
     summaries: dict[str, list[Summary]],
 ) -> None:
     text = printed(terminal.show_answer, SUITES["choice"], summaries["choice"], 100)
-    assert "Shared by all processes of one machine, values of 160 bytes: Tuckbox" in text
+    assert "Shared by all processes on one machine, values of 160 bytes: Tuckbox" in text
     (python,) = (line for line in text.splitlines() if line.startswith("Python "))
     assert "Tuckbox" in python
     assert "96.9%" in python
