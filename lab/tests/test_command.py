@@ -176,7 +176,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     names = ["--contestant", "honest", "--records", str(tmp_path / "file" / "records")]
     ended = run(tmp_path, *SHORT, *names)
     assert ended.returncode == 1
-    assert "the run was broken off" in ended.stderr
+    assert "the run ended early" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert is_empty(tmp_path)
 
@@ -287,7 +287,7 @@ def test_a_broken_off_run_is_gone_on_with(
         file.write(b'{"record":"phases","sui')
     ended = run(tmp_path, *arguments, "--resume")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "Going on with" in ended.stdout
+    assert "Continuing " in ended.stdout
     whole = records_of(tmp_path)
     assert whole.path.read_bytes().startswith(before)
     rounds = [cell.round for cell in whole.cells if isinstance(cell, PhasesCell)]
@@ -297,7 +297,7 @@ def test_a_broken_off_run_is_gone_on_with(
     assert whole.ending is not None
     # There is nothing left to go on with: another one begins.
     again = run(tmp_path, *SHORT, "--contestant", "honest", "--resume")
-    assert "No broken-off run is like this one" in again.stdout
+    assert "No unfinished run has these settings" in again.stdout
     assert len(list((tmp_path / "records").glob("*.jsonl"))) == 2
 
 

@@ -98,7 +98,7 @@ def test_runs_without_a_common_rate_say_that_hit_ratios_are_not_compared(tmp_pat
     records = str(synthetic.write(tmp_path / "a.jsonl", []))
     done = CliRunner().invoke(main, ["compare", records, records])
     assert done.exit_code == 1
-    assert "no rate in common; hit ratios of replays" in done.output
+    assert "no rates in common; hit ratios of replays" in done.output
 
 
 def test_the_command_refuses_what_are_no_records(tmp_path: Path) -> None:

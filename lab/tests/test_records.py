@@ -148,7 +148,7 @@ def test_a_run_that_still_goes_on_is_not_gone_on_with(tmp_path: Path) -> None:
         assert unfinished(tmp_path, header(10)) is None
     run = unfinished(tmp_path, header(10))
     assert run is not None
-    with resumed(run), pytest.raises(OSError, match="another run still writes"), resumed(run):
+    with resumed(run), pytest.raises(OSError, match="another run is still writing"), resumed(run):
         pass
 
 

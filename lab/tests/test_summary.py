@@ -196,7 +196,7 @@ def test_a_rate_that_the_cores_cannot_reach_is_refused() -> None:
     by_wall = Work(done, 12 * clocked_ns, done * cpu_ns, cores, workers)
     assert by_wall.rate == pytest.approx(done * 1e9 / (12 * clocked_ns))
     by_clock = Work(done, clocked_ns, done * cpu_ns, cores, workers)
-    with pytest.raises(ImpossibleRateError, match="200,000,000 operations in a second"):
+    with pytest.raises(ImpossibleRateError, match="200,000,000 operations per second"):
         _ = by_clock.rate
     one = cell()
     throughput = one.phases[0].throughput

@@ -132,7 +132,7 @@ def test_a_bad_file_says_where_and_what(
 def test_the_format_that_is_asked_for_is_taken(tmp_path: Path) -> None:
     path = of(tmp_path, "requests.bin", ORACLE * 4_000)
     suite = own_trace.suite_of(path, [0.5], 1_000_000, "oracle-general")
-    assert "4,000 without a size left out" in suite.trace.what
+    assert "without 4,000 requests that have no size" in suite.trace.what
     assert traces.read(path, suite.trace.format).distinct == 2
     with pytest.raises(CatalogueError, match=r"requests\.bin, record 18: it has the operation"):
         own_trace.suite_of(path, [0.5], 1_000_000, "twr")
