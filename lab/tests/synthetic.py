@@ -349,7 +349,7 @@ def replay_cells() -> list[ReplayCell]:
                         Try(bytes_max, 10_000, hits_there + 300, 0, bytes_max + 2_000_000),
                         Try(bytes_max // 2, 10_000, hits_there, 0, occupied, settled),
                     ],
-                    reason="" if equal else f"it occupied at least {occupied:,} bytes {HOSTILE}",
+                    reason="" if equal else f"it used at least {occupied:,} bytes {HOSTILE}",
                     source=Source(recorded=True, text="recorded in web07.csv.zst, SHA-256 da92"),
                 )
             )

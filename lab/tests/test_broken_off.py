@@ -129,7 +129,7 @@ def test_a_server_that_dies_fails_its_row_of_a_workload_and_the_rest_goes_on(
     assert ended.returncode == 1
     assert "Fault: served:mortal in mine/main" in ended.stdout
     said = " ".join(ended.stdout.split())
-    assert "the server mortal died: signal SIGKILL, last words: tiny: out of luck" in said
+    assert "the server mortal died: signal SIGKILL, last output: tiny: out of luck" in said
     outcomes = {cell.contestant: cell.outcome for cell in records_of(tmp_path).cells}
     assert outcomes == {"honest": "measured", "served:mortal": "failed"}
     assert is_empty(tmp_path)

@@ -181,7 +181,7 @@ def test_a_missing_archive_without_network_says_which_file_helps(
     assert (step.failed, step.unavailable) == (False, True)
     for said in ("Connection refused", url, "thing-1.tar.xz", listed(content).sha256):
         assert said in step.reason
-    assert "name the folder in LAB_SOURCES, and run python -m lab install" in step.reason
+    assert "set LAB_SOURCES to that folder, and run: python -m lab install" in step.reason
     assert built.why_server_absent(server) == step.reason
     assert built.program(server) == ""
     # Once the file is there it is built, and nothing is said any more.
@@ -289,7 +289,7 @@ def test_a_row_without_its_build_is_missing_and_without_an_archive_unavailable(
     data = tmp_path / "data"
     data.mkdir()
     said = "no-such-server is not on the PATH"
-    assert outcome() == ("missing", f"{said}; python -m lab install gets what can be got")
+    assert outcome() == ("missing", f"{said}; run: python -m lab install")
     built.FOLDER.mkdir()
     built.note_absence(source("valkey"), "put the file there")
     assert outcome() == ("unavailable", f"{said}: put the file there")

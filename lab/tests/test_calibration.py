@@ -138,5 +138,5 @@ def test_an_excess_is_told_with_its_bytes_and_limits() -> None:
     one = measured("ours", Try(400, bytes_peak=900), Try(100, bytes_peak=800), bytes_max=500)
     one.kept = 1
     assert excess(one) == (
-        "it occupied at least 800 bytes and may occupy 500; the smallest limit tried was 100"
+        "it used at least 800 bytes, more than the allowed 500; the smallest limit tried was 100"
     )

@@ -116,7 +116,7 @@ def test_every_suite_says_where_its_operations_come_from(tmp_path: Path) -> None
     assert "Operations of django: synthetic, drawn from seed 1 by the distributions of" in said
     assert (
         "Requests of web07: recorded in web07.csv.zst, 76,118 requests for the product pages of a "
-        "shop, July 2013 (20,484 distinct keys), of cache2k, headissue GmbH, by way of "
+        "shop, July 2013 (20,484 distinct keys), from cache2k, headissue GmbH, by way of "
         "ben-manes/caffeine, CC BY 4.0, SHA-256 "
         "da92b567cc79a70b0e86da4b418387fca20eb3e0ad4513a59362f5de550a7e41"
     ) in said
@@ -131,7 +131,7 @@ def test_a_damaged_trace_is_told_before_anything_runs(
     given = ["--records", str(tmp_path / "records"), "--contestant", "honest"]
     ended = CliRunner().invoke(main, ["demo", *CONTROLS, *given])
     assert ended.exit_code == 2
-    assert "is not the trace that its suite names" in ended.output
+    assert "is not the trace that the suite names" in ended.output
     assert not (tmp_path / "records").exists()
 
 

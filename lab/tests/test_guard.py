@@ -98,6 +98,6 @@ def test_a_guard_that_was_killed_is_noticed(tmp_path: Path, processes_in: Left) 
         (process,) = processes_in()
         process.kill()
         process.wait(WATCHDOG_SECONDS)
-        with pytest.raises(GuardError, match="cleans up after a crash was killed"):
+        with pytest.raises(GuardError, match="cleans up after a crash, was killed"):
             guard.watch("session", "1")
     assert list(tmp_path.iterdir()) == []

@@ -96,5 +96,5 @@ def test_the_project_names_every_jar() -> None:
 
 def test_a_command_that_fails_leaves_its_last_words() -> None:
     assert attempt(["sh", "-c", "echo one; echo two >&2; exit 3"]) == "one; two"
-    assert attempt(["sh", "-c", "exit 3"]) == "sh ended with 3"
+    assert attempt(["sh", "-c", "exit 3"]) == "sh failed with exit status 3"
     assert "cannot be run" in attempt(["no-such-command-of-anyone"])

@@ -122,7 +122,7 @@ def test_an_emptied_store_that_keeps_entries_is_stale(tmp_path: Path) -> None:
     others = (PROCESSES - 1) * 48
     assert keeps.probe.stale == others + 4
     assert keeps.probe.lost == 0
-    assert "are still there after the store was emptied" in keeps.probe.examples[0]
+    assert "remain after the store was emptied" in keeps.probe.examples[0]
     assert faults(summarise(empties, [contestant("keeps_entries")], [keeps]), []) != []
 
 
@@ -214,7 +214,7 @@ def test_a_fill_that_meets_its_limit_says_where_and_is_not_tried_with_more(
     short = suite(1, steps=[fill, MIX], variants=many)
     stopped, measured = run_suite(tmp_path, "honest", of=short, watcher=watching)
     assert (stopped.variant, stopped.outcome) == ("many", "stopped")
-    assert "fill came to " in stopped.reason
+    assert "fill reached " in stopped.reason
     assert "of 300,000 operations within 1.2 s" in stopped.reason
     assert (measured.variant, measured.outcome) == ("few", "measured")
     assert [where for _, where in watching.skipped] == ["small/main, more, round 1"]

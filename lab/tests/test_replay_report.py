@@ -84,7 +84,7 @@ def test_who_occupied_more_has_no_difference_but_a_reason() -> None:
     moka = [row for row in rows(cells) if row["Contestant"] == "native_moka:copied"]
     assert [row["Difference"] for row in moka] == ["not equal"] * 3
     assert {row["Measured as"] for row in moka} == {"client memory"}
-    assert "native_moka:copied at 25%: it occupied at least 10,942,000 bytes" in notes(cells)
+    assert "native_moka:copied at 25%: it used at least 10,942,000 bytes" in notes(cells)
 
 
 def test_without_its_reference_a_capacity_has_no_differences() -> None:

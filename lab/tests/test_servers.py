@@ -62,10 +62,10 @@ def test_several_workers_share_a_server_and_nobody_is_pinned(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ("mortal", "the server mortal died: signal SIGKILL, last words: tiny: out of luck"),
+        ("mortal", "the server mortal died: signal SIGKILL, last output: tiny: out of luck"),
         ("sleepy", "worker 0 hung in probe_write: no answer in time, killed"),
-        ("deaf", "the server deaf was not ready within 1 s, last words: tiny: I cannot hear you"),
-        ("broken", "the server broken did not start: exit status 1, last words: tiny: no server"),
+        ("deaf", "the server deaf was not ready within 1 s, last output: tiny: I cannot hear you"),
+        ("broken", "the server broken did not start: exit status 1, last output: tiny: no server"),
     ],
 )
 def test_a_server_that_goes_wrong_fails_its_row_and_the_rest_goes_on(
@@ -129,7 +129,7 @@ def test_when_every_port_is_taken_the_row_says_so(
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         taken: int = other.getsockname()[1]
         monkeypatch.setattr(servers, "free_port", lambda: taken)
-        with session(tmp_path) as one, pytest.raises(ServerError, match="each of 5 ports taken"):
+        with session(tmp_path) as one, pytest.raises(ServerError, match="each of 5 ports in use"):
             start(one)
 
 

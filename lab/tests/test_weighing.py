@@ -131,7 +131,7 @@ def test_files_that_outgrow_the_bytes_in_the_phases_get_the_limit_of_the_suite(
     for cell in run(tmp_path, shipped("sqlite"), of):
         one = held(cell)
         assert one.told == 720_896 < one.bytes
-        assert one.reason.startswith("told ")
+        assert one.reason.startswith("with a limit of ")
         assert "after its phases" in one.reason
 
 
@@ -164,4 +164,4 @@ def test_who_cannot_be_weighed_is_measured_all_the_same(tmp_path: Path) -> None:
     row = shipped("dict:copied", weighed="file")
     first, _ = run(tmp_path, row, small())
     one = held(first)
-    assert (one.bytes, one.reason) == (0, "nothing of it is seen where its file is measured")
+    assert (one.bytes, one.reason) == (0, "no growth of its file was measured")

@@ -145,7 +145,7 @@ def test_scattering_is_a_permutation(count: int) -> None:
     ("text", "says"),
     [
         ("get = 0.5\n", "must add up to 1"),
-        ("get = 1.5\nset = -0.5\n", "must add up to 1, none below 0"),
+        ("get = 1.5\nset = -0.5\n", "must add up to 1, none negative"),
         ("get = 1.0\nfly = 0.0\n", "unknown field `fly`"),
         ("get = 1.0\n[keys]\n", "mine.toml"),
     ],
