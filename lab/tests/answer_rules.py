@@ -231,7 +231,7 @@ ALONE: dict[str, Case] = {
     ),
     # What is wrong.
     "what nobody stored": alone(
-        (put(), True), (get(), b"garbage"), wrong=1, example="7 bytes that nobody stored"
+        (put(), True), (get(), b"garbage"), wrong=1, example="7 bytes that were never stored"
     ),
     "something where nothing was stored": alone((get(), b"garbage"), wrong=1),
     "something after a delete": alone(
@@ -242,7 +242,7 @@ ALONE: dict[str, Case] = {
         (put(1), True),
         (get(1), of_step(0)),
         wrong=1,
-        example='get("one") answered 100 bytes that belong to the key "zero"',
+        example='get("one") returned 100 bytes that belong to the key "zero"',
     ),
     "a value whose set was refused": alone(
         (put(), True), (put(), False), (get(), of_step(1)), wrong=1
@@ -253,7 +253,7 @@ ALONE: dict[str, Case] = {
             (put(), True),
             (get(), of_step(0)._replace(spoilt=at)),
             wrong=1,
-            example="that nobody stored",
+            example="that were never stored",
         )
         for at in (0, 63, 64, SIZE - 1)
     },

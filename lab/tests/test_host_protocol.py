@@ -34,8 +34,8 @@ from lab.stream import GET, SET
 from lab.tests.runtimes import KEYS, Hosts, gets, mixed, only, sets
 from lab.tests.talking import REPOSITORY, SECONDS_MAX, Conversation, one_worker, prepare
 
-# What hosts say of a request that comes too early.
-TOO_EARLY = ("before the one that prepares it", "is loaded", "is open", "is ready")
+# The messages of hosts for a request that comes too early.
+TOO_EARLY = ("before the step that prepares it", "is loaded", "is open", "is ready")
 ABSENT_DISTRIBUTIONS = {"perl": "No::Such::Module"}
 
 
@@ -129,7 +129,8 @@ def test_phases_run_in_their_order(hosts: Hosts) -> None:
     host, _ = hosts.opened("honest", mixed())
     host.run(1)
     for phase in (0, 1):
-        assert f"phase {phase} comes after phase 1" in host.ask(prepare(phase), Failed).reason
+        reason = host.ask(prepare(phase), Failed).reason
+        assert f"phase {phase} was requested after phase 1" in reason
 
 
 def test_a_phase_that_was_not_loaded_is_refused(hosts: Hosts) -> None:

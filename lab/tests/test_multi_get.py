@@ -124,7 +124,7 @@ def test_keys_are_asked_for_at_once_where_the_store_can(
     # 6, 20 and 34 are there and answer wrongly, and the odd ones were never stored.
     assert ran.actions["get"] == Tally(count=40, miss=20, absent=20, wrong=3)
     assert ran.verdict.wrong == 3
-    assert "get('6') answered 8 bytes that nobody stored" in ran.verdict.examples[0]
+    assert "get('6') returned 8 bytes that were never stored" in ran.verdict.examples[0]
     durations_ns = struct.unpack("<3Q", durations.read_bytes())
     assert 0 < sum(durations_ns) < ran.elapsed_ns
     assert asked(host, hosts) == counts
@@ -152,7 +152,7 @@ def test_an_answer_for_each_key_is_demanded(hosts: Hosts, many: str) -> None:
     host = opened(hosts, FILLED, many)
     host.ask(prepare(1, batch=10), Prepared)
     failed = host.ask(Run(0, ""), Failed)
-    assert "getMany answered no list with a value for each key" in failed.reason
+    assert "getMany did not return a list with a value for each key" in failed.reason
 
 
 @php

@@ -81,7 +81,7 @@ def test_the_distribution_has_its_version(hosts: Hosts) -> None:
 
 def test_one_store_is_open_at_a_time(hosts: Hosts) -> None:
     host, plan = hosts.opened("honest", one_worker(sets(10)))
-    assert "open already" in host.ask(plan.open("second"), Failed).reason
+    assert "already open" in host.ask(plan.open("second"), Failed).reason
     assert "no phase 1" in host.ask(prepare(1), Failed).reason
     assert "no phase 1" in host.ask(Replay(1, 0, 0), Failed).reason
 

@@ -142,7 +142,7 @@ def test_a_complex_value_is_right_in_any_order(tmp_path: Path) -> None:
     assert list(turned) != list(value)
     assert checked.answer(0, turned) == GOOD
     assert checked.answer(1, dict(list(value.items())[1:])) == WRONG
-    assert checked.example == "get('zero') answered 4 fields that nobody stored"
+    assert checked.example == "get('zero') returned 4 fields that were never stored"
 
 
 def test_bytes_are_no_complex_value(tmp_path: Path) -> None:
