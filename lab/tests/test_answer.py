@@ -1,4 +1,4 @@
-"""Which cache fits a question, who is first, and when nobody can tell."""
+"""Which cache fits a question, which is first, and when it is a tie."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def contestant(
     evicts: bool = True,
     server: str = "",
 ) -> Contestant:
-    """Return a contestant of which only these facts matter."""
+    """Return a contestant where only these fields matter."""
     return msgspec.structs.replace(
         synthetic.contestant(name, name.title(), host, server),
         shared_by=shared_by,
@@ -43,7 +43,7 @@ def answered(
     rows: Sequence[Contestant],
     spoilt: Mapping[str, Callable[[PhasesCell], None]] | None = None,
 ) -> Answer:
-    """Return the answer when `rates` has the operations in a second of each round of each row.
+    """Return the answer if `rates` has the operations per second of each round of each row.
 
     `spoilt` changes the cells of the rows that it names.
     """

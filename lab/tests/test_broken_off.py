@@ -1,4 +1,4 @@
-"""What goes wrong with workloads and traces of the reader's own, in real runs."""
+"""Failures with the user's own workloads and traces, in real runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ set = 0.1
 
 
 def workload(folder: Path, **changed: str) -> list[str]:
-    """Return the arguments that run a small workload with some of its lines replaced."""
+    """Return the arguments that run a small workload with some lines replaced."""
     text = WORKLOAD
     for name, value in changed.items():
         text = re.sub(f"^{name} = .*$", value, text, flags=re.MULTILINE)

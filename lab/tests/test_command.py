@@ -1,4 +1,4 @@
-"""The commands as a user gives them: exit status, messages, and nothing left behind."""
+"""The commands as a user types them: exit status, messages, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHORT = ("run", "smoke", "--smoke", *CONTROLS)
 
 
 def command(folder: Path, *arguments: str) -> list[str]:
-    """Return the command of a run that keeps all that it writes in `folder`."""
+    """Return the command of a run that writes only into `folder`."""
     (folder / "data").mkdir(exist_ok=True)
     name, *others = arguments
     places = ["--data", str(folder / "data"), "--records", str(folder / "records")]
@@ -58,7 +58,7 @@ def records_of(folder: Path) -> records.Run:
 
 
 def cells_of(folder: Path) -> list[AnyCell]:
-    """Return the cells of a run that still goes on, whose header may not be written yet."""
+    """Return the cells of a run in progress, whose header may not be written yet."""
     try:
         return records_of(folder).cells
     except records.RecordsError:
@@ -88,7 +88,7 @@ def test_a_wrong_command_says_what_is_right(
 ) -> None:
     ended = run(tmp_path, "run", *arguments)
     assert ended.returncode == 2
-    # Messages are wrapped by the width of a terminal that is not there.
+    # Messages wrap at the default width, because there is no terminal.
     assert " ".join(says.split()) in " ".join(ended.stderr.split())
     assert not (tmp_path / "records").exists()
 
@@ -205,7 +205,7 @@ def test_a_full_disk_fails_its_rows_and_the_rest_goes_on(
 
 @contextmanager
 def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a run, and kill it at the end if need be."""
+    """Start a run, and kill it at the end if it still runs."""
     with subprocess.Popen(
         command(folder, *arguments), cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -229,7 +229,7 @@ def hanging(folder: Path, processes_in: Left) -> Iterator[subprocess.Popen[str]]
     with started(folder, *SHORT, "--contestant", "hangs", "--rounds", "1") as process:
         # Not in the probe's folder, which is removed meanwhile.
         until(lambda: list(folder.glob("data/*/*/chosen")), process)
-        # The worker, its child, the guard, and the runner itself.
+        # The worker, its child, the guard and the runner.
         until(lambda: len(processes_in()) == 4, process)
         yield process
 
@@ -263,7 +263,7 @@ def test_a_killed_runner_leaves_nothing(tmp_path: Path, processes_in: Left) -> N
         process.kill()
         process.wait(WATCHDOG_SECONDS)
     give_up = time.monotonic() + WATCHDOG_SECONDS
-    # Not even what an adapter had started, nor the data.
+    # Neither processes that an adapter started, nor data.
     while processes_in() or not is_empty(tmp_path):
         assert time.monotonic() < give_up, processes_in()
         time.sleep(0.05)
@@ -295,7 +295,7 @@ def test_a_broken_off_run_is_gone_on_with(
     assert 1 <= len(broken.cells) < 9
     assert len(whole.resumptions) == 1
     assert whole.ending is not None
-    # There is nothing left to go on with: another one begins.
+    # There is nothing left to continue, so a new run starts.
     again = run(tmp_path, *SHORT, "--contestant", "honest", "--resume")
     assert "No unfinished run has these settings" in again.stdout
     assert len(list((tmp_path / "records").glob("*.jsonl"))) == 2

@@ -1,4 +1,4 @@
-"""Durations become histograms without losing anything, and passes are summed up rightly."""
+"""Histograms contain all durations, and passes are merged correctly."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_pass_that_ended_early_has_the_durations_of_what_was_done(tmp_path: Pa
     merged = merge(PLANNED, PACE, [short, ran(100)], durations(tmp_path, [10, 20], [1, 2, 3, 4]))
     assert (merged.planned, merged.done) == (8, 6)
     assert merged.actions["get"].total_ns == 10 + 1 + 3
-    # Not every worker came to the third operation.
+    # Not every worker reached the third operation.
     assert [step.count for step in merged.steps] == [1]
 
 

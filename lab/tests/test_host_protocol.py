@@ -1,4 +1,4 @@
-"""Every host refuses what is not of the protocol, tells what goes wrong, ends with its parent."""
+"""Every host refuses invalid requests, reports errors, and ends with its parent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOO_EARLY = ("before the step that prepares it", "is loaded", "is open", "is rea
 ABSENT_DISTRIBUTIONS = {"perl": "No::Such::Module"}
 
 
-# Requests that cannot be obeyed.
+# Requests that cannot be executed.
 
 
 def a_request(verb: str, **fields: object) -> bytes:
@@ -47,7 +47,7 @@ def a_request(verb: str, **fields: object) -> bytes:
 
 
 A_PASS = msgspec.to_builtins(prepare(0))
-# A line and what its refusal must name.
+# A line, and a part of the error message.
 NO_REQUESTS: list[tuple[bytes, str]] = [
     (b"", ""),
     (b"not JSON", ""),
@@ -115,7 +115,7 @@ def test_requests_before_those_that_prepare_them_fail(hosts: Hosts) -> None:
     host.ask(plan.open(), Opened)
     assert_too_early(host, Run(0, ""))
     assert host.run(0).done == 10
-    # What was prepared is run once.
+    # A prepared pass can run once.
     assert_too_early(host, Run(0, ""))
 
 
@@ -199,7 +199,7 @@ def test_a_stream_that_cannot_be_obeyed_is_refused(
     assert "phase-1-0" in reason or f"{operation[2]} bytes" in reason
 
 
-# What goes wrong.
+# Errors.
 
 
 def test_what_is_not_installed_is_missing(hosts: Hosts) -> None:
@@ -289,7 +289,7 @@ def test_a_host_does_not_outlive_its_parent(hosts: Hosts, is_busy: bool) -> None
         ends.callback(os.killpg, parent.pid, signal.SIGKILL)
         assert parent.stdout is not None
         host = psutil.Process(int(parent.stdout.readline()))
-        # When it answers it has asked for its death signal.
+        # When it answers, it has requested its death signal.
         os.write(requests, msgspec.json.encode(plan.load()) + b"\n")
         assert b"loaded" in os.read(replies, 1 << 20)
         if is_busy:
@@ -309,7 +309,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def is_running(process: psutil.Process) -> bool:
-    """Return whether it has not ended, whether or not its parent has noticed."""
+    """Return whether a process is alive; a zombie is not."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""The tables say what was measured, in the originals' layouts."""
+"""The tables show the measurements in the originals' layouts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUITES = {suite.name: suite for suite in synthetic.phases_suites()}
 
 @pytest.fixture(scope="module")
 def summaries() -> dict[str, list[Summary]]:
-    """Rows of one round of every suite."""
+    """Return rows of one round of every suite."""
     found = {}
     for name, suite in SUITES.items():
         rows = synthetic.contestants(suite)
@@ -49,7 +49,7 @@ def test_2004_has_its_blocks_and_both_years(summaries: dict[str, list[Summary]])
     ]
     assert texts(block[0].cells[-5:]) == ["43109", "51545", "49728", "1.000", "1.000"]
     assert texts(block[-1].cells[-5:]) == ["36993", "41094", "39425", "0.692", "0.650"]
-    # Today's: a tenth of the stored keys that were asked for were not found.
+    # Measured: a tenth of the requested stored keys were not found.
     assert texts(block[0].cells[7:9]) == ["0.882", "0.900"]
 
 
@@ -71,7 +71,7 @@ def test_2005_has_its_rates_and_hit_ratios(summaries: dict[str, list[Summary]]) 
     (row,) = (row for row in table.rows if row.cells[0].text == "Cache::SizeAwareFileCache")
     assert [cell.text for cell in row.cells[1:4]] == ["complex", "cache_size 1000000", "5"]
     assert [cell.text for cell in row.cells[-5:]] == ["15", "353", "43", "1.000", "1.000"]
-    # Today's: of every phase, and of the keys that had been stored.
+    # Measured: of every phase, and of the stored keys.
     today = [cell.text for cell in row.cells[4:9]]
     (summary,) = (
         one
@@ -80,7 +80,7 @@ def test_2005_has_its_rates_and_hit_ratios(summaries: dict[str, list[Summary]]) 
     )
     rates = [f"{phase.main.rate.median:.0f}" for phase in summary.phases]
     assert today == [*rates, "0.882", "0.900"]
-    # The other limited rows stand beside it.
+    # It has the other limited rows too.
     named = {one.cells[0].text for one in table.rows}
     assert named >= {"Cache::SizeAwareFileCache", "Cache::FileCache", "Tuckbox"}
 
@@ -114,7 +114,7 @@ def test_2009_has_its_time_index_and_shares(summaries: dict[str, list[Summary]])
     shares = [float(cells[4].text.rstrip("%")) for cells in parts]
     assert sum(shares) == pytest.approx(100, abs=0.05)
     assert block["total"][3].order == sum(cells[3].order or 0.0 for cells in parts)
-    # What is beside the total has a time and no share.
+    # Times that are not part of the total have no share.
     beside = [texts(block[name][2:5]) for name in ("Start", "vanish", "Stop")]
     assert beside == [["", "0.030000", ""], ["", "0.004000", ""], ["", "0.003000", ""]]
     assert texts(block["Stop"][-3:]) == ["1243136700.40104500", "0.000256", "0.00%"]
@@ -395,7 +395,7 @@ def test_other_figures() -> None:
         "412",
         "4,120",
     ]
-    # Nothing but everything is everything.
+    # Only exactly 1 is shown as 1.000.
     assert [hit_rate(one) for one in (1.0, 0.9996, 0.6251)] == ["1.000", "0.999", "0.625"]
     assert [times(one) for one in (1.04, 3.21, 58.4)] == ["1.04 x", "3.2 x", "58 x"]
     assert [spread(one) for one in (0.001, 0.123)] == ["<1%", "12%"]

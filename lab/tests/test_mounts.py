@@ -1,4 +1,4 @@
-"""File systems of a contestant's own: mounted for a cell, and always unmounted."""
+"""A contestant's own file system is mounted for a cell and always unmounted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace of the reader's own becomes a suite, or a sentence that says why not."""
+"""The user's own trace becomes a suite, or an error message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.runner.catalogue import CatalogueError
 from lab.runner.traces import FOLDER
 from lab.runner.workloads import taking_part
 
-# Keys 0 to 99 over and over, with some asked for far more often: 3,000 requests of 4 KB.
+# Keys 0 to 99 repeatedly, some far more often: 3,000 requests of 4 KB.
 REQUESTS = [number % 100 if number % 3 else number % 10 for number in range(3_000)]
 
 

@@ -1,4 +1,4 @@
-"""What is kept in the repository: a finished run that may be quoted, and nothing else."""
+"""Only a finished run that may be quoted is published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of hit ratios, and where every suite says that its operations come from."""
+"""The report of hit ratios, and the source of operations that every suite shows."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_curve_has_the_bytes_that_were_measured_of_all_who_were_weighed() -> N
     assert isinstance(chart, Lines)
     rows = {row.name: row for row in chart.rows}
     assert set(rows) == {cell.contestant for cell in synthetic.replay_cells()}
-    # More than it might occupy, and there where it was.
+    # More than the target, drawn at its measured bytes.
     moka = rows["native_moka:copied"]
     assert [occupied for occupied, _ in moka.points] == [2_748_400, 4_796_800, 10_942_000]
     ours = rows["tuckbox"]
@@ -171,7 +171,7 @@ def test_a_curve_has_the_bytes_that_were_measured_of_all_who_were_weighed() -> N
         False,
         "bytes",
     )
-    # A line goes from few bytes to many, and the names at the ends have the order of the ends.
+    # A line goes from few bytes to many, and the names are in the order of the line ends.
     assert all(row.points == tuple(sorted(row.points)) for row in chart.rows)
     ends = [row.points[-1][1] for row in chart.rows]
     assert ends == sorted(ends, reverse=True)

@@ -1,4 +1,4 @@
-"""What a run prints: a short table for each suite, the answer, and nothing that is cut off."""
+"""The output of a run: a short table for each suite and the answer, without truncation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUITES = {suite.name: suite for suite in synthetic.phases_suites()}
 
 @pytest.fixture(scope="module")
 def summaries() -> dict[str, list[Summary]]:
-    """Rows of six rounds of every suite."""
+    """Return rows of six rounds of every suite."""
     found = {}
     for name, suite in SUITES.items():
         rows = synthetic.contestants(suite)

@@ -1,4 +1,4 @@
-"""Traces in the formats of others: what is read of each, how one is told, what is refused."""
+"""Traces in other formats: what is read, how a format is recognised, what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests of a replay: the committed trace, and every way in which a trace can be bad."""
+"""The requests of a replay: the repository's trace, and every kind of malformed trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The derivation of values, which every host must repeat."""
+"""The derivation of values, which all hosts must repeat."""
 
 from __future__ import annotations
 

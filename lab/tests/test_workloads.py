@@ -1,4 +1,4 @@
-"""Workloads of the reader's own: what a file may say, who runs it, and which keys it asks for."""
+"""The user's own workloads: valid files, who can run them, and the keys they request."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def written(folder: Path, mix: str, **replaced: str) -> Path:
 
 
 def drawn(suite: PhasesSuite, folder: Path) -> tuple[list[list[Operation]], int]:
-    """Return the operations of each worker's throughput pass, and how many keys there are."""
+    """Return the operations of each worker's throughput pass, and the number of keys."""
     part = suite.parts[0]
     form = suite.form("full")
     with session(folder) as one, inputs(one, suite, part, part.variants[0], form) as given:
@@ -87,7 +87,7 @@ def test_a_mix_has_the_shares_that_were_asked_for(tmp_path: Path) -> None:
     assert verbs[GET] / 5_000 == pytest.approx(0.6, abs=0.03)
     inserted = [one.key for one in operations if one.key >= 1_000]
     assert len(inserted) / 5_000 == pytest.approx(0.1, abs=0.02)
-    # Each insert has a key of its own, and the other pass inserts others.
+    # Each insert has its own key, and the other pass inserts other keys.
     assert inserted == list(range(1_000, 1_000 + len(inserted)))
     assert keys > inserted[-1] + 1
 
@@ -234,7 +234,7 @@ def test_a_host_needs_more_memory_for_more_keys_processes_and_operations() -> No
     small = replace(free, stores=10_000_000)
     told = room.refusal(one, row, small)
     assert told.startswith("its entries need 10.360 MB, but /data has only 10.000 MB free: ")
-    # Neither a store that may not keep all, nor one that keeps nothing in files.
+    # Neither a store with a smaller limit, nor one without files.
     assert room.refusal(msgspec.structs.replace(one, memory=9_000_000), row, small) == ""
     moka = catalogue.contestants()["native_moka:copied"]
     assert room.refusal(one, moka, replace(small, memory=1 << 40)) == ""
@@ -316,7 +316,7 @@ def test_who_says_that_entries_expire_lets_them_expire(tmp_path: Path, name: str
         stored_ns = time.monotonic_ns()
         assert host.run(0).actions["set"].miss == 0
         found = host.run(1).actions["get"]
-        # On a machine that stood still meanwhile they may be gone already.
+        # On a machine that stalled meanwhile, they may have expired.
         assert found.miss == 0 or time.monotonic_ns() - stored_ns > 1_000_000_000
         time.sleep(3.5)
         assert host.run(2).actions["get"].miss == 50
