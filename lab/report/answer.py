@@ -132,8 +132,7 @@ def answers(suite: PhasesSuite, summaries: Sequence[Summary]) -> dict[Question, 
 def _entrants(
     suite: PhasesSuite, summaries: Sequence[Summary], variant: str
 ) -> list[Candidate | Aside]:
-    """Return each contestant once, in its fastest placement; those with all work done come first.
-    """
+    """Return each contestant once, in its fastest placement; the ranked ones come first."""
     found: dict[str, Candidate | Aside] = {}
     for row in summaries:
         here = (row.suite, row.part, row.variant) == (suite.name, suite.parts[0].name, variant)

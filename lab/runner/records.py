@@ -30,8 +30,10 @@ FORMAT = 3
 
 
 class Settings(msgspec.Struct):
-    """The settings of a run. `command` is what the user typed. An empty list means all; 0 rounds
-    means the form's number. `data` is a text that says where the stores were.
+    """The settings of a run. `command` is what the user typed.
+
+    An empty list means all; 0 rounds means the form's number. `data` is a text that says where the
+    stores were.
     """
 
     command: list[str]

@@ -12,7 +12,7 @@ fn main() {
     println!("cargo::rerun-if-changed={LOCK}");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-env=LAB_RUSTC={}", compiler());
-    let folder = env::var("OUT_DIR").expect("cargo names a folder for what is made");
+    let folder = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     let table = format!("&{:?}", versions());
     fs::write(Path::new(&folder).join("versions.rs"), table).expect("the folder can be written to");
 }
