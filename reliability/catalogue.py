@@ -83,7 +83,7 @@ class Family(_Table, frozen=True):
     name: str
     promise: str
     demanded: str
-    not_covered: str
+    not_covered: str = ""
     controls: tuple[Control, ...] = ()
     side_by_side: bool = False
     exhaustive: bool = False
