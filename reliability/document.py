@@ -88,8 +88,8 @@ def _machines(kept: Sequence[Record]) -> str:
 def _families(families: Sequence[Family]) -> str:
     parts = [
         "## The families",
-        "*Caught* lists the negative controls. `reliability/families.toml` has all commands, and the "
-        "tests of the controls.",
+        "*Caught* lists the negative controls. `reliability/families.toml` has all commands, and "
+        "the tests of the controls.",
     ]
     for one in families:
         said = f"**{one.id} {one.name}.** {one.promise} *Tested:* {one.demanded}"

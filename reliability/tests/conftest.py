@@ -1,4 +1,4 @@
-"""A clone of its own for each test, with programs that behave in a known way."""
+"""A clone for each test, with programs that behave in a known way."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def family(
 
 
 class Told:
-    """A listener that remembers."""
+    """A listener that records its calls."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []

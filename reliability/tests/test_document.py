@@ -1,4 +1,4 @@
-"""The page: figures as the records say, and nothing else touched."""
+"""The page shows the records' figures, and its other parts do not change."""
 
 from __future__ import annotations
 
