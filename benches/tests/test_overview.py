@@ -1,4 +1,4 @@
-"""The overview: its contenders find out wrong answers, and its table says what has no figure."""
+"""The overview: contenders detect wrong answers, and the table says why a figure is missing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def entries() -> dict[str, object]:
 
 
 def store_of(held: dict[str, object]) -> Store:
-    """Return a store of a dict, with every verb."""
+    """Return a store of a dict, with every operation."""
 
     def incr(key: str) -> object:
         held[key] += 1  # type: ignore[operator]

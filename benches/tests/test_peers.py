@@ -1,6 +1,6 @@
-"""Peers are opened by the lab's adapters, and found out when they are wrong.
+"""Peers are opened by the lab's adapters, and their wrong answers are detected.
 
-SQLite and a dictionary stand for all of them here, since they need not be installed.
+SQLite and a dict stand for all peers, because they need no installation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of several processes find out when an answer is wrong."""
+"""The rows of several processes detect wrong answers."""
 
 from __future__ import annotations
 

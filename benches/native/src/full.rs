@@ -1,7 +1,7 @@
 //! Times sets of new keys into full caches, in one thread, each in turn.
 //!
-//! Owns how caches are filled, and the check that they are full. Tuckbox has a file of a given size.
-//! The others are limited to the bytes of keys and values that Tuckbox then holds.
+//! Owns how caches are filled, and the check that they are full. Tuckbox has a file of a given
+//! size. The others are limited to the bytes of keys and values that Tuckbox then holds.
 
 use std::path::Path;
 use std::time::Instant;

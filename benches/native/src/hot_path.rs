@@ -1,7 +1,7 @@
 //! Runs the engine's hot paths repeatedly, for callgrind to count.
 //!
-//! Owns what is run: the operations of `benches/hot_path.py`, and sets of new keys in full caches of
-//! two sizes, with the same marks around what is counted. Must not time anything.
+//! Owns what is run: the operations of `benches/hot_path.py`, and sets of new keys in full caches
+//! of two sizes, with the same marks around what is counted. Must not time anything.
 
 use std::hint::black_box;
 use std::os::unix::process::parent_id;

@@ -1,9 +1,9 @@
 //! Measures how long a shard's lock is held, by polling its word from outside.
 //!
-//! Owns the polling. The engine is the released one, without any hook. The lock's word is 0 or names
-//! its holder. A lock that is released and taken again between two looks counts as held throughout,
-//! and polling slows the writer down a little, so the times are rather too long. Holds that are
-//! shorter than the time between two looks may be missed: `holds` says how many were seen.
+//! Owns the polling. The engine is the released one, without any hook. The lock's word is 0 or
+//! names its holder. A lock that is released and taken again between two looks counts as held
+//! throughout, and polling slows the writer down a little, so the times are rather too long. Holds
+//! that are shorter than the time between two looks may be missed: `holds` says how many were seen.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

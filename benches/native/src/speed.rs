@@ -1,8 +1,8 @@
 //! Times gets and sets of all caches in one thread, each in turn.
 //!
-//! Owns clocks and turns. In each round every cache makes several passes over all keys, in turn with
-//! the others. A sample is the median of the passes' times, in nanoseconds per operation. A black
-//! box keeps answers from being optimised away; they are verified before and after, untimed.
+//! Owns clocks and turns. In each round every cache makes several passes over all keys, in turn
+//! with the others. A sample is the median of the passes' times, in nanoseconds per operation. A
+//! black box keeps answers from being optimised away; they are verified before and after, untimed.
 
 use std::hint::black_box;
 use std::path::Path;
