@@ -105,8 +105,8 @@ def _measure(console: Console, row: Row, rounds: int, quick: bool, files: dict[s
     sheet, tried, began = machine(), sources(record.RESULTS), monotonic()
     date = datetime.now(UTC).isoformat(timespec="seconds")
     disturbances = Disturbances()
-    with terminal.progress(console, row) as told:
-        measured = apart.measure(row.id, rounds, quick, told)
+    with terminal.progress(console, row) as progress:
+        measured = apart.measure(row.id, rounds, quick, progress)
     return Run(
         figures=measured.figures,
         not_measured=measured.not_measured,

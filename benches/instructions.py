@@ -56,8 +56,8 @@ class CountingError(Exception):
 
 def count(runs: int = _RUNS) -> Counts:
     """Return the counts of all operations. Raises CountingError and BuildError."""
-    valgrind = _told(["valgrind", "--version"], "install it: apt-get install valgrind")
-    rustc = _told(["rustc", "--version"], "install Rust with rustup")
+    valgrind = _output(["valgrind", "--version"], "install it: apt-get install valgrind")
+    rustc = _output(["rustc", "--version"], "install Rust with rustup")
     native.build()
     counted = [_counted() for _ in track(range(runs), "Counting", console=_ERRORS, transient=True)]
     median = {
@@ -112,7 +112,7 @@ def _instructions(part: Path) -> int:
     return int(counted[1])
 
 
-def _told(command: list[str], advice: str) -> str:
+def _output(command: list[str], advice: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -128,14 +128,14 @@ def _table(before: Counts | None, now: Counts) -> Table:
     for name, instructions in now.instructions.items():
         was = before.instructions.get(name) if before else None
         share = change.get(name)
-        told = "" if share is None else f"{share:+.1%}"
+        shown = "" if share is None else f"{share:+.1%}"
         if share is not None and abs(share) >= counts.CHANGE_MIN:
-            told = f"[{'red' if share > 0 else 'green'}]{told}[/]"
+            shown = f"[{'red' if share > 0 else 'green'}]{shown}[/]"
         table.add_row(
             name,
             "" if was is None else f"{was:,.0f}",
             f"{instructions:,.0f}",
-            told,
+            shown,
         )
     return table
 

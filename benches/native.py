@@ -49,8 +49,8 @@ def end(process: subprocess.Popen[str]) -> dict[str, Any]:
     printed, said = process.communicate()
     if process.returncode:
         raise NativeError(said.strip() or f"it ended with status {process.returncode}")
-    told: dict[str, Any] = json.loads(printed)
-    return told
+    result: dict[str, Any] = json.loads(printed)
+    return result
 
 
 def run(*arguments: str | Path) -> dict[str, Any]:

@@ -70,9 +70,9 @@ def run(
     folder = out or ROOT / "target" / "reliability" / lane
     console = open_console()
     try:
-        with progress.Progress(console, families) as told:
+        with progress.Progress(console, families) as listener:
             outcome = runner.run(
-                families, lane, folder, resume=resume, fail_fast=lane == "short", told=told
+                families, lane, folder, resume=resume, fail_fast=lane == "short", listener=listener
             )
     except (runner.BuildError, RecordError) as error:
         raise click.ClickException(str(error)) from error

@@ -155,9 +155,9 @@ def judge(
         if not results:
             failures.append(f"`{command.run}` printed no result")
         for one in results:
-            told = [str(failure) for failure in one.get("failures") or []]
-            failures += told
-            if one.get("good") is not True and not told:
+            reasons = [str(failure) for failure in one.get("failures") or []]
+            failures += reasons
+            if one.get("good") is not True and not reasons:
                 failures.append(f"{one.get('run', command.run)} was not good and gave no reason")
     elif command.reports == "tests":
         counts = [[int(number) for number in found] for found in _CARGO_RESULT.findall(text)]

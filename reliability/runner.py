@@ -79,7 +79,7 @@ def run(
     *,
     resume: bool,
     fail_fast: bool,
-    told: Listener,
+    listener: Listener,
     root: Path = ROOT,
 ) -> Outcome:
     """Run the families in order, and write their records to `folder`.
@@ -94,15 +94,15 @@ def run(
     for family in families:
         kept = records.read(folder, family.id) if resume else None
         if family.lane(lane) is None:
-            outcome.left_out[family.id] = "has no commands in this lane yet"
-            told.leaves_out(family, outcome.left_out[family.id])
+            outcome.left_out[family.id] = "has no commands in this lane"
+            listener.leaves_out(family, outcome.left_out[family.id])
         elif kept and (kept.verdict, kept.lane, kept.sources) == ("good", lane, now):
             outcome.records.append(kept)
-            told.leaves_out(family, "has a good record of these sources")
+            listener.leaves_out(family, "has a good record of these sources")
         else:
             wanted.append(family)
     with _torture(wanted, lane, root) as torture:
-        run_ = _Run(Commands(torture, root), lane, folder, now, told)
+        run_ = _Run(Commands(torture, root), lane, folder, now, listener)
         with _ending_on_signals(run_):
             for done in run_.all(wanted, fail_fast=fail_fast):
                 outcome.records.append(done)
@@ -113,13 +113,13 @@ def run(
         if family.id not in {one.family for one in outcome.records}:
             why = "was interrupted" if run_.interrupted else "not started: another family failed"
             outcome.left_out[family.id] = why
-            told.leaves_out(family, why)
+            listener.leaves_out(family, why)
     return outcome
 
 
 class _Run:
     def __init__(
-        self, commands: Commands, lane: LaneName, folder: Path, now: Sources, told: Listener
+        self, commands: Commands, lane: LaneName, folder: Path, now: Sources, listener: Listener
     ) -> None:
         self.interrupted = False
         self._commands = commands
@@ -127,7 +127,7 @@ class _Run:
         self._folder = folder
         self._sources = now
         self._machine = machine()
-        self._told = told
+        self._listener = listener
 
     def interrupt(self) -> None:
         """Kill the running commands and start no more."""
@@ -165,7 +165,7 @@ class _Run:
         log.unlink(missing_ok=True)
         done: list[CommandRecord] = []
         for command in lane.commands:
-            self._told.begins(family, command.run)
+            self._listener.begins(family, command.run)
             done.append(self._commands.run(command, family.id, log))
             if self.interrupted:
                 return None
@@ -180,7 +180,7 @@ class _Run:
             self._machine,
         )
         records.write(self._folder, record)
-        self._told.ends(record)
+        self._listener.ends(record)
         return record
 
 

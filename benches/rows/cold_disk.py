@@ -96,10 +96,10 @@ def measure(conditions: Conditions) -> list[Figure]:
         _drop(path)
         with Crew(1, Party, str(path), room) as party:
             plain += party.ask("read", number)
-    told = f"{room >> 20} MiB"
+    size = f"{room >> 20} MiB"
     return [
         Figure(
-            f"get from disk, file of {told}",
+            f"get from disk, file of {size}",
             "ns",
             tuple(cold),
             "pread of as many bytes",
@@ -116,7 +116,7 @@ def measure(conditions: Conditions) -> list[Figure]:
             "ours / theirs",
             None,
         ),
-        Figure(f"set while filling {told}", "ns", tuple(filling)),
+        Figure(f"set while filling {size}", "ns", tuple(filling)),
     ]
 
 

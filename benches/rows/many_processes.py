@@ -58,7 +58,7 @@ class Party:
             done += 1_000
         return done, time.thread_time_ns() - spent
 
-    def prove(self) -> None:
+    def verify(self) -> None:
         """Raise WrongAnswerError unless every key has one of its own values, undamaged."""
         for key in self._keys:
             read(key, self._cache.get(key))
@@ -83,7 +83,7 @@ def measure(conditions: Conditions) -> list[Figure]:
                     done = sum(operations for operations, _ in answers)
                     elapsed[count].append(seconds * 1e9 / done)
                     spent[count].append(sum(ns for _, ns in answers) / done)
-            parties.ask("prove", count=1)
+            parties.ask("verify", count=1)
     cores = len(os.sched_getaffinity(0))
     return [
         *_curve(f"elapsed time per operation, {cores} cores", elapsed),

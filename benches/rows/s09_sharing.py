@@ -58,7 +58,7 @@ class Party:
         gets = passes * len(wanted)
         return (now - began) / gets, gets
 
-    def prove(self) -> None:
+    def verify(self) -> None:
         """Get all keys once. Raise WrongAnswerError unless each has one of its own values."""
         for key in self._keys:
             read(key, self._cache.get(key))
@@ -150,7 +150,7 @@ class _Rounds:
             if counted < self._gets:
                 raise WrongAnswerError(f"Tuckbox counted {counted} of {self._gets} gets")
             missed.append(after.misses - before.misses)
-            self._readers.ask("prove")
+            self._readers.ask("verify")
         if min(pace) < 0.9 * _PACED_SETS:
             raise CrewError(
                 f"the paced writer made {min(pace):.0f} sets per second instead of {_PACED_SETS}"

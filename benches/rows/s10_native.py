@@ -38,8 +38,8 @@ def measure(conditions: Conditions) -> list[Figure]:
             found.append(_figure(what, of_cache[_OURS], peer, of_cache[name], goal))
         if what in _COMPARED:
             for name in _GOALS:
-                told = f"{what}, into a buffer"
-                found.append(_figure(told, of_cache[_BUFFERED], peers[name], of_cache[name], None))
+                ours, theirs = of_cache[_BUFFERED], of_cache[name]
+                found.append(_figure(f"{what}, into a buffer", ours, peers[name], theirs, None))
     return found
 
 

@@ -105,7 +105,7 @@ class Writer:
             times[index] = clock() - began
         return times.tobytes()
 
-    def prove(self) -> float:
+    def verify(self) -> float:
         """Get all keys; return the share that is present, from 0 to 1.
 
         Raises WrongAnswerError for a value that its key never had.
@@ -155,20 +155,20 @@ def measure(conditions: Conditions) -> list[Figure]:
     return found + _held(conditions)
 
 
-def _written(conditions: Conditions, path: Path, load: Load, told: str) -> list[list[float]]:
+def _written(conditions: Conditions, path: Path, load: Load, what: str) -> list[list[float]]:
     """Return the percentiles of each round, in microseconds."""
     sets = load.sets // (_QUICK_SHARE if conditions.is_quick else 1)
     rounds = []
     with Crew(load.processes, Writer, str(path), load) as writers:
-        conditions.progress(f"{told}: filling")
+        conditions.progress(f"{what}: filling")
         writers.ask("fill")
         # A warm-up.
         writers.ask("write", sets // 4)
         for number in range(conditions.rounds):
-            conditions.progress(f"{told}: round {number + 1} of {conditions.rounds}")
+            conditions.progress(f"{what}: round {number + 1} of {conditions.rounds}")
             times = array("Q", b"".join(writers.ask("write", sets)))
             rounds.append([ns / 1e3 for ns in percentiles_ns(encode(times), _PERCENTS)])
-        [there] = writers.ask("prove", count=1)
+        [there] = writers.ask("verify", count=1)
         if not there:
             raise WrongAnswerError("the cache has none of the stored entries")
     path.unlink()

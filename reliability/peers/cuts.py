@@ -83,7 +83,7 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, rounds: int) -> Found
             place.mkdir()
             _one(peer, place, errors, dice, cut, found)
             shutil.rmtree(place, ignore_errors=True)
-    found.errors = players.told(errors)
+    found.errors = players.error_counts(errors)
     return found
 
 

@@ -57,7 +57,7 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, cases: int) -> Found:
     found.figures["fewest entries found after a damaged page, where it opened"] = fewest[True]
     found.figures["files that could not be opened or read"] = refused
     found.code_ran = _planted(peer, folder, errors)
-    found.errors = players.told(errors)
+    found.errors = players.error_counts(errors)
     return found
 
 
@@ -90,7 +90,7 @@ def _planted(peer: Peer, folder: Path, errors: Path) -> bool:
             try:
                 store.get(key)
             except Exception as error:
-                players.tell(errors, error)
+                players.write_error(errors, error)
 
     players.answer(lambda: peer.plant(place, "planted", payload), errors, _SECONDS_MAX)
     players.answer(read, errors, _SECONDS_MAX)

@@ -36,7 +36,7 @@ def run(peer: Peer, folder: Path, errors: Path, _seed: int, rounds: int) -> Foun
                     trial(peer, folder, errors, found)
                 finally:
                     subprocess.run(umount, check=True)
-    found.errors = players.told(errors)
+    found.errors = players.error_counts(errors)
     return found
 
 
@@ -75,7 +75,7 @@ def _during(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
                 store.set(key, stamps.make(key, _VALUE_BYTES, Stamp(index)))
                 counts["stored"] += 1
             except Exception as error:
-                players.tell(errors, error)
+                players.write_error(errors, error)
                 counts["refused"] += 1
         for index in kept:
             value = store.get(canary_of(index))
@@ -88,7 +88,7 @@ def _during(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
             store.set("after", value)
             counts["usable"] = int(store.get("after") == value)
         except Exception as error:
-            players.tell(errors, error)
+            players.write_error(errors, error)
         return counts
 
     counts, came_to = players.answer(work, errors, 30.0)

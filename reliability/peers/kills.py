@@ -37,7 +37,7 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, kills: int) -> Found:
     _audit(peer, folder, errors, board, found)
     found.wrong += board.sum(Count.WRONG) + board.sum(Count.STALE)
     found.lost += board.sum(Count.LOST)
-    found.errors = players.told(errors)
+    found.errors = players.error_counts(errors)
     found.figures["operations"] = board.sum(Count.OPERATIONS)
     found.figures["hits"] = board.sum(Count.HITS)
     found.figures["processes that could not open it"] = workers.refused

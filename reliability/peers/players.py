@@ -39,7 +39,7 @@ T = TypeVar("T")
 HANG_SECONDS = 10.0
 # The time limit for creating a cache. The disk may be busy with writeback.
 _MAKE_SECONDS_MAX = 60.0
-_ERRORS_TOLD_MAX = 20
+_ERRORS_WRITTEN_MAX = 20
 # After this many errors in a row, a program reopens its cache.
 _ERRORS_BEFORE_REOPENING = 20
 _VALUE_BYTES = 332
@@ -50,7 +50,7 @@ def canary_value(index: int) -> bytes:
     return stamps.make(canary_of(index), _VALUE_BYTES)
 
 
-def tell(errors: Path, error: BaseException) -> None:
+def write_error(errors: Path, error: BaseException) -> None:
     """Append the class and the first line of an error to the file of errors."""
     said = (str(error).splitlines() or [""])[0]
     line = json.dumps([type(error).__name__, said])
@@ -58,7 +58,7 @@ def tell(errors: Path, error: BaseException) -> None:
         file.write(line + "\n")
 
 
-def told(errors: Path) -> dict[str, int]:
+def error_counts(errors: Path) -> dict[str, int]:
     """Return how often each class of error is in the file."""
     if not errors.exists():
         return {}
@@ -74,22 +74,22 @@ def answer(
     That is "hung", "died of SIGNAL", or "raised", with its error in the file.
     """
     try:
-        return call(partial(telling, work, errors), seconds_max), None
+        return call(partial(writing_errors, work, errors), seconds_max), None
     except CrewError as error:
         return None, error.came_to
 
 
 def started(work: Callable[[], object], errors: Path) -> Worker:
     """Start `work` in a forked process. What it raises goes to the file of errors."""
-    return Worker(telling, work, errors, forked=True, name="a player")
+    return Worker(writing_errors, work, errors, forked=True, name="a player")
 
 
-def telling(work: Callable[[], T], errors: Path) -> T:
+def writing_errors(work: Callable[[], T], errors: Path) -> T:
     """Return what `work` returns. Writes what it raises to the file of errors."""
     try:
         return work()
     except Exception as error:
-        tell(errors, error)
+        write_error(errors, error)
         raise
 
 
@@ -105,7 +105,7 @@ class Player:
         self._player = player
         self._errors = errors
         self._random = random.Random(seed)
-        self._told = 0
+        self._written = 0
 
     def run(self) -> None:
         """Work until the board says stop."""
@@ -121,9 +121,9 @@ class Player:
             except Exception as error:
                 self._board.add(self._player, Count.ERRORS)
                 self._board.add(self._player, Count.ERRORS_IN_A_ROW)
-                self._told += 1
-                if self._told <= _ERRORS_TOLD_MAX:
-                    tell(self._errors, error)
+                self._written += 1
+                if self._written <= _ERRORS_WRITTEN_MAX:
+                    write_error(self._errors, error)
             self._board.put(self._player, Count.STARTED_US, 0)
             self._board.add(self._player, Count.OPERATIONS)
 

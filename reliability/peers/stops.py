@@ -56,7 +56,7 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, stops: int) -> Found:
         writer.kill()
         came_to = prober.leave(_GOODBYE_SECONDS)
         found.note(came_to if came_to != "hung" else None)
-    found.errors = players.told(errors)
+    found.errors = players.error_counts(errors)
     return found
 
 
@@ -97,7 +97,7 @@ class _Prober:
 
     def reads(self) -> dict[str, int]:
         """Read some entries that nobody changes."""
-        return players.telling(self._looks, self._errors)
+        return players.writing_errors(self._looks, self._errors)
 
     def _looks(self) -> dict[str, int]:
         counts = {"wrong": 0, "lost": 0, "refused": 0}
@@ -115,6 +115,6 @@ class _Prober:
         try:
             self._store.set(key, stamps.make(key, _VALUE_BYTES, Stamp(1, 2)))
         except Exception as error:
-            players.tell(self._errors, error)
+            players.write_error(self._errors, error)
             counts["refused"] = 1
         return counts

@@ -95,7 +95,7 @@ def family(
     )
 
 
-class Told:
+class Recorder:
     """A listener that records its calls."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ def run(
     *families: Family,
     lane: LaneName = "short",
     resume: bool = False,
-    told: Told | None = None,
+    listener: Recorder | None = None,
     fail_fast: bool = True,
 ) -> runner.Outcome:
     return runner.run(
@@ -127,6 +127,6 @@ def run(
         clone.parent / "out",
         resume=resume,
         fail_fast=fail_fast,
-        told=told or Told(),
+        listener=listener or Recorder(),
         root=clone,
     )

@@ -46,8 +46,8 @@ def test_a_malformed_catalogue_says_what_is_wrong(tmp_path: Path, text: str, why
 def test_what_a_family_lacks_is_told(tmp_path: Path) -> None:
     path = tmp_path / "families.toml"
     path.write_text(_FAMILY)
-    (told,) = catalogue.incomplete(catalogue.load(path))
-    assert told.startswith("T-X1 has no commands of the short lane and no")
+    (sentence,) = catalogue.incomplete(catalogue.load(path))
+    assert sentence.startswith("T-X1 has no commands of the short lane and no")
 
 
 def test_an_unknown_family_is_an_error() -> None:

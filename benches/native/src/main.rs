@@ -60,15 +60,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let told = match Arguments::parse().command {
+    let result = match Arguments::parse().command {
         Command::Speed { folder, rounds, round_ms } => speed::measure(&folder, rounds, round_ms),
         Command::Full { folder, size_bytes, rounds } => full::measure(&folder, size_bytes, rounds),
         Command::HotPath { folder } => hot_path::run(&folder),
         Command::WatchLock { path } => lock_watch::watch(&path),
     };
-    match told {
-        Ok(told) => {
-            println!("{told}");
+    match result {
+        Ok(result) => {
+            println!("{result}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -169,7 +169,7 @@ pub(crate) fn measure(folder: &Path, rounds: usize, round_ms: u64) -> Result<Val
         }
         verify(&mut caches, &inputs)?;
     }
-    let told = WHATS.iter().zip(&samples).map(|((_, what), of_caches)| {
+    let found = WHATS.iter().zip(&samples).map(|((_, what), of_caches)| {
         let by_cache: Map<String, Value> = caches
             .iter()
             .zip(of_caches)
@@ -177,5 +177,5 @@ pub(crate) fn measure(folder: &Path, rounds: usize, round_ms: u64) -> Result<Val
             .collect();
         ((*what).to_owned(), Value::Object(by_cache))
     });
-    Ok(Value::Object(told.collect()))
+    Ok(Value::Object(found.collect()))
 }
