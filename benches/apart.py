@@ -57,9 +57,7 @@ def measure(row_id: str, rounds: int, is_quick: bool, progress: Callable[[str], 
         return _answer(ours, progress)
     except EOFError:
         process.join()
-        raise RowError(
-            f"its process ended without a result: {_ending(process.exitcode)}"
-        ) from None
+        raise RowError(f"its process ended without a result: {_ending(process.exitcode)}") from None
     finally:
         ours.close()
         # On this signal the process removes its folders. A second signal has no effect.
