@@ -99,16 +99,18 @@ def _introduction(record: Record, usual: str) -> str:
     if not by_count:
         return ""
     said = ", ".join(f"{count} rounds {by_count[count]:.1%}" for count in sorted(by_count))
-    text = (
-        f"Unless a row says otherwise: one run, {usual}. Goals without a verdict are met. Coverage "
-        f"of the intervals: {said}."
-    )
+    text = f"Unless a row says otherwise: one run, {usual}. " if usual else ""
+    text += f"Goals without a verdict are met. Coverage of the intervals: {said}."
     return f"### All figures\n\n{wrapped(text)}"
 
 
 def _usual(rows: Iterable[Sequence[Run]]) -> str:
-    """Return what is said of the only run of most rows; "" without one."""
-    remarks = Counter(_remark(runs[0]) for runs in rows if len(runs) == 1)
+    """Return the most frequent remark on a row's only run, "" if there is none.
+
+    Remarks with a warning do not count: a warning is shown at each row.
+    """
+    single = [runs[0] for runs in rows if len(runs) == 1]
+    remarks = Counter(_remark(run) for run in single if not _warnings(run))
     return remarks.most_common(1)[0][0] if remarks else ""
 
 
@@ -216,8 +218,11 @@ def _remark(run: Run) -> str:
     rounds = _rounds(run)
     if rounds:
         said += f", {rounds} round{'s' if rounds > 1 else ''}"
-    if run.is_quick:
-        said += "; **the quick form: do not quote it**"
+    return said + _warnings(run)
+
+
+def _warnings(run: Run) -> str:
+    said = "; **the quick form: do not quote it**" if run.is_quick else ""
     others = run.disturbance.others + run.disturbance.stolen
     if others > _DISTURBED_SHARE:
         said += f"; **disturbed**: other programs had {others:.0%} of the machine's time"

@@ -123,8 +123,9 @@ def test_each_stripped_program_says_what_it_does() -> None:
 
 def test_what_is_not_to_be_quoted_says_so() -> None:
     page = page_of(record_of(run(figure(), is_quick=True, others=0.2)))
-    assert "the quick form: do not quote it" in page
-    assert "other programs had 20% of the machine's time" in page
+    said = "the quick form: do not quote it**; **disturbed**: other programs had 20% of the"
+    assert f"- Run 1: 2026-01-02, commit 0123456789ab, 6 rounds; **{said}" in page
+    assert "one run" not in page
 
 
 def test_what_could_not_be_measured_is_listed() -> None:
