@@ -324,7 +324,7 @@ def gap_of_the_best(result: Result, run: Run, results: list[Result], in_bytes: b
 
 def metadata_rows(results: list[Result]) -> tuple[list[str], Rows]:
     """Return heading and rows of the gaps that metadata alone would cause."""
-    heading = ["cells", "the engine", "the best policy in what metadata leaves"]
+    heading = ["cells", "Tuckbox", "the best policy in the space that metadata leaves"]
     sized = [result for result in results if result.cell.sized]
     large = [r for r in results if not r.cell.sized and r.cell.limit >= PAYLOAD_ENTRIES_LEAST]
     rows = []
@@ -521,11 +521,10 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
         found.append(
             Section(
                 "The goals",
-                "The other policies are charged for entries, or for the values of many sizes, and "
-                "for nothing else. H1 and H2 charge the engine in the same way; rows with H3 "
-                "charge it for the whole file, metadata included. A limit is shown where the best "
-                "of the others would not reach the goal either, in the room that metadata leaves: "
-                "below.",
+                "The other policies are charged for entries only, or for values only where sizes "
+                "vary. H1 and H2 charge Tuckbox in the same way; H3 charges it for the whole file, "
+                'metadata included. Rows without a verdict have no goal; "What metadata costs" '
+                "shows what the best policies would reach there.",
                 *goal_rows(unit, sized),
             )
         )
@@ -533,11 +532,11 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
         found.append(
             Section(
                 "Entries of one size",
-                "The limit is the number of entries. The gap is that with one shard. Cells too "
-                "small for 4 or 16 shards of 64 entries have fewer. Of cells of fewer than "
-                f"{SMALL_BELOW_ENTRIES:,} entries, and of those of many sizes below "
-                f"{SMALL_BELOW_BYTES / 1e6:.0f} MB, the median of {SMALL_REPETITIONS} replays by "
-                "objects hit.",
+                "The limit is the number of entries. The gap is for one shard. Cells too small for "
+                "4 or 16 shards of 64 entries have fewer shards. Cells of fewer than "
+                f"{SMALL_BELOW_ENTRIES:,} entries, or of many sizes below "
+                f"{SMALL_BELOW_BYTES / 1e6:.0f} MB, show the median of {SMALL_REPETITIONS} replays "
+                "by objects hit.",
                 *unit_rows(unit),
             )
         )
@@ -545,12 +544,11 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
         found.append(
             Section(
                 "Entries of one size in real memory",
-                "The same, with keys of 36 bytes and values of 160, and no limit but the length of "
-                "the file, everything in it included. It is 100, 119, 130 or 155 % of what so many "
-                "keys and values take: nothing beside them; what Tokyo Cabinet takes for as many, "
-                "the leanest peer, whose file evicts nothing; what the items of memcached take, "
-                "the leanest peer that evicts; and the same with what its slabs waste. The other "
-                "policies are charged for the number of entries alone.",
+                "The same cells with keys of 36 bytes and values of 160, limited only by the file "
+                "length. The percentages compare it with the keys and values: 100 % has no space "
+                "for metadata, 119 % is Tokyo Cabinet (the leanest peer, which does not evict), "
+                "130 % the items of memcached (the leanest peer that evicts), 155 % memcached with "
+                "slab waste. The other policies are charged only for the number of entries.",
                 *payload_rows(unit),
             )
         )
@@ -558,9 +556,9 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
         found.append(
             Section(
                 "Entries of many sizes: objects hit",
-                "The limit is the length of the whole file, index, ghosts and record headers "
-                "included; the other policies were charged for the values alone. The last columns "
-                "are files that are longer by as much as is not values.",
+                "The limit is the length of the whole file, metadata included. The other policies "
+                'are charged for values only. In the "metadata extra" columns, the file is longer '
+                "by everything that is not a value.",
                 *sized_rows(sized, in_bytes=False),
             )
         )
@@ -570,21 +568,21 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
     if unit and sized:
         found.append(
             Section(
-                "What metadata takes",
-                "Mean and worst gap of the engine, and the gap that the best policy of each cell "
-                "would have itself if it had the room that the engine has left for values, or for "
-                "entries of one size: interpolated between the cells of its trace, over the "
-                "logarithm of the size, and carried on below the smallest. Nothing that the policy "
-                "does removes the latter.",
+                "What metadata costs",
+                "Mean and worst gap of Tuckbox, and of the best policy of each cell in the space "
+                "that Tuckbox leaves for values. The latter is interpolated between the cells of "
+                "the trace over the logarithm of the size, and extrapolated below the smallest. No "
+                "eviction policy can close it.",
                 *metadata_rows(results),
             )
         )
     if streams is not None:
         found.append(
             Section(
-                "Streams made here",
-                "What recorded traces do not have: overwrites, deletes and expiries among others. "
-                "See `benches/made_streams.py`. LRU and S3-FIFO see the same of them.",
+                "Synthetic streams",
+                "Streams with overwrites, deletes, expiries and other patterns that the recorded "
+                "traces lack (`benches/made_streams.py`). LRU and S3-FIFO replay the same "
+                "requests.",
                 *streams,
             )
         )
@@ -596,11 +594,11 @@ def write_document(results: list[Result], sections: list[Section]) -> None:
     parts = [
         """# Hit ratios
 
-Made by `make hit-ratio`, which drives the engine itself. What the method is, and what it is not
-good at yet, is in [eviction.md](eviction.md).
+Generated by `make hit-ratio`, which replays traces through the engine. [eviction.md](eviction.md)
+describes the policy and its weaknesses.
 
-Hit ratios in per cent. A gap is how many points the best online policy of the reference values is
-ahead, 0 where it is not. The figures of other policies came with the traces."""
+Hit ratios are in per cent. A gap is how many points the best online policy is ahead of Tuckbox, 0
+if it is not. The figures of the other policies come with the traces."""
     ]
     for section in sections:
         text = "\n".join(textwrap.wrap(section.text, 100))
