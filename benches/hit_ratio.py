@@ -1,16 +1,17 @@
-"""What the engine keeps, beside what known eviction policies keep: `make hit-ratio`.
+"""Compare the hit ratios of the engine with those of known eviction policies: `make hit-ratio`.
 
-Drives the engine itself, not a model of it, with recorded traces at the cache sizes of their
-`targets.csv`, and compares its hit ratio with the reference values that come with the traces.
+Replays recorded traces through the engine itself, not a model of it, at the cache sizes of their
+`targets.csv`. The reference values come with the traces.
 
-The traces are no part of this repository. `--traces DIR` or `TUCKBOX_TRACES` names their folder.
+The traces are not part of this repository. `--traces DIR` or `TUCKBOX_TRACES` names their folder.
 
-A *gap* is how many points of hit ratio the best online policy of a cell is ahead, 0 where it is
-not. The reference policies are charged for entries or for bytes of values, and for nothing else.
-So cells of unit size bind by the number of entries, with empty values; those of 1,000 entries at
-least are replayed in files of a number of bytes as well. Sized cells are replayed in files of as
-many bytes, metadata included, and in files that are longer by what is no value. Streams that are
-made here (`made_streams.py`) have what the traces do not: overwrites, deletes and expiries.
+A *gap* is how many points of hit ratio the best online policy of a cell is ahead of the engine, 0
+if it is not. The reference policies are charged only for entries, or only for bytes of values. So
+cells of one size are limited by the number of entries, with empty values; those of at least 1,000
+entries are also replayed in files of a number of bytes. Cells of many sizes are replayed in files
+of the same number of bytes, metadata included, and in files that are longer by everything that is
+not a value. Synthetic streams (`made_streams.py`) have overwrites, deletes and expiries, which the
+traces lack.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ DOCUMENT = ROOT / "docs" / "hit-ratio.md"
 RECORD = ROOT / "docs" / "hit-ratio.json"
 SHARDS = (1, 4, 16)
 FAVOURS = ("balanced", "hits", "bytes")
-#: Every file has a random hash key, and the smaller a cell is, the more the luck of it shows: cells
-#: of fewer entries than the second, or where they have many sizes of fewer bytes than the third,
-#: are replayed so often, and the one counts that is the median by objects hit.
+#: Every file has a random hash key, which matters most in small cells. Cells of fewer entries than
+#: the second number, or of many sizes and fewer bytes than the third, are replayed several times;
+#: the median by objects hit counts.
 SMALL_REPETITIONS, SMALL_BELOW_ENTRIES, SMALL_BELOW_BYTES = 5, 2_000, 4_000_000
-#: Per cent of keys and values: all the memory there is for them; what Tokyo Cabinet takes, the
-#: leanest peer, whose file evicts nothing; what the items of memcached take by themselves, the
-#: leanest peer that evicts; and memcached, with what its slabs waste.
+#: File lengths in per cent of keys and values: no space for metadata; Tokyo Cabinet, the leanest
+#: peer, which does not evict; the items of memcached, the leanest peer that evicts; memcached with
+#: slab waste.
 PAYLOAD_PERCENTS = (100, 119, 130, 155)
-#: Of those, what the goal is held to.
+#: The file length that the goal is judged at.
 PAYLOAD_JUDGED = 130
 PAYLOAD_ENTRIES_LEAST = 1_000
 SUMMARY = "mean / worst gap"
-#: How much more than the limit values may take in a file that is longer by what is no value, and
-#: how often such a file is made anew before that is so.
+#: How much more than the limit the values may take in a file with metadata extra, and how often the
+#: file is made again to reach that.
 VALUES_MOST, LONGER_FILES_MOST = 1.005, 4
 #: Column and name in `reference.csv`. LIRS and the others have one row for each cell.
 POLICIES = {
@@ -544,10 +545,10 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
         found.append(
             Section(
                 "Entries of one size in real memory",
-                "The same cells with keys of 36 bytes and values of 160, limited only by the file "
-                "length. The percentages compare it with the keys and values: 100 % has no space "
-                "for metadata, 119 % is Tokyo Cabinet (the leanest peer, which does not evict), "
-                "130 % the items of memcached (the leanest peer that evicts), 155 % memcached with "
+                "The same cells with keys of 36 bytes and values of 160. The only limit is the "
+                "file length, given as a percentage of the keys and values: 100 % leaves no space "
+                "for metadata. Tokyo Cabinet, the leanest peer, takes 119 % but does not evict. "
+                "Memcached is the leanest peer that evicts: its items take 130 %, and 155 % with "
                 "slab waste. The other policies are charged only for the number of entries.",
                 *payload_rows(unit),
             )
@@ -590,7 +591,7 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
 
 
 def write_document(results: list[Result], sections: list[Section]) -> None:
-    """Write the tables to the document, and everything to the record beside it."""
+    """Write the tables to the document, and everything to the JSON record."""
     parts = [
         """# Hit ratios
 
