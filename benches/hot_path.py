@@ -1,9 +1,9 @@
 """Runs the operations of the hot paths repeatedly, for callgrind to count.
 
 Owns what is run: `python -m benches.hot_path FOLDER`. Imports only the package, because callgrind
-emulates everything. Must not time anything. What is counted lies between two calls of `os.getppid`,
-at which callgrind dumps its counts. An earlier pass lets the interpreter adapt its code, and the
-answer of the last operation is verified.
+emulates everything. Must not time anything. The counted passes lie between two calls of
+`os.getppid`, at which callgrind dumps its counts. An earlier pass lets the interpreter adapt its
+code, and the answer of the last operation is verified.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a host does: `fill` first, then a step for each sample.
+    """The work of a host: `fill` first, then a step for each sample.
 
     Only the last phase of a step is timed. `keys` is the number of keys, `bytes_max` the limit of
     the store.

@@ -16,7 +16,7 @@ from lab.runner.intervals import Interval, interval
 
 Relation = Literal["ours / theirs", "theirs / ours", "ours"]
 
-#: What the rounds of one run say about a goal.
+#: The decision of one run about a goal.
 Decision = Literal["met", "not met", "undecided"]
 
 
@@ -55,12 +55,12 @@ class Figure:
     """Samples of Tuckbox and of one peer, taken in the same rounds of one run.
 
     Attributes:
-        what: What was measured, such as "same keys".
+        what: The name of the measured operation or quantity, such as "same keys".
         unit: The unit of the samples: "ns", "us", "ms", "bytes", "MB/s" ...
         ours: One sample a round.
         peer: The peer, with its version where it has one; "" for an absolute figure.
         theirs: The peer's samples of the same rounds; () for an absolute figure.
-        relation: What `value` is.
+        relation: How `value` is computed.
         goal: The bound of `value`; None for a figure without a goal.
         at: The place on a curve, such as the number of entries. The figures of a curve have the
             same `what`. None for a figure that is not on a curve.
@@ -99,7 +99,7 @@ class Figure:
 
     @property
     def key(self) -> tuple[str, int | None, str]:
-        """What identifies the figure in a run."""
+        """The identity of the figure in a run."""
         return self.what, self.at, self.peer
 
     @property
@@ -114,7 +114,7 @@ class Figure:
 
     @property
     def limit_values(self) -> tuple[float, ...]:
-        """What `values` would be if the stripped program were Tuckbox; () without one."""
+        """`values` with the stripped program in place of Tuckbox; () without one."""
         return self._values(self.limit) if self.limit else ()
 
     def _values(self, samples: tuple[float, ...]) -> tuple[float, ...]:
@@ -129,7 +129,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a measurement is given.
+    """The conditions of a measurement.
 
     - `rounds`: how many rounds to take. A row whose rounds are long takes at most six.
     - `is_quick`: use less data, for rows that take long.

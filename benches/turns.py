@@ -34,7 +34,7 @@ def _believe(_given: object) -> None:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a contestant does in its turn.
+    """The work of a contestant in its turn.
 
     Attributes:
         operations: How many operations a pass has. Samples are nanoseconds per operation.

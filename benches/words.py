@@ -62,7 +62,7 @@ def value(figure: Figure) -> str:
 
 
 def limit_value(figure: Figure) -> str:
-    """Return what the value would be if the stripped program were Tuckbox."""
+    """Return the value with the stripped program in place of Tuckbox."""
     return f"{number(statistics.median(figure.limit_values))}{suffix(figure)}"
 
 

@@ -1,4 +1,4 @@
-"""What Tuckbox promises, the commands that try to break the promises, and the records of the runs.
+"""Tuckbox's promises, the commands that try to break them, and the records of the runs.
 
 Knows Tuckbox's tests only by their commands. `families.toml` says what each promise demands and
 names the commands that try it.

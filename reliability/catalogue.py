@@ -48,7 +48,7 @@ class Command(_Table, frozen=True):
 
 
 class Lane(_Table, frozen=True):
-    """What a family runs in a lane, one command after the other."""
+    """The commands of a family in a lane, which run one after the other."""
 
     commands: tuple[Command, ...]
 
@@ -95,7 +95,7 @@ class Family(_Table, frozen=True):
 
     @property
     def missing(self) -> list[str]:
-        """What the family must have but has not."""
+        """The parts that the family must have but has not."""
         lanes = [f"commands of the {name} lane" for name in LANES if self.lane(name) is None]
         return lanes + ([] if self.controls else ["negative control"])
 

@@ -1,9 +1,8 @@
 """A cache on a disk, with none of it in memory.
 
-Owns how that is arranged. The machine's memory is not filled; instead the file is written back and
-its pages are dropped, and the row verifies that they are gone. Then a new process gets random keys,
-each from the disk. It is compared with reads of as many bytes at random places of the file, dropped
-again.
+Owns how that is arranged. The machine's memory is not filled; instead the file is written back, its
+pages are dropped, and the row verifies that. Then a new process gets random keys, each from the
+disk. It is compared with reads of as many bytes at random places of the file, dropped again.
 """
 
 from __future__ import annotations

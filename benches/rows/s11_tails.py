@@ -32,7 +32,7 @@ _PERCENTS = (50.0, 99.0, 99.9, 99.99, 100.0)
 
 @dataclass(frozen=True)
 class Load:
-    """What is written.
+    """The keys and values to write, and how.
 
     Keys share the values of their family, which is the key's number modulo `families`. `sizes` is
     how many lengths each family has. `room` is the cache's size in bytes; the keys could fill it

@@ -21,7 +21,7 @@ _REMOVED_ONE_IN = 8
 
 
 class Count(IntEnum):
-    """What is counted of a player, and when its operation began."""
+    """The counts of a player, and the time when its operation began."""
 
     OPERATIONS = 0
     HITS = 1

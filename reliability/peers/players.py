@@ -80,7 +80,7 @@ def answer(
 
 
 def started(work: Callable[[], object], errors: Path) -> Worker:
-    """Start `work` in a forked process. What it raises goes to the file of errors."""
+    """Start `work` in a forked process. Its exceptions go to the file of errors."""
     return Worker(writing_errors, work, errors, forked=True, name="a player")
 
 
@@ -94,7 +94,7 @@ def writing_errors(work: Callable[[], T], errors: Path) -> T:
 
 
 class Player:
-    """What a worker does with the cache, in its process."""
+    """The work of a process with the cache."""
 
     def __init__(
         self, open_: Callable[[], Store], board: Board, player: int, errors: Path, seed: int

@@ -1,5 +1,5 @@
 //! The stripped programs: only those parts of a get or a set that no shared cache can avoid. A goal
-//! that they miss is out of reach. What Tuckbox takes more is the cost of its promises.
+//! that they miss is out of reach. Their distance from Tuckbox is the cost of its promises.
 //!
 //! A [`Reader`] hashes a key with a secret, finds its slot, and copies the value into a new bytes
 //! object. It compares no key, verifies nothing, counts nothing, and ignores other processes and
