@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from lab.protocol import Action, Tally, Verdict
-from lab.runner.catalogue import Weighed
+from lab.runner.catalogue import Placement, Weighed
 from lab.runner.rates import Work
 
 # "measured": there are figures, perhaps of fewer operations than planned (`done` of a pass).
@@ -18,10 +18,6 @@ from lab.runner.rates import Work
 # "failed": it ran and failed. "missing": it could be installed but is not.
 # "unavailable": it cannot be installed, and the row keeps the reason; not a fault.
 Outcome = Literal["measured", "stopped", "failed", "missing", "unavailable"]
-
-# Where client and server run. "one core": a client without a server, pinned. "same core" and
-# "split cores": client and server pinned to one core, or to two. "free": the scheduler decides.
-Placement = Literal["one core", "same core", "split cores", "free"]
 
 
 class Source(msgspec.Struct, frozen=True):

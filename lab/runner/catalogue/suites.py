@@ -13,6 +13,10 @@ from lab.runner.catalogue.definition import LAB, CatalogueError, Definition, rea
 FormName = Literal["smoke", "quick", "middle", "full"]
 FORM_NAMES: tuple[FormName, ...] = get_args(FormName)
 
+# Where client and server run. "one core": a client without a server, pinned. "same core" and
+# "split cores": client and server pinned to one core, or to two. "free": the scheduler decides.
+Placement = Literal["one core", "same core", "split cores", "free"]
+
 TimedMeasure = Literal["throughput", "latency"]
 
 # The keys of a phase: random, all equally likely; every key once, then random; in order; skewed by
@@ -179,6 +183,7 @@ class Form(Definition, frozen=True):
     """How long a suite runs: a share of its operations, the rounds, and the time limits.
 
     `variants` are the variants to run. A part that has none of them runs all its own variants.
+    An empty list means all, also in `placements`, the placements of servers to measure.
     """
 
     operations: float
@@ -187,6 +192,7 @@ class Form(Definition, frozen=True):
     cell_seconds_max: float
     operations_min: int = 300
     variants: list[str] = []
+    placements: list[Placement] = []
 
     def __post_init__(self) -> None:
         if not 0 < self.operations <= 1 or self.rounds < 1 or self.operations_min < 1:
