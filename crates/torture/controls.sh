@@ -62,6 +62,8 @@ control no-checksum damage --cases 30000 --large 200
 control no-checksum scribble --seconds 8 --words-per-ms 100
 control no-checksum pages --images 300
 control early-name pages --images 1
+control mark-not-synced pages --images 1
+control clean-not-synced pages --images 1
 control no-bounds damage --cases 30000 --large 200
 control no-hops damage --cases 100 --large 0 --use-one-in 1 --seconds-each 10
 control pid-alone namespaces --kills 60

@@ -81,6 +81,16 @@ pub enum Error {
         /// The file that was to be opened.
         path: PathBuf,
     },
+    /// The machine stopped while the cache was in use. Its entries are to be discarded, and a handle that
+    /// only reads cannot do that.
+    #[error(
+        "the machine stopped while {path} was in use, so its entries are to be discarded, and opening \
+         it read-only cannot do that: let a process that writes to it open it first"
+    )]
+    CutOff {
+        /// The cache file.
+        path: PathBuf,
+    },
     /// A change was asked of a handle that only reads. Nothing was changed.
     #[error(
         "{path} was opened read-only, and nothing was changed: open it for writing to do that"

@@ -286,6 +286,15 @@ impl CacheFile {
         })
     }
 
+    /// Waits until all of the file is on the disk.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Lost`] if the descriptor no longer leads to this file.
+    pub fn sync(&self) -> Result<()> {
+        self.len_bytes()?;
+        os::make_durable(self.fd()).map_err(|error| io_error("sync", &self.path, error))
+    }
+
     /// How long the file is now.
     ///
     /// # Errors

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Result};
-use crate::layout::{self, header, Geometry, Layer, Plan, BYTE_ORDER_MARK, FORMAT_VERSION, MAGIC};
+use crate::layout::{
+    self, header, AfterPowerCut, Geometry, Layer, Plan, BYTE_ORDER_MARK, FORMAT_VERSION, MAGIC,
+};
 use crate::region::Region;
 
 /// What the header holds besides the geometry.
@@ -69,7 +71,7 @@ pub fn write(region: &Region, geometry: &Geometry, identity: &Identity, above: u
         (header::CACHE_ID + 8, identity.cache_id[1]),
         (header::HASH_KEY, identity.hash_key[0]),
         (header::HASH_KEY + 8, identity.hash_key[1]),
-        (header::FEATURES_REQUIRED, 0),
+        (header::FEATURES_REQUIRED, plan.after_power_cut.features()),
         (header::FEATURES_OPTIONAL, plan.features_optional),
         (header::SIZE_BYTES, plan.size_bytes),
         (header::MAX_ENTRIES, plan.max_entries),
@@ -130,7 +132,7 @@ pub fn read(
         });
     }
     let required = region.get(header::FEATURES_REQUIRED);
-    if required != 0 {
+    if required & !AfterPowerCut::KNOWN_FEATURES != 0 {
         return Err(Error::VersionMismatch {
             path: path(),
             found: format!("{version} with features {required:#x}"),
@@ -142,6 +144,7 @@ pub fn read(
         size_bytes: word(header::SIZE_BYTES),
         max_entries: word(header::MAX_ENTRIES),
         features_optional: word(header::FEATURES_OPTIONAL),
+        after_power_cut: AfterPowerCut::from_features(required),
         segment_bytes: word(header::SEGMENT_BYTES),
         shard_count: word(header::SHARD_COUNT),
         shard_bytes: word(header::SHARD_BYTES),
@@ -191,6 +194,7 @@ mod tests {
             size_bytes: 1 << 20,
             max_entries: 0,
             features_optional: 0,
+            after_power_cut: AfterPowerCut::Keep,
             segment_bytes: 4096,
             shard_count: 2,
             shard_bytes: 4096,

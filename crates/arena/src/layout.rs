@@ -38,6 +38,7 @@ pub mod header {
     /// Random, 16 bytes; keys the hash of keys and the checksums.
     pub const HASH_KEY: u64 = CACHE_ID + 16;
     /// Features that a reader must know to use the file. A bit it does not know: refused.
+    /// See [`super::AfterPowerCut`].
     pub const FEATURES_REQUIRED: u64 = HASH_KEY + 16;
     /// Features that a reader may ignore.
     pub const FEATURES_OPTIONAL: u64 = FEATURES_REQUIRED + 8;
@@ -64,10 +65,16 @@ pub mod header {
     /// End of the part that never changes.
     pub const FIXED_END: u64 = CHECKSUM + 8;
 
-    /// Lock word of the clock rows.
-    pub const CLOCK_LOCK: u64 = 1024;
+    /// Whether the last use of the cache ended in order, see `use_mark`. In a sector of its own, so
+    /// that a power cut leaves the last mark that was synced.
+    pub const USE_MARK: u64 = 512;
+    /// How often the cache was emptied because its last use did not end in order.
+    pub const DISCARDS: u64 = USE_MARK + 8;
+
+    /// Lock word of the use mark and of the clock rows.
+    pub const HEADER_LOCK: u64 = 1024;
     /// The latest file time that anybody wrote down, in microseconds.
-    pub const LAST_SEEN_US: u64 = CLOCK_LOCK + 64;
+    pub const LAST_SEEN_US: u64 = HEADER_LOCK + 64;
     /// Which clock row is replaced next.
     pub const CLOCK_NEXT: u64 = LAST_SEEN_US + 8;
     /// The clock rows: one for each boot and time namespace that used the file lately.
@@ -81,7 +88,8 @@ pub mod header {
     /// End of the words that change.
     pub const CHANGING_END: u64 = TAG_FLOOR + 8;
 
-    const _: () = assert!(FIXED_END <= CLOCK_LOCK && CHANGING_END <= HEADER_BYTES);
+    const _: () = assert!(FIXED_END <= USE_MARK && DISCARDS + 8 <= HEADER_LOCK);
+    const _: () = assert!(CHANGING_END <= HEADER_BYTES);
 }
 
 /// Offsets in a process slot.
@@ -114,6 +122,33 @@ pub mod segment {
     pub const WORD_COUNT: u64 = 5;
 }
 
+/// What becomes of the entries if the machine may have stopped before the cache was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub enum AfterPowerCut {
+    /// They are kept. Pages may have been written to the disk at different times, so entries that were
+    /// deleted or overwritten shortly before can come back.
+    #[default]
+    Keep,
+    /// All are discarded, so that none comes back.
+    Discard,
+}
+
+impl AfterPowerCut {
+    /// Every bit of [`header::FEATURES_REQUIRED`] that this build knows.
+    pub(crate) const KNOWN_FEATURES: u64 = 1;
+
+    pub(crate) fn features(self) -> u64 {
+        u64::from(self == AfterPowerCut::Discard)
+    }
+
+    pub(crate) fn from_features(features: u64) -> AfterPowerCut {
+        match features & AfterPowerCut::KNOWN_FEATURES {
+            0 => AfterPowerCut::Keep,
+            _ => AfterPowerCut::Discard,
+        }
+    }
+}
+
 /// What the layer above wants the file to look like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -123,6 +158,8 @@ pub struct Plan {
     pub max_entries: u64,
     /// Features of the layer above that a reader may ignore. Stored and handed back.
     pub features_optional: u64,
+    /// What becomes of the entries after a power cut.
+    pub after_power_cut: AfterPowerCut,
     /// Bytes in a segment, a power of two, 4096 at least.
     pub segment_bytes: u64,
     /// Number of shards, 1 at least.
@@ -279,7 +316,8 @@ pub fn signature(above: u64) -> u64 {
         FORMAT_VERSION,
         HEADER_BYTES,
         header::FIXED_END,
-        header::CLOCK_LOCK,
+        header::USE_MARK,
+        header::HEADER_LOCK,
         header::CHANGING_END,
         process::COUNTERS,
         process::SLOT_BYTES,
@@ -302,6 +340,7 @@ mod tests {
             size_bytes,
             max_entries: 0,
             features_optional: 0,
+            after_power_cut: AfterPowerCut::Keep,
             segment_bytes,
             shard_count: 1,
             shard_bytes: 2048,

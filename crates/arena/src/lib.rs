@@ -34,13 +34,14 @@ mod header;
 mod os;
 mod process;
 mod trust;
+mod use_mark;
 mod users;
 mod wait;
 
 pub use arena::{Arena, Place, Stay};
 pub use error::{Error, Result};
 pub use file::Standing;
-pub use layout::{Geometry, Layer, Plan};
+pub use layout::{AfterPowerCut, Geometry, Layer, Plan};
 pub use lock::Acquired;
 pub use process::{Counter, OwnerId, COUNTER_COUNT};
 pub use region::Region;

@@ -380,6 +380,19 @@ fn recorded_process_lives(region: &Region, at: u64) -> io::Result<bool> {
     Ok(start_ticks == region.get(at + slot_layout::START_TICKS) && is_same_program)
 }
 
+/// Whether any participant is alive, as far as can be told; otherwise all that was ever written by one
+/// is in the file. For a handle that has given up its own slot.
+pub fn anyone_lives(region: &Region, geometry: &Geometry, file: &CacheFile) -> bool {
+    (0..geometry.process_count as u32).map(|slot| geometry.process_at(slot)).any(|at| {
+        let is_taken = region.load(at + slot_layout::STATE, Ordering::Acquire) & TAKEN != 0;
+        is_taken
+            && match os::byte_is_locked(file.fd(), at) {
+                Ok(true) | Err(_) => true,
+                Ok(false) => recorded_process_lives(region, at).unwrap_or(true),
+            }
+    })
+}
+
 impl Seat {
     /// Takes the first slot that is free or whose owner is dead. The caller is in the gate.
     ///

@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::layout::Plan;
+    use crate::layout::{AfterPowerCut, Plan};
     use crate::wait::NativeWaiter;
 
     fn twins() -> Vec<Arena> {
@@ -235,6 +235,7 @@ mod tests {
             size_bytes: 1 << 20,
             max_entries: 0,
             features_optional: 0,
+            after_power_cut: AfterPowerCut::Keep,
             segment_bytes: 4096,
             shard_count: 1,
             shard_bytes: 2048,

@@ -35,7 +35,7 @@ fn a_child_that_was_forked_while_it_waited_locks_in_its_own_name() {
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let path = folder.join(format!("forks-{}.tuck", std::process::id()));
     // A lock of the file that nobody else wants.
-    let (lock, limit) = (header::CLOCK_LOCK, Duration::from_secs(20));
+    let (lock, limit) = (header::HEADER_LOCK, Duration::from_secs(20));
     let is_over = Arc::new(AtomicBool::new(false));
     let forking = Arc::new(Forking { child: AtomicI32::new(-1), is_over: Arc::clone(&is_over) });
     let (holder, waiting) = (open(&path, Arc::new(NativeWaiter)), open(&path, forking.clone()));

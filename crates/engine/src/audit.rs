@@ -96,6 +96,29 @@ impl Shard<'_> {
         self.audit_for(Cause::Doubt, Depth::Structure);
     }
 
+    /// Looks whether the shard owns every segment that its logs and its index name, and repairs it if
+    /// not. For its first writer in a boot: a power cut may have left the tables of the file as they were
+    /// at different times, and then two shards would write into the same segment. Reads no entry.
+    #[cold]
+    #[inline(never)]
+    pub fn look_after_boot(&self) {
+        let mut report = CheckReport::default();
+        let mut reach = self.walk_logs(&mut report);
+        let is_sound = report.findings.is_empty() && self.walk_directory(&mut reach);
+        if !is_sound {
+            self.prove();
+        }
+        self.set_word(shard::BOOT, self.arena().boot());
+    }
+
+    /// Makes every bucket empty, also those that a power cut left from the future: no epoch of one boot
+    /// is that of another.
+    pub fn advance_epoch(&self) {
+        let count = self.word(shard::EPOCH).wrapping_add(1) & u64::from(u32::MAX);
+        let boot = self.arena().boot() & !u64::from(u32::MAX);
+        self.set_word(shard::EPOCH, boot | count);
+    }
+
     /// Proves all of the shard and mends it.
     pub fn audit(&self, depth: Depth) -> CheckReport {
         self.audit_for(Cause::Doubt, depth)
@@ -323,7 +346,7 @@ impl Shard<'_> {
 
     /// Empties the shard and gives it a new index. For damage beyond mending.
     fn start_anew(&self, report: &mut CheckReport) {
-        self.add_word(shard::EPOCH, 1);
+        self.advance_epoch();
         for kind in LogKind::BOTH {
             for word in [log::HEAD, log::TAIL, log::ENTRIES, log::BYTES, log::BODY_BYTES] {
                 self.set_word(kind.at() + word, 0);

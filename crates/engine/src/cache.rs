@@ -66,7 +66,20 @@ impl Cache {
             config.waiter.clone(),
             &lay_out,
         )?;
-        Ok(Cache::on(arena, config))
+        let cache = Cache::on(arena, config);
+        cache.arena.recover_from_power_cut(|| cache.discard())?;
+        Ok(cache)
+    }
+
+    /// Discards all entries of a file in which nothing can be relied on but its checksums.
+    fn discard(&self) -> Result<()> {
+        for index in 0..self.shape.shard_count {
+            let shard = self.lock_shard(index)?;
+            shard.clear();
+            // The lists may not have led to all that the shard owns.
+            shard.repair();
+        }
+        Ok(())
     }
 
     /// The in-process twin: the same cache in plain memory, with several handles that act as
@@ -401,10 +414,12 @@ impl Cache {
             size_bytes: self.arena.geometry().plan.size_bytes,
             max_entries: self.shape.max_entries,
             favour: self.shape.favour,
+            after_power_cut: self.arena.geometry().plan.after_power_cut,
             hits: counter(Counter::Hits),
             misses: counter(Counter::Misses),
             sets: self.sum_over_shards(shard::SETS),
             deletes: self.sum_over_shards(shard::DELETES),
+            discards: self.arena.discards_made(),
             evictions: self.sum_over_shards(shard::EVICTIONS),
             expirations: self.sum_over_shards(shard::EXPIRATIONS),
             lost_entries: self.sum_over_shards(shard::LOST),
@@ -466,7 +481,7 @@ impl Shard<'_> {
     /// Removes all entries; how many there were.
     pub(crate) fn clear(&self) -> u64 {
         let count = self.entries();
-        self.add_word(shard::EPOCH, 1);
+        self.advance_epoch();
         tuckbox_arena::hooks::reach(tuckbox_arena::hooks::Point::EpochAdvanced);
         self.reset_logs();
         // Bodies of large values are what the shard owns and nothing reaches now.
@@ -490,7 +505,8 @@ fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
         }
     }
     let plan = layout::plan(size_bytes, config.max_entries.unwrap_or(0));
-    Ok(tuckbox_arena::Plan { features_optional: config.favour.word(), ..plan })
+    let (features_optional, after_power_cut) = (config.favour.word(), config.after_power_cut);
+    Ok(tuckbox_arena::Plan { features_optional, after_power_cut, ..plan })
 }
 
 /// Fills the engine's part of a new file.
@@ -502,6 +518,7 @@ fn lay_out(arena: &Arena) -> tuckbox_arena::Result<()> {
         let owner = Owner::Shard(index as u32);
         let segment = arena.take_segment(owner).expect("the plan has a segment for each shard");
         let region = arena.region();
+        region.set(at + shard::BOOT, arena.boot());
         region.set(at + shard::DIRECTORY, u64::from(segment) + 1);
         region.set(at + shard::INDEX_SEGMENTS, 1);
         region.set(at + shard::STATE, u64::from(layout::BUCKETS_AT_FIRST));

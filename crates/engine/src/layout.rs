@@ -3,7 +3,7 @@
 //! `docs/format.md` draws them; a test compares the two.
 
 use tuckbox_arena::layout::HEADER_BYTES;
-use tuckbox_arena::{Geometry, Layer, Plan};
+use tuckbox_arena::{AfterPowerCut, Geometry, Layer, Plan};
 
 use crate::record::Head;
 use crate::value::Favour;
@@ -14,9 +14,12 @@ pub use crate::record::flag;
 pub mod shard {
     /// The writers' lock.
     pub const LOCK: u64 = 0;
+    /// In which boot of the machine a writer last looked at the shard's lists, see `Shard::look_after_boot`.
+    pub const BOOT: u64 = LOCK + 8;
     /// Bits 0..32 the number of buckets, bits 32..64 a count of entries moved between buckets.
     pub const STATE: u64 = 64;
-    /// Counts clears. A bucket of an older epoch is empty.
+    /// Bits 0..32 count clears, bits 32..64 tell the boot of the last one. A bucket of another epoch is
+    /// empty.
     pub const EPOCH: u64 = STATE + 8;
     /// Keys whose hash is below this, in its low 32 bits, are shown to the tournament.
     pub const SAMPLED_BELOW: u64 = EPOCH + 8;
@@ -400,6 +403,7 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         size_bytes,
         max_entries,
         features_optional: 0,
+        after_power_cut: AfterPowerCut::Keep,
         segment_bytes,
         shard_count,
         shard_bytes: shard::DIRECTORY
@@ -421,7 +425,12 @@ pub fn layer() -> Layer {
 /// Whether [`plan`] returns this plan for some cache. A change of `plan` therefore needs a change of
 /// [`signature`].
 fn is_plan(plan: &Plan) -> bool {
-    let of_file = |plan: &Plan| Plan { features_optional: 0, first_segments: 0, ..plan.clone() };
+    let of_file = |plan: &Plan| Plan {
+        features_optional: 0,
+        after_power_cut: AfterPowerCut::Keep,
+        first_segments: 0,
+        ..plan.clone()
+    };
     plan.size_bytes >= SIZE_BYTES_LEAST
         && plan.max_entries <= MAX_ENTRIES_MOST
         && of_file(plan) == of_file(&self::plan(plan.size_bytes, plan.max_entries))
@@ -430,6 +439,7 @@ fn is_plan(plan: &Plan) -> bool {
 /// Names the engine's part of the layout, for the header's signature.
 fn signature() -> u64 {
     [
+        shard::BOOT,
         shard::DIRECTORY,
         shard::SWITCHES,
         shard::DELETES,

@@ -45,7 +45,7 @@ pub use cache::Cache;
 pub use error::{Error, Result};
 pub use scan::{Scan, ScanState};
 pub use tuckbox_arena::clock::Clock;
-pub use tuckbox_arena::{Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter};
+pub use tuckbox_arena::{AfterPowerCut, Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter};
 pub use value::{
     Buffer, CheckReport, Config, Entry, Favour, Item, Landing, Loss, Stats, Ttl, Value,
 };

@@ -68,7 +68,17 @@ impl Cache {
         if acquired == Acquired::TakenOver {
             self.mend(index, at);
         }
-        Ok(Shard { cache: self, index, at })
+        Ok(self.locked(index, at))
+    }
+
+    /// The shard whose lock was just taken, and whose last writer let go of it.
+    #[inline(always)]
+    fn locked(&self, index: u64, at: u64) -> Shard<'_> {
+        let shard = Shard { cache: self, index, at };
+        if shard.word(shard::BOOT) != self.arena.boot() {
+            shard.look_after_boot();
+        }
+        shard
     }
 
     /// Repairs a shard whose lock was taken over. It stays locked, unless that panics.
@@ -103,7 +113,7 @@ impl Cache {
             return Ok(Some(Shard { cache: self, index, at }).filter(|_| taken));
         }
         // Made only if it was taken: dropping a `Shard` lets go of the lock, whoever holds it.
-        Ok(taken.then(|| Shard { cache: self, index, at }))
+        Ok(taken.then(|| self.locked(index, at)))
     }
 }
 

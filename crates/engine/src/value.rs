@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
-use tuckbox_arena::{NativeWaiter, Rights, Waiter};
+use tuckbox_arena::{AfterPowerCut, NativeWaiter, Rights, Waiter};
 
 use crate::error::{lengthen, Error, Result};
 use crate::record::Head;
@@ -216,6 +216,9 @@ pub struct Config {
     pub max_entries: Option<u64>,
     /// What eviction favours. Used when the file is made; an existing file keeps its own.
     pub favour: Favour,
+    /// What becomes of the entries if the machine stopped while the cache was in use. Used when the file
+    /// is made; an existing file keeps its own.
+    pub after_power_cut: AfterPowerCut,
     /// Whether the file is only read, and the group that shares it, if any. For a path alone: a
     /// private cache is its owner's.
     pub rights: Rights,
@@ -234,6 +237,7 @@ impl Default for Config {
             size_bytes: 64 << 20,
             max_entries: None,
             favour: Favour::default(),
+            after_power_cut: AfterPowerCut::default(),
             rights: Rights::default(),
             lock_limit: Duration::from_secs(1),
             clock: Clock::System,
@@ -258,6 +262,10 @@ pub struct Stats {
     pub max_entries: u64,
     /// What eviction favours.
     pub favour: Favour,
+    /// What becomes of the entries if the machine stopped while the cache was in use.
+    pub after_power_cut: AfterPowerCut,
+    /// How often that emptied the cache.
+    pub discards: u64,
     /// Reads that found their entry.
     pub hits: u64,
     /// Reads that did not.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
-use tuckbox_arena::{Acquired, Arena, Error, Layer, NativeWaiter, Place, Plan, Rights};
+use tuckbox_arena::{AfterPowerCut, Acquired, Arena, Error, Layer, NativeWaiter, Place, Plan, Rights};
 use tuckbox_testkit::specimen::Scratch;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -20,6 +20,7 @@ fn open(path: &Path) -> Arena {
         table_bytes: 64,
         first_segments: 4,
         features_optional: 0,
+        after_power_cut: AfterPowerCut::Keep,
     };
     let place = Place::Path(path.into());
     let waiter = Arc::new(NativeWaiter);

@@ -34,7 +34,7 @@ pub fn fix_identity(bytes: &mut [u8]) {
 pub fn forget_processes(bytes: &mut [u8]) {
     let count = bytes[header::PROCESS_COUNT as usize..][..8].try_into().expect("eight bytes");
     let slots = HEADER_BYTES..HEADER_BYTES + u64::from_ne_bytes(count) * process::SLOT_BYTES;
-    for part in [header::CLOCK_LOCK..header::CHANGING_END, slots] {
+    for part in [header::HEADER_LOCK..header::CHANGING_END, slots] {
         bytes[part.start as usize..part.end as usize].fill(0);
     }
 }

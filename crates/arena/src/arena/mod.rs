@@ -2,6 +2,7 @@
 //! takes part, and is closed. How long the file is, what time it is, and which operations closing
 //! waits for, are the rooms beside it.
 
+mod ending;
 mod length;
 mod stay;
 mod time;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::stay::Stay;
-use crate::clock::{self, Clock};
+use crate::clock::{self, Clock, Era};
 use crate::error::{Error, Result};
 use crate::file::{CacheFile, Standing};
 use crate::header::{self, Identity};
@@ -21,6 +22,7 @@ use crate::os;
 use crate::process::{Counter, Gated, OwnerId, Seat, COUNTER_COUNT, FORKS};
 use crate::region::Region;
 use crate::trust::{Directory, Rights};
+use crate::use_mark;
 use crate::wait::Waiter;
 
 /// Where a cache lives.
@@ -67,6 +69,8 @@ pub struct Arena {
     refused_s: AtomicU64,
     /// Locks that threads of this handle hold or wait for.
     busy: AtomicU32,
+    /// In which boot it was opened.
+    boot: u64,
     anchor_us: AtomicU64,
     clock: Clock,
     waiter: Arc<dyn Waiter>,
@@ -151,7 +155,11 @@ impl Arena {
         let region = map(&file, geometry.file_bytes_max(), false)?;
         region.set_usable(file_bytes);
         let membership = Membership::Reader { file, rows_made: AtomicU64::new(u64::MAX) };
-        let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+        let mut arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+        if arena.discards() {
+            // Where the boot cannot be told, it is none in which the cache was used.
+            arena.boot = Era::now().map_or(0, Era::boot);
+        }
         arena.look_at_clock();
         arena.vouch()?;
         Ok(arena)
@@ -178,15 +186,23 @@ impl Arena {
         };
         let region = map(&file, geometry.file_bytes_max(), true)?;
         region.set_usable(file_bytes);
+        // Whoever took another era for his own would make a clock row with a time of its own.
+        let era = Era::now().map_err(|source| Error::Io {
+            action: "learn the time of",
+            path: path.clone(),
+            source,
+        })?;
         let identity = identity.unwrap_or_else(|| {
             let identity = Identity::random();
             header::write(&region, &geometry, &identity, layer.signature);
+            use_mark::recovered(&region, era.boot());
             identity
         });
         let membership = Membership::File { file, seat: Gated::new(None) };
-        let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+        let mut arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+        arena.boot = era.boot();
         arena.attach()?;
-        arena.learn_time()?;
+        arena.learn_time(era)?;
         arena.vouch()?;
         Ok(arena)
     }
@@ -214,6 +230,7 @@ impl Arena {
             looked_s: AtomicU64::new(os::rough_seconds()),
             refused_s: AtomicU64::new(u64::MAX),
             busy: AtomicU32::new(0),
+            boot: 0,
             anchor_us: AtomicU64::new(0),
             clock,
             waiter,
@@ -257,7 +274,7 @@ impl Arena {
                 let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
                 let attached = FORKS.load(Ordering::Relaxed) << 32 | owner;
                 arena.attached.store(attached, Ordering::Relaxed);
-                arena.learn_time()?;
+                arena.learn_time(Era::twin())?;
                 Ok(arena)
             })
             .collect()
@@ -400,6 +417,10 @@ impl Arena {
         drop(seat.take());
         let taken = Seat::take(&self.region, &self.geometry, file.fd(), &self.path)?;
         let (owner, was_left) = (taken.owner, taken.was_left);
+        if let Err(error) = self.begin_use(file) {
+            taken.leave(&self.region, &self.geometry);
+            return Err(error);
+        }
         *seat = Some(taken);
         self.busy.store(0, Ordering::Relaxed);
         self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
@@ -426,7 +447,7 @@ impl Arena {
         }
         clock::write_down(&self.region, self.now_us());
         let attached = self.attached.swap(0, Ordering::SeqCst);
-        if let Membership::File { seat, .. } = &self.membership {
+        if let Membership::File { file, seat } = &self.membership {
             let ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
             // What this thread itself is in the middle of goes on after this, and finds it closed.
             let mine = self.operations_of_this_thread();
@@ -435,6 +456,9 @@ impl Arena {
             }
             if let Some(seat) = seat.enter().take() {
                 seat.leave(&self.region, &self.geometry);
+            }
+            if ours {
+                self.end_use(file);
             }
         }
     }

@@ -2,17 +2,14 @@
 //! and proved is the clock's; expiries are not known here.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
+use super::ending::HEADER_LOCK_LIMIT;
 use super::{Arena, Membership};
 use crate::clock::{self, Clock, Era};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::header as words;
 use crate::lock::Acquired;
 use crate::os;
-
-/// For making a clock row, once in each boot.
-const CLOCK_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
 impl Arena {
     /// Finds the time for a handle that only reads: by the row of this boot, and until there is one
@@ -30,21 +27,15 @@ impl Arena {
         last.store(rows_made, Ordering::Relaxed);
     }
 
-    pub(super) fn learn_time(&self) -> Result<()> {
-        // Whoever took another era for his own would make a row with a time of its own.
-        let era = Era::now().map_err(|source| Error::Io {
-            action: "learn the time of",
-            path: self.path.clone(),
-            source,
-        })?;
+    pub(super) fn learn_time(&self, era: Era) -> Result<()> {
         let anchor_us = match clock::known_anchor_us(&self.region, era) {
             Some(anchor_us) => anchor_us,
             None => {
                 // A dead owner's work here is at most a clock row half made, which `anchor_us`
                 // allows for.
-                let _: Acquired = self.lock(words::CLOCK_LOCK, CLOCK_LOCK_LIMIT)?;
+                let _: Acquired = self.lock(words::HEADER_LOCK, HEADER_LOCK_LIMIT)?;
                 let anchor_us = clock::anchor_us(&self.region, era);
-                self.unlock(words::CLOCK_LOCK);
+                self.unlock(words::HEADER_LOCK);
                 anchor_us
             }
         };
