@@ -242,6 +242,6 @@ class TestLength:
             lambda: cache.get_many([key]),
             lambda: key in cache,
         ):
-            with pytest.raises(KeyTooLong, match=r"keys may have 65536 bytes at most: shorten it"):
+            with pytest.raises(KeyTooLong, match=r"the limit is 65536 bytes; shorten it"):
                 operation()
         assert len(cache) == 0

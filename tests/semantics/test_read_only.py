@@ -83,7 +83,7 @@ class TestReadOnly:
     ) -> None:
         before = Path(filled).read_bytes()
         with Cache(filled, read_only=True) as cache:
-            with pytest.raises(CacheReadOnly, match=r"was opened read-only, and nothing was"):
+            with pytest.raises(CacheReadOnly, match=r"was opened with read_only; nothing was"):
                 change(cache)
             assert cache[1] == "value 1"
         assert Path(filled).read_bytes() == before
@@ -130,7 +130,7 @@ class TestReadOnly:
                 again[1] = 2
 
     def test_a_missing_file_is_not_made(self, path: str) -> None:
-        with pytest.raises(FileMissing, match="does not exist, and opening it read-only") as caught:
+        with pytest.raises(FileMissing, match="not exist, and read_only does not create") as caught:
             Cache(path, read_only=True)
         assert isinstance(caught.value, (CacheFileError, FileNotFoundError))
         assert (caught.value.errno, caught.value.filename) == (2, path)

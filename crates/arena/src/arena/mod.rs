@@ -594,7 +594,7 @@ fn map(file: &CacheFile, len_bytes: u64, writable: bool) -> Result<Region> {
 fn read_header(file: &CacheFile, file_bytes: u64, layer: Layer) -> Result<(Geometry, Identity)> {
     let path = file.path();
     if file_bytes < HEADER_BYTES {
-        let reason = "it is shorter than a header";
+        let reason = "it is shorter than a cache header";
         return Err(Error::NotACache { path: path.into(), reason });
     }
     os::read_ahead(file.fd(), HEADER_BYTES);

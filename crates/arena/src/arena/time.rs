@@ -33,7 +33,7 @@ impl Arena {
     pub(super) fn learn_time(&self) -> Result<()> {
         // Whoever took another era for his own would make a row with a time of its own.
         let era = Era::now().map_err(|source| Error::Io {
-            action: "learn the time of",
+            action: "read the clock for",
             path: self.path.clone(),
             source,
         })?;

@@ -344,8 +344,8 @@ impl Refusal {
                 shortened(&place)
             )),
             Cause::TooLarge { bytes_max } => ValueTooLarge::new_err(format!(
-                "the value takes more than {bytes_max} bytes; this cache takes values of \
-                 {bytes_max} bytes at most: open a larger cache, or store less"
+                "value is too long: the limit of this cache is {bytes_max} bytes; create the cache \
+                 with a larger size, or store less"
             )),
             Cause::Changed => pyo3::exceptions::PyRuntimeError::new_err(format!(
                 "{place} was changed by another thread while it was being stored; nothing was \
