@@ -1,4 +1,4 @@
-"""What eviction can favour, by name. Owns the names alone; the engine does the rest."""
+"""The names that ``Cache(favour=...)`` takes."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from typing import Literal
 __all__ = ["Favour"]
 
 Favour = Literal["balanced", "hits", "bytes"]
-"""Many reads that hit and many bytes that need not be made again; the reads; the bytes."""
+"""What eviction maximises: a balance of both hit ratios, the hit ratio, or the byte hit ratio."""

@@ -42,7 +42,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"OPTIONS": {"size": 17}}, "too small"),
         ({"OPTIONS": {"max_entries": 0}}, "max_entries"),
         ({"OPTIONS": {"lock_timeout": "1"}}, "lock_timeout"),
-        ({"OPTIONS": {"group": "no-such-group"}}, "there is no group"),
+        ({"OPTIONS": {"group": "no-such-group"}}, "group 'no-such-group' does not exist"),
         ({"LOCATION": "pages", "OPTIONS": {"group": 0}}, "group .* needs an absolute path"),
         ({"OPTIONS": {"size": ["1 GB"]}}, "size .* cannot be \\['1 GB'\\]"),
         ({"OPTIONS": {"pickle": True}}, "'signed', 'never', not True"),
