@@ -196,9 +196,8 @@ class Scenes:
             return f"{case}: expected {name} ({words}), got {got} ({message})"
         there = os.listdir(box)
         if name != "ok":
-            if "run: " not in message and not any(
-                advice in message for advice in ("choose", "give ", "change the rights", "let its")
-            ):
+            advice = ("run: ", "choose", "use a path", "change the permissions", "ask its owner")
+            if not any(words in message for words in advice):
                 return f"{case}: does not say what to do: {message}"
             if case.access == "create":
                 return f"{case}: left behind {there}" if there else None

@@ -265,7 +265,7 @@ def test_nesting_is_limited(cache: Cache) -> None:
     cache["k"] = nested(64)
     assert cache["k"] == nested(64)
     for depth in (65, 100_000):
-        with pytest.raises(ValueTypeError, match="lies more than 64 containers deep"):
+        with pytest.raises(ValueTypeError, match="is nested more than 64 containers deep"):
             cache["k"] = nested(depth)
     assert cache["k"] == nested(64)
 

@@ -177,8 +177,11 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             cache_key = f"{self.key_prefix!s}:{version!s}:{key!s}"
         # Django warns about spaces and control characters. Control characters are not printable;
         # Django itself tells them from other characters that are not.
-        is_short = len(cache_key) <= MEMCACHE_MAX_KEY_LENGTH
-        if not is_short or not cache_key.isprintable() or " " in cache_key:
+        if (
+            len(cache_key) > MEMCACHE_MAX_KEY_LENGTH
+            or not cache_key.isprintable()
+            or " " in cache_key
+        ):
             self.validate_key(cache_key)
         return cache_key
 
