@@ -307,7 +307,7 @@ impl Core {
     ///     As `set`.
     ///
     /// Example:
-    ///     >>> cache.add("lock:report", 1, ttl=60), cache.add("lock:report", 1, ttl=60)
+    ///     >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
     ///     (True, False)
     #[pyo3(signature = (key, value, ttl=None))]
     fn add<'py>(
