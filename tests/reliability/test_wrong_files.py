@@ -224,8 +224,8 @@ CASES = [
             f"a hard link to {what}",
             hard_link_to(make),
             "UnsafeFile",
-            UNSAFE + "it has 2 hard links, so it may also be another file; remove the wrong link; "
-            "to list the links, run: find {folder} -xdev -samefile {path}",
+            UNSAFE + "it has 2 hard links, so it may be another file of this user; remove the "
+            "wrong link; to list the links, run: find {folder} -xdev -samefile {path}",
         )
         for what, make in (("a cache", cache), ("a text", text(b"precious\n")))
     ),

@@ -101,7 +101,7 @@ impl Directory {
             let (count, folder) = (data.nlink(), quoted(parent_of(path)));
             return Err(unsafe_file(
                 path,
-                format!("it has {count} hard links, so it may also be another file"),
+                format!("it has {count} hard links, so it may be another file of this user"),
                 format!(
                     "remove the wrong link; to list the links, run: \
                      find {folder} -xdev -samefile {command}"
