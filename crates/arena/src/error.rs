@@ -24,8 +24,8 @@ pub enum Error {
     },
     /// The file system has no room for the file or for its next segments.
     #[error(
-        "no space left for {path}: {wanted_bytes} more bytes were wanted; \
-         free some space, or open the cache with a smaller size"
+        "no space left for {path}, which needs {wanted_bytes} more bytes; \
+         free some space, or create the cache with a smaller size"
     )]
     NoSpace {
         /// The cache file.
@@ -35,8 +35,8 @@ pub enum Error {
     },
     /// The file system cannot allocate space before it is written to.
     #[error(
-        "{path} lies on a file system that cannot reserve space (fallocate), so the cache could not \
-         grow safely; choose a directory on ext4, XFS, Btrfs or tmpfs, for example in /dev/shm"
+        "{path} is on a file system without fallocate, so the cache cannot reserve space to grow; \
+         choose a directory on ext4, XFS, Btrfs or tmpfs, for example in /dev/shm"
     )]
     NoFallocate {
         /// The file that was to be created, opened or lengthened.
@@ -63,8 +63,8 @@ pub enum Error {
     },
     /// The file system keeps its files on another machine, or shares them with some.
     #[error(
-        "{path} lies on {kind}, which other machines can use too: memory is not shared with them, \
-         nor are locks; choose a directory on a disk of this machine, or in /dev/shm"
+        "{path} is on {kind}, which other machines can use too, and they would not share the \
+         cache's memory or locks; choose a directory on a local disk, or in /dev/shm"
     )]
     NetworkFileSystem {
         /// The file that was to be opened.
@@ -74,8 +74,8 @@ pub enum Error {
     },
     /// There is no file, and a read-only open makes none.
     #[error(
-        "{path} does not exist, and opening it read-only does not make it: \
-         let a process that writes to it open it first"
+        "{path} does not exist, and read_only does not create it; \
+         open it without read_only first"
     )]
     Missing {
         /// The file that was to be opened.
@@ -93,7 +93,7 @@ pub enum Error {
     },
     /// A change was asked of a handle that only reads. Nothing was changed.
     #[error(
-        "{path} was opened read-only, and nothing was changed: open it for writing to do that"
+        "{path} was opened with read_only; nothing was changed: open it without read_only to write"
     )]
     ReadOnly {
         /// The cache file.
@@ -101,7 +101,7 @@ pub enum Error {
     },
     /// A file that Tuckbox did not make. It was not changed.
     #[error(
-        "{path} is not a Tuckbox cache ({reason}); it was left as it is: choose another path, \
+        "{path} is not a Tuckbox cache ({reason}); it was not changed: choose another path, \
          or remove the file if it is not needed"
     )]
     NotACache {
@@ -112,8 +112,8 @@ pub enum Error {
     },
     /// A cache of a format that this version cannot use. It was not changed.
     #[error(
-        "{path} was written in format {found}, and this version of Tuckbox reads format {known}; \
-         it was left as it is: use another path, or remove the file to start anew"
+        "{path} has format {found}, but this version of Tuckbox reads format {known}; \
+         it was not changed: use another path, or remove the file to start with an empty cache"
     )]
     VersionMismatch {
         /// The cache file.
@@ -125,7 +125,7 @@ pub enum Error {
     },
     /// A cache whose fixed part does not prove itself. It was not changed.
     #[error(
-        "{path} is damaged ({what}); it was left as it is: remove the file to start with an \
+        "{path} is damaged ({what}); it was not changed: remove the file to start with an \
          empty cache"
     )]
     Damaged {
@@ -135,7 +135,7 @@ pub enum Error {
         what: &'static str,
     },
     /// A size for which no cache can be laid out.
-    #[error("a cache of {asked_bytes} bytes is too small; the least is {least_bytes} bytes")]
+    #[error("size {asked_bytes} bytes is too small; the minimum is {least_bytes} bytes")]
     SizeTooSmall {
         /// What was asked for.
         asked_bytes: u64,
@@ -144,8 +144,8 @@ pub enum Error {
     },
     /// Every process slot of the file is taken by a live process.
     #[error(
-        "all {slots} process slots of {path} are in use; close some of the processes or handles \
-         that have it open, or create it with a larger size"
+        "all {slots} process slots of {path} are in use; close a process or handle that has it \
+         open, or create the cache with a larger size"
     )]
     TooManyProcesses {
         /// The cache file.
@@ -155,7 +155,7 @@ pub enum Error {
     },
     /// More handles in one process than can be made safe over `fork`.
     #[error(
-        "this process has {limit} caches open already; share one handle instead of opening more"
+        "this process already has {limit} caches open, the maximum; share one handle instead"
     )]
     TooManyHandles {
         /// The limit of open handles in one process.
@@ -164,7 +164,7 @@ pub enum Error {
     /// A live process held the lock for the whole time limit. Nothing was changed.
     #[error(
         "waited {waited:?} for a lock that a live process still holds (it may be stopped); \
-         nothing was changed: try again, or raise the lock time limit"
+         nothing was changed: try again, or raise lock_timeout"
     )]
     LockTimeout {
         /// How long was waited.
@@ -176,14 +176,17 @@ pub enum Error {
     /// This process was forked in the middle of an operation, by a handler of the program that embeds the
     /// cache. Nothing was changed in the child; the parent goes on.
     #[error(
-        "this process was forked in the middle of an operation; nothing was changed: try again"
+        "this process was forked during an operation; nothing was changed: try again"
     )]
     Forked,
     /// The handle was closed.
     #[error("this cache is closed; open it again to use it")]
     Closed,
     /// The file behind a handle is no longer the one it was opened on.
-    #[error("the cache file {path} can no longer be reached through this handle; open it again")]
+    #[error(
+        "the cache file {path} was truncated, removed or replaced, or its descriptor was closed; \
+         open it again"
+    )]
     Lost {
         /// The cache file.
         path: PathBuf,

@@ -126,8 +126,8 @@ impl CacheFile {
         }
         Err(Error::Unsafe {
             path: path.into(),
-            reason: "somebody replaces it all the time".into(),
-            remedy: "find out who, or choose another path".into(),
+            reason: "another process keeps replacing it".into(),
+            remedy: "stop that process, or choose another path".into(),
         })
     }
 
@@ -139,7 +139,7 @@ impl CacheFile {
         if data.nlink() != 0 || data.uid() != os::effective_user() {
             return Err(Error::Unsafe {
                 path: path.into(),
-                reason: "it is no private cache of this user".into(),
+                reason: "it is not a private cache of this user".into(),
                 remedy: "open a cache file by its path".into(),
             });
         }

@@ -102,13 +102,13 @@ pub fn read(
 ) -> Result<(Geometry, Identity)> {
     let path = || path.to_path_buf();
     if region.get(header::MAGIC) != MAGIC {
-        return Err(Error::NotACache { path: path(), reason: "it does not begin like one" });
+        return Err(Error::NotACache { path: path(), reason: "its magic bytes are wrong" });
     }
     if region.get(header::BYTE_ORDER) != BYTE_ORDER_MARK {
         return Err(Error::VersionMismatch {
             path: path(),
-            found: "of a machine with the other byte order".into(),
-            known: "of this machine's byte order".into(),
+            found: "unknown (opposite byte order)".into(),
+            known: format!("{FORMAT_VERSION} (this machine's byte order)"),
         });
     }
     let version = region.get(header::FORMAT_VERSION);
@@ -160,7 +160,7 @@ pub fn read(
         && plan.table_bytes <= 1 << 32
         && plan.size_bytes < 1 << 43
         && (above.makes)(&plan);
-    let impossible = || Error::Damaged { path: path(), what: "its header holds impossible sizes" };
+    let impossible = || Error::Damaged { path: path(), what: "its header has impossible sizes" };
     if !sane {
         return Err(impossible());
     }
@@ -171,7 +171,7 @@ pub fn read(
         return Err(impossible());
     }
     if file_bytes < geometry.pool_at {
-        return Err(Error::Damaged { path: path(), what: "the file has been cut short" });
+        return Err(Error::Damaged { path: path(), what: "the file was truncated" });
     }
     let identity = Identity {
         cache_id: [word(header::CACHE_ID), word(header::CACHE_ID + 8)],
@@ -220,17 +220,17 @@ mod tests {
         assert_eq!(answer(header::FEATURES_OPTIONAL, 1 << 40), "");
         assert_eq!(
             answer(header::FEATURES_REQUIRED, 0x20),
-            "/a.tuck was written in format 1 with features 0x20, and this version of Tuckbox reads \
-             format 1 without them; it was left as it is: use another path, or remove the file to \
-             start anew"
+            "/a.tuck has format 1 with features 0x20, but this version of Tuckbox reads format 1 \
+             without them; it was not changed: use another path, or remove the file to start with \
+             an empty cache"
         );
         // A build with words of another width, or another layout, has another signature.
         assert_eq!(
             answer(header::LAYOUT_SIGNATURE, 0x32),
             format!(
-                "/a.tuck was written in format 1 with layout 0000000000000032, and this version of \
-                 Tuckbox reads format 1 with layout {sound:016x}; it was left as it is: use another \
-                 path, or remove the file to start anew"
+                "/a.tuck has format 1 with layout 0000000000000032, but this version of Tuckbox \
+                 reads format 1 with layout {sound:016x}; it was not changed: use another path, or \
+                 remove the file to start with an empty cache"
             )
         );
         for (at, value) in [
@@ -243,7 +243,7 @@ mod tests {
         ] {
             assert_eq!(
                 answer(at, value),
-                "/a.tuck is damaged (its header holds impossible sizes); it was left as it is: \
+                "/a.tuck is damaged (its header has impossible sizes); it was not changed: \
                  remove the file to start with an empty cache"
             );
         }

@@ -18,7 +18,7 @@ pub const ATTEMPTS: u32 = 3;
 
 fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL byte"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the path contains a NUL byte"))
 }
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {

@@ -101,9 +101,9 @@ impl Directory {
             let (count, folder) = (data.nlink(), quoted(parent_of(path)));
             return Err(unsafe_file(
                 path,
-                format!("it has {count} names (hard links), and may be somebody's other file"),
+                format!("it has {count} hard links, so it may be another file of this user"),
                 format!(
-                    "remove the name that should not be, found by: \
+                    "remove the wrong link; to list the links, run: \
                      find {folder} -xdev -samefile {command}"
                 ),
             ));
@@ -124,7 +124,7 @@ impl Directory {
                 path,
                 format!("its mode {:04o} lets group {} write to it", mode & 0o7777, data.gid()),
                 format!(
-                    "run: chmod go-w {command}, or open it with group {} if its members shall",
+                    "run: chmod go-w {command}, or pass group={} if its members should share it",
                     data.gid()
                 ),
             ));
@@ -143,14 +143,14 @@ impl Directory {
             return Err(unsafe_file(
                 path,
                 format!(
-                    "it belongs to user {}, and this process acts for user {}",
+                    "it belongs to user {}, but this process runs as user {}",
                     data.uid(),
                     os::effective_user()
                 ),
                 if rights.read_only {
-                    "it can be read from a directory of that user; or choose another path".into()
+                    "move it to a directory of that user, or choose another path".into()
                 } else {
-                    "open it as that user, or read-only, or choose another path".into()
+                    "open it as that user or with read_only, or choose another path".into()
                 },
             ));
         }
@@ -172,7 +172,7 @@ impl Directory {
             return Err(unsafe_file(
                 &self.path,
                 format!("its directory {shown} belongs to user {user}, who can replace it"),
-                "choose a directory of your own, or of root".into(),
+                "choose a directory that belongs to you or to root".into(),
             ));
         }
         let group_is_ours = mode & 0o020 != 0
@@ -193,7 +193,7 @@ impl Directory {
                     mode & 0o7777
                 ),
                 format!(
-                    "run: chmod {change} {}, or give it a directory of its own: mkdir -m 700 {}",
+                    "run: chmod {change} {}, or use a new directory: mkdir -m 700 {}",
                     quoted(folder),
                     quoted(&folder.join("tuckbox"))
                 ),
@@ -256,10 +256,10 @@ fn walk(path: &Path, folder: &Path) -> Result<OwnedFd> {
             return Err(unsafe_file(
                 path,
                 format!(
-                    "the symbolic link {} on the way to it belongs to user {owner}",
+                    "the symbolic link {} in its path belongs to user {owner}",
                     Path::new(&step).display()
                 ),
-                "give the path without it".into(),
+                "use a path without that link".into(),
             ));
         }
         links += 1;
@@ -329,8 +329,8 @@ const NETWORK_KINDS: [(u32, &str); 19] = [
     (0xaad7_aaea, "PanFS"),
     (0x1983_0326, "BeeGFS"),
     (0x2003_0528, "OrangeFS"),
-    (0x786f_4256, "a shared folder of VirtualBox"),
-    (0xbacb_acbc, "a shared folder of VMware"),
+    (0x786f_4256, "a VirtualBox shared folder"),
+    (0xbacb_acbc, "a VMware shared folder"),
 ];
 const FUSE: u32 = 0x6573_5546;
 /// Programs behind FUSE whose files are elsewhere, as the type of a mount names them.

@@ -137,10 +137,10 @@ impl Shard<'_> {
         hooks::reach(Point::RepairStep);
         if !self.walk_directory(&mut reach) {
             note_finding(&mut report, || {
-                format!("shard {}: the index directory is damaged; it was emptied", self.index)
+                format!("shard {}: the index directory was damaged; it was emptied", self.index)
             });
             // No death leaves it so.
-            self.lose(self.plausible(counted), "the index directory is damaged", &mut report);
+            self.lose(self.plausible(counted), "the index directory was damaged", &mut report);
             self.start_anew(&mut report);
             return report;
         }
@@ -158,7 +158,7 @@ impl Shard<'_> {
         let found = counts.iter().map(|count| count.entries).sum::<u64>() + report.damaged_entries;
         if cause == Cause::Doubt {
             let missing = self.plausible(counted).saturating_sub(found);
-            self.lose(missing, "no slot of the index leads to it any more", &mut report);
+            self.lose(missing, "no index slot points to it", &mut report);
         }
         self.settle_counts(counts, &mut report);
         report.segments_log = reach.segments.len() as u64;
@@ -176,7 +176,7 @@ impl Shard<'_> {
         }
         report.wrong_counts += 1;
         note_finding(report, || {
-            format!("shard {}: the count of versions is damaged: it was {last}", self.index)
+            format!("shard {}: the version counter was damaged: it was {last}", self.index)
         });
         Sequence::new(last, 0).version()
     }
@@ -223,9 +223,9 @@ impl Shard<'_> {
             if head.sequence.is_busy() && !(is_number && self.finish_number(slot.offset(), &head)) {
                 self.store_slot(slot_at, Slot::EMPTY);
                 report.damaged_entries += 1;
-                self.lose(1, "it was half written", report);
+                self.lose(1, "it was only partly written", report);
                 note_finding(report, || {
-                    format!("shard {}: an entry was half written and is dropped", self.index)
+                    format!("shard {}: removed an entry that was only partly written", self.index)
                 });
             }
         }
@@ -259,7 +259,7 @@ impl Shard<'_> {
         for kind in LogKind::BOTH {
             if self.walk_log(kind, &mut reach).is_none() {
                 note_finding(report, || {
-                    format!("shard {}: the {kind:?} log is damaged; it was emptied", self.index)
+                    format!("shard {}: the {kind:?} log was damaged; it was emptied", self.index)
                 });
                 reach.segments.retain(|_, (other, _, _)| *other != kind);
                 self.set_word(kind.at() + log::HEAD, 0);
@@ -426,13 +426,13 @@ impl Shard<'_> {
     ) -> Proof {
         let offset = slot.offset();
         let Some(position) = self.cache.position_of(offset) else {
-            return Proof::Damaged("its slot leads outside of the pool");
+            return Proof::Damaged("its slot points outside the pool");
         };
         let Some((kind, from, to)) = reach.segments.get(&position.segment) else {
-            return Proof::Damaged("its slot leads outside of the logs");
+            return Proof::Damaged("its slot points outside the logs");
         };
         if position.byte < *from || position.byte >= *to {
-            return Proof::Damaged("its slot leads outside of what its log holds");
+            return Proof::Damaged("its slot points outside the records of its log");
         }
         // Its own would have been met in its own bucket: this one is a copy that no writer made.
         if reach.entries.contains_key(&(position.segment, position.byte)) {
@@ -442,14 +442,14 @@ impl Shard<'_> {
             return Proof::Damaged("its lengths are damaged");
         };
         if !self.is_within(position, &head, *kind, *to, reach) {
-            return Proof::Damaged("it goes on outside of its log");
+            return Proof::Damaged("it extends beyond its log");
         }
         if head.sequence.is_busy() {
-            return Proof::Damaged("it is half written");
+            return Proof::Damaged("it is only partly written");
         }
         let hash = self.cache.hasher.key(head.key(&buffer.record));
         if hash.shard(self.cache.shape.shard_count) != self.index || hash.tag() != slot.tag() {
-            return Proof::Damaged("its key belongs elsewhere");
+            return Proof::Damaged("its key does not match its slot");
         }
         let (first, second) = self.choices(hash);
         let is_in =
@@ -472,7 +472,7 @@ impl Shard<'_> {
             })
         });
         if !bodies_are_ours {
-            return Proof::Damaged("a segment of its value is gone");
+            return Proof::Damaged("a segment of its value is missing");
         }
         if depth == Depth::Content {
             if !self.is_proved(offset, &head, &buffer.record, hash) {
@@ -633,14 +633,14 @@ impl Shard<'_> {
             }
             note_finding(report, || {
                 let (index, what) = (self.index, self.describe(segment));
-                format!("shard {index}: segment {segment} was owned and not reached ({what})")
+                format!("shard {index}: segment {segment} was owned but not in use ({what})")
             });
             self.arena().free_segment(segment);
             report.leaked_segments += 1;
         }
         let hidden = self.arena().reveal_free_segments();
         if hidden > 0 {
-            note_finding(report, || format!("{hidden} free segments were not to be found"));
+            note_finding(report, || format!("the free map hid {hidden} free segments"));
             report.leaked_segments += u64::from(hidden);
         }
     }
@@ -656,7 +656,7 @@ impl Shard<'_> {
             let first = self.region().view::<2>(arena.geometry().segment_at(segment)).words();
             format!("begins with {:#x} {:#x}", first[0], first[1])
         } else {
-            "lies behind the end of the file".into()
+            "lies beyond the end of the file".into()
         };
         let present = arena.segments_present();
         format!(
@@ -687,7 +687,7 @@ impl Shard<'_> {
             self.set_word(at, value);
             report.wrong_counts += 1;
             note_finding(report, || {
-                format!("shard {}: the count at {at} was {was}, not {value}", self.index)
+                format!("shard {}: the counter at {at} was {was} instead of {value}", self.index)
             });
         }
     }

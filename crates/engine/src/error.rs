@@ -26,7 +26,7 @@ pub enum Error {
     #[error(transparent)]
     Arena(#[from] tuckbox_arena::Error),
     /// The key is longer than any key may be.
-    #[error("the key is {len_bytes} bytes long; keys may have {most_bytes} bytes at most: shorten it, or use a digest of it")]
+    #[error("key is {len_bytes} bytes long, and the limit is {most_bytes} bytes; shorten it, or use a digest of it")]
     KeyTooLong {
         /// Its length.
         len_bytes: usize,
@@ -34,7 +34,7 @@ pub enum Error {
         most_bytes: usize,
     },
     /// The value could not be held even by an empty cache.
-    #[error("the value is {len_bytes} bytes long; this cache takes values of {most_bytes} bytes at most: open a larger cache, or store less")]
+    #[error("value is {len_bytes} bytes long, and the limit of this cache is {most_bytes} bytes; create the cache with a larger size, or store less")]
     ValueTooLarge {
         /// Its length.
         len_bytes: usize,
@@ -42,10 +42,10 @@ pub enum Error {
         most_bytes: usize,
     },
     /// `incr` met a value that is not an integer of 64 bits.
-    #[error("the entry holds no integer of 64 bits, so it cannot be incremented")]
+    #[error("the entry does not hold a 64-bit integer, so incr and decr cannot change it")]
     NotAnInteger,
     /// The sum would leave the range of 64-bit integers.
-    #[error("{current} + {delta} leaves the range of 64-bit integers; the entry keeps its value")]
+    #[error("{current} + {delta} does not fit a 64-bit integer; the entry was not changed")]
     Overflow {
         /// What the entry holds.
         current: i64,
@@ -53,19 +53,19 @@ pub enum Error {
         delta: i64,
     },
     /// No room could be made: other shards' locks were held, or the file system is full.
-    #[error("no room could be made for {wanted_bytes} bytes (the file system is full, or other processes hold the memory); nothing was changed: try again, or free space")]
+    #[error("no room for {wanted_bytes} bytes (the file system is full, or other processes hold the space); nothing was changed: try again, or free some space")]
     Full {
         /// How many bytes were wanted.
         wanted_bytes: u64,
     },
     /// This process has no memory for what it was to copy or to make. Nothing was changed.
-    #[error("this process could not get {wanted_bytes} bytes of memory; nothing was changed: free some memory, or raise its limit")]
+    #[error("this process could not allocate {wanted_bytes} bytes; nothing was changed: free some memory, or raise the process's memory limit")]
     OutOfMemory {
         /// How many bytes were wanted.
         wanted_bytes: usize,
     },
     /// The limit of entries is out of range.
-    #[error("max_entries is {given}; it must lie between 1 and {most}")]
+    #[error("max_entries is {given}; it must be between 1 and {most}")]
     MaxEntriesOutOfRange {
         /// What was given.
         given: u64,

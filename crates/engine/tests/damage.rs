@@ -151,7 +151,7 @@ fn what_is_lost_is_named_and_counted() {
     };
     let pool_at = image.pool_at();
     let slot = (pool_at..).step_by(8).find(|at| image.word(*at) != 0).unwrap();
-    let reason = "no slot of the index leads to it any more";
+    let reason = "no index slot points to it";
     assert_eq!(lost(&open(Damage::Word { at: slot, value: 0 })), (0, 1, reason));
     // One whose value is long enough: bits 10 to 22 of its form are its length.
     let record_at = |slot: u64| (image.word(slot) >> 8 & 0xff_ffff_ffff) * 8;

@@ -188,7 +188,7 @@ impl Arena {
         region.set_usable(file_bytes);
         // Whoever took another era for his own would make a clock row with a time of its own.
         let era = Era::now().map_err(|source| Error::Io {
-            action: "learn the time of",
+            action: "read the clock for",
             path: path.clone(),
             source,
         })?;
@@ -618,7 +618,7 @@ fn map(file: &CacheFile, len_bytes: u64, writable: bool) -> Result<Region> {
 fn read_header(file: &CacheFile, file_bytes: u64, layer: Layer) -> Result<(Geometry, Identity)> {
     let path = file.path();
     if file_bytes < HEADER_BYTES {
-        let reason = "it is shorter than a header";
+        let reason = "it is shorter than a cache header";
         return Err(Error::NotACache { path: path.into(), reason });
     }
     os::read_ahead(file.fd(), HEADER_BYTES);

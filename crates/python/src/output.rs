@@ -1,5 +1,5 @@
-//! Large values of bytes: read straight into the object that the program gets. Knows nothing of keys,
-//! nor of where a value comes from.
+//! The output buffer for large `bytes` values: the engine reads them directly into the Python
+//! object that `get` returns.
 
 use std::any::Any;
 
@@ -9,20 +9,20 @@ use tuckbox_engine::{Error, Landing};
 
 use crate::codec;
 
-/// Where they land.
+/// Creates a `bytes` object for each large value.
 #[derive(Default)]
-pub struct BytesLanding {
-    landed: Option<Py<PyBytes>>,
+pub struct BytesOutput {
+    filled: Option<Py<PyBytes>>,
 }
 
-impl BytesLanding {
-    /// The object that was made for what landed last.
+impl BytesOutput {
+    /// Takes the object with the last value.
     pub fn take(&mut self) -> Option<Py<PyBytes>> {
-        self.landed.take()
+        self.filled.take()
     }
 }
 
-impl Landing for BytesLanding {
+impl Landing for BytesOutput {
     fn takes(&self, tag: u8) -> bool {
         codec::is_bytes(tag)
     }
@@ -32,21 +32,21 @@ impl Landing for BytesLanding {
         len_bytes: usize,
         fill: &mut dyn FnMut(&mut [u8]) -> bool,
     ) -> tuckbox_engine::Result<bool> {
-        self.landed = None;
+        self.filled = None;
         Python::attach(|py| {
             let mut is_whole = false;
-            let made = PyBytes::new_with(py, len_bytes, |memory| {
+            let object = PyBytes::new_with(py, len_bytes, |memory| {
                 is_whole = fill(memory);
                 Ok(())
             });
-            let made = made.map_err(|_| Error::OutOfMemory { wanted_bytes: len_bytes })?;
-            self.landed = is_whole.then(|| made.unbind());
+            let object = object.map_err(|_| Error::OutOfMemory { wanted_bytes: len_bytes })?;
+            self.filled = is_whole.then(|| object.unbind());
             Ok(is_whole)
         })
     }
 
     fn landed(&self) -> &[u8] {
-        Python::attach(|py| self.landed.as_ref().map_or(&[][..], |landed| landed.as_bytes(py)))
+        Python::attach(|py| self.filled.as_ref().map_or(&[][..], |object| object.as_bytes(py)))
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
