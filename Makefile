@@ -14,7 +14,7 @@ lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/so
 	lab/requirements-contestants.lock lab/Cargo.lock
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: FORCE help setup build demo lab lab-docs test check test-rust test-torture test-fuzz hit-ratio \
+.PHONY: FORCE help setup build demo lab lab-docs test check prose test-rust test-torture test-fuzz hit-ratio \
 	test-python test-rig test-lab lab-smoke test-reliability test-bench bench instructions torture \
 	torture-peers valgrind format clean
 
@@ -76,6 +76,9 @@ check: $(venv)/built $(venv)/drawing ## Formats, lints, types.
 	$(python) -m reliability document --check
 	$(python) -m benches document --check
 	$(python) -m mypy.stubtest tuckbox._engine
+
+prose: $(venv)/made ## Words and sentences of documents, comments and docstrings; the rules are in scripts/prose.
+	$(venv)/bin/ast-grep scan --report-style short
 
 test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, documentation; the codec.
 	cargo test --profile checked -p tuckbox-arena -p tuckbox-engine -p tuckbox-testkit

@@ -1,16 +1,17 @@
-"""What the engine keeps, beside what known eviction policies keep: `make hit-ratio`.
+"""Compare the hit ratios of the engine with those of known eviction policies: `make hit-ratio`.
 
-Drives the engine itself, not a model of it, with recorded traces at the cache sizes of their
-`targets.csv`, and compares its hit ratio with the reference values that come with the traces.
+Replays recorded traces through the engine itself, not a model of it, at the cache sizes of their
+`targets.csv`. The reference values come with the traces.
 
-The traces are no part of this repository. `--traces DIR` or `TUCKBOX_TRACES` names their folder.
+The traces are not part of this repository. `--traces DIR` or `TUCKBOX_TRACES` names their folder.
 
-A *gap* is how many points of hit ratio the best online policy of a cell is ahead, 0 where it is
-not. The reference policies are charged for entries or for bytes of values, and for nothing else.
-So cells of unit size bind by the number of entries, with empty values; those of 1,000 entries at
-least are replayed in files of a number of bytes as well. Sized cells are replayed in files of as
-many bytes, metadata included, and in files that are longer by what is no value. Streams that are
-made here (`made_streams.py`) have what the traces do not: overwrites, deletes and expiries.
+A *gap* is how many points of hit ratio the best online policy of a cell is ahead of the engine, 0
+if it is not. The reference policies are charged only for entries, or only for bytes of values. So
+cells of one size are limited by the number of entries, with empty values; those of at least 1,000
+entries are also replayed in files of a number of bytes. Cells of many sizes are replayed in files
+of the same number of bytes, metadata included, and in files that are longer by everything that is
+not a value. Synthetic streams (`made_streams.py`) have overwrites, deletes and expiries, which the
+traces lack.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ DOCUMENT = ROOT / "docs" / "hit-ratio.md"
 RECORD = ROOT / "docs" / "hit-ratio.json"
 SHARDS = (1, 4, 16)
 FAVOURS = ("balanced", "hits", "bytes")
-#: Every file has a random hash key, and the smaller a cell is, the more the luck of it shows: cells
-#: of fewer entries than the second, or where they have many sizes of fewer bytes than the third,
-#: are replayed so often, and the one counts that is the median by objects hit.
+#: Every file has a random hash key, which matters most in small cells. Cells of fewer entries than
+#: the second number, or of many sizes and fewer bytes than the third, are replayed several times;
+#: the median by objects hit counts.
 SMALL_REPETITIONS, SMALL_BELOW_ENTRIES, SMALL_BELOW_BYTES = 5, 2_000, 4_000_000
-#: Per cent of keys and values: all the memory there is for them; what Tokyo Cabinet takes, the
-#: leanest peer, whose file evicts nothing; what the items of memcached take by themselves, the
-#: leanest peer that evicts; and memcached, with what its slabs waste.
+#: File lengths in per cent of keys and values: no space for metadata; Tokyo Cabinet, the leanest
+#: peer, which does not evict; the items of memcached, the leanest peer that evicts; memcached with
+#: slab waste.
 PAYLOAD_PERCENTS = (100, 119, 130, 155)
-#: Of those, what the goal is held to.
+#: The file length that the goal is judged at.
 PAYLOAD_JUDGED = 130
 PAYLOAD_ENTRIES_LEAST = 1_000
 SUMMARY = "mean / worst gap"
-#: How much more than the limit values may take in a file that is longer by what is no value, and
-#: how often such a file is made anew before that is so.
+#: How much more than the limit the values may take in a file with metadata extra, and how often the
+#: file is made again to reach that.
 VALUES_MOST, LONGER_FILES_MOST = 1.005, 4
 #: Column and name in `reference.csv`. LIRS and the others have one row for each cell.
 POLICIES = {
@@ -324,7 +325,7 @@ def gap_of_the_best(result: Result, run: Run, results: list[Result], in_bytes: b
 
 def metadata_rows(results: list[Result]) -> tuple[list[str], Rows]:
     """Return heading and rows of the gaps that metadata alone would cause."""
-    heading = ["cells", "the engine", "the best policy in what metadata leaves"]
+    heading = ["cells", "Tuckbox", "the best policy in the space that metadata leaves"]
     sized = [result for result in results if result.cell.sized]
     large = [r for r in results if not r.cell.sized and r.cell.limit >= PAYLOAD_ENTRIES_LEAST]
     rows = []
@@ -521,11 +522,10 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
         found.append(
             Section(
                 "The goals",
-                "The other policies are charged for entries, or for the values of many sizes, and "
-                "for nothing else. H1 and H2 charge the engine in the same way; rows with H3 "
-                "charge it for the whole file, metadata included. A limit is shown where the best "
-                "of the others would not reach the goal either, in the room that metadata leaves: "
-                "below.",
+                "The other policies are charged for entries only, or for values only where sizes "
+                "vary. H1 and H2 charge Tuckbox in the same way; H3 charges it for the whole file, "
+                'metadata included. Rows without a verdict have no goal; "What metadata costs" '
+                "shows what the best policies would reach there.",
                 *goal_rows(unit, sized),
             )
         )
@@ -533,11 +533,11 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
         found.append(
             Section(
                 "Entries of one size",
-                "The limit is the number of entries. The gap is that with one shard. Cells too "
-                "small for 4 or 16 shards of 64 entries have fewer. Of cells of fewer than "
-                f"{SMALL_BELOW_ENTRIES:,} entries, and of those of many sizes below "
-                f"{SMALL_BELOW_BYTES / 1e6:.0f} MB, the median of {SMALL_REPETITIONS} replays by "
-                "objects hit.",
+                "The limit is the number of entries. The gap is for one shard. Cells too small for "
+                "4 or 16 shards of 64 entries have fewer shards. Cells of fewer than "
+                f"{SMALL_BELOW_ENTRIES:,} entries, or of many sizes below "
+                f"{SMALL_BELOW_BYTES / 1e6:.0f} MB, show the median of {SMALL_REPETITIONS} replays "
+                "by objects hit.",
                 *unit_rows(unit),
             )
         )
@@ -545,12 +545,11 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
         found.append(
             Section(
                 "Entries of one size in real memory",
-                "The same, with keys of 36 bytes and values of 160, and no limit but the length of "
-                "the file, everything in it included. It is 100, 119, 130 or 155 % of what so many "
-                "keys and values take: nothing beside them; what Tokyo Cabinet takes for as many, "
-                "the leanest peer, whose file evicts nothing; what the items of memcached take, "
-                "the leanest peer that evicts; and the same with what its slabs waste. The other "
-                "policies are charged for the number of entries alone.",
+                "The same cells with keys of 36 bytes and values of 160. The only limit is the "
+                "file length, given as a percentage of the keys and values: 100 % leaves no space "
+                "for metadata. Tokyo Cabinet, the leanest peer, takes 119 % but does not evict. "
+                "Memcached is the leanest peer that evicts: its items take 130 %, and 155 % with "
+                "slab waste. The other policies are charged only for the number of entries.",
                 *payload_rows(unit),
             )
         )
@@ -558,9 +557,9 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
         found.append(
             Section(
                 "Entries of many sizes: objects hit",
-                "The limit is the length of the whole file, index, ghosts and record headers "
-                "included; the other policies were charged for the values alone. The last columns "
-                "are files that are longer by as much as is not values.",
+                "The limit is the length of the whole file, metadata included. The other policies "
+                'are charged for values only. In the "metadata extra" columns, the file is longer '
+                "by everything that is not a value.",
                 *sized_rows(sized, in_bytes=False),
             )
         )
@@ -570,21 +569,21 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
     if unit and sized:
         found.append(
             Section(
-                "What metadata takes",
-                "Mean and worst gap of the engine, and the gap that the best policy of each cell "
-                "would have itself if it had the room that the engine has left for values, or for "
-                "entries of one size: interpolated between the cells of its trace, over the "
-                "logarithm of the size, and carried on below the smallest. Nothing that the policy "
-                "does removes the latter.",
+                "What metadata costs",
+                "Mean and worst gap of Tuckbox, and of the best policy of each cell in the space "
+                "that Tuckbox leaves for values. The latter is interpolated between the cells of "
+                "the trace over the logarithm of the size, and extrapolated below the smallest. No "
+                "eviction policy can close it.",
                 *metadata_rows(results),
             )
         )
     if streams is not None:
         found.append(
             Section(
-                "Streams made here",
-                "What recorded traces do not have: overwrites, deletes and expiries among others. "
-                "See `benches/made_streams.py`. LRU and S3-FIFO see the same of them.",
+                "Synthetic streams",
+                "Streams with overwrites, deletes, expiries and other patterns that the recorded "
+                "traces lack (`benches/made_streams.py`). LRU and S3-FIFO replay the same "
+                "requests.",
                 *streams,
             )
         )
@@ -592,15 +591,15 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
 
 
 def write_document(results: list[Result], sections: list[Section]) -> None:
-    """Write the tables to the document, and everything to the record beside it."""
+    """Write the tables to the document, and everything to the JSON record."""
     parts = [
         """# Hit ratios
 
-Made by `make hit-ratio`, which drives the engine itself. What the method is, and what it is not
-good at yet, is in [eviction.md](eviction.md).
+Generated by `make hit-ratio`, which replays traces through the engine. [eviction.md](eviction.md)
+describes the policy and its weaknesses.
 
-Hit ratios in per cent. A gap is how many points the best online policy of the reference values is
-ahead, 0 where it is not. The figures of other policies came with the traces."""
+Hit ratios are in per cent. A gap is how many points the best online policy is ahead of Tuckbox, 0
+if it is not. The figures of the other policies come with the traces."""
     ]
     for section in sections:
         text = "\n".join(textwrap.wrap(section.text, 100))

@@ -3,7 +3,7 @@
 Owns the formats and how one is told from another. Must not know what is done with a request.
 
 The binary formats are those of libCacheSim, the text formats those of Twitter's cluster logs and of
-memcached's `watch` command. Decision 34 says why no library reads them for us.
+memcached's `watch` command. Decision 35 says why no library reads them for us.
 """
 
 from __future__ import annotations
