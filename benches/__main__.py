@@ -1,7 +1,7 @@
 """Starts the command line.
 
-The processes in which rows are measured import this module too, so that the commands, and the
-libraries that only they need, are imported in the first process alone.
+The processes that measure rows import this module too. So the commands, and the libraries that only
+they need, are imported below, in the first process only.
 """
 
 from __future__ import annotations

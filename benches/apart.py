@@ -1,7 +1,7 @@
-"""Measures a row in a process of its own.
+"""Measures a row in its own process.
 
-Owns that process. Must not know what is measured. What one row leaves behind in the interpreter's
-memory is then no part of the next one's figures, and the death of one does not end the others.
+Owns that process. Must not know what is measured. So what one row leaves in memory does not affect
+the next row, and the death of one does not end the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RowError(Exception):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a row came to: its figures, and what could not be measured here."""
+    """The result of a row: its figures, and what this machine cannot measure."""
 
     figures: list[Figure]
     not_measured: list[str]
@@ -57,13 +57,10 @@ def measure(row_id: str, rounds: int, is_quick: bool, progress: Callable[[str], 
         return _answer(ours, progress)
     except EOFError:
         process.join()
-        raise RowError(
-            f"its process ended without an answer: {_ending(process.exitcode)}"
-        ) from None
+        raise RowError(f"its process ended without a result: {_ending(process.exitcode)}") from None
     finally:
         ours.close()
-        # After an interrupt it removes its folders first. If the same interrupt has reached it
-        # already, this changes nothing.
+        # On this signal the process removes its folders. A second signal has no effect.
         process.terminate()
         process.join()
 
@@ -85,7 +82,7 @@ def _ending(code: int | None) -> str:
 
 
 def leave_on_signals() -> None:
-    """Have the first signal that ends a process unwind it, so that it cleans up; ignore others."""
+    """Unwind the process at the first SIGINT, SIGTERM or SIGHUP, so that it cleans up."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def leave(number: int, _frame: FrameType | None) -> None:

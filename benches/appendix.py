@@ -5,40 +5,45 @@ Owns its tables. Must not judge, nor touch a file.
 
 from __future__ import annotations
 
-import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from benches import words
 from benches.counts import Counts
 from benches.record import Record, Run
 from benches.results import Result, Verdict, results_of, verdict_of
-from benches.row import Row, spread
+from benches.row import Figure, Row, spread
 from benches.rows import ROWS, overview
 from benches.summary import operations_table
+from rig.kept import wrapped
 
-# Bold are those that a reader looks for.
-_SAID: dict[Verdict, str] = {
-    "met": "met",
-    "limit shown": "limit shown",
-    "undecided": "**undecided**",
+# In the order of the page. None is for rows without a run.
+_SAID: dict[Verdict | None, str] = {
     "not met": "**not met**",
-    "no goal": "",
+    "undecided": "**undecided**",
+    "limit shown": "limit shown",
+    "met": "met",
+    "no goal": "no goal",
+    None: "not measured",
 }
-# A run is called disturbed if others had more than this share of the machine's time.
+# Verdicts that are not repeated at each figure.
+_QUIET = frozenset({"met", "no goal"})
+# Columns of text.
+_LEFT = frozenset({"figure", "peer", "interval", "range", "its interval", "goal"})
+# A run is disturbed if other programs had more than this share of the machine's time.
 _DISTURBED_SHARE = 0.05
-# Prose is wrapped.
-_COLUMNS = 100
 
 
 def appendix(record: Record, counts: Counts | None) -> str:
-    """Return the appendix. `counts` are the instruction counts that are kept, None for none."""
+    """Return the appendix. `counts` are the kept instruction counts, None without any."""
     rows = [(row, record.rows.get(row.id, [])) for row in ROWS]
+    usual = _usual([runs for _, runs in rows])
     parts = [
         _verdicts(record),
         _not_met(record),
         _not_measured(rows),
-        _coverages(record),
-        *(_section(row, runs) for row, runs in rows),
+        _introduction(record, usual),
+        *(_section(row, runs, usual) for row, runs in rows),
         _instructions(counts) if counts else "",
         _machines(rows),
     ]
@@ -46,27 +51,31 @@ def appendix(record: Record, counts: Counts | None) -> str:
 
 
 def _verdicts(record: Record) -> str:
-    lines = ["### Verdicts", "", "| row | what | verdict |", "|:--|:--|:--|"]
+    found: dict[Verdict | None, list[str]] = {}
     for row in ROWS:
         runs = record.rows.get(row.id)
-        said = _SAID[verdict_of(_results(runs))] if runs else "not measured"
-        lines.append(words.cells([row.id, row.title, said]))
+        name = f"{row.id} ({row.title})"
+        found.setdefault(verdict_of(_results(runs)) if runs else None, []).append(name)
+    lines = ["### Verdicts", "", "| verdict | rows |", "|:--|:--|"]
+    lines += [
+        words.cells([said, "; ".join(found[verdict])])
+        for verdict, said in _SAID.items()
+        if verdict in found and verdict != "no goal"
+    ]
     return "\n".join(lines)
 
 
 def _not_met(record: Record) -> str:
-    """Return the goals that are not met, and those that nobody can say that they are."""
+    """Return the goals that are not met or undecided."""
     lines = []
     for row in ROWS:
         for result in _results(record.rows.get(row.id, [])):
-            if result.verdict in {"met", "no goal"}:
+            if result.verdict in _QUIET:
                 continue
-            figure = result.latest
             values = ", ".join(words.value(one) for one in result.figures)
-            goal = words.bound(result.goal, figure)
-            said = _SAID[result.verdict]
-            lines.append(words.cells([row.id, words.full_name(figure), values, goal, said]))
-    heads = ["| row | figure | value, by run | goal | verdict |", "|:--|:--|--:|:--|:--|"]
+            name = words.full_name(result.latest)
+            lines.append(words.cells([row.id, name, values, _judged(result)]))
+    heads = ["| row | figure | value, by run | goal |", "|:--|:--|--:|:--|"]
     table = [*heads, *lines] if lines else ["None."]
     return "\n".join(["### Goals that are not met, or undecided", "", *table])
 
@@ -78,8 +87,8 @@ def _not_measured(rows: Sequence[tuple[Row, Sequence[Run]]]) -> str:
     return "\n".join(["### Not measured", "", *found]) if found else ""
 
 
-def _coverages(record: Record) -> str:
-    """Return how sure an interval is, for every number of rounds that the record has."""
+def _introduction(record: Record, usual: str) -> str:
+    """Return what applies to all rows: the usual run, and the coverage of the intervals."""
     by_count = {
         len(figure.ours): spread(figure.ours).coverage
         for runs in record.rows.values()
@@ -90,90 +99,146 @@ def _coverages(record: Record) -> str:
     if not by_count:
         return ""
     said = ", ".join(f"{count} rounds {by_count[count]:.1%}" for count in sorted(by_count))
-    return f"### All figures\n\nCoverage of the intervals: {said}."
+    text = f"Unless a row says otherwise: one run, {usual}. " if usual else ""
+    text += f"Goals without a verdict are met. Coverage of the intervals: {said}."
+    return f"### All figures\n\n{wrapped(text)}"
 
 
-def _section(row: Row, runs: Sequence[Run]) -> str:
-    lines = [f"#### {row.id}: {row.title}", "", *_sentence(row.goal_text), ""]
+def _usual(rows: Iterable[Sequence[Run]]) -> str:
+    """Return the most frequent remark on a row's only run, "" if there is none.
+
+    Remarks with a warning do not count: a warning is shown at each row.
+    """
+    single = [runs[0] for runs in rows if len(runs) == 1]
+    remarks = Counter(_remark(run) for run in single if not _warnings(run))
+    return remarks.most_common(1)[0][0] if remarks else ""
+
+
+def _section(row: Row, runs: Sequence[Run], usual: str) -> str:
+    parts = [f"#### {row.id}: {row.title}"]
+    if row.text:
+        parts.append(wrapped(f"{row.text[:1].upper()}{row.text[1:]}."))
     if not runs:
-        lines.append("Not measured.")
-    elif row.id == overview.ROW.id:
-        # The overview itself has all runs together.
-        for number, run in enumerate(runs, start=1):
-            lines += [f"Run {number}:", "", *operations_table([run]), ""]
+        parts.append("Not measured.")
+    elif row.id != overview.ROW.id:
+        parts += _figures(runs)
+    elif len(runs) == 1:
+        parts.append("See the top of the page.")
     else:
-        lines += _figures(_results(runs))
-    return "\n".join([*lines, *(_remark(number, run) for number, run in enumerate(runs, 1))])
+        # The table at the top of the page pools the rounds of all runs.
+        for number, run in enumerate(runs, start=1):
+            parts += [f"Run {number}:", "\n".join(operations_table([run]))]
+    remarks = [_remark(run) for run in runs]
+    if remarks and remarks != [usual]:
+        numbered = enumerate(remarks, start=1)
+        parts.append("\n".join(f"- Run {number}: {remark}." for number, remark in numbered))
+    return "\n\n".join(parts)
 
 
-def _figures(results: Iterable[Result]) -> list[str]:
-    lines = [
-        "| figure | Tuckbox | peer | | value | interval | range | rounds | goal | verdict |",
-        "|:--|--:|:--|--:|--:|:--|:--|--:|:--|:--|",
-    ]
-    limits = []
+def _figures(runs: Sequence[Run]) -> list[str]:
+    """Return the table of a row, and what its stripped programs do."""
+    results = _results(runs)
+    peers = {figure.peer for result in results for figure in result.figures}
+    # A peer that is the only one is in the head of its column.
+    only = next(iter(peers)) if len(peers) == 1 else ""
+    shows_rounds = any(_rounds(run) is None for run in runs)
+    rows: list[dict[str, str]] = []
+    does: dict[str, list[str]] = {}
     for result in results:
         for number, figure in enumerate(result.figures):
             run = f", run {number + 1}" if len(result.figures) > 1 else ""
             is_last = number == len(result.figures) - 1
-            lines.append(
-                words.cells(
-                    [
-                        words.name(figure) + run,
-                        words.amount(figure.ours, figure.unit),
-                        figure.peer,
-                        words.amount(figure.theirs, figure.unit),
-                        words.value(figure),
-                        words.interval(figure.values),
-                        words.extent(figure.values),
-                        f"{len(figure.ours)}",
-                        words.bound(result.goal, figure) if is_last else "",
-                        _SAID[result.verdict] if is_last else "",
-                    ]
-                )
+            rows.append(
+                {
+                    "figure": words.name(figure) + run,
+                    # An absolute figure is itself the value.
+                    "Tuckbox": words.amount(figure.ours, figure.unit) if figure.peer else "",
+                    "peer": "" if only else figure.peer,
+                    only: words.amount(figure.theirs, figure.unit),
+                    "value": words.value(figure),
+                    "interval": words.interval(figure.values),
+                    "range": _extent(figure),
+                    "stripped": words.amount(figure.limit, figure.unit),
+                    "its value": words.limit_value(figure) if figure.limit else "",
+                    "its interval": words.interval(figure.limit_values) if figure.limit else "",
+                    "rounds": f"{len(figure.ours)}" if shows_rounds else "",
+                    "goal": _judged(result) if is_last else "",
+                }
             )
-            if figure.limit:
-                limits.append(
-                    words.cells(
-                        [
-                            words.full_name(figure) + run,
-                            figure.limited_by,
-                            words.amount(figure.limit, figure.unit),
-                            words.limit_value(figure),
-                            words.interval(figure.limit_values),
-                        ]
-                    )
-                )
-    if limits:
-        lines += [
-            "",
-            "| figure | the stripped program does only this | it takes | value | interval |",
-            "|:--|:--|--:|--:|:--|",
-            *limits,
-        ]
-    return [*lines, ""]
+            if figure.limit and is_last:
+                does.setdefault(figure.limited_by, []).append(words.name(figure))
+    return ["\n".join(_table(rows)), *_stripped(does)]
 
 
-def _remark(number: int, run: Run) -> str:
+def _extent(figure: Figure) -> str:
+    """Return the range, or nothing if the interval is the range."""
+    extent = words.extent(figure.values)
+    return "" if extent == words.interval(figure.values) else extent
+
+
+def _judged(result: Result) -> str:
+    """Return the goal, and the verdict if the goal is not met; nothing without a goal."""
+    goal = words.bound(result.goal, result.latest)
+    return goal if result.verdict in _QUIET else f"{goal}, {_SAID[result.verdict]}"
+
+
+def _stripped(does: dict[str, list[str]]) -> list[str]:
+    """Return a paragraph about the stripped programs, given the figures of what each does."""
+    if not does:
+        return []
+    usual, *others = does
+    said = f"The stripped program only does this: {usual}."
+    said += "".join(f" For *{', '.join(does[other])}*: {other}." for other in others)
+    return [wrapped(said)]
+
+
+def _table(rows: Sequence[dict[str, str]]) -> list[str]:
+    """Return a table without the columns that are empty in every row."""
+    shown = [head for row in rows[:1] for head in row if any(one[head] for one in rows)]
+    return [
+        words.cells(shown),
+        f"|{'|'.join(':--' if head in _LEFT else '--:' for head in shown)}|",
+        *(words.cells([row[head] for head in shown]) for row in rows),
+    ]
+
+
+def _rounds(run: Run) -> int | None:
+    """Return how many rounds the figures of a run have, None if they differ.
+
+    A figure of a single round has no interval, which says so.
+    """
+    counts = {len(figure.ours) for figure in run.figures}
+    several = counts - {1} or counts
+    return several.pop() if len(several) == 1 else None
+
+
+def _remark(run: Run) -> str:
     changed = " with changes" if run.sources.changes else ""
-    said = f"- Run {number}: {run.date[:10]}, commit {run.sources.commit}{changed}, "
-    said += f"{run.seconds:.0f} s"
-    if run.is_quick:
-        said += "; **the quick form: do not quote it**"
+    said = f"{run.date[:10]}, commit {run.sources.commit}{changed}"
+    rounds = _rounds(run)
+    if rounds:
+        said += f", {rounds} round{'s' if rounds > 1 else ''}"
+    return said + _warnings(run)
+
+
+def _warnings(run: Run) -> str:
+    said = "; **the quick form: do not quote it**" if run.is_quick else ""
     others = run.disturbance.others + run.disturbance.stolen
     if others > _DISTURBED_SHARE:
         said += f"; **disturbed**: other programs had {others:.0%} of the machine's time"
-    return f"{said}."
+    return said
 
 
 def _instructions(counts: Counts) -> str:
+    text = wrapped(
+        "One operation with a 36-byte key and a 160-byte value, including the loop, counted by "
+        "callgrind. Other programs do not affect the counts. `make instructions` counts again. "
+        f"{counts.valgrind}, Python {counts.python}, {counts.rustc.partition(' (')[0]}."
+    )
     lines = [
         "#### Instructions",
         "",
-        "Instructions that callgrind counts for one operation with a 36-byte key and a 160-byte "
-        "value, the loop of Python or Rust included. Unlike times, these counts do not depend on "
-        f"other programs. `make instructions` counts again. {counts.valgrind}, Python "
-        f"{counts.python}, {counts.rustc.partition(' (')[0]}.",
+        text,
         "",
         "| operation | instructions |",
         "|:--|--:|",
@@ -191,12 +256,9 @@ def _machines(rows: Sequence[tuple[Row, Sequence[Run]]]) -> str:
         for _, runs in rows
         for run in runs
     )
-    return "\n".join(["#### Machine", "", *(f"- {sheet}." for sheet in sheets)]) if sheets else ""
+    lines = [wrapped(f"- {sheet}.", indent="  ") for sheet in sheets]
+    return "\n".join(["#### Machine", "", *lines]) if sheets else ""
 
 
-def _results(runs: Sequence[Run] | None) -> list[Result]:
+def _results(runs: Iterable[Run] | None) -> list[Result]:
     return results_of(run.figures for run in runs or [])
-
-
-def _sentence(text: str) -> list[str]:
-    return textwrap.wrap(f"{text[:1].upper()}{text[1:]}.", _COLUMNS)

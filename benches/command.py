@@ -33,7 +33,7 @@ def main() -> None:
     """Measure Tuckbox and its peers, and write docs/performance.md."""
 
 
-# A quick run never enters the record that the page is made of.
+# The record of quick runs, which the page does not show.
 _QUICK_RECORD = ROOT / "target" / "benches" / "performance.json"
 
 
@@ -48,8 +48,8 @@ _QUICK_RECORD = ROOT / "target" / "benches" / "performance.json"
 @click.option(
     "--replace",
     is_flag=True,
-    help="Drop the earlier runs of each row that is measured, as after a change of the code or of "
-    "the machine. Without it a run is added to them.",
+    help="Drop the earlier runs of each measured row. Use it for new code or another machine. "
+    "Without it, a run is added.",
 )
 @click.option(
     "--out",
@@ -60,7 +60,7 @@ _QUICK_RECORD = ROOT / "target" / "benches" / "performance.json"
 def run(only: str, rounds: int | None, quick: bool, replace: bool, out: Path | None) -> None:
     """Measure rows and add a run of each to the record.
 
-    The exit status is 1 if a row could not be measured. Goals do not change the exit status.
+    The exit status is 1 if a row could not be measured. Goals do not affect it.
     """
     console = open_console()
     path = out or (_QUICK_RECORD if quick else record.PATH)
@@ -81,7 +81,7 @@ def run(only: str, rounds: int | None, quick: bool, replace: bool, out: Path | N
             failed.append(row.id)
             terminal.say(console, f"{row.id} could not be measured: {error}", style="red")
             continue
-        # Written after each row, so that an interrupt loses only the row that is running.
+        # Write after each row: an interrupt then loses only the running one.
         runs = record.with_run(runs, row.id, measured, order, replace=replace)
         kept.write(path, runs)
         terminal.show_row(console, row, runs.rows[row.id])
@@ -105,8 +105,8 @@ def _measure(console: Console, row: Row, rounds: int, quick: bool, files: dict[s
     sheet, tried, began = machine(), sources(record.RESULTS), monotonic()
     date = datetime.now(UTC).isoformat(timespec="seconds")
     disturbances = Disturbances()
-    with terminal.progress(console, row) as told:
-        measured = apart.measure(row.id, rounds, quick, told)
+    with terminal.progress(console, row) as progress:
+        measured = apart.measure(row.id, rounds, quick, progress)
     return Run(
         figures=measured.figures,
         not_measured=measured.not_measured,
@@ -122,10 +122,11 @@ def _measure(console: Console, row: Row, rounds: int, quick: bool, files: dict[s
 
 @main.command("list")
 def list_() -> None:
-    """List the rows and their goals."""
+    """List the rows."""
     console = open_console()
     for row in ROWS:
-        terminal.say(console, f"{row.id:>12}  {row.title}: {row.goal_text}")
+        more = f": {row.text}" if row.text else ""
+        terminal.say(console, f"{row.id:>12}  {row.title}{more}")
 
 
 @main.command("document")
@@ -138,7 +139,7 @@ def list_() -> None:
     show_default="docs/performance.json",
 )
 @click.option(
-    "--check", is_flag=True, help="Write nothing; fail if the page is not what the record says."
+    "--check", is_flag=True, help="Write nothing; fail if the page or a chart is out of date."
 )
 def document_(kept_in: Path, check: bool) -> None:
     """Write the figures of the record into docs/performance.md, and draw its charts."""
@@ -152,5 +153,5 @@ def document_(kept_in: Path, check: bool) -> None:
     stale = document.stale(made)
     if stale:
         raise click.ClickException(
-            f"{', '.join(stale)}: not what the record says; run python -m benches document"
+            f"out of date: {', '.join(stale)}; run python -m benches document"
         )

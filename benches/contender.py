@@ -1,8 +1,8 @@
-"""A contestant that holds some entries, and the passes that can be made over them.
+"""A contestant that holds some entries, and the passes over them.
 
-Owns what a pass of each kind asks for, and the check of its answers. Must not know who the
-contestant is, nor for how long a pass takes. Keys are new objects, as in a program that builds or
-reads its keys, unless a row says otherwise.
+Owns what a pass of each kind asks for, and the check of its answers. Must not know the contestant,
+nor take times. Keys are new objects, as in a program that builds or reads its keys, unless a row
+says otherwise.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from rig.stamps import WrongAnswerError
 #: Keys of a get_many.
 BATCH = 100
 
-# Key numbers that no entry of the beginning has.
+# Key numbers that no initial entry has.
 _ABSENT = 10_000_000
 _NEW = 20_000_000
 
 
 def drawn_fresh(dice: random.Random, names: list[str], count: int) -> list[str]:
-    """Return some of the keys, in any order and as new objects."""
+    """Return some of the keys in random order, as new objects."""
     return fresh(dice.sample(names, count))
 
 
 def drawn_same(dice: random.Random, names: list[str], count: int) -> list[str]:
-    """Return some of the keys in any order, or all in theirs, as the objects that they are."""
+    """Return some of the keys in random order, or all in their own order, as the same objects."""
     return names if count == len(names) else dice.sample(names, count)
 
 
@@ -46,7 +46,7 @@ class Contender:
         *,
         draw: Callable[[random.Random, list[str], int], list[str]] = drawn_fresh,
     ) -> None:
-        """Store the entries. A pass is `operations` of their keys, as `draw` draws them."""
+        """Store the entries. `draw` draws the keys of a pass, `operations` of them."""
         self.who = who
         self._store = store
         self._stored = stored
@@ -60,7 +60,7 @@ class Contender:
             store.set(name, value)
 
     def require_full(self) -> None:
-        """Raise WrongAnswerError unless entries of the beginning were evicted, and others kept."""
+        """Raise WrongAnswerError unless some initial entries were evicted and others kept."""
         kept = sum(self._store.get(name) is not None for name in self._names)
         if not 0 < kept < len(self._names):
             raise WrongAnswerError(
@@ -72,7 +72,7 @@ class Contender:
         return Turn(self._operations, get_all(self._store.get), self._drawn, self._check_stored)
 
     def get_missing(self) -> Turn:
-        """Return the turn that gets keys which were never stored."""
+        """Return the turn that gets keys that were never stored."""
 
         def asked() -> list[str]:
             return keys(self._operations, first=_ABSENT + next(self._numbers) * self._operations)
@@ -99,7 +99,7 @@ class Contender:
         return Turn(batches, work, asked, check)
 
     def overwrite(self) -> Turn:
-        """Return the turn that gives keys another value of the same length."""
+        """Return the turn that overwrites values with others of the same length."""
         length = len(self._stored[self._names[0]])  # type: ignore[arg-type]
 
         def asked() -> tuple[list[str], bytes]:
@@ -112,7 +112,7 @@ class Contender:
         return Turn(self._operations, self._set_all, asked, check)
 
     def set_new(self) -> Turn:
-        """Return the turn that stores keys which were never there, into a full cache."""
+        """Return the turn that stores new keys into a full cache."""
         value = self._stored[self._names[0]]
 
         def asked() -> tuple[list[str], object]:
@@ -125,14 +125,14 @@ class Contender:
             there = [one for one in found if one is not None]
             if not there or any(one != value for one in there):
                 raise WrongAnswerError(
-                    f"{self.who} has {len(there):,} of the {len(names):,} entries stored last, "
+                    f"{self.who} has {len(there):,} of the {len(names):,} latest entries, "
                     "or a wrong value"
                 )
 
         return Turn(self._operations, self._set_all, asked, check)
 
     def delete(self) -> Turn:
-        """Return the turn that deletes entries, which are stored again before each pass."""
+        """Return the turn that deletes entries. Each pass stores them first, untimed."""
 
         def asked() -> list[str]:
             names = self._drawn()
@@ -143,7 +143,7 @@ class Contender:
         return Turn(self._operations, get_all(self._store.delete), asked, self._check_missing)
 
     def incr(self) -> Turn:
-        """Return the turn that adds 1 to ints, all of which are 0 at the beginning."""
+        """Return the turn that adds 1 to ints. All initial values must be 0."""
         incr = self._store.incr
         assert incr is not None
 
@@ -176,9 +176,9 @@ class Contender:
 
 
 def opening(open_store: Callable[[], Store], who: str, stored: Mapping[str, object]) -> Turn:
-    """Return the turn that opens a store which is there, and gets one of its values.
+    """Return the turn that opens an existing store and gets one of its values.
 
-    What a pass opens is closed before the next one.
+    The store is closed before the next pass.
     """
     names = list(stored)
     dice = random.Random(1)

@@ -1,6 +1,6 @@
-"""The instruction counts that are kept, to be compared with in review.
+"""The kept instruction counts, with which a review compares new ones.
 
-Owns their form and their file. Must not count.
+Owns their format and their file. Must not count.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from rig.sources import ROOT
 
 PATH = ROOT / "benches" / "instructions.json"
 
-#: A change that is less is as likely the random key of the cache's file.
+#: The random hash key of a cache file causes smaller changes.
 CHANGE_MIN = 0.005
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Instructions of an operation, by its name, and what they were counted with."""
+    """The instructions of each operation, and the versions of the tools that counted them."""
 
     valgrind: str
     python: str
@@ -26,12 +26,12 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 def read() -> Counts | None:
-    """Return the counts that are kept, None without a file. Raises RecordError."""
+    """Return the kept counts, None if the file does not exist. Raises RecordError."""
     return kept.read(PATH, Counts)
 
 
 def changes(before: Counts | None, now: Counts) -> dict[str, float]:
-    """Return by which share of what it was each count has changed; nothing for new ones."""
+    """Return the relative change of each count, for operations that have an earlier count."""
     was = before.instructions if before else {}
     return {
         name: instructions / was[name] - 1

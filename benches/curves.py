@@ -1,7 +1,7 @@
 """Draws the curves of a row as a chart.
 
-Owns how they look. Must not judge, measure, or touch a file. The same figures give the same bytes,
-so that a chart can be compared with what it should be.
+Owns their appearance. Must not judge, measure, or touch a file. The same figures give the same
+bytes, so that `document --check` can compare charts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benches.row import Figure
 
 _INCHES = (11.0, 4.6)
 _TICKS_MAX = 12
-# What is counted in powers of ten; everything else is in powers of two.
+# These are counted in powers of ten, everything else in powers of two.
 _DECIMAL = frozenset({"entries"})
 _ALONG = {
     "entries": "entries in the cache",
@@ -38,7 +38,7 @@ def has_curves(results: Iterable[Result]) -> bool:
 
 
 def draw(title: str, results: Iterable[Result]) -> str:
-    """Return an SVG chart: what an operation takes, and its ratio to the peer's.
+    """Return an SVG chart of the time of an operation, and of its ratio to the peer's.
 
     Points are medians over the rounds of all runs, bands the range of all rounds.
     """
@@ -48,7 +48,7 @@ def draw(title: str, results: Iterable[Result]) -> str:
             curves[result.latest.what, result.latest.peer].append(result.pooled)
     with mpl.rc_context(
         {
-            # Without it each picture has identifiers of its own.
+            # Without this, the identifiers in the SVG are random.
             "svg.hashsalt": "tuckbox",
             "svg.fonttype": "none",
             "font.size": 9,
@@ -64,7 +64,7 @@ def draw(title: str, results: Iterable[Result]) -> str:
         drawn_of_ours: set[str] = set()
         for number, ((what, _), figures) in enumerate(curves.items()):
             figures.sort(key=lambda figure: figure.at or 0)
-            # Several peers can be compared with the same curve of Tuckbox.
+            # Several peers share one curve of Tuckbox.
             if what not in drawn_of_ours:
                 _costs_of_ours(left, what, figures, f"C{number}")
             drawn_of_ours.add(what)
@@ -108,7 +108,7 @@ def _ratios(axes: Axes, what: str, figures: list[Figure], colour: str) -> None:
     axes.fill_between(places, least, most, color=colour, alpha=0.15, linewidth=0)
     goal = figures[-1].goal
     if goal is not None:
-        label = f"goal: {words.SIGNS[goal.sense]} {goal.bound:g} x"
+        label = f"goal: {words.SIGNS[goal.sense]} {goal.bound:g}x"
         axes.axhline(goal.bound, color=colour, linestyle=":", linewidth=1, label=label)
 
 

@@ -1,6 +1,6 @@
-"""What is stored and asked for: keys and values of the goals' shapes.
+"""The keys and values of the benchmarks.
 
-Owns their making and the comparison of answers with them. Must not store or time anything.
+Owns how they are made, and the comparison of answers with them. Must not store or time anything.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rig.stamps import WrongAnswerError
 ENTRIES = 20_000
 VALUE_BYTES = 160
 
-# An odd number whose multiples go once through all 128-bit numbers in a scattered order.
+# An odd number: its multiples visit every 128-bit number once, in scattered order.
 _STEP = 0x9E3779B97F4A7C15F39CC0605CEDC835
 
 
 def keys(count: int, first: int = 0) -> list[str]:
-    """Return keys of 36 characters, UUIDs: those with the numbers from `first` on."""
+    """Return UUIDs of 36 characters, numbered from `first`."""
     return [str(uuid.UUID(int=number * _STEP % 2**128)) for number in range(first, first + count)]
 
 
@@ -31,12 +31,12 @@ def values(count: int, size: int = VALUE_BYTES, seed: int = 0) -> list[bytes]:
 
 
 def fresh(keys: Iterable[str]) -> list[str]:
-    """Return equal keys that are other objects, whose hash Python has not computed yet."""
+    """Return equal keys that are new objects, whose hash Python has not computed."""
     return [key.encode().decode() for key in keys]
 
 
 def require(who: str, got: Iterable[object], wanted: Sequence[object]) -> None:
-    """Raise WrongAnswerError unless the answers of `who` are those that are wanted."""
+    """Raise WrongAnswerError unless the answers of `who` are the wanted ones."""
     answers = list(islice(got, len(wanted) + 1))
     if answers == list(wanted):
         return
@@ -57,7 +57,7 @@ def _shown(answer: object) -> str:
 
 
 def get_all(get: Callable[[str], object]) -> Callable[[Sequence[str]], None]:
-    """Return a loop that gets keys: what is timed, loop included."""
+    """Return a loop that gets keys. The loop is part of the timing."""
 
     def work(keys: Sequence[str]) -> None:
         for key in keys:

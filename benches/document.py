@@ -1,4 +1,4 @@
-"""Keeps docs/performance.md and its charts what the record says.
+"""Writes the figures of the record into docs/performance.md, and draws its charts.
 
 Owns the generated parts of the page, each between two marks, and the files. Must not measure, nor
 change the rest of the page.
@@ -26,7 +26,7 @@ PARTS = ("overview", "growth", "charts", "appendix")
 
 @dataclass(frozen=True)
 class Document:
-    """The page, and its charts by the names of their files in the same folder."""
+    """The page, and its charts by file name. The charts are in the page's folder."""
 
     page: str
     pictures: dict[str, str]
@@ -45,7 +45,7 @@ def end(part: str) -> str:
 def make(page: str, record: Record, counts: Counts | None = None) -> Document:
     """Return the page with the figures of the record, and the charts. Raises PageError.
 
-    `counts` are the instruction counts that are kept, None for none.
+    `counts` are the kept instruction counts, None without any.
     """
     drawn: dict[str, tuple[str, str]] = {}
     for row in ROWS:
@@ -71,7 +71,7 @@ def write(made: Document, page: Path = PAGE) -> None:
 
 
 def stale(made: Document, page: Path = PAGE) -> list[str]:
-    """Return the names of the files that are not what was made."""
+    """Return the names of the files that differ from what was made."""
     wanted = {page.name: made.page, **made.pictures}
     return [name for name, text in wanted.items() if _text(page.parent / name) != text]
 

@@ -1,9 +1,9 @@
-"""The operations of the hot paths, each again and again, for callgrind to count.
+"""Runs the operations of the hot paths repeatedly, for callgrind to count.
 
-Owns what is run: `python -m benches.hot_path FOLDER`. It imports nothing but the package, because
-everything that it does is emulated, and must not time anything. What is to be counted lies between
-two calls of `os.getppid`, at which callgrind writes down what it has counted. One pass before lets
-the interpreter adapt its code; the answer of the last operation is verified.
+Owns what is run: `python -m benches.hot_path FOLDER`. Imports only the package, because callgrind
+emulates everything. Must not time anything. The counted passes lie between two calls of
+`os.getppid`, at which callgrind dumps its counts. An earlier pass lets the interpreter adapt its
+code, and the answer of the last operation is verified.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 
 from tuckbox import Cache
 
-#: What is called before and after what is counted.
+#: The function called before and after what is counted.
 MARK = "getppid"
-#: Operations of one pass,
+#: The operations of a pass.
 KEYS = 2_000
-#: and passes that are counted.
+#: The passes that are counted.
 PASSES = 5
 _BATCH = 100
 _VALUE = bytes(range(160))
@@ -50,8 +50,8 @@ def _get(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
 
 
 def _get_fresh(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
-    """Look up with equal keys that are other objects: their hash is not known yet."""
-    # All are made at once, however many are needed, so that making them is no part of a pass.
+    """Look up with equal keys that are new objects, whose hash is not computed."""
+    # All keys are made before the first pass.
     fresh = iter([[key.encode().decode() for key in keys] for _ in range(1 + PASSES)])
     return lambda: _each(cache.get, next(fresh)), _VALUE
 
@@ -107,7 +107,7 @@ def _dict_get(_cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
     return partial(_each, dict.fromkeys(keys, _VALUE).get, keys), _VALUE
 
 
-#: What can be run: each makes a pass, and what its last operation returns.
+#: The operations. Each returns a pass, and what its last operation returns.
 OPERATIONS: dict[str, Callable[[Cache, list[str]], tuple[_Pass, object]]] = {
     "dict.get": _dict_get,
     "get": _get,
@@ -122,7 +122,7 @@ OPERATIONS: dict[str, Callable[[Cache, list[str]], tuple[_Pass, object]]] = {
 
 
 def run(folder: Path) -> None:
-    """Run all operations in their order, each on a new cache.
+    """Run all operations in order, each on a new cache.
 
     Raises ValueError for a wrong answer.
     """
@@ -143,6 +143,6 @@ def run(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    # What the cycle collector does is no part of any operation.
+    # The cycle collector is not part of any operation.
     gc.disable()
     run(Path(sys.argv[1]))

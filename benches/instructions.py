@@ -1,21 +1,17 @@
 """Counts the instructions of the hot paths: `python -m benches.instructions`.
 
-Owns the counting; the counts that are kept are `counts`. Times are noise where other programs run;
-instructions are not, so that a change which costs some is seen in review.
+Owns the counting; `counts` owns the kept counts. Other programs disturb times but not instruction
+counts, so a review sees every change that costs instructions.
 
-Programs mark where an operation's passes begin and end by a call that callgrind knows, and it
-writes down what it has counted so far: start-up and filling are no part of it. Python's loop is, as
-it is in the rows; that of `dict.get` tells how much that is. Everything is run several times,
-because every cache file has a random key of its own, by which entries collide in other places; the
-median counts.
+Programs call a marker function before and after an operation's passes, and callgrind dumps its
+counts there. Start-up and filling do not count. Python's loop does, as in the rows; `dict.get`
+shows its share. The result is the median of several runs, because the random hash key of each file
+changes which entries collide.
 
-What valgrind counts are the instructions of user mode on the processor that it shows to programs.
-The processor's own counter would count those of the real one, and is not used: virtual machines
-seldom have it (`perf stat -e instructions:u` then says "not supported"), and a kept count has to be
-measured again anywhere. The difference: valgrind 3.19 shows AVX2 and no AVX-512, so glibc copies
-and compares memory by other routines than on newer processors. The engine's hash asks for AVX2
-where there are more than 240 bytes, which nothing here has; of the rest, what is compiled is what
-runs in both.
+Valgrind counts user-mode instructions of an emulated processor. The counter of the real processor
+is not used, because virtual machines seldom have one. Valgrind 3.19 emulates AVX2 but not AVX-512,
+so glibc uses other routines to copy and compare memory than on newer processors. The engine's hash
+uses AVX2 only for more than 240 bytes, which nothing here has.
 """
 
 from __future__ import annotations
@@ -55,13 +51,13 @@ _SUMMARY = re.compile(r"^(?:summary|totals): (\d+)$", re.MULTILINE)
 
 
 class CountingError(Exception):
-    """Nothing could be counted; the message says why."""
+    """The instructions could not be counted; the message says why."""
 
 
 def count(runs: int = _RUNS) -> Counts:
     """Return the counts of all operations. Raises CountingError and BuildError."""
-    valgrind = _told(["valgrind", "--version"], "install it: apt-get install valgrind")
-    rustc = _told(["rustc", "--version"], "install Rust with rustup")
+    valgrind = _output(["valgrind", "--version"], "install it: apt-get install valgrind")
+    rustc = _output(["rustc", "--version"], "install Rust with rustup")
     native.build()
     counted = [_counted() for _ in track(range(runs), "Counting", console=_ERRORS, transient=True)]
     median = {
@@ -83,15 +79,15 @@ def _counted() -> dict[str, float]:
 
 
 def between_marks(program: list[str], names: list[str]) -> dict[str, float]:
-    """Return the instructions of an operation, for each stretch of a program between two marks.
+    """Return the instructions of each named operation of a program, one between each two marks.
 
-    The program is given a folder as its last argument. Raises CountingError.
+    The program gets a folder as its last argument. Raises CountingError.
     """
     with tempfile.TemporaryDirectory(prefix="tuckbox-bench-") as name:
         folder = Path(name)
         command = ["valgrind", "--tool=callgrind", f"--dump-before={hot_path.MARK}"]
         command += [f"--callgrind-out-file={folder / 'counted'}", *program, name]
-        # The order of a set's members would be another each time.
+        # Without this, the order of a set's members is random.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -99,8 +95,11 @@ def between_marks(program: list[str], names: list[str]) -> dict[str, float]:
         parts = sorted(folder.glob("counted.*"), key=lambda path: int(path.suffix[1:]))
         if done.returncode or len(parts) != 2 * len(names):
             said = done.stderr.strip()[-2000:]
-            raise CountingError(f"{program[-1]} under callgrind met {len(parts)} marks: {said}")
-        # What was counted before the first mark, and between two stretches, is no part of any.
+            raise CountingError(
+                f"{program[-1]} under callgrind reached {len(parts)} marks instead of "
+                f"{2 * len(names)}: {said}"
+            )
+        # Drop what was counted before the first mark, and between operations.
         counted = [_instructions(part) for part in parts[1::2]]
     operations = hot_path.PASSES * hot_path.KEYS
     return {name: one / operations for name, one in zip(names, counted, strict=True)}
@@ -109,15 +108,15 @@ def between_marks(program: list[str], names: list[str]) -> dict[str, float]:
 def _instructions(part: Path) -> int:
     counted = _SUMMARY.search(part.read_text("utf-8"))
     if counted is None:
-        raise CountingError(f"callgrind wrote no sum into {part.name}")
+        raise CountingError(f"{part.name}, written by callgrind, has no total")
     return int(counted[1])
 
 
-def _told(command: list[str], advice: str) -> str:
+def _output(command: list[str], advice: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise CountingError(f"{command[0]} cannot be run: {advice}") from error
+        raise CountingError(f"cannot run {command[0]}: {advice}") from error
     return done.stdout.strip()
 
 
@@ -129,14 +128,14 @@ def _table(before: Counts | None, now: Counts) -> Table:
     for name, instructions in now.instructions.items():
         was = before.instructions.get(name) if before else None
         share = change.get(name)
-        told = "" if share is None else f"{share:+.1%}"
+        shown = "" if share is None else f"{share:+.1%}"
         if share is not None and abs(share) >= counts.CHANGE_MIN:
-            told = f"[{'red' if share > 0 else 'green'}]{told}[/]"
+            shown = f"[{'red' if share > 0 else 'green'}]{shown}[/]"
         table.add_row(
             name,
             "" if was is None else f"{was:,.0f}",
             f"{instructions:,.0f}",
-            told,
+            shown,
         )
     return table
 
@@ -146,9 +145,9 @@ def _tools(of: Counts) -> str:
 
 
 @click.command()
-@click.option("--keep", "is_kept", is_flag=True, help="Keep the counts: benches/instructions.json.")
+@click.option("--keep", "is_kept", is_flag=True, help="Write benches/instructions.json.")
 def main(*, is_kept: bool) -> None:
-    """Count the instructions of the hot paths, and say what has changed."""
+    """Count the instructions of the hot paths, and compare them with the kept counts."""
     console = Console()
     try:
         before = counts.read()

@@ -1,8 +1,8 @@
-"""Contestants of other languages, each driven by the lab's host for its language.
+"""Contestants in other languages, each driven by the lab's host for its language.
 
-Owns the conversation with the hosts. All hosts get the same operations, with new key strings whose
-hash nobody has computed, in blocks of 256; the host verifies the answers of a block after the clock
-has stopped. Must not know a contestant.
+Owns the conversation with the hosts. Must not know a contestant. All hosts get the same operations
+in blocks of 256, with new key strings whose hash is not computed. The host verifies the answers of
+a block after the clock has stopped.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _SECONDS_MAX = 60.0
 class Phase:
     """One operation on each of some keys.
 
-    `size` is that of the values to set, in bytes or fields. `misses` says how many of the
-    operations must find or store nothing. A `batch` of gets is asked for at once.
+    `size` is the size of values to set, in bytes or fields. `misses` says how many of the
+    operations must find or store nothing. `batch` is how many keys a get asks for at once.
     """
 
     verb: int
@@ -66,10 +66,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a host does: `fill` first, then a step for each sample.
+    """The work of a host: `fill` first, then a step for each sample.
 
-    Only the last phase of a step is timed. `keys` is how many keys there are, `bytes_max` the limit
-    of the store.
+    Only the last phase of a step is timed. `keys` is the number of keys, `bytes_max` the limit of
+    the store.
     """
 
     keys: int
@@ -80,7 +80,7 @@ class Plan:
 
 
 class Hosted:
-    """A contestant in its host, filled, at the first step of its plan."""
+    """A filled contestant in its host, ready for the first step of its plan."""
 
     def __init__(
         self, title: str, process: HostProcess, loop: asyncio.Runner, phases: Sequence[Phase]
@@ -102,7 +102,7 @@ class Hosted:
 
     def _phase(self, measure: Measure) -> float:
         number, phase = self._done, self._phases[self._done]
-        # Whole batches, all of whose answers are verified before the next ones.
+        # A block is whole batches. The host verifies its answers before the next block.
         block = max(_BLOCK // phase.batch, 1) * phase.batch
         self._done += 1
         prepare = Prepare(
@@ -138,10 +138,10 @@ class Hosted:
 
 
 def measure_gets(rows: Sequence[str], rounds: int, folder: Path) -> list[Figure]:
-    """Return how much faster a get is than those of some of the lab's contestants, from Python.
+    """Return figures of a get from Python, compared with some of the lab's contestants.
 
-    `folder` is empty and private. Raises PeerMissingError, WrongAnswerError and what the lab's
-    hosts raise.
+    `folder` must be empty and private. Raises PeerMissingError, WrongAnswerError and what the
+    lab's hosts raise.
     """
     order = random.Random(_SEED).sample(range(ENTRIES), ENTRIES)
     gets = [Phase(stream.GET, order)]
@@ -157,7 +157,7 @@ def measure_gets(rows: Sequence[str], rounds: int, folder: Path) -> list[Figure]
             for step in range(len(started)):
                 index = (number + step) % len(started)
                 nanoseconds = started[index].run(len(gets))
-                # The first round warms up, and does not count.
+                # The first round is a warm-up.
                 if number > 0:
                     samples[index].append(nanoseconds)
     goal = Goal("at least", 1)
@@ -171,8 +171,8 @@ def measure_gets(rows: Sequence[str], rounds: int, folder: Path) -> list[Figure]
 def hosted(row: str, folder: Path, plan: Plan) -> Iterator[Hosted]:
     """Start the host of one of the lab's contestants, and fill the contestant.
 
-    `folder` is empty and private. Raises PeerMissingError, WrongAnswerError and what the lab's
-    hosts raise.
+    `folder` must be empty and private. Raises PeerMissingError, WrongAnswerError and what the
+    lab's hosts raise.
     """
     phases = [*plan.fill, *(phase for step in plan.steps for phase in step)]
     with Guard() as guard, asyncio.Runner() as loop:
@@ -191,17 +191,17 @@ def hosted(row: str, folder: Path, plan: Plan) -> Iterator[Hosted]:
 
 
 def _streams(folder: Path, phases: Sequence[Phase]) -> list[PhaseOf]:
-    """Write the operations of the phases; return them as a host is told."""
+    """Write the operations of the phases to files, and return the phases for the host."""
     paths: dict[int, Path] = {}
     base, found = 1, []
     for number, phase in enumerate(phases):
-        # A phase that is there again needs no file of its own.
+        # A repeated phase shares its file.
         path = paths.setdefault(id(phase), folder / f"stream-{number}")
         if not path.exists():
             stream.write(
                 path, [stream.Operation(phase.verb, key, phase.size) for key in phase.numbers]
             )
-        # A host runs a phase once, and no two of their operations have the same number.
+        # Operations are numbered across all phases.
         found.append(PhaseOf(f"phase {number}", [StreamOf(str(path), base=base)]))
         base += len(phase.numbers)
     return found
@@ -211,7 +211,7 @@ def _streams(folder: Path, phases: Sequence[Phase]) -> list[PhaseOf]:
 async def _ready(
     contestant: Contestant, guard: Guard, folder: Path, plan: Plan, phases: list[PhaseOf]
 ) -> AsyncIterator[tuple[str, HostProcess]]:
-    """Start a host and have it open its contestant; give the contestant's title and the host."""
+    """Start a host that opens its contestant. Yield the contestant's title and the host."""
     limits = StoreLimits(bytes=plan.bytes_max)
     words, store, names = folder / "words", folder / "store", folder / "keys"
     words.mkdir(0o700)

@@ -1,7 +1,7 @@
-"""Streams made here, for what recorded traces do not show: drift, pairs, deletes, overwrites, TTLs.
+"""Generated streams for what recorded traces lack: drift, pairs, deletes, overwrites, ttls.
 
-Each stream drives the engine as in `hit_ratio.py`, beside LRU and S3-FIFO (the form of its paper)
-written out below, which see the same deletes and expiries. The numbers come from a fixed seed.
+Each stream drives the engine as in `hit_ratio.py`, and the two policies below for comparison: LRU,
+and S3-FIFO as in its paper. They see the same deletes and expiries. The seed is fixed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Op = Literal["get", "set", "delete"]
 
 
 class Request(NamedTuple):
-    """A request; a millisecond passes with each. A `ttl_ms` of 0 is none."""
+    """A request, one millisecond after the one before. A `ttl_ms` of 0 means no ttl."""
 
     key: int
     op: Op = "get"
@@ -34,10 +34,10 @@ class Request(NamedTuple):
 
 
 class Lru:
-    """Least recently used goes first."""
+    """Evicts the least recently used entry."""
 
     def __init__(self, entries: int) -> None:
-        """Make a cache of so many entries."""
+        """Create a cache of this many entries."""
         self.entries = entries
         self.expiries: OrderedDict[int, float] = OrderedDict()
 
@@ -61,10 +61,10 @@ class Lru:
 
 
 class S3Fifo:
-    """Three queues (Yang, Zhang, Qiu, Yue and Rashmi 2023): a tenth small, ghosts for the rest."""
+    """Three queues (Yang, Zhang, Qiu, Yue and Rashmi 2023): a tenth small, a main one, ghosts."""
 
     def __init__(self, entries: int) -> None:
-        """Make a cache of so many entries."""
+        """Create a cache of this many entries."""
         self.small_entries = max(1, entries // 10)
         self.main_entries = entries - self.small_entries
         self.small: deque[int] = deque()
@@ -118,7 +118,7 @@ class S3Fifo:
 
 
 class Zipf:
-    """Ranks from 0 on, the n-th with a weight of 1 / (n + 1) ** exponent."""
+    """Ranks from 0, rank n with a weight of 1 / (n + 1) ** exponent."""
 
     def __init__(self, count: int, exponent: float, source: random.Random) -> None:
         """Draw from `count` ranks."""
@@ -139,14 +139,14 @@ def steady(source: random.Random) -> Iterator[Request]:
 
 
 def drift(source: random.Random) -> Iterator[Request]:
-    """Popularity whose centre moves by a key every 20 requests."""
+    """Popularity that moves by one key every 20 requests."""
     zipf = Zipf(20_000, 0.9, source)
     for n in itertools.count():
         yield Request(n // 20 + zipf.draw())
 
 
 def phases(source: random.Random) -> Iterator[Request]:
-    """Every 20,000 requests: other popular keys, or a loop a little longer than the cache."""
+    """Every 20,000 requests, other popular keys or a loop a little longer than the cache."""
     zipf = Zipf(20_000, 0.9, source)
     for n in itertools.count():
         phase = n // 20_000
@@ -161,7 +161,7 @@ def scans(source: random.Random) -> Iterator[Request]:
 
 
 def loop(source: random.Random) -> Iterator[Request]:
-    """A loop of 1.5 times the cache, with a tenth of other requests."""
+    """A loop of 1.5 times the cache, and a tenth of other requests."""
     for n in itertools.count():
         yield Request(10**6 + source.randrange(10**6) if source.random() < 0.1 else n % 1_500)
 
@@ -175,7 +175,7 @@ def sweeps(source: random.Random) -> Iterator[Request]:
 
 
 def pairs(source: random.Random) -> Iterator[Request]:
-    """Half of the requests for popular keys; other keys twice, 100 to 1,600 requests apart."""
+    """Popular keys for half of the requests; other keys twice, 100 to 1,600 requests apart."""
     zipf = Zipf(2_000, 0.9, source)
     due: dict[int, int] = {}
     for n in itertools.count():
@@ -192,7 +192,7 @@ def pairs(source: random.Random) -> Iterator[Request]:
 
 
 def overwrites(source: random.Random) -> Iterator[Request]:
-    """Steady popularity; a fifth of the requests store over, one in fifty deletes."""
+    """Steady popularity; a fifth of the requests overwrite, one in fifty deletes."""
     zipf = Zipf(20_000, 0.9, source)
     while True:
         chance = source.random()
@@ -208,7 +208,7 @@ def expiries(source: random.Random) -> Iterator[Request]:
 
 
 def write_through(source: random.Random) -> Iterator[Request]:
-    """Every key is stored when made, then read by a few, soon or never: a session store."""
+    """Every key is stored when created, then read soon or never, as in a session store."""
     recent: deque[int] = deque(maxlen=1_500)
     for n in itertools.count():
         if n % 4 == 0 or not recent:
@@ -262,7 +262,7 @@ def engine_ratios(program: Path, requests: list[Request], arguments: list[str]) 
 
 
 def measure(program: Path) -> tuple[list[str], list[list[str]]]:
-    """Return heading and rows of a table of all streams, at two sizes."""
+    """Return the heading and the rows of a table of all streams, at two sizes."""
     heading = ["stream", "entries", "LRU", "S3-FIFO", "Tuckbox", "Tuckbox, 4 sh."]
     rows = []
     for entries in ENTRIES:

@@ -1,6 +1,6 @@
-"""The native program: built when it is needed, run, and its answer read.
+"""Builds and runs the native program, and reads its output.
 
-Owns how it is built and where. Must not know what its figures mean.
+Owns how and where it is built. Must not know what its figures mean.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ PROGRAM = "tuckbox-bench"
 
 
 class NativeError(Exception):
-    """The native program failed; the message has what was said."""
+    """The native program failed; the message has its error output."""
 
 
 @cache
 def build() -> Path:
-    """Build the program, unless it is up to date; return where it is. Raises BuildError."""
+    """Build the program unless it is up to date, and return its path. Raises BuildError."""
     return building.build(_FOLDER, _TARGET) / PROGRAM
 
 
 def begin(*arguments: str | Path, core: int | None = None) -> subprocess.Popen[str]:
-    """Build the program and start it, on one core if it is given. Raises BuildError."""
+    """Build the program and start it, pinned to `core` if given. Raises BuildError."""
     command = [build(), *arguments]
     with kept_to(None if core is None else {core}):
         return subprocess.Popen(
@@ -45,20 +45,20 @@ def begin(*arguments: str | Path, core: int | None = None) -> subprocess.Popen[s
 
 
 def end(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """End the program's input, wait for it, and return what it printed. Raises NativeError."""
+    """Close the program's input, wait for it to end, and return its output. Raises NativeError."""
     printed, said = process.communicate()
     if process.returncode:
         raise NativeError(said.strip() or f"it ended with status {process.returncode}")
-    told: dict[str, Any] = json.loads(printed)
-    return told
+    result: dict[str, Any] = json.loads(printed)
+    return result
 
 
 def run(*arguments: str | Path) -> dict[str, Any]:
-    """Run the program, and return what it prints. Raises NativeError and BuildError."""
+    """Run the program and return its output. Raises NativeError and BuildError."""
     return end(begin(*arguments))
 
 
 def version(package: str) -> str:
-    """Return the version of a package that the program is built with. Raises KeyError."""
+    """Return the version of a package in the program. Raises KeyError."""
     locked = tomllib.loads((_FOLDER / "Cargo.lock").read_text("utf-8"))
     return {str(one["name"]): str(one["version"]) for one in locked["package"]}[package]

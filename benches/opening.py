@@ -1,7 +1,7 @@
-"""A program that opens a cache once and says what that took: `python -m benches.opening PATH KEY`.
+"""A program that opens a cache once and measures that: `python -m benches.opening PATH KEY`.
 
-Owns that program and how it is run in a new process, as every program opens a cache that others
-have filled; also in one to which the machine seems to have been started anew. Must not judge.
+Owns that program, and how it is run in a new process, also one that sees another boot id. Must not
+judge.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rig.sources import ROOT
 
 
 class NotPermittedError(Exception):
-    """This machine does not let one show a program another boot; the message says why."""
+    """This machine cannot show a program another boot id; the message says why."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """What opening took.
+    """The cost of opening.
 
-    `pages` are those of all memory, the file's among it, that were touched for the first time.
+    `pages` counts page faults: pages of the file and of other memory touched for the first time.
     """
 
     open_ms: float
@@ -41,8 +41,8 @@ class Opening:
 def opening(path: Path, key: str, boot: Path | None = None) -> Opening:
     """Open a cache in a new process, and get a key.
 
-    With `boot`, a file with an identifier of a boot, it happens in that one. Raises
-    NotPermittedError, and subprocess.CalledProcessError when the program fails.
+    `boot` is a file with the boot id to show to the process. Raises NotPermittedError, and
+    subprocess.CalledProcessError when the program fails.
     """
     command = [sys.executable, "-m", "benches.opening", str(path), key]
     if boot is not None:
@@ -52,14 +52,14 @@ def opening(path: Path, key: str, boot: Path | None = None) -> Opening:
 
 
 def demand_boots(boot: Path) -> None:
-    """Raise NotPermittedError unless a program can be shown another boot."""
+    """Raise NotPermittedError unless a program can be shown another boot id."""
     tried = subprocess.run([*_in_boot(boot), "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         raise NotPermittedError(tried.stderr.strip())
 
 
 def forget(path: Path) -> None:
-    """Write a file back and take it out of the page cache, as a reboot does."""
+    """Write a file back and drop it from the page cache, as a reboot does."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

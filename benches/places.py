@@ -1,6 +1,6 @@
 """Folders to measure in: one in memory, one on a disk.
 
-Owns where they are and that they are gone afterwards. Must not know what is put into them.
+Owns where they are and that they are removed afterwards. Must not know what is stored in them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 
 
 class NoPlaceError(Exception):
-    """There is no folder of a kind; the message says which, and what would do."""
+    """A folder is missing; the message says which, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Places:
 
 @contextmanager
 def places() -> Iterator[Places]:
-    """Make both folders, private ones, and remove them at the end. Raises NoPlaceError."""
+    """Create both folders, private ones, and remove them at the end. Raises NoPlaceError."""
     tmpfs = Path(tempfile.mkdtemp(prefix="tuckbox-bench-", dir=_in_memory()))
     try:
         disk = Path(tempfile.mkdtemp(prefix="tuckbox-bench-", dir=_on_disk()))
@@ -45,21 +45,23 @@ def places() -> Iterator[Places]:
 
 
 def file_systems() -> dict[str, str]:
-    """Return the types of the file systems by what is kept there. Raises NoPlaceError."""
+    """Return the type of each file system, by what it is for. Raises NoPlaceError."""
     return {"memory": file_system(_in_memory()), "disk": file_system(_on_disk())}
 
 
 def _in_memory() -> Path:
     if not SHARED_MEMORY.is_dir() or file_system(SHARED_MEMORY) not in _IN_MEMORY:
-        raise NoPlaceError(f"{SHARED_MEMORY} is no file system in memory: mount a tmpfs there")
+        raise NoPlaceError(f"{SHARED_MEMORY} is not in memory: mount a tmpfs there")
     return SHARED_MEMORY
 
 
 def _on_disk() -> Path:
-    """Return where temporary files go, or the build folder where those are in memory."""
+    """Return the folder of temporary files, or the build folder if that one is in memory."""
     built = ROOT / "target"
     for folder in (Path(tempfile.gettempdir()), built):
         folder.mkdir(exist_ok=True)
         if file_system(folder) not in _IN_MEMORY:
             return folder
-    raise NoPlaceError(f"neither temporary files nor {built.name}/ are on a disk: set TMPDIR")
+    raise NoPlaceError(
+        f"neither the folder of temporary files nor {built.name}/ is on a disk: set TMPDIR"
+    )

@@ -1,7 +1,7 @@
 """The record: every run of every row.
 
-Owns its form and its file. Must not measure, judge, nor know how it is shown. Rows are measured
-together or one by one, on one machine or on several, so each run has its own machine sheet.
+Owns its format and its file. Must not measure, judge, nor know how it is shown. Rows may be
+measured on different machines, so each run has its own machine sheet.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from rig.sources import ROOT, Sources
 
 PATH = ROOT / "docs" / "performance.json"
 
-#: Files that a run itself changes: they do not make its sources differ from a commit.
+#: Files that a run itself changes. They are not part of its sources.
 RESULTS = ("docs/performance*", "benches/instructions.json")
 
 
 class Run(msgspec.Struct, frozen=True):
     """One run of a row.
 
-    `date` is its start, in UTC. `files` names the file systems by what was kept there.
-    `disturbance` is the share of the machine's time that others had. `not_measured` lists what
-    could not be measured on the machine. The number of rounds is that of a figure's samples.
+    `date` is its start, in UTC. `files` has the type of each file system, by what it is for.
+    `disturbance` is the share of the machine's time that other programs had. `not_measured` lists
+    what the machine could not measure. A figure has one sample for each round.
     """
 
     figures: list[Figure]
@@ -41,29 +41,29 @@ class Run(msgspec.Struct, frozen=True):
     disturbance: Disturbance
 
     def __post_init__(self) -> None:
-        """Refuse figures of the same name, which would be taken for those of several runs."""
+        """Refuse two figures of the same name, which would look like two runs."""
         names = [figure.key for figure in self.figures]
         if len(set(names)) != len(names):
             raise ValueError("two figures of a run have the same name")
 
 
 class Record(msgspec.Struct, frozen=True):
-    """The runs of each row, by its id, the oldest first."""
+    """The runs of each row by its id, the oldest first."""
 
     rows: dict[str, list[Run]]
 
 
 def read(path: Path) -> Record:
-    """Return the record in a file, an empty one where there is no file. Raises RecordError."""
+    """Return the record in a file, empty if the file does not exist. Raises RecordError."""
     return kept.read(path, Record) or Record({})
 
 
 def with_run(
     record: Record, row_id: str, run: Run, order: Sequence[str], *, replace: bool = False
 ) -> Record:
-    """Return the record with one more run of a row, rows as in `order`.
+    """Return the record with one more run of a row, and the rows in `order`.
 
-    With `replace` the row's earlier runs are dropped. Rows that are not in `order` always are.
+    `replace` drops the row's earlier runs. Rows that are not in `order` are dropped.
     """
     earlier = [] if replace else record.rows.get(row_id, [])
     rows = {**record.rows, row_id: [*earlier, run]}

@@ -1,4 +1,4 @@
-"""What all runs of a row say together.
+"""The results of all runs of a row together.
 
 Owns the verdicts. Must not know how a run is recorded or shown.
 """
@@ -12,7 +12,7 @@ from typing import Literal
 
 from benches.row import Figure, Goal
 
-#: What is said of a figure over all runs, and of a row.
+#: The verdict on a figure over all runs, and on a row.
 Verdict = Literal["met", "limit shown", "undecided", "not met", "no goal"]
 
 _WORST_FIRST: tuple[Verdict, ...] = ("not met", "undecided", "limit shown", "met", "no goal")
@@ -20,13 +20,13 @@ _WORST_FIRST: tuple[Verdict, ...] = ("not met", "undecided", "limit shown", "met
 
 @dataclass(frozen=True)
 class Result:
-    """One figure in every run that has it, the oldest first. The latest run's goal applies."""
+    """A figure in all runs that have it, the oldest first. The goal of the latest run applies."""
 
     figures: tuple[Figure, ...]
 
     @property
     def latest(self) -> Figure:
-        """The figure of the last run."""
+        """The figure of the latest run."""
         return self.figures[-1]
 
     @property
@@ -36,7 +36,7 @@ class Result:
 
     @property
     def pooled(self) -> Figure:
-        """The rounds of all runs together: for charts and the overview, not for verdicts."""
+        """The rounds of all runs together, for charts and the overview. Not for verdicts."""
         limited = all(figure.limit for figure in self.figures)
         return dataclasses.replace(
             self.latest,
@@ -48,10 +48,10 @@ class Result:
 
     @property
     def verdict(self) -> Verdict:
-        """What all runs say.
+        """The verdict over all runs.
 
-        A goal is met, or not met, if every run says so by itself. A limit is shown where the goal
-        is not met and the stripped program, which does less than Tuckbox, misses it too.
+        A goal is met, or not met, if every single run says so. A limit is shown if the goal is not
+        met and the stripped program, which does less than Tuckbox, misses it too.
         """
         goal = self.goal
         if goal is None:
@@ -67,7 +67,7 @@ class Result:
 
 
 def results_of(runs: Iterable[Sequence[Figure]]) -> list[Result]:
-    """Return the figures of some runs, the oldest run first, each with those of its name."""
+    """Return the figures of some runs, oldest first, grouped by name."""
     found: dict[object, list[Figure]] = {}
     for figures in runs:
         for figure in figures:
@@ -76,7 +76,7 @@ def results_of(runs: Iterable[Sequence[Figure]]) -> list[Result]:
 
 
 def verdict_of(results: Iterable[Result]) -> Verdict:
-    """Return the worst verdict of a row's results: the row's own."""
+    """Return the verdict on a row: the worst one of its results."""
     found = {result.verdict for result in results}
     return next((one for one in _WORST_FIRST if one in found), "no goal")
 

@@ -1,7 +1,7 @@
-"""A row: one goal, how it is measured, and what a run of it gave.
+"""A row: its goals, how it is measured, and the figures of one run.
 
-Owns these types: goals, and the samples of one run. Must not time, start or print anything, nor
-judge several runs together (`results.py`).
+Owns these types. Must not time, start or print anything, nor judge several runs together
+(`results.py`).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from lab.runner.intervals import Interval, interval
 
 Relation = Literal["ours / theirs", "theirs / ours", "ours"]
 
-#: What the rounds of one run say about a goal.
+#: The decision of one run about a goal.
 Decision = Literal["met", "not met", "undecided"]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound of `Figure.value`, in its unit; both senses include the bound."""
+    """A bound of `Figure.value`, in its unit. The bound itself meets the goal."""
 
     sense: Literal["at most", "at least"]
     bound: float
 
     def is_met_by(self, value: float) -> bool:
-        """Return whether a value keeps the bound."""
+        """Return whether a value is within the bound."""
         return value <= self.bound if self.sense == "at most" else value >= self.bound
 
     def judge(self, values: Sequence[float]) -> Decision:
-        """Return what the values of the rounds of one run say.
+        """Return the decision for the values of one run, one value a round.
 
-        The interval of their median decides: all of it must be on one side of the bound. One round
-        decides nothing.
+        The interval of their median decides: all of it must be on one side of the bound. A single
+        round decides nothing.
         """
         around = spread(values)
         low, high = self.is_met_by(around.low), self.is_met_by(around.high)
@@ -45,7 +45,7 @@ class Goal:
 
 
 def spread(values: Sequence[float]) -> Interval:
-    """Return the interval of the median: the range where six rounds are not there."""
+    """Return the interval of the median; the range for fewer than six rounds."""
     found = interval(values)
     return found or Interval(min(values), max(values), 1 - 2.0 ** (1 - len(values)))
 
@@ -55,19 +55,19 @@ class Figure:
     """Samples of Tuckbox and of one peer, taken in the same rounds of one run.
 
     Attributes:
-        what: What was done, as in "same keys".
+        what: The name of the measured operation or quantity, such as "same keys".
         unit: The unit of the samples: "ns", "us", "ms", "bytes", "MB/s" ...
         ours: One sample a round.
         peer: The peer, with its version where it has one; "" for an absolute figure.
         theirs: The peer's samples of the same rounds; () for an absolute figure.
-        relation: What `value` is.
+        relation: How `value` is computed.
         goal: The bound of `value`; None for a figure without a goal.
-        at: The number of entries, for a figure that is a point of a curve; figures of the same
-            curve have the same `what`.
-        along: What `at` counts, if not entries. Sizes begin with "bytes": "bytes of a value".
-        limit: Samples, of the same rounds and in place of `ours`, of a stripped program that does
-            only a named part of the work; () where there is none.
-        limited_by: What that program does; "" where there is none.
+        at: The place on a curve, such as the number of entries. The figures of a curve have the
+            same `what`. None for a figure that is not on a curve.
+        along: What `at` counts. Sizes begin with "bytes": "bytes of a value".
+        limit: Samples of the same rounds of a stripped program, which does only a part of the
+            work; () without one.
+        limited_by: What that program does; "" without one.
 
     Raises:
         ValueError: The samples do not belong together.
@@ -91,15 +91,15 @@ class Figure:
             raise ValueError(f"{self.what!r} has no samples")
         is_absolute = self.relation == "ours"
         if is_absolute != (not self.theirs) or is_absolute != (not self.peer):
-            raise ValueError(f"{self.what!r}: a ratio has a peer with samples, nothing else has")
+            raise ValueError(f"{self.what!r}: a ratio must have a peer with samples, others none")
         if self.theirs and len(self.theirs) != len(self.ours):
-            raise ValueError(f"{self.what!r}: ours and theirs are not of the same rounds")
+            raise ValueError(f"{self.what!r}: ours and theirs must be of the same rounds")
         if bool(self.limit) != bool(self.limited_by) or len(self.limit) not in {0, len(self.ours)}:
-            raise ValueError(f"{self.what!r}: the limit is named and is of the same rounds")
+            raise ValueError(f"{self.what!r}: a limit needs a name, and samples of the same rounds")
 
     @property
     def key(self) -> tuple[str, int | None, str]:
-        """What names the figure among those of a run."""
+        """The identity of the figure in a run."""
         return self.what, self.at, self.peer
 
     @property
@@ -114,7 +114,7 @@ class Figure:
 
     @property
     def limit_values(self) -> tuple[float, ...]:
-        """What `values` would be if the stripped program were Tuckbox; () where there is none."""
+        """`values` with the stripped program in place of Tuckbox; () without one."""
         return self._values(self.limit) if self.limit else ()
 
     def _values(self, samples: tuple[float, ...]) -> tuple[float, ...]:
@@ -129,13 +129,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a measurement is given.
+    """The conditions of a measurement.
 
-    `rounds` is the number of rounds to take; a row whose rounds are long takes at most six.
-    `is_quick` asks for less data where much of it takes long. `tmpfs` and `disk` are empty private
-    folders, in memory and on a disk, which are removed afterwards. `progress` takes a few words
-    about what is measured now. `not_measured` takes a phrase for the page: what could not be
-    measured on this machine, and why.
+    - `rounds`: how many rounds to take. A row whose rounds are long takes at most six.
+    - `is_quick`: use less data, for rows that take long.
+    - `tmpfs`, `disk`: empty private folders, which are removed afterwards.
+    - `progress`: takes a few words about what is being measured.
+    - `not_measured`: takes a phrase for the page about what this machine cannot measure, and why.
     """
 
     rounds: int
@@ -148,12 +148,14 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Row:
-    """One row. `id` is the goal's, or a few words for a row without one; so is `goal_text`.
+    """One row.
 
-    `measure` raises WrongAnswerError, and `lab.peers.PeerMissingError`.
+    `id` is the goal's, or a few words for a row without goals. `text` is what else a reader must
+    know of the measurement, "" for nothing. `measure` raises WrongAnswerError, and
+    `lab.peers.PeerMissingError`.
     """
 
     id: str
     title: str
-    goal_text: str
+    text: str
     measure: Callable[[Conditions], list[Figure]]

@@ -1,4 +1,4 @@
-"""The parts of the page that come before the appendix: the overview, growth, and charts.
+"""The generated parts of the page before the appendix: the overview, growth, and charts.
 
 Owns their tables. Must not judge, nor touch a file.
 """
@@ -36,7 +36,7 @@ def operations_table(runs: Sequence[Run]) -> list[str]:
         if not of:
             lines.append(words.cells([operation.what, *["not measured"] * (len(heads) - 1)]))
             continue
-        # A peer may be missing from some of the runs, Tuckbox is in all.
+        # Some runs may lack a peer, but all have Tuckbox.
         ours = max((figure.ours for figure in of.values()), key=len)
         times = {column: words.duration(figure.theirs) for column, figure in of.items()}
         times[overview.OURS] = f"**{words.duration(ours)}**"
@@ -53,7 +53,7 @@ def _counted(runs: Sequence[Run]) -> str:
     rounds = " or ".join(f"{count}" for count in counts)
     many = f"{len(runs)} runs" if len(runs) > 1 else "one run"
     quick = " **The quick form: do not quote it.**" if any(run.is_quick for run in runs) else ""
-    return f"Medians of {many} of {rounds} rounds.{quick}"
+    return f"Medians over {many} of {rounds} rounds.{quick}"
 
 
 def _versions(runs: Sequence[Run]) -> str:

@@ -1,4 +1,4 @@
-"""What the terminal shows of a run. Owns tables and the progress line; must not measure."""
+"""The terminal output of a run. Owns tables and the progress line; must not measure."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _STYLES: dict[Verdict, str] = {
 
 
 def say(to: Console, text: str, style: str = "") -> None:
-    """Print a line as it is, without markup."""
+    """Print a line without interpreting markup."""
     to.print(text, style=style, highlight=False, markup=False)
 
 
 @contextmanager
 def progress(to: Console, row: Row) -> Iterator[Callable[[str], None]]:
-    """Show what is measured now, on one line where the output is a terminal."""
+    """Show what is being measured; in a terminal, on one line."""
     if not to.is_terminal:
         yield lambda text: say(to, f"{row.id}: {text}")
         return
-    # The line is redrawn once a second at most: the run shares the machine with what it measures.
+    # At most once a second, so that drawing does not disturb the measurement.
     with to.status(escape(f"{row.id}: {row.title}"), refresh_per_second=1) as status:
         yield lambda text: status.update(escape(f"{row.id}: {text}"))
 
 
 def show_row(to: Console, row: Row, runs: Sequence[Run]) -> None:
-    """Print the last run of a row, and the verdicts of all its runs."""
+    """Print the latest run of a row, and the verdicts over all its runs."""
     count = f", run {len(runs)}" if len(runs) > 1 else ""
     table = Table(
         title=f"{row.id}  {row.title}{count}  ({runs[-1].seconds:.0f} s)",

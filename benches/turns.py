@@ -1,10 +1,9 @@
-"""Times contestants that take turns, so that whatever disturbs the machine disturbs all of them.
+"""Times contestants that take turns, so that a disturbance of the machine affects all of them.
 
-Owns clocks, rounds and the order of turns. Must not know what is timed. In each round every
-contestant has so many passes that they take about as long as the others', spread over the round and
-in an order that moves on by one each round; its sample is the median of its passes. Before the
-first round each has one pass that does not count. Python's cycle collector is off meanwhile, as in
-`timeit`.
+Owns clocks, rounds and the order of turns. Must not know what is timed. In each round, every
+contestant gets about the same time, in passes that are spread over the round. The order rotates
+each round. A sample is the median of a contestant's passes in a round. One pass of each before the
+first round is a warm-up. Python's cycle collector is off, as in `timeit`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 from benches.row import Conditions
 
 PASSES_MAX = 25
-# What the passes of one contestant take in one round, where that is more than one pass.
+# The time of a contestant's passes in a round. It has at least one pass, however long.
 ROUND_SECONDS = 0.06
 ROUND_SECONDS_QUICK = 0.02
 
@@ -35,15 +34,14 @@ def _believe(_given: object) -> None:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a contestant does when it is its turn.
+    """The work of a contestant in its turn.
 
     Attributes:
-        operations: How many operations a pass is; samples are nanoseconds of one of them.
-        work: The pass: what is timed, and nothing else is. It is given what `prepare` returned.
-        prepare: Makes what a pass needs, off the clock.
-        check: Verifies, off the clock and once a round, after the contestant's last pass, that the
-            answers were right. It is given what `prepare` returned for that pass, and raises
-            WrongAnswerError.
+        operations: How many operations a pass has. Samples are nanoseconds per operation.
+        work: The pass, the only part that is timed. It gets what `prepare` returned.
+        prepare: Makes what a pass needs, untimed.
+        check: Verifies the answers, untimed, after the contestant's last pass of a round. It gets
+            what `prepare` returned for that pass, and raises WrongAnswerError.
     """
 
     operations: int
@@ -53,7 +51,7 @@ class Turn:
 
 
 def take_turns(conditions: Conditions, turns: Sequence[Turn]) -> list[tuple[float, ...]]:
-    """Return for each of `turns` its samples, one a round, in nanoseconds an operation.
+    """Return the samples of each turn, one a round, in nanoseconds per operation.
 
     Raises what the turns raise.
     """
@@ -61,10 +59,10 @@ def take_turns(conditions: Conditions, turns: Sequence[Turn]) -> list[tuple[floa
 
 
 def rounds_of(conditions: Conditions, turns: Sequence[Turn]) -> Iterator[tuple[float, ...]]:
-    """Yield for each round the samples of `turns`, in nanoseconds an operation.
+    """Yield the samples of `turns` for each round, in nanoseconds per operation.
 
-    What the caller does between two rounds is a part of the round for the contestants that have no
-    turn in this process. Raises what the turns raise.
+    Between two rounds the caller can measure contestants that are not in this process. Raises what
+    the turns raise.
     """
     with uncollected():
         passes = [_passes(conditions, _warm_up(turn)) for turn in turns]
@@ -75,7 +73,7 @@ def rounds_of(conditions: Conditions, turns: Sequence[Turn]) -> Iterator[tuple[f
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep Python's cycle collector from coming in between."""
+    """Turn Python's cycle collector off for the time being."""
     was_on = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -94,7 +92,7 @@ def time_ns(work: Callable[[Any], object], given: object = None) -> int:
 
 
 def _warm_up(turn: Turn) -> float:
-    """Have a pass that does not count, and check it. Return its seconds."""
+    """Make a pass that does not count, and check it. Return its seconds."""
     given = turn.prepare()
     nanoseconds = time_ns(turn.work, given)
     turn.check(given)
@@ -113,7 +111,7 @@ def _round(turns: Sequence[Turn], number: int, passes: list[int]) -> Iterator[tu
     steps = max(passes)
     for step in range(steps):
         for index in order:
-            # Those with fewer passes sit out most steps, evenly, and have one in the last.
+            # A contestant with fewer passes skips steps evenly, but never the last.
             done = (step + 1) * passes[index] // steps
             if done == step * passes[index] // steps:
                 continue

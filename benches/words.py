@@ -1,6 +1,6 @@
 """How figures are written, in the terminal and on the page.
 
-Owns numbers and their units in words. Must not judge, nor know where they are shown.
+Owns the format of numbers and units. Must not judge, nor know where they are shown.
 """
 
 from __future__ import annotations
@@ -26,26 +26,30 @@ def number(value: float) -> str:
 
 
 def amount(samples: Sequence[float], unit: str) -> str:
-    """Return the median of samples with its unit; nothing for no samples."""
-    return f"{number(statistics.median(samples))} {unit}".rstrip() if samples else ""
+    """Return the median of samples with its unit; nothing without samples."""
+    if not samples:
+        return ""
+    return f"{number(statistics.median(samples))}{_before(unit)}{unit}"
 
 
 def duration(samples_ns: Sequence[float]) -> str:
-    """Return the median of nanoseconds, in the unit that suits it."""
+    """Return the median of nanoseconds, in a suitable unit."""
     median = statistics.median(samples_ns)
     unit, size = _unit(median)
     return f"{number(median / size)} {unit}"
 
 
 def durations(samples_ns: Sequence[float]) -> str:
-    """Return the least and the greatest of nanoseconds, in the units that suit them."""
+    """Return the least and the greatest of nanoseconds, in suitable units."""
     least, most = duration([min(samples_ns)]), duration([max(samples_ns)])
     unit = f" {_unit(max(samples_ns))[0]}"
-    return f"{least.removesuffix(unit)} to {most}"
+    if least.endswith(unit):
+        return f"{least.removesuffix(unit)}{_DASH}{most}"
+    return f"{least} to {most}"
 
 
 def bound(goal: Goal | None, figure: Figure) -> str:
-    """Return a goal as a sign and a number; nothing for none."""
+    """Return a goal as a sign and a number; nothing without a goal."""
     if goal is None:
         return ""
     said = f"{goal.bound:,.0f}" if goal.bound == round(goal.bound) else f"{goal.bound:.3g}"
@@ -58,28 +62,29 @@ def value(figure: Figure) -> str:
 
 
 def limit_value(figure: Figure) -> str:
-    """Return what the value would be if the stripped program were Tuckbox."""
+    """Return the value with the stripped program in place of Tuckbox."""
     return f"{number(statistics.median(figure.limit_values))}{suffix(figure)}"
 
 
 def interval(values: Sequence[float]) -> str:
     """Return the interval of the median of some rounds; nothing for one round."""
     around = spread(values)
-    return f"{number(around.low)} to {number(around.high)}" if len(values) > 1 else ""
+    return _span(around.low, around.high) if len(values) > 1 else ""
 
 
 def extent(values: Sequence[float]) -> str:
     """Return the least and the greatest value of some rounds; nothing for one round."""
-    return f"{number(min(values))} to {number(max(values))}" if len(values) > 1 else ""
+    return _span(min(values), max(values)) if len(values) > 1 else ""
 
 
 def suffix(figure: Figure) -> str:
-    """Return what follows the number of a value: a ratio's times sign, or the unit."""
-    return f" {figure.unit}".rstrip() if figure.relation == "ours" else " x"
+    """Return what follows the number of a value: "x" for a ratio, otherwise the unit."""
+    unit = figure.unit if figure.relation == "ours" else "x"
+    return f"{_before(unit)}{unit}"
 
 
 def name(figure: Figure) -> str:
-    """Return what was done, and where on its curve if it is a point of one."""
+    """Return what was done, with the place on its curve if it has one."""
     return figure.what if figure.at is None else f"{figure.what}, {at(figure.at, figure.along)}"
 
 
@@ -109,6 +114,16 @@ def cells(texts: Sequence[str]) -> str:
 
 
 _SINGULAR = {"entries": "entry", "processes": "process"}
+_DASH = "\u2013"
+
+
+def _before(unit: str) -> str:
+    return "" if unit in {"", "x"} else " "
+
+
+def _span(low: float, high: float) -> str:
+    # Next to a minus sign, a dash would be hard to read.
+    return f"{number(low)}{_DASH if low >= 0 else ' to '}{number(high)}"
 
 
 def _unit(nanoseconds: float) -> tuple[str, float]:

@@ -1,5 +1,5 @@
-"""What Tuckbox promises, the commands that try to break it, and the records of what came out.
+"""Tuckbox's promises, the commands that try to break them, and the records of the runs.
 
-Knows Tuckbox's tests by their commands alone: what a promise demands is in `families.toml`, how it
-is tried is in the commands named there.
+Knows Tuckbox's tests only by their commands. `families.toml` says what each promise demands and
+names the commands that try it.
 """

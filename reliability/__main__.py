@@ -23,7 +23,7 @@ from rig.terminal import open_console
 
 @click.group()
 def main() -> None:
-    """Try to break what Tuckbox promises, and keep the records."""
+    """Try to break Tuckbox's promises, and keep the records."""
 
 
 _catalogue = click.option(
@@ -40,7 +40,7 @@ _records = click.option(
     "kept_in",
     default=record.KEPT,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of the records that are kept.",
+    help="The folder of the kept records.",
 )
 
 
@@ -51,9 +51,9 @@ _records = click.option(
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the records in this folder.  [default: target/reliability/LANE]",
+    help="Write the records to this folder.  [default: target/reliability/LANE]",
 )
-@click.option("--resume", is_flag=True, help="Leave out what has a good record of these sources.")
+@click.option("--resume", is_flag=True, help="Skip families with a good record of these sources.")
 def run(
     families_file: Path,
     lane: catalogue.LaneName,
@@ -63,16 +63,16 @@ def run(
 ) -> None:
     """Run the families of a lane and write a record of each.
 
-    The short lane starts nothing more once a family has failed; the nightly lane goes on. The exit
-    status is 1 unless every family was good.
+    The short lane stops at the first failure, the nightly lane does not. The exit status is 1
+    unless every family is good.
     """
     families = _families(families_file, only)
     folder = out or ROOT / "target" / "reliability" / lane
     console = open_console()
     try:
-        with progress.Progress(console, families) as told:
+        with progress.Progress(console, families) as listener:
             outcome = runner.run(
-                families, lane, folder, resume=resume, fail_fast=lane == "short", told=told
+                families, lane, folder, resume=resume, fail_fast=lane == "short", listener=listener
             )
     except (runner.BuildError, RecordError) as error:
         raise click.ClickException(str(error)) from error
@@ -83,7 +83,7 @@ def run(
 @main.command("list")
 @_catalogue
 def list_(families_file: Path) -> None:
-    """List the families, and say which still lack something; the exit status is 1 if any does."""
+    """List the families and what is missing from them. Exit status 1 if anything is."""
     families = _families(families_file)
     console = open_console()
     console.print(progress.listing(families))
@@ -100,11 +100,9 @@ def list_(families_file: Path) -> None:
     "--page",
     default=document.PAGE,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The page whose figures are written.",
+    help="The page to update.",
 )
-@click.option(
-    "--check", is_flag=True, help="Only say, by the exit status, whether it is up to date."
-)
+@click.option("--check", is_flag=True, help="Write nothing; fail if the page is out of date.")
 def document_(families_file: Path, kept_in: Path, page: Path, check: bool) -> None:
     """Write the figures of the records into docs/reliability.md."""
     families = _families(families_file)
@@ -115,7 +113,7 @@ def document_(families_file: Path, kept_in: Path, page: Path, check: bool) -> No
         raise click.ClickException(str(error)) from error
     if check and new != text:
         raise click.ClickException(
-            f"{page.name} is not what the records say: python -m reliability document"
+            f"{page.name} is out of date; run python -m reliability document"
         )
     if not check:
         page.write_text(new, "utf-8")
@@ -124,15 +122,15 @@ def document_(families_file: Path, kept_in: Path, page: Path, check: bool) -> No
 @main.command("peers")
 @click.option("--peer", "names", multiple=True, type=click.Choice(list(PEERS)), help="Only this.")
 @click.option("--only", multiple=True, type=click.Choice(list(FAMILIES)), help="Only this family.")
-@click.option("--seed", type=int, help="Seeds what can be seeded.")
+@click.option("--seed", type=int, help="The seed of all random choices.")
 @click.option(
     "--out",
     default=comparing.PATH,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the record to this file; it is kept only when all was run.",
+    help="Write the record to this file; with --peer or --only nothing is written.",
 )
 def peers_(names: tuple[str, ...], only: tuple[str, ...], seed: int | None, out: Path) -> None:
-    """Put lite forms of five families on Tuckbox, DiskCache, LMDB and Django's FileBasedCache."""
+    """Run short forms of five families on Tuckbox, DiskCache, LMDB and Django's FileBasedCache."""
     console = open_console()
     try:
         made = comparing.compare(

@@ -1,6 +1,6 @@
-"""The catalogue: what `families.toml` says, read and checked.
+"""Reads and checks the catalogue, `families.toml`.
 
-Owns what a family must say of itself. Must not run anything.
+Owns what a family must contain. Must not run anything.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class CatalogueError(Exception):
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """A table of the file, in which every field is known."""
+    """A table of the file. An unknown field is an error."""
 
 
 class Command(_Table, frozen=True):
     """A command of a lane.
 
-    `run` is what is typed in the repository's root; `torture`, `pytest` and `python` stand for
-    those of this repository, and `{records}` for a file that the command writes lines of JSON to.
-    `reports` says how its result is read: lines of JSON on its output or in that file, the tests
-    that `cargo test` counted, or nothing but its exit status, which then stands for all `trials`;
-    `trial` says what one is where the result does not.
+    `run` is the command as typed in the repository's root. `torture`, `pytest` and `python` are
+    those of this repository, and `{records}` is a file to which the command writes lines of JSON.
+    `reports` says how to read the result: lines of JSON on the output or in that file, the counts
+    of `cargo test`, or the exit status, which stands for all `trials`. `trial` names a trial where
+    the result does not.
     """
 
     run: str
@@ -48,7 +48,7 @@ class Command(_Table, frozen=True):
 
 
 class Lane(_Table, frozen=True):
-    """What a family runs in a lane, one command after the other."""
+    """The commands of a family in a lane, which run one after the other."""
 
     commands: tuple[Command, ...]
 
@@ -59,12 +59,12 @@ class Lane(_Table, frozen=True):
 
     @property
     def seconds_max(self) -> int:
-        """After which the lane's commands have hung, all of them."""
+        """The time after which all the lane's commands together have hung."""
         return sum(one.seconds_max for one in self.commands)
 
 
 class Control(_Table, frozen=True):
-    """A negative control: what is broken on purpose, and the file where `name` shows it caught."""
+    """A negative control: what it breaks on purpose, and the file in which `name` catches it."""
 
     breaks: str
     file: str
@@ -74,16 +74,15 @@ class Control(_Table, frozen=True):
 class Family(_Table, frozen=True):
     """A promise and how it is tried.
 
-    `side_by_side` says that its timing does not matter, so that another such family may run at the
-    same time. `exhaustive` says that its trials are a table that is gone through, not a sample, so
-    that nothing follows from their number about trials that were not made.
+    `side_by_side` families judge no times, so two of them may run at once. The trials of
+    `exhaustive` families are a table of cases, not a sample, so they have no bound of 3/N.
     """
 
     id: str
     name: str
     promise: str
     demanded: str
-    not_covered: str
+    not_covered: str = ""
     controls: tuple[Control, ...] = ()
     side_by_side: bool = False
     exhaustive: bool = False
@@ -91,12 +90,12 @@ class Family(_Table, frozen=True):
     nightly: Lane | None = None
 
     def lane(self, name: LaneName) -> Lane | None:
-        """Return what it runs in a lane; None when nobody has entered it yet."""
+        """Return what the family runs in a lane, None if the catalogue does not say."""
         return self.short if name == "short" else self.nightly
 
     @property
     def missing(self) -> list[str]:
-        """What the family must have and has not."""
+        """The parts that the family must have but has not."""
         lanes = [f"commands of the {name} lane" for name in LANES if self.lane(name) is None]
         return lanes + ([] if self.controls else ["negative control"])
 
@@ -114,7 +113,7 @@ def load(path: Path = FAMILIES) -> tuple[Family, ...]:
     ids = [one.id for one in families]
     for one in families:
         if ids.count(one.id) > 1:
-            raise CatalogueError(f"{path.name}: {one.id} is there more than once")
+            raise CatalogueError(f"{path.name}: {one.id} occurs more than once")
         _check(path, one)
     return families
 
@@ -130,23 +129,23 @@ def _check(path: Path, family: Family) -> None:
         if lane is None:
             continue
         if not lane.commands:
-            raise CatalogueError(f"{path.name}: {family.id}: a lane without commands shows nothing")
+            raise CatalogueError(f"{path.name}: {family.id}: a lane has no commands")
         for command in lane.commands:
             if command.trials < 1 or command.seconds_max < 1 or not command.run.split():
                 raise CatalogueError(
-                    f"{path.name}: {family.id}: {command.run!r} needs words, trials and seconds"
+                    f"{path.name}: {family.id}: {command.run!r} needs a command, trials and seconds"
                 )
 
 
 def choose(families: Sequence[Family], ids: Sequence[str]) -> list[Family]:
-    """Return the families that `ids` name, all for none. Raises CatalogueError."""
+    """Return the families with these ids, all without an id. Raises CatalogueError."""
     known = {one.id: one for one in families}
     for wanted in ids:
         if wanted not in known:
-            raise CatalogueError(f"there is no family {wanted!r}. Known: {', '.join(known)}")
+            raise CatalogueError(f"unknown family {wanted!r}; known: {', '.join(known)}")
     return [one for one in families if not ids or one.id in ids]
 
 
 def incomplete(families: Sequence[Family]) -> list[str]:
-    """Return a sentence for each family that still lacks something."""
+    """Return a sentence for each family that lacks something."""
     return [f"{one.id} has no {' and no '.join(one.missing)}" for one in families if one.missing]

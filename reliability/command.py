@@ -1,8 +1,8 @@
-"""Runs one command under a watchdog, and reads what it says.
+"""Runs one command under a watchdog, and reads its result.
 
-Owns processes and the lines they print. Must not know what a family is. A command leads a session
-of its own and has a mark, which whatever it starts inherits: what is left of it in the end is found
-by the mark and killed, and nothing else is.
+Owns the processes and the lines they print. Must not know what a family is. A command leads its
+own session and carries a mark that its children inherit. At the end, every process with the mark is
+killed, and no other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rig import marks
 from rig.marks import kill_marked
 from rig.sources import ROOT
 
-# How long a command may take to say where it hangs.
+# How long a hung command may take to print its stacks.
 _LAST_WORDS_SECONDS = 5.0
 _LAST_WORDS_CHARS = 2000
 _FAILURES_MAX = 20
@@ -37,7 +37,7 @@ _CARGO_RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d
 
 
 class Commands:
-    """Runs commands. `torture` is the program of that name, `root` where they run."""
+    """Runs commands in the folder `root`. `torture` is the path of that program."""
 
     def __init__(self, torture: Path | None, root: Path = ROOT) -> None:
         self._torture = torture
@@ -47,7 +47,7 @@ class Commands:
         self._ended = False
 
     def run(self, command: Command, family: str, log: Path) -> CommandRecord:
-        """Run a command of a family to its end. What it says is added to the file `log`."""
+        """Run a command of a family to its end. Its output is appended to the file `log`."""
         with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
             records, output = Path(folder, "records"), Path(folder, "output")
             words = self._words(command.run, records)
@@ -65,7 +65,7 @@ class Commands:
         return judge(command, family, text, ended, status, round(seconds, 1))
 
     def end(self) -> None:
-        """Kill what runs, and start nothing more. May be called from another thread."""
+        """Kill all running commands, and start no more. May be called from another thread."""
         with self._lock:
             self._ended = True
             for leader, mark in self._running.items():
@@ -80,7 +80,7 @@ class Commands:
         if words[0] == "python":
             return [sys.executable, *words[1:]]
         if words[0] == "pytest":
-            # Not as a module: that would put the root before the folders that pytest looks in.
+            # `python -m pytest` would put the root first in sys.path.
             return [str(Path(sys.executable).with_name("pytest")), *words[1:]]
         return words
 
@@ -104,11 +104,11 @@ class Commands:
                 process.kill()
         hung = not _has_ended(process.pid, seconds_max)
         if hung:
-            # Rust's programs and pytest's faulthandler tell on this signal where they are.
+            # On this signal, Rust programs and pytest's faulthandler print their stacks.
             process.send_signal(signal.SIGABRT)
             _has_ended(process.pid, _LAST_WORDS_SECONDS)
         with self._lock:
-            # It is reaped only after this: until then its number is nobody else's.
+            # The process is reaped only after this, so its pid cannot be reused before.
             _kill(process.pid, mark)
             del self._running[process.pid]
         status = process.wait()
@@ -122,7 +122,7 @@ class Commands:
 
 
 def _has_ended(pid: int, seconds_max: float) -> bool:
-    """Wait until a child has ended, and leave it to be reaped. Say whether it has."""
+    """Wait for a child to end, without reaping it. Return whether it has ended."""
     descriptor = os.pidfd_open(pid)
     try:
         return bool(select.select([descriptor], [], [], seconds_max)[0])
@@ -131,20 +131,20 @@ def _has_ended(pid: int, seconds_max: float) -> bool:
 
 
 def _kill(leader: int, mark: str) -> None:
-    """Kill a child that was not reaped yet, its session's first group, and all with its mark."""
+    """Kill an unreaped child, its process group, and every process with its mark."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-    # Those that lead groups of their own.
+    # The mark also finds processes in other groups.
     kill_marked(mark)
 
 
 def judge(
     command: Command, family: str, text: str, ended: str, status: int, seconds: float
 ) -> CommandRecord:
-    """Return what the command came to, by what it printed and how it ended.
+    """Return the record of a command, from what it printed and how it ended.
 
-    It is good only if it ended with status 0, said that it was good, named no failure and made as
-    many trials as were demanded.
+    A command is good only if it ended with status 0, reported itself good, named no failure and
+    made as many trials as the catalogue demands.
     """
     results = _results(text, family) if command.reports == "json" else []
     skipped = [str(one["skipped"]) for one in results if "skipped" in one]
@@ -155,10 +155,10 @@ def judge(
         if not results:
             failures.append(f"`{command.run}` printed no result")
         for one in results:
-            told = [str(failure) for failure in one.get("failures") or []]
-            failures += told
-            if one.get("good") is not True and not told:
-                failures.append(f"{one.get('run', command.run)} was not good, and did not say why")
+            reasons = [str(failure) for failure in one.get("failures") or []]
+            failures += reasons
+            if one.get("good") is not True and not reasons:
+                failures.append(f"{one.get('run', command.run)} was not good and gave no reason")
     elif command.reports == "tests":
         counts = [[int(number) for number in found] for found in _CARGO_RESULT.findall(text)]
         trials = sum(passed for passed, _, _ in counts)
@@ -168,7 +168,7 @@ def judge(
         trials = command.trials
     if not failures and not skipped and trials < command.trials:
         failures.append(
-            f"`{command.run}` made {trials:,} trials, and {command.trials:,} were demanded"
+            f"`{command.run}` made {trials:,} trials; at least {command.trials:,} are required"
         )
     return CommandRecord(
         run=command.run,
@@ -191,9 +191,9 @@ def _number(value: object) -> int:
 
 
 def _results(text: str, family: str) -> list[dict[str, Any]]:
-    """Return the results among the lines: objects that say whether they are good.
+    """Return the results of a family among the lines: objects with the key `good`.
 
-    A program that tries several families says of each result whose it is.
+    A program that tries several families names the family in each result.
     """
     found = []
     for line in text.splitlines():
@@ -208,6 +208,6 @@ def _results(text: str, family: str) -> list[dict[str, Any]]:
 
 
 def _without_paths(text: str) -> str:
-    """Return a failure as it may be kept: without this machine's folders, and not endless."""
+    """Return a failure without this machine's folders, cut to a maximum length."""
     text = text.replace(str(ROOT), ".").replace(tempfile.gettempdir(), "$TMPDIR")
     return text if len(text) <= _LAST_WORDS_CHARS else text[:_LAST_WORDS_CHARS] + " ..."

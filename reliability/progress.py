@@ -1,6 +1,6 @@
-"""What a run shows: lines that stay, a line that moves at a terminal, and a table at the end.
+"""The output of a run: a line for each event, a progress bar in a terminal, and a table at the end.
 
-Owns everything that is printed of a run. Must not decide anything.
+Owns everything that a run prints. Must not decide anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FAILURES_SHOWN = 5
 
 
 class Progress:
-    """Tells of families as they begin and end; a bar moves only at a terminal."""
+    """Prints families as they begin and end. The bar is only shown in a terminal."""
 
     def __init__(self, console: Console, families: Sequence[Family]) -> None:
         self._console = console
@@ -51,7 +51,7 @@ class Progress:
         self._bar.stop()
 
     def begins(self, family: Family, command: str) -> None:
-        """Show the command that runs now."""
+        """Show the command that is running."""
         with self._lock:
             self._running[family.id] = f"{family.id} {command}"
             self._show()
@@ -59,7 +59,7 @@ class Progress:
             self._line(f"{family.id}  {family.name}: {command}")
 
     def ends(self, record: Record) -> None:
-        """Show what the family came to."""
+        """Show the result of a family."""
         with self._lock:
             self._running.pop(record.family, None)
             self._bar.advance(self._task)
@@ -91,9 +91,10 @@ class Progress:
 
 def table(outcome: Outcome) -> Table:
     """Return the table of a lane's records."""
-    found = Table(title=f"The {outcome.lane} lane", title_justify="left", caption_justify="left")
+    title = f"{outcome.lane.capitalize()} lane"
+    found = Table(title=title, title_justify="left", caption_justify="left")
     found.add_column("family")
-    for name in ("trials", "failures", "fewer fail than", "seconds"):
+    for name in ("trials", "failures", "3/N", "seconds"):
         found.add_column(name, justify="right")
     found.add_column("verdict")
     for one in outcome.records:

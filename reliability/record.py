@@ -1,6 +1,6 @@
-"""A record: what a family's run in a lane came to.
+"""A record: the result of a family's run in a lane.
 
-Owns the form of the records and their files. Must not run or judge anything.
+Owns the format of the records and their files. Must not run or judge anything.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from rig import kept
 from rig.machine import Machine
 from rig.sources import Sources
 
-# The records that the page is made of.
+# The records that the page shows.
 KEPT = HERE / "records"
 
-# What a run itself changes says nothing about what was tried.
+# Files that a run itself changes are not part of the sources.
 RESULTS = ("reliability/records", "docs/reliability.md")
 
 Verdict = Literal["good", "failed", "not run"]
 
 
 class CommandRecord(msgspec.Struct, frozen=True):
-    """What became of one command. `results` are its lines of JSON, as they were."""
+    """The result of one command. `results` are its lines of JSON, unchanged."""
 
     run: str
     ended: str
@@ -38,10 +38,10 @@ class CommandRecord(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What a family's run came to.
+    """The result of a family's run.
 
-    `bound` is 3/N: with 95 % confidence fewer than this share of all trials fail, when none of N
-    did. `seeds` are those that the commands drew or were given, in their order.
+    `bound` is 3/N: if none of N trials failed, fewer than this share of all trials do, with 95 %
+    confidence. `seeds` are the seeds of the commands, in order.
     """
 
     family: str
@@ -60,15 +60,15 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def path_of(folder: Path, family: str) -> Path:
-    """Return the file of a family's record."""
+    """Return the path of a family's record."""
     return folder / f"{family}.json"
 
 
 def write(folder: Path, record: Record) -> None:
-    """Write the record of a family, whole or not at all."""
+    """Write the record of a family atomically."""
     kept.write(path_of(folder, record.family), record)
 
 
 def read(folder: Path, family: str) -> Record | None:
-    """Return the record of a family, None if there is none. Raises RecordError."""
+    """Return the record of a family, None if it has none. Raises RecordError."""
     return kept.read(path_of(folder, family), Record)

@@ -1,6 +1,6 @@
-"""Runs the families of a lane, in their order, and writes the record of each.
+"""Runs the families of a lane in order, and writes a record of each.
 
-Owns what runs when, and the verdict on a family. Must not print: a listener is told what happens.
+Owns what runs when, and the verdict on a family. Must not print: it calls a listener.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from reliability.record import RESULTS, CommandRecord, Record, Verdict
 from rig.machine import Machine, machine
 from rig.sources import ROOT, Sources, sources
 
-# Families whose timing does not matter run so many at a time.
+# How many side-by-side families run at a time.
 _PLACES = 2
 
 
 class Listener(Protocol):
-    """Is told what happens, from any thread."""
+    """Is called for each event, from any thread."""
 
     def begins(self, family: Family, command: str) -> None:
         """A command of a family begins."""
@@ -47,9 +47,9 @@ class Listener(Protocol):
 
 @dataclass
 class Outcome:
-    """What a lane came to.
+    """The result of a lane.
 
-    `left_out` has the families that were not run though the lane demands them, with the reason.
+    `left_out` maps each family that did not run to the reason.
     """
 
     lane: LaneName
@@ -59,9 +59,9 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        """Whether all that the lane demands holds.
+        """Whether every family of the lane is good.
 
-        What this machine does not permit is told in the short lane, and fails the nightly one.
+        What this machine does not permit is reported in the short lane, and fails the nightly one.
         """
         allowed: tuple[Verdict, ...] = ("good", "not run") if self.lane == "short" else ("good",)
         judged = all(one.verdict in allowed for one in self.records)
@@ -79,14 +79,14 @@ def run(
     *,
     resume: bool,
     fail_fast: bool,
-    told: Listener,
+    listener: Listener,
     root: Path = ROOT,
 ) -> Outcome:
-    """Run the families in their order, and keep their records in `folder`.
+    """Run the families in order, and write their records to `folder`.
 
-    `resume` leaves out what has a good record of these very sources there; `fail_fast` starts
-    nothing more once a family has failed. An interrupt or a signal to terminate ends what runs;
-    what had ended by then has its record. Raises BuildError.
+    `resume` skips families with a good record of exactly these sources there. `fail_fast` starts
+    no family after a failure. SIGINT, SIGTERM and SIGHUP end the run; families that had finished
+    keep their records. Raises BuildError.
     """
     outcome = Outcome(lane)
     now = sources(RESULTS, root)
@@ -94,15 +94,15 @@ def run(
     for family in families:
         kept = records.read(folder, family.id) if resume else None
         if family.lane(lane) is None:
-            outcome.left_out[family.id] = "has no commands in this lane yet"
-            told.leaves_out(family, outcome.left_out[family.id])
+            outcome.left_out[family.id] = "has no commands in this lane"
+            listener.leaves_out(family, outcome.left_out[family.id])
         elif kept and (kept.verdict, kept.lane, kept.sources) == ("good", lane, now):
             outcome.records.append(kept)
-            told.leaves_out(family, "has a good record of these sources")
+            listener.leaves_out(family, "has a good record of these sources")
         else:
             wanted.append(family)
     with _torture(wanted, lane, root) as torture:
-        run_ = _Run(Commands(torture, root), lane, folder, now, told)
+        run_ = _Run(Commands(torture, root), lane, folder, now, listener)
         with _ending_on_signals(run_):
             for done in run_.all(wanted, fail_fast=fail_fast):
                 outcome.records.append(done)
@@ -111,15 +111,15 @@ def run(
     outcome.interrupted = run_.interrupted
     for family in wanted:
         if family.id not in {one.family for one in outcome.records}:
-            why = "was interrupted" if run_.interrupted else "was not begun, since another failed"
+            why = "was interrupted" if run_.interrupted else "not started: another family failed"
             outcome.left_out[family.id] = why
-            told.leaves_out(family, why)
+            listener.leaves_out(family, why)
     return outcome
 
 
 class _Run:
     def __init__(
-        self, commands: Commands, lane: LaneName, folder: Path, now: Sources, told: Listener
+        self, commands: Commands, lane: LaneName, folder: Path, now: Sources, listener: Listener
     ) -> None:
         self.interrupted = False
         self._commands = commands
@@ -127,16 +127,16 @@ class _Run:
         self._folder = folder
         self._sources = now
         self._machine = machine()
-        self._told = told
+        self._listener = listener
 
     def interrupt(self) -> None:
-        """End what runs and begin nothing more."""
+        """Kill the running commands and start no more."""
         self.interrupted = True
         # A signal handler must not wait for a lock that the interrupted thread may hold.
         threading.Thread(target=self._commands.end).start()
 
     def all(self, families: Sequence[Family], *, fail_fast: bool) -> Iterator[Record]:
-        """Run the families, in their order, and give each record as it is there."""
+        """Run the families in order, and yield each record as soon as it exists."""
         waiting = list(families)
         running: dict[Future[Record | None], Family] = {}
         failed = False
@@ -145,7 +145,7 @@ class _Run:
                 while waiting and _has_place(waiting[0], list(running.values())):
                     family = waiting.pop(0)
                     running[pool.submit(self._family, family)] = family
-                # The limit lets the main thread see signals.
+                # The timeout lets the main thread handle signals.
                 done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
                 for one in done:
                     del running[one]
@@ -165,7 +165,7 @@ class _Run:
         log.unlink(missing_ok=True)
         done: list[CommandRecord] = []
         for command in lane.commands:
-            self._told.begins(family, command.run)
+            self._listener.begins(family, command.run)
             done.append(self._commands.run(command, family.id, log))
             if self.interrupted:
                 return None
@@ -180,7 +180,7 @@ class _Run:
             self._machine,
         )
         records.write(self._folder, record)
-        self._told.ends(record)
+        self._listener.ends(record)
         return record
 
 
@@ -232,9 +232,9 @@ def _record(
 
 @contextmanager
 def _torture(families: Sequence[Family], lane: LaneName, root: Path) -> Iterator[Path | None]:
-    """Build the program `torture`, if a family needs it, and give a copy of it.
+    """Build the program `torture`, if a family needs it, and yield the path of a copy.
 
-    The copy stays what it is while somebody builds with other features.
+    A copy, because a build with other features may replace the original.
     """
     lanes = [chosen for family in families if (chosen := family.lane(lane)) is not None]
     commands = [command for chosen in lanes for command in chosen.commands]
@@ -244,7 +244,7 @@ def _torture(families: Sequence[Family], lane: LaneName, root: Path) -> Iterator
     build = ["cargo", "build", "--quiet", "--profile", "checked", "-p", "tuckbox-torture"]
     status = subprocess.run([*build, "--features", "tuckbox-torture/points"], cwd=root, check=False)
     if status.returncode != 0:
-        raise BuildError("the program torture could not be built: see above")
+        raise BuildError("torture could not be built; see the compiler's output above")
     built = Path(os.environ.get("CARGO_TARGET_DIR", "target"), "checked", "torture")
     with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
         yield Path(shutil.copy2(root / built, folder))
@@ -252,7 +252,7 @@ def _torture(families: Sequence[Family], lane: LaneName, root: Path) -> Iterator
 
 @contextmanager
 def _ending_on_signals(run_: _Run) -> Iterator[None]:
-    """End the run, not only this process, on an interrupt or a signal to terminate."""
+    """End the run, with all processes it started, on SIGINT, SIGTERM and SIGHUP."""
 
     def handler(_number: int, _frame: FrameType | None) -> None:
         run_.interrupt()

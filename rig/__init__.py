@@ -1,6 +1,6 @@
-"""What the lab, the benchmarks and the trials of the promises have in common.
+"""The common parts of the lab, the benchmarks and the reliability trials.
 
-Owns the machine sheet, the state of the sources, files of records, cores, crews of processes, marks
-of processes, and values that prove whose they are: one of each. Must not know who uses it, nor
-Tuckbox, a contestant or a judgement: it imports nothing of this repository.
+Owns the machine sheet, the state of the sources, record files, cores, worker processes, process
+marks, and values that name their owner: one of each. Imports nothing else of this repository, and
+must not know its users, Tuckbox, a contestant or a verdict.
 """

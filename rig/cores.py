@@ -1,6 +1,6 @@
-"""The cores of this machine, and processes that are kept to some of them.
+"""The cores of this machine, and pinning processes to them.
 
-Owns the choice of cores. Must not know who runs on them.
+Owns the choice of cores. Must not know what runs on them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 
 class Cores(NamedTuple):
-    """The core of a client, and another for its server. None: there is no other, or no pinning.
+    """The cores of a client and of its server. None without another core, or without pinning.
 
-    The second is a core of its own where there is one, and not a second thread of the first.
+    If possible, the server's is another physical core, not a second thread of the first.
     """
 
     client: int | None
@@ -23,7 +23,7 @@ class Cores(NamedTuple):
 
 
 def cores() -> Cores:
-    """Return the cores that are pinned to on this machine."""
+    """Return the cores to pin to on this machine."""
     if not hasattr(os, "sched_getaffinity"):
         return Cores(None, None)
     usable = sorted(os.sched_getaffinity(0))
@@ -38,10 +38,10 @@ class CoresError(Exception):
 
 
 def two_cores() -> tuple[int, int]:
-    """Return two cores for two processes that shall not wait for each other. Raises CoresError."""
+    """Return two cores, for two processes that must run at the same time. Raises CoresError."""
     first, second = cores()
     if first is None or second is None:
-        raise CoresError("two processes at the same time need two cores, and there is one")
+        raise CoresError("this needs two cores; the process may use only one, or cannot be pinned")
     return first, second
 
 
@@ -54,9 +54,9 @@ def core_count() -> int:
 
 @contextmanager
 def kept_to(cores: set[int] | None) -> Iterator[None]:
-    """Keep this process to some cores meanwhile, if any are given.
+    """Pin this process to some cores within the context, if any are given.
 
-    A process that is started inherits them, with every thread that it will have.
+    Processes that it starts meanwhile stay pinned, with all their threads.
     """
     if cores is None:
         yield
@@ -70,7 +70,7 @@ def kept_to(cores: set[int] | None) -> Iterator[None]:
 
 
 def _siblings(core: int) -> set[int]:
-    """Return the numbers of the threads that share a core with `core`."""
+    """Return the numbers of the hardware threads that share a physical core with `core`."""
     path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
     try:
         text = path.read_text("ascii").strip()

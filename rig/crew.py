@@ -1,7 +1,7 @@
-"""Processes that have an object each, whose methods they are asked to call.
+"""Worker processes. Each has an object, and calls its methods on request.
 
-Owns them: how they are started, asked, awaited and ended, and how each ended. Must not know what
-they do.
+Owns how they are started, called, awaited and ended, and how each ended. Must not know what they
+do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DONE = "its end"
 
 
 class CrewError(Exception):
-    """A process failed, died or hung; the message says in what, and how.
+    """A process raised, died or hung; the message says where, and how.
 
     `came_to` is "raised", "hung", or "died of" and the signal.
     """
@@ -42,7 +42,7 @@ class CrewError(Exception):
 
 
 class HungError(CrewError):
-    """A process gave no answer in time. It may still come."""
+    """A process did not answer in time. The answer may still come."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Failure:
 
 
 class Worker:
-    """A process with an object whose methods are called, one after the other.
+    """A process with an object, whose methods it calls one after the other.
 
     Python's cycle collector is off in it.
     """
@@ -70,15 +70,15 @@ class Worker:
         core: int | None = None,
         name: str = "the process",
     ) -> None:
-        """Start the process, and do not wait.
+        """Start the process without waiting for it.
 
         Args:
-            make: Called there as `make(*arguments)`. Of a process that is not forked but started
-                anew, a class or function of a module, because it goes there by name.
-            arguments: What `make` is given.
-            forked: Whether it is forked.
-            core: The core that it is pinned to; the scheduler decides without one.
-            name: What messages call it.
+            make: Called in the process as `make(*arguments)`, returns its object. Unless `forked`,
+                it must be a class or function of a module, which is passed by name.
+            arguments: The arguments of `make`.
+            forked: Fork the process. Otherwise it is spawned.
+            core: Pin the process to this core.
+            name: The name of the process in messages.
         """
         context: Any = multiprocessing.get_context("fork" if forked else "spawn")
         pipe, theirs = context.Pipe()
@@ -94,30 +94,30 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return int(self._process.pid)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has, by itself or killed."""
+        """Whether the process has ended, by itself or killed."""
         return not self._process.is_alive()
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something that it was asked and has not answered."""
+        """Whether a request has no answer yet."""
         return bool(self._due)
 
     @property
     def came_to(self) -> str | None:
-        """What it came to if it has not ended well: "raised", or "died of" and the signal."""
+        """How the process failed: "raised", or "died of" and the signal. None if it did not."""
         code = self._process.exitcode
         if not code:
             return None
         return f"died of {signal.Signals(-code).name}" if code < 0 else "raised"
 
     def begin(self, method: str, *arguments: object) -> None:
-        """Ask, and do not wait."""
-        # A process that has died tells so, or why it could not begin, in place of an answer.
+        """Request a method call, without waiting for the answer."""
+        # If the process is dead, `answer` raises.
         with suppress(OSError):
             self._pipe.send((method, arguments))
         self._due.append(method)
@@ -126,9 +126,9 @@ class Worker:
         """Return the next answer.
 
         Raises:
-            CrewError: It failed or died.
-            HungError: There was none in time.
-            WrongAnswerError: It said so.
+            CrewError: The method raised, or the process died.
+            HungError: There was no answer in time.
+            WrongAnswerError: The method raised it.
         """
         method = self._due[0]
         try:
@@ -145,19 +145,19 @@ class Worker:
         raise CrewError(f"{self._name} failed in {method}: {answer.text}")
 
     def kill(self) -> str | None:
-        """Kill it, wait until it has ended, and return what it came to."""
+        """Kill the process, wait for its end, and return how it ended."""
         self._process.kill()
         return self.leave()
 
     def dismiss(self) -> None:
-        """Have it end when it has done what it was asked, and do not wait."""
+        """Tell the process to end after its pending requests, without waiting."""
         with suppress(OSError):
             self._pipe.send((_DONE, ()))
 
     def leave(self, seconds_max: float = GOODBYE_SECONDS) -> str | None:
-        """End it when it has done what it was asked; return what it came to, None if that is well.
+        """End the process after its pending requests. Return how it failed, None if it did not.
 
-        After so long it is killed, and has "hung".
+        After `seconds_max` the process is killed, and the result is "hung".
         """
         self.dismiss()
         self._process.join(seconds_max)
@@ -176,7 +176,7 @@ class Worker:
 
 
 def call(work: Callable[[], T], seconds_max: float) -> T:
-    """Return what `work` returns in a forked process. Raises CrewError and HungError."""
+    """Return the result of `work` in a forked process. Raises CrewError and HungError."""
     worker = Worker(partial(SimpleNamespace, work=work), forked=True)
     try:
         worker.begin("work")
@@ -191,7 +191,7 @@ def call(work: Callable[[], T], seconds_max: float) -> T:
 
 
 class Crew:
-    """Some processes, started anew and not forked, that do the same thing at the same time."""
+    """Some spawned processes that do the same thing at the same time."""
 
     def __init__(
         self,
@@ -203,13 +203,13 @@ class Crew:
         """Start the processes, and wait until each has its object.
 
         Args:
-            count: How many.
+            count: The number of processes.
             make: Called in each as `make(number, *arguments)`, with its number from 0.
-            arguments: What else `make` is given.
-            cores: The cores that they are pinned to, in turns; the scheduler decides without any.
+            arguments: The other arguments of `make`.
+            cores: Pin the processes to these cores, in rotation.
 
         Raises:
-            CrewError: One of them could not make its object.
+            CrewError: A process could not make its object.
         """
         self._workers = []
         try:
@@ -231,29 +231,29 @@ class Crew:
         self.close()
 
     def ask(self, method: str, *arguments: object, count: int | None = None) -> list[Any]:
-        """Have all, or the first `count`, call a method of their objects at the same time.
+        """Call a method in all processes, or in the first `count`, at the same time.
 
         Returns:
-            Their answers, in order.
+            The answers, in the order of the processes.
 
         Raises:
-            CrewError: A process failed or died.
-            WrongAnswerError: A process said so.
+            CrewError: A method raised, or a process died.
+            WrongAnswerError: A method raised it.
         """
         self.begin(method, *arguments, count=count)
         return self.answers(count=count)
 
     def begin(self, method: str, *arguments: object, count: int | None = None) -> None:
-        """Ask, and do not wait. `answers` has to be called next, for as many."""
+        """Request a method call without waiting. Call `answers` next, with the same count."""
         for worker in self._workers[:count]:
             worker.begin(method, *arguments)
 
     def answers(self, count: int | None = None) -> list[Any]:
-        """Return what each answers to what it was asked last. Raises as `ask`."""
+        """Return the answers to the pending requests. Raises like `ask`."""
         return [worker.answer() for worker in self._workers[:count]]
 
     def close(self) -> None:
-        """End the processes: those that wait leave at once, others are killed."""
+        """End the processes. Those that are still busy after ten seconds are killed."""
         for worker in self._workers:
             worker.dismiss()
         for worker in self._workers:
@@ -267,7 +267,7 @@ def _serve(
     make: Callable[..., object],
     arguments: tuple[object, ...],
 ) -> None:
-    # Only the one that started it knows what to do on this.
+    # The parent's handler is not meant for its children.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if inherited is not None:
         inherited.close()

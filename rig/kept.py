@@ -1,12 +1,13 @@
-"""Records that are kept, each a file of JSON, and the pages that are made of them.
+"""Kept records, each a file of JSON, and the pages that are generated from them.
 
-Owns how such a file is written and read, and where a generated part of a page begins and ends. Must
-not know what they say.
+Owns how such a file is written and read, and the marks around a generated part of a page. Must not
+know what they say.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,10 +17,11 @@ T = TypeVar("T")
 
 # An array of numbers, spread over lines.
 _NUMBERS = re.compile(rb"\[\s+(-?\d[-+.eE\d,\s]*?)\s+\]")
+_COLUMNS = 100
 
 
 class RecordError(Exception):
-    """A file is not the record that it should be; the message says which and why."""
+    """A file is not a valid record; the message says which and why."""
 
 
 class PageError(Exception):
@@ -27,7 +29,7 @@ class PageError(Exception):
 
 
 def read(path: Path, kind: type[T]) -> T | None:
-    """Return the record in a file, None where there is no file. Raises RecordError."""
+    """Return the record in a file, None if the file does not exist. Raises RecordError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
@@ -37,7 +39,7 @@ def read(path: Path, kind: type[T]) -> T | None:
 
 
 def write(path: Path, record: msgspec.Struct) -> None:
-    """Write a record, whole or not at all, with each array of numbers on one line."""
+    """Write a record atomically, with each array of numbers on one line."""
     text = msgspec.json.format(msgspec.json.encode(record), indent=1)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
@@ -46,12 +48,23 @@ def write(path: Path, record: msgspec.Struct) -> None:
 
 
 def with_part(page: str, begin: str, end: str, text: str) -> str:
-    """Return a page with `text` between two marks, each a line of it. Raises PageError."""
+    """Return a page with `text` between two marks, each a line of the page. Raises PageError."""
     before, found, rest = page.partition(begin)
     _, ended, after = rest.partition(end)
     if not found or not ended:
         raise PageError(f"the page must have the lines {begin} and {end}")
     return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+def wrapped(paragraph: str, indent: str = "") -> str:
+    """Return a paragraph of a page in lines of at most 100 characters."""
+    return textwrap.fill(
+        paragraph,
+        _COLUMNS,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _on_one_line(found: re.Match[bytes]) -> bytes:

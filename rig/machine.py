@@ -1,4 +1,4 @@
-"""The machine sheet, and what else the machine did meanwhile.
+"""The machine sheet, and the load of other programs during a measurement.
 
 Owns every question to the operating system about the machine. Must not judge the answers.
 """
@@ -23,10 +23,10 @@ _LIBRARIES = ("hdrhistogram", "msgspec", "psutil", "rich", "zstandard")
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What something ran on. Bytes of memory; cores as the scheduler counts them.
+    """The machine of a run. `cores` is what the process may use.
 
-    `files` names the file systems by what is kept there. `client_core` and `server_core` are the
-    numbers of the cores that are pinned to, None where there is no second one, or no pinning.
+    `files` has the type of each file system, by what it is for. `client_core` and `server_core`
+    are the cores to pin to, None without a second core, or without pinning.
     """
 
     cpu: str
@@ -43,7 +43,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 def machine() -> Machine:
-    """Return the sheet of this machine, now."""
+    """Return the current sheet of this machine."""
     pinned = cores()
     return Machine(
         cpu=_cpu(),
@@ -64,7 +64,7 @@ def machine() -> Machine:
 
 
 def memory_free() -> int:
-    """Return how many bytes of memory programs can still have: of the machine, or of this group."""
+    """Return how many bytes of memory are available, to the machine or within this cgroup."""
     free = int(psutil.virtual_memory().available)
     try:
         limit, used = (
@@ -72,32 +72,32 @@ def memory_free() -> int:
             for name in ("max", "current")
         )
     except (OSError, ValueError):
-        # No group, or one without a limit.
+        # No cgroup, or one without a limit.
         return free
     return min(free, max(limit - used, 0))
 
 
 class Disturbance(msgspec.Struct):
-    """Shares of the machine's CPU time, 0 to 1, that this program did not get to use."""
+    """Shares of the machine's CPU time, from 0 to 1, that other programs or machines used."""
 
     others: float
     stolen: float
 
 
 class Disturbances:
-    """Measures what others used of the machine from now on."""
+    """Measures the CPU time that others use, from its creation."""
 
     def __init__(self) -> None:
         self._times = psutil.cpu_times()
         self._own_seconds = _own_seconds()
 
     def until_now(self) -> Disturbance:
-        """Return the disturbance since the start. Children count once they have ended."""
+        """Return the disturbance since the creation. Children count once they have ended."""
         now = psutil.cpu_times()
         spent = {
             name: getattr(now, name) - getattr(self._times, name)
             for name in now._fields
-            # Guest time is part of user and nice time already.
+            # User and nice time already include guest time.
             if name not in ("guest", "guest_nice")
         }
         total = max(sum(spent.values()), sys.float_info.min)
@@ -109,7 +109,7 @@ class Disturbances:
 
 
 def file_system(folder: Path) -> str:
-    """Return the type of the file system that `folder` is on: the deepest mount above it."""
+    """Return the type of the file system of `folder`: that of the deepest mount above it."""
     inside = [
         part
         for part in psutil.disk_partitions(all=True)

@@ -1,8 +1,7 @@
-"""Marks by which a program finds what it has started, and whatever that has started.
+"""Marks by which a program finds all processes that it started, directly or not.
 
-Owns the marks and the killing by them. Must not know what is found. A mark is in a process's
-environment, which its children inherit, so that one in a session of its own is found as well. A
-process that was started by a marked one may have a mark more.
+Owns the marks, and killing by mark. Must not know what the processes do. A mark is in the
+environment, which children inherit, also in another session. A process may have several marks.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ _SECONDS_BETWEEN_KILLS = 0.02
 
 
 def environment(mark: str) -> dict[str, str]:
-    """Return the environment of a process that is to have a mark: ours, and the mark."""
+    """Return this process's environment with a mark added, for a child."""
     return {**os.environ, _NAME: f"{os.environ.get(_NAME, '')} {mark}".strip()}
 
 
 def marked(beginning: str) -> list[int]:
-    """Return the processes with a mark that begins so, but not this one.
+    """Return the ids of other processes with a mark that begins so.
 
-    Nothing where there is no /proc.
+    Empty on systems without /proc.
     """
     return [pid for pid in _others() if _has_mark(pid, beginning)]
 
 
 def kill_marked(beginning: str) -> None:
-    """Kill the processes with a mark that begins so, and those that they start meanwhile."""
+    """Kill all other processes with a mark that begins so, also those they start meanwhile."""
     for _ in range(_KILLS_MAX):
         if not sum(_kill_if_marked(pid, beginning) for pid in _others()):
             return
@@ -41,7 +40,7 @@ def kill_marked(beginning: str) -> None:
 
 def _kill_if_marked(pid: int, beginning: str) -> bool:
     with suppress(OSError):
-        # Until this is closed its number is nobody else's.
+        # While this is open, the pid is not reused.
         descriptor = os.pidfd_open(pid)
         try:
             if _has_mark(pid, beginning):
@@ -54,7 +53,7 @@ def _kill_if_marked(pid: int, beginning: str) -> bool:
 
 def _has_mark(pid: int, beginning: str) -> bool:
     with suppress(OSError):
-        # A dead process that waits to be reaped has no environment.
+        # A zombie has no environment.
         for one in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             name, _, marks = one.partition(b"=")
             if name == _NAME.encode():

@@ -1,4 +1,4 @@
-"""The state of the sources: a commit, and what was changed since.
+"""The state of the sources: a commit, and the changes since.
 
 Owns the questions to git. Must not judge the answers.
 """
@@ -17,16 +17,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """A commit, and a digest of what was changed since, None for nothing."""
+    """A commit, and a digest of the uncommitted changes, None without any."""
 
     commit: str
     changes: str | None
 
 
 def sources(results: Sequence[str], root: Path = ROOT) -> Sources:
-    """Return what the sources are now, without the files that a run itself changes.
+    """Return the current state of the sources, without the files that a run itself changes.
 
-    Those are `results`, as git's patterns. Raises subprocess.CalledProcessError outside a clone.
+    `results` are the patterns of those files, in git's syntax. Raises
+    subprocess.CalledProcessError outside a clone.
     """
     others = ("--", ".", *(f":(exclude){one}" for one in results))
     commit = _git(root, "rev-parse", "--short=12", "HEAD").decode().strip()

@@ -1,8 +1,8 @@
-"""Values that prove whose they are, whoever wrote them and in whatever order.
+"""Values that name their owner, such as their key, and that show any damage.
 
-Owns their bytes. Must not know who stores them. Where several processes write the same keys nobody
-knows which value is the last; a reader can still tell whether it is one that the key was given, and
-whole: no part of another value, and no value of another owner, passes.
+Owns their bytes. Must not know who stores them. If several processes write the same keys, nobody
+knows which value is the latest. A reader can still verify that a value was written for its key and
+is complete: no part of another value, and no value of another owner, passes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import zlib
 from functools import cache
 from typing import NamedTuple
 
-#: A value has at least so many bytes, its head: its owner's checksum, length, writer, sequence,
+#: The shortest value. It has only a header: the owner's checksum, length, writer, sequence number.
 HEAD_BYTES = 16
-#: and at most so many.
+#: The longest value.
 VALUE_BYTES_MAX = 1 << 20
 
 _HEAD = struct.Struct("<IIII")
@@ -25,11 +25,11 @@ _OFFSETS = 1 << 16
 
 
 class WrongAnswerError(Exception):
-    """A cache gave a wrong answer; the message says what was asked, and what the answer was."""
+    """A cache gave a wrong answer; the message has the question and the answer."""
 
 
 class Stamp(NamedTuple):
-    """Which value of its owner it is: the number of the change, and who made it."""
+    """Which value of its owner it is: the sequence number of the change, and its writer."""
 
     sequence: int = 0
     writer: int = 0
@@ -39,9 +39,9 @@ FIRST = Stamp()
 
 
 def make(owner: str, size_bytes: int, stamp: Stamp = FIRST) -> bytes:
-    """Return a value of an owner, which is a key, or whatever several keys have in common.
+    """Return a value of an owner: a key, or something that several keys share.
 
-    Values with other stamps differ everywhere. Raises ValueError for a length that no value has.
+    Values with different stamps differ everywhere. Raises ValueError for a length out of range.
     """
     if not HEAD_BYTES <= size_bytes <= VALUE_BYTES_MAX:
         raise ValueError(f"a value has {HEAD_BYTES} to {VALUE_BYTES_MAX} bytes, not {size_bytes}")
@@ -53,7 +53,7 @@ def make(owner: str, size_bytes: int, stamp: Stamp = FIRST) -> bytes:
 
 
 def read(owner: str, found: object) -> Stamp:
-    """Return the stamp of what an owner was found to have. Raises WrongAnswerError."""
+    """Return the stamp of a value that was found for an owner. Raises WrongAnswerError."""
     if not isinstance(found, bytes) or len(found) < HEAD_BYTES:
         raise WrongAnswerError(f"{owner} has {_shown(found)}, which was never stored")
     owner_sum, size_bytes, writer, sequence = _HEAD.unpack_from(found)

@@ -1,10 +1,10 @@
-"""Where everything is printed. Owns the console; must not know what is printed."""
+"""The console. Owns its width; must not know what is printed."""
 
 from __future__ import annotations
 
 from rich.console import Console
 
-# Where the output is no terminal nobody tells a width.
+# Output that is no terminal has no width of its own.
 WIDTH_ELSEWHERE = 120
 
 

@@ -1,6 +1,6 @@
-"""The floors under gets and sets: programs that do only the named part of the work.
+"""The stripped programs: they do only the named part of a get or a set.
 
-Owns how they are built and loaded; what they do is in `src/lib.rs`. Must not know the goals.
+Owns how they are built and loaded; `src/lib.rs` has what they do. Must not know the goals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TARGET = ROOT / "target" / "benches" / "limits"
 
 
 class Reader(Protocol):
-    """The floor under a get: a key is hashed, a place found, and its bytes are copied."""
+    """A stripped get: it hashes the key, finds its slot and copies the value."""
 
     def get(self, key: str, default: object = None) -> bytes | None:
         """Return a copy of the value."""
@@ -32,14 +32,14 @@ class Reader(Protocol):
         """Return a copy of the value, and compute its checksum."""
 
     def get_many(self, keys: list[str]) -> dict[str, bytes]:
-        """Return copies of the values of keys that are all there."""
+        """Return copies of the values of keys, all of which must be present."""
 
 
 class Writer(Protocol):
-    """The floor under a set: a key is hashed, a place found, a lock taken, bytes are copied in."""
+    """A stripped set: it hashes the key, finds its slot, takes a lock and copies the value."""
 
     def set(self, key: str, value: bytes, ttl: object = None) -> None:
-        """Overwrite the value by one of the same size."""
+        """Overwrite the value with one of the same size."""
 
     def set_verified(self, key: str, value: bytes, ttl: object = None) -> None:
         """Overwrite the value, and compute its checksum."""
@@ -49,35 +49,35 @@ class Writer(Protocol):
 
 
 class Keeper(Protocol):
-    """The floor under many sets at once: as a writer, but each record is compared and summed up."""
+    """A stripped set of many keys: it also compares keys, and writes records with checksums."""
 
     def set_many(self, entries: dict[str, bytes]) -> None:
-        """Overwrite the values by some of the same size, under one lock."""
+        """Overwrite the values with others of the same size, under one lock."""
 
     def get(self, key: str) -> bytes:
-        """Return a copy of the value, whose record is what its sum says."""
+        """Return a copy of the value, and verify the record's checksum."""
 
 
 def reader(entries: Mapping[str, bytes]) -> Reader:
-    """Return the floor under a get of these entries. Raises BuildError."""
+    """Return a stripped get of these entries. Raises BuildError."""
     made: Reader = _module().Reader(dict(entries))
     return made
 
 
 def writer(entries: Mapping[str, bytes]) -> Writer:
-    """Return the floor under a set that overwrites these entries. Raises BuildError."""
+    """Return a stripped set that overwrites these entries. Raises BuildError."""
     made: Writer = _module().Writer(dict(entries))
     return made
 
 
 def keeper(entries: Mapping[str, bytes]) -> Keeper:
-    """Return the floor under many sets that overwrite these entries. Raises BuildError."""
+    """Return a stripped set of many keys that overwrites these entries. Raises BuildError."""
     made: Keeper = _module().Keeper(dict(entries))
     return made
 
 
 def build() -> Path:
-    """Build the extension, unless it is up to date; return where it is. Raises BuildError."""
+    """Build the extension unless it is up to date, and return its path. Raises BuildError."""
     return building.build(_FOLDER, _TARGET) / "lib_limits.so"
 
 

@@ -54,16 +54,16 @@ ROWS: tuple[Row, ...] = (
 
 
 class UnknownRowError(Exception):
-    """There is no such row; the message has those that there are."""
+    """There is no such row; the message lists the rows."""
 
 
 def choose(ids: list[str], rows: tuple[Row, ...] = ROWS) -> list[Row]:
-    """Return the rows with these ids, in the order of the page; all without an id.
+    """Return the rows with these ids, in the order of the page; all rows without an id.
 
     Raises UnknownRowError.
     """
     known = {row.id: row for row in rows}
     for one in ids:
         if one not in known:
-            raise UnknownRowError(f"there is no row {one!r}; there are {', '.join(known)}")
+            raise UnknownRowError(f"there is no row {one!r}; the rows are {', '.join(known)}")
     return [row for row in rows if not ids or row.id in ids]

@@ -1,10 +1,8 @@
-"""A cache on a disk that memory does not hold.
+"""A cache on a disk, with none of it in memory.
 
-Owns how it gets there. Filling a machine's memory would take it from everybody else, so the file's
-pages are dropped from memory instead: it is written out, the kernel is told that it is not needed,
-and the row makes sure that the pages have gone. Then a new process, which has none of them mapped,
-gets keys in a random order: each finds its entry on the disk. Beside it stands what reading as many
-bytes at random places of the same file costs, dropped as well.
+Owns how that is arranged. The machine's memory is not filled; instead the file is written back, its
+pages are dropped, and the row verifies that. Then a new process gets random keys, each from the
+disk. It is compared with reads of as many bytes at random places of the file, dropped again.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from rig.crew import Crew, CrewError
 
 _VALUE_BYTES = 1_600
 _ROOM, _ROOM_QUICK = 2 << 30, 256 << 20
-# Keys and records' heads included; what is left is the index, and segments that are being filled.
+# The share that keys, record headers and values fill. The rest is index and open segments.
 _FILLED_SHARE = 0.8
 _ENTRY_BYTES = 1_700
 _FAMILIES = 1_000
@@ -38,13 +36,13 @@ class Party:
     """A process that has the cache open."""
 
     def __init__(self, _number: int, path: str, room: int) -> None:
-        """Open the cache at `path`, or make it."""
+        """Open the cache at `path`, or create it."""
         self._path = path
         self._keys = keys(int(room * _FILLED_SHARE) // _ENTRY_BYTES)
         self._cache = Cache(path, size=room)
 
     def fill(self) -> float:
-        """Set all keys; return the nanoseconds of a set, with those of making nothing else."""
+        """Set all keys; return the nanoseconds of a set."""
         values = [stamps.make(f"family {one}", _VALUE_BYTES) for one in range(_FAMILIES)]
         began = time.perf_counter_ns()
         for number, key in enumerate(self._keys):
@@ -71,7 +69,7 @@ class Party:
         try:
             length = os.fstat(file).st_size - _VALUE_BYTES
             places = [dice.randrange(length) for _ in range(_GETS)]
-            # As for a mapping of which the kernel is not told how it is used.
+            # Without advice to the kernel, as for the cache's mapping.
             began = time.perf_counter_ns()
             for at in places:
                 os.pread(file, _VALUE_BYTES, at)
@@ -81,7 +79,7 @@ class Party:
 
 
 def measure(conditions: Conditions) -> list[Figure]:
-    """Measure gets of entries that are on the disk, and of the same once they are in memory."""
+    """Measure gets of entries on the disk, and again once they are in memory."""
     path = conditions.disk / "cold.tuck"
     room = _ROOM_QUICK if conditions.is_quick else _ROOM
     with Crew(1, Party, str(path), room) as party:
@@ -89,7 +87,7 @@ def measure(conditions: Conditions) -> list[Figure]:
         filling = party.ask("fill")
     cold, warm, plain = [], [], []
     for number in range(min(conditions.rounds, _ROUNDS_MAX)):
-        conditions.progress(f"round {number + 1}: nothing of it in memory")
+        conditions.progress(f"round {number + 1}: gets from the disk")
         _drop(path)
         with Crew(1, Party, str(path), room) as party:
             cold += party.ask("get", number)
@@ -97,10 +95,10 @@ def measure(conditions: Conditions) -> list[Figure]:
         _drop(path)
         with Crew(1, Party, str(path), room) as party:
             plain += party.ask("read", number)
-    told = f"{room >> 20} MiB"
+    size = f"{room >> 20} MiB"
     return [
         Figure(
-            f"get from disk, file of {told}",
+            f"get from disk, file of {size}",
             "ns",
             tuple(cold),
             "pread of as many bytes",
@@ -117,17 +115,17 @@ def measure(conditions: Conditions) -> list[Figure]:
             "ours / theirs",
             None,
         ),
-        Figure(f"set while filling {told}", "ns", tuple(filling)),
+        Figure(f"set while filling {size}", "ns", tuple(filling)),
     ]
 
 
 def _drop(path: Path) -> None:
-    """Have nothing of a file in memory. Raises CrewError if it stays there all the same."""
+    """Drop a file's pages from memory. Raises CrewError if they stay there."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
         for _ in range(_DROPS_MOST):
-            # Pages that the kernel still has in hand, for another processor, are left at first.
+            # Pages in the batch of another processor cannot be dropped at first.
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
             resident = _resident_share(file)
             if resident <= _RESIDENT_MAX:
@@ -139,7 +137,7 @@ def _drop(path: Path) -> None:
 
 
 def _resident_share(file: int) -> float:
-    """Return how much of a file is in memory, by reads that may not wait for the disk."""
+    """Return which share of a file is in memory, from reads that do not wait for the disk."""
     dice = random.Random(0)
     length = os.fstat(file).st_size - 1
     there = 0
@@ -155,6 +153,6 @@ def _resident_share(file: int) -> float:
 ROW = Row(
     id="disk",
     title="A cache larger than memory",
-    goal_text="no goal: a get whose entry is on the disk",
+    text="the file's pages are dropped from memory before each round",
     measure=measure,
 )

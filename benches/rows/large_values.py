@@ -1,7 +1,7 @@
-"""Values to hundreds of megabytes, beside a copy of as many bytes.
+"""Values of up to hundreds of megabytes, compared with a copy of as many bytes.
 
-Owns the values. A get is compared with a copy into a new bytes object, a set with a copy into
-memory that was used before, each time another part of it, as the set's is.
+Owns the values. A get is compared with a copy into a new bytes object. A set is compared with a
+copy into memory that was used before, each time into its next part, as a set does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROOM_SHARE = 5
 
 
 class _Rotating:
-    """Memory that was written to before, and a copy into its next part."""
+    """Memory that was written before, and a copy into its next part."""
 
     def __init__(self, size_bytes: int) -> None:
         self._memory = mmap.mmap(-1, size_bytes)
@@ -32,7 +32,7 @@ class _Rotating:
             self._memory[at] = 1
 
     def copy(self, content: bytes) -> None:
-        """Copy `content` behind what was copied last, or to the beginning."""
+        """Copy `content` behind the last copy, or to the beginning."""
         if self._at + len(content) > len(self._memory):
             self._at = 0
         self._memory[self._at : self._at + len(content)] = content
@@ -40,7 +40,7 @@ class _Rotating:
 
 
 def measure(conditions: Conditions) -> list[Figure]:
-    """Measure gets and sets of values of several lengths."""
+    """Measure gets and sets of values of several sizes."""
     sizes = _SIZES_QUICK if conditions.is_quick else _SIZES
     room = _ROOM_SHARE * sizes[-1]
     whole = random.Random(1).randbytes(_MIB) * (sizes[-1] // _MIB)
@@ -61,7 +61,7 @@ def _of_size(
 ) -> list[Figure]:
     cache.set("read", content)
     if cache.get("read") != content:
-        raise WrongAnswerError(f"a value of {len(content)} bytes was not the one that was stored")
+        raise WrongAnswerError(f"a value of {len(content)} bytes is not the one that was stored")
     view = memoryview(content)
     gets = take_turns(
         conditions,
@@ -80,7 +80,7 @@ def _of_size(
         ],
     )
     if cache.get("written") != content:
-        raise WrongAnswerError(f"a value of {len(content)} bytes was not the one that was set")
+        raise WrongAnswerError(f"a value of {len(content)} bytes is not the one that was set")
     return [
         _figure("get", gets, "bytes(memoryview(value))", len(content)),
         _figure("set", sets, "copy into rotating memory", len(content)),
@@ -105,6 +105,6 @@ def _figure(what: str, samples: list[tuple[float, ...]], peer: str, size: int) -
 ROW = Row(
     id="large values",
     title="Values of 1 to 256 MiB",
-    goal_text="no goal: compared with a copy of as many bytes",
+    text="",
     measure=measure,
 )

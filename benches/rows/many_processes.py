@@ -1,8 +1,8 @@
-"""What it costs that many processes use a cache, up to 64, on however few cores.
+"""The cost of up to 64 processes that use one cache, on however few cores.
 
-Owns the processes and their load: 90 % gets and 10 % sets of the same keys, in an order that each
-draws for itself, for a given time. More processes than cores cannot do more than the cores; told is
-whether they do less.
+Owns the processes and their load: 90 % gets and 10 % sets of the same keys, in a random order for
+each process, for a given time. More processes than cores cannot do more; the row shows whether they
+do less.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Party:
     """One process."""
 
     def __init__(self, number: int, path: str) -> None:
-        """Open the cache at `path`, which has all entries, and draw what to do."""
+        """Open the cache at `path`, which has all entries, and draw the operations."""
         dice = random.Random(number)
         self._keys = keys(_ENTRIES)
         self._cache = Cache(path)
@@ -42,7 +42,7 @@ class Party:
         self._is_set = [dice.random() < _SET_SHARE for _ in range(_DRAWN)]
 
     def work(self, seconds: float) -> tuple[int, int]:
-        """Do what was drawn for so long; return the operations, and the CPU time in nanoseconds."""
+        """Work for so long; return the number of operations, and the CPU time in nanoseconds."""
         get, set_ = self._cache.get, self._cache.set
         drawn = list(zip(self._is_set, self._drawn, strict=True))
         done = 0
@@ -58,8 +58,8 @@ class Party:
             done += 1_000
         return done, time.thread_time_ns() - spent
 
-    def prove(self) -> None:
-        """Raise WrongAnswerError unless every key has a value of its own, whole."""
+    def verify(self) -> None:
+        """Raise WrongAnswerError unless every key has one of its own values, undamaged."""
         for key in self._keys:
             read(key, self._cache.get(key))
 
@@ -83,7 +83,7 @@ def measure(conditions: Conditions) -> list[Figure]:
                     done = sum(operations for operations, _ in answers)
                     elapsed[count].append(seconds * 1e9 / done)
                     spent[count].append(sum(ns for _, ns in answers) / done)
-            parties.ask("prove", count=1)
+            parties.ask("verify", count=1)
     cores = len(os.sched_getaffinity(0))
     return [
         *_curve(f"elapsed time per operation, {cores} cores", elapsed),
@@ -112,6 +112,6 @@ def _curve(what: str, samples: dict[int, list[float]]) -> list[Figure]:
 ROW = Row(
     id="processes",
     title="1 to 64 processes, 90 % gets",
-    goal_text="no goal: all processes make 90 % gets and 10 % sets of the same 20,000 keys",
+    text="all processes use the same 20,000 keys",
     measure=measure,
 )

@@ -1,8 +1,8 @@
-"""The overview: ten operations, by Tuckbox and by six caches and stores that programs know.
+"""The overview: ten operations of Tuckbox and of six other caches and stores.
 
-Owns the ten, and which contestants have no figure for one, and why. In each round all contestants
-take turns. Those of Python are driven by the lab's adapters, servers on the same core over a unix
-socket; APCu is driven by the lab's PHP host, within PHP. Each operation has stores of its own.
+Owns the operations, and why a contestant has no figure for one. In each round all contestants take
+turns. The lab's adapters drive those in Python, with servers on the same core over a unix socket;
+the lab's PHP host drives APCu. Each operation has its own stores.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CONTESTANTS = {
 }
 COLUMNS = tuple(CONTESTANTS)
 
-# A pass of a contestant that takes microseconds has fewer operations.
+# Contestants that take microseconds have fewer operations in a pass.
 _SLOW = frozenset({"DiskCache", "memcached", "Redis"})
 _FEW = 2_000
 # These store bytes only: the program pickles.
@@ -56,7 +56,7 @@ _LARGE_ENTRIES = 4_000
 _FIELDS = 5
 _SEED = 1
 
-# How many operations of a kind, on which of so many entries, in so many steps.
+# The phases of each step, given the number of entries and of steps.
 _Steps = Callable[[int, int], list[list[Phase]]]
 
 
@@ -113,13 +113,13 @@ class Operation:
     """One line of the overview.
 
     Attributes:
-        what: The operation, as the page has it.
-        make: Makes the values of so many entries.
-        turn: The pass of a contender; None for opening, which has a measurement of its own.
-        in_php: The steps of APCu, for so many entries and as many steps; None where it has none.
-        absent: Why a contestant has no figure, in a word, by its column.
+        what: The name of the operation on the page.
+        make: Makes the values, given the number of entries.
+        turn: The pass of a contender; None for opening, which is measured separately.
+        in_php: The steps of APCu, given the number of entries and of steps; None without any.
+        absent: Why a contestant has no figure, in a few words, by its column.
         entries: How many entries are stored before.
-        size: That of a value, in bytes or fields, for APCu.
+        size: The size of a value for APCu, in bytes or fields.
         is_full: Whether the stores have a small limit, and are full.
     """
 
@@ -179,7 +179,7 @@ OPERATIONS = (
 
 
 def column_of(figure: Figure) -> str:
-    """Return the column that a figure's peer is in."""
+    """Return the column of a figure's peer."""
     return next(one for one in COLUMNS if figure.peer.casefold().startswith(one.casefold()))
 
 
@@ -197,7 +197,7 @@ def measure(conditions: Conditions) -> list[Figure]:
 
 
 class _Measurement:
-    """One operation, by all contestants that have it."""
+    """One operation, for all contestants that have it."""
 
     def __init__(self, conditions: Conditions, operation: Operation) -> None:
         self._conditions = conditions
@@ -207,11 +207,11 @@ class _Measurement:
         )
         self._titles: dict[str, str] = {}
         self._folder = conditions.tmpfs / "overview"
-        #: Which contestants are not installed, and how to get them.
+        #: The contestants that are not installed, and how to install them.
         self.missing: set[str] = set()
 
     def figures(self) -> list[Figure]:
-        """Return Tuckbox and each peer."""
+        """Return the figures of Tuckbox with each peer."""
         self._conditions.progress(self._operation.what)
         self._folder.mkdir(0o700)
         with ExitStack() as stack:
@@ -276,11 +276,11 @@ class _Measurement:
         return min(self._operation.entries, ENTRIES)
 
     def _in_php(self, stack: ExitStack) -> Callable[[], float] | None:
-        """Return what takes one sample of APCu; None where it has no figure."""
+        """Return a function that takes a sample of APCu; None if it has no figure."""
         operation = self._operation
         if operation.in_php is None:
             return None
-        # One step more, which warms up.
+        # One more step, the warm-up.
         count = self._conditions.rounds + 1
         entries = operation.entries
         steps = operation.in_php(entries, count)
@@ -307,7 +307,7 @@ class _Measurement:
 
 
 def _pickled(store: Store) -> Store:
-    """Return a store of objects, which pickles them as a program would."""
+    """Return a store that pickles its objects, as a program would."""
     loads: Callable[[Any], object] = pickle.loads
 
     def get(key: str) -> object:
@@ -323,6 +323,6 @@ def _pickled(store: Store) -> Store:
 ROW = Row(
     id="overview",
     title="Ten operations",
-    goal_text="no goal: what the operations of a cache take",
+    text="",
     measure=measure,
 )

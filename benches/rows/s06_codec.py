@@ -1,7 +1,7 @@
-"""S6: containers by the default codec, beside a dictionary of pickles.
+"""S6: containers with the default codec, compared with a dict of pickles.
 
-The dictionary keeps what pickle made of the value, as caches do that pickle, and so makes a new
-value for each get as Tuckbox does. Both get the same key objects.
+The dict stores pickled values, as caches that pickle do, so each get makes a new value, as in
+Tuckbox. Both get the same key objects.
 """
 
 from __future__ import annotations
@@ -118,7 +118,6 @@ def _measure(
 ROW = Row(
     id="S6",
     title="Containers, default codec",
-    goal_text="a 5-key dict and a list of 20 strings: get and set faster than "
-    "`pickle.loads(d[key])` and `d[key] = pickle.dumps(value)`",
+    text="the peer does `pickle.loads(d[key])` and `d[key] = pickle.dumps(value)`",
     measure=measure,
 )

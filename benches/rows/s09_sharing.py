@@ -1,8 +1,8 @@
-"""S9: processes that share a cache, beside processes that have a dictionary each.
+"""S9: processes that share a cache, compared with processes that each have a dict.
 
-Owns the readers and the writer. Each process is pinned to a core of its own, and reads or writes
-for a given time: a pass over all keys, again and again. What a writer costs is told by one reader
-beside one writer, so that each has a core; it overwrites the keys that are read, in all shards.
+Owns the readers and the writer. Each process is pinned to its own core, and makes passes over all
+keys for a given time. The cost of a writer is measured with one reader and one writer, so that each
+has a core. The writer overwrites the keys that are read, in all shards.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from rig.stamps import Stamp, WrongAnswerError, make, read
 
 _ENTRIES = 20_000
 _VALUE_BYTES = 160
-# A writer gives each key other bytes every time, so that a mixture of two writes is seen.
+# A writer changes the bytes of a key every time, so that a mixture of two writes is detected.
 _EDITIONS = 3
 _PACED_SETS = 10_000
 _TICK_NS = 1_000_000
-# A writer begins before the reader beside it, and ends after it.
+# A writer begins before its reader, and ends after it.
 _LEAD_SECONDS = 0.05
 
 _Store = Literal["dict", "cache"]
 
 
 class Party:
-    """One process: it has the cache open, and a dictionary with the same entries."""
+    """A process with the cache open, and a dict of the same entries."""
 
     def __init__(self, _number: int, path: str) -> None:
         """Open the cache at `path`, which has all entries."""
@@ -58,13 +58,13 @@ class Party:
         gets = passes * len(wanted)
         return (now - began) / gets, gets
 
-    def prove(self) -> None:
-        """Get all keys once and raise WrongAnswerError unless each has a value of its own."""
+    def verify(self) -> None:
+        """Get all keys once. Raise WrongAnswerError unless each has one of its own values."""
         for key in self._keys:
             read(key, self._cache.get(key))
 
     def write(self, seconds: float) -> float:
-        """Set all keys for so long; return the sets of a second."""
+        """Set all keys for so long; return the sets per second."""
         set_ = self._cache.set
         editions = [list(zip(self._keys, of, strict=True)) for of in self._editions]
         passes = 0
@@ -78,7 +78,7 @@ class Party:
         return passes * len(self._keys) * 1e9 / (now - began)
 
     def write_paced(self, seconds: float, per_second: int) -> float:
-        """Make so many sets in each second, some in each millisecond; return how many it became."""
+        """Make `per_second` sets, spread over each second; return the sets per second."""
         made = 0
         began = now = time.perf_counter_ns()
         deadline = began + int(seconds * 1e9)
@@ -94,7 +94,7 @@ class Party:
 
 
 def measure(conditions: Conditions) -> list[Figure]:
-    """Measure readers beside each other, and beside a writer."""
+    """Measure two readers together, and a reader with a writer."""
     path = conditions.tmpfs / "shared.tuck"
     seconds = 0.15 if conditions.is_quick else 0.4
     first, second = two_cores()
@@ -139,20 +139,22 @@ class _Rounds:
                 one[store] = self._read_one(store)
                 scaling[store].append(2 * one[store] / self._read_two(store))
             alone.append(one["cache"])
-            beside, made = self._beside("write_paced", _PACED_SETS)
-            paced.append(beside)
+            taken, made = self._with_writer("write_paced", _PACED_SETS)
+            paced.append(taken)
             pace.append(made)
-            beside, made = self._beside("write")
-            full.append(beside)
+            taken, made = self._with_writer("write")
+            full.append(taken)
             speed.append(made)
             after = self._cache.stats()
             counted = after.hits - before.hits + after.misses - before.misses
             if counted < self._gets:
-                raise WrongAnswerError(f"{self._gets} gets were made, and {counted} were counted")
+                raise WrongAnswerError(f"Tuckbox counted {counted} of {self._gets} gets")
             missed.append(after.misses - before.misses)
-            self._readers.ask("prove")
+            self._readers.ask("verify")
         if min(pace) < 0.9 * _PACED_SETS:
-            raise CrewError(f"the paced writer made {min(pace):.0f} sets a second only")
+            raise CrewError(
+                f"the paced writer made {min(pace):.0f} sets per second instead of {_PACED_SETS}"
+            )
         return [
             Figure(
                 "gets of 2 readers, as a multiple of 1",
@@ -170,11 +172,11 @@ class _Rounds:
         ]
 
     @staticmethod
-    def _slower(what: str, beside: list[float], alone: list[float], bound: float) -> Figure:
+    def _slower(what: str, paired: list[float], alone: list[float], bound: float) -> Figure:
         return Figure(
             what,
             "ns",
-            tuple(beside),
+            tuple(paired),
             "without a writer",
             tuple(alone),
             "ours / theirs",
@@ -189,11 +191,11 @@ class _Rounds:
     def _read_two(self, store: _Store) -> float:
         answers = self._readers.ask("read", store, self._seconds)
         self._gets += sum(gets for _, gets in answers) if store == "cache" else 0
-        # Rates add up, times do not.
+        # Rates can be added, times cannot.
         return 2 / sum(1 / float(nanoseconds) for nanoseconds, _ in answers)
 
-    def _beside(self, method: str, *arguments: object) -> tuple[float, float]:
-        """Return the nanoseconds of a get beside a writer, and the sets of that in a second."""
+    def _with_writer(self, method: str, *arguments: object) -> tuple[float, float]:
+        """Return the nanoseconds of a get with a writer, and the writer's sets per second."""
         self._writers.begin(method, self._seconds + 3 * _LEAD_SECONDS, *arguments)
         time.sleep(_LEAD_SECONDS)
         nanoseconds = self._read_one("cache")
@@ -203,10 +205,6 @@ class _Rounds:
 ROW = Row(
     id="S9",
     title="Sharing",
-    goal_text=(
-        "2 reading processes scale at least 0.97 x as well as two private dicts; a writer at "
-        "10,000 sets/s slows readers down by at most 10 %, a writer at full speed by at most 3 x; "
-        "no present key is missed"
-    ),
+    text="each process is pinned to a core; a writer runs next to one reader",
     measure=measure,
 )

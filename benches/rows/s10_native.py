@@ -1,6 +1,6 @@
-"""S10: the engine without Python, beside Rust's caches, in one thread.
+"""S10: the engine without Python, compared with Rust caches, in one thread.
 
-Owns which of the native program's figures are compared, and how.
+Owns which figures of the native program are compared, and how.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def measure(conditions: Conditions) -> list[Figure]:
             found.append(_figure(what, of_cache[_OURS], peer, of_cache[name], goal))
         if what in _COMPARED:
             for name in _GOALS:
-                told = f"{what}, into a buffer"
-                found.append(_figure(told, of_cache[_BUFFERED], peers[name], of_cache[name], None))
+                ours, theirs = of_cache[_BUFFERED], of_cache[name]
+                found.append(_figure(f"{what}, into a buffer", ours, peers[name], theirs, None))
     return found
 
 
@@ -52,9 +52,6 @@ def _figure(
 ROW = Row(
     id="S10",
     title="Native, one thread",
-    goal_text=(
-        "36-byte keys, copies of 160-byte values: at least as fast as moka and 0.7 x as fast as "
-        "quick_cache, which are neither shared nor persistent"
-    ),
+    text="36-byte keys, copies of 160-byte values; the peers neither share nor persist",
     measure=measure,
 )

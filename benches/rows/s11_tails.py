@@ -1,10 +1,10 @@
-"""S11: how long single sets take in a full cache, the slowest of a thousand and of ten thousand.
+"""S11: tail latencies of sets in a full cache, and how long a shard's lock is held.
 
-Owns the writers, and what is counted as what. Each set is timed by itself: two processes by the
-wall clock, in memory and on a disk; eight processes, more than there are cores, by their own CPU
-time. All write the same keys, and the cache is full before the clock starts, so every set has to
-make room. Values were made before; their lengths are log-uniform. For how long a shard's lock is
-held is seen from outside by the native program, while one process writes.
+Owns the writers, and how their times are counted. Each set is timed: in two processes by the wall
+clock, in memory and on a disk; in eight processes, more than the cores, by their own CPU time. All
+write the same keys. The cache is full before the clock starts, so every set must evict. Values are
+made before, with log-uniform sizes. The native program watches the shard's lock from outside while
+one process writes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _PERCENTS = (50.0, 99.0, 99.9, 99.99, 100.0)
 
 @dataclass(frozen=True)
 class Load:
-    """What is written.
+    """The keys and values to write, and how.
 
-    Keys share the values of their family, which is the number modulo that of families; `sizes` is
-    how many lengths each family has. `room` is the cache's size in bytes, and the keys could fill
-    it several times.
+    Keys share the values of their family, which is the key's number modulo `families`. `sizes` is
+    how many lengths each family has. `room` is the cache's size in bytes; the keys could fill it
+    several times.
     """
 
     processes: int
@@ -52,10 +52,10 @@ class Load:
 _SMALL = Load(2, 64 << 10, 40_000, 500, 8, 64 << 20, 50_000, "wall")
 _LARGE = Load(8, 1 << 20, 16_000, 100, 4, 256 << 20, 5_000, "cpu")
 _WATCHED_SETS = 100_000
-# Of fewer there is no slowest of a thousand.
+# Fewer have no p99.9.
 _HOLDS_MIN = 1_000
 _FILLINGS_MAX = 20
-# Shorter, for --quick.
+# --quick makes this many times fewer sets.
 _QUICK_SHARE = 5
 
 _CLOCKS: dict[str, Callable[[], int]] = {
@@ -65,10 +65,10 @@ _CLOCKS: dict[str, Callable[[], int]] = {
 
 
 class Writer:
-    """One process that writes."""
+    """A process that writes."""
 
     def __init__(self, number: int, path: str, load: Load) -> None:
-        """Open the cache at `path`, or make it."""
+        """Open the cache at `path`, or create it."""
         self._random = random.Random(number)
         self._load = load
         self._keys = keys(load.keys)
@@ -83,9 +83,9 @@ class Writer:
         self._cache = Cache(path, size=load.room)
 
     def fill(self) -> None:
-        """Set until entries have had to make room for others for a while.
+        """Set until entries have been evicted for a while.
 
-        Raises ValueError if they never have to.
+        Raises ValueError if none ever is.
         """
         wanted = self._cache.stats().evictions + self._load.keys // 4
         for _ in range(_FILLINGS_MAX):
@@ -105,10 +105,10 @@ class Writer:
             times[index] = clock() - began
         return times.tobytes()
 
-    def prove(self) -> float:
-        """Get all keys; return how many of them, from 0 to 1, are there.
+    def verify(self) -> float:
+        """Get all keys; return the share that is present, from 0 to 1.
 
-        Raises WrongAnswerError if one has what it was never given.
+        Raises WrongAnswerError for a value that its key never had.
         """
         there = 0
         for number, key in enumerate(self._keys):
@@ -155,22 +155,22 @@ def measure(conditions: Conditions) -> list[Figure]:
     return found + _held(conditions)
 
 
-def _written(conditions: Conditions, path: Path, load: Load, told: str) -> list[list[float]]:
+def _written(conditions: Conditions, path: Path, load: Load, what: str) -> list[list[float]]:
     """Return the percentiles of each round, in microseconds."""
     sets = load.sets // (_QUICK_SHARE if conditions.is_quick else 1)
     rounds = []
     with Crew(load.processes, Writer, str(path), load) as writers:
-        conditions.progress(f"{told}: filling")
+        conditions.progress(f"{what}: filling")
         writers.ask("fill")
-        # The first one is to know its way.
+        # A warm-up.
         writers.ask("write", sets // 4)
         for number in range(conditions.rounds):
-            conditions.progress(f"{told}: round {number + 1} of {conditions.rounds}")
+            conditions.progress(f"{what}: round {number + 1} of {conditions.rounds}")
             times = array("Q", b"".join(writers.ask("write", sets)))
             rounds.append([ns / 1e3 for ns in percentiles_ns(encode(times), _PERCENTS)])
-        [there] = writers.ask("prove", count=1)
+        [there] = writers.ask("verify", count=1)
         if not there:
-            raise WrongAnswerError("nothing of what was stored is in the cache")
+            raise WrongAnswerError("the cache has none of the stored entries")
     path.unlink()
     return rounds
 
@@ -190,7 +190,9 @@ def _held(conditions: Conditions) -> list[Figure]:
             finally:
                 seen = native.end(watcher)
             if seen["holds"] < holds_min:
-                raise CrewError(f"a lock was seen held {seen['holds']} times only")
+                raise CrewError(
+                    f"the lock was seen held {seen['holds']} times; {holds_min} are needed"
+                )
             rounds.append([seen[f"ns_{name}"] / 1e3 for name in ("p50", "p99", "p999", "max")])
     path.unlink()
     what = "shard lock held"
@@ -210,10 +212,7 @@ def _figure(
 ROW = Row(
     id="S11",
     title="Tails",
-    goal_text=(
-        "set in a full cache, log-uniform sizes. 16 B to 64 KiB, 2 processes, tmpfs and disk: "
-        "p99.9 at most 100 us, p99.99 at most 5 ms, a shard lock held for at most 50 us at p99.9. "
-        "16 B to 1 MiB, 8 processes: p99.9 at most 1 ms of CPU time"
-    ),
+    text="single sets in a full cache, sizes log-uniform from 16 B to 64 KiB, or to 1 MiB with 8 "
+    "processes; percentiles are over all processes; another process watches the lock",
     measure=measure,
 )

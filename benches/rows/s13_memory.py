@@ -1,10 +1,10 @@
 """S13: how much memory entries take.
 
 (a) The bytes that the file occupies after 100,000 inserts, divided by the payload: keys and values.
-The peers' bytes are those that their folder occupies; the lab's adapters fill it, one insert at a
-time. (b) With 1.15 times the payload as the limit, the entries that are left after ten times as
-many overwrites of random keys by values of the same size. Each round has keys and values of its
-own, and fills every peer anew.
+For peers, the bytes that their folder occupies; the lab's adapters fill it, one insert at a time.
+(b) The entries that are kept with 1.15 times the payload as the limit, after ten times as many
+overwrites of random keys with values of the same size. Each round has new keys and values, and
+fills every peer again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROUNDS_MAX = 6
 
 
 def measure(conditions: Conditions) -> list[Figure]:
-    """Measure the bytes of files, and the share of entries that stay."""
+    """Measure the bytes of files, and the share of entries that are kept."""
     rounds = min(conditions.rounds, 2 if conditions.is_quick else _ROUNDS_MAX)
     conditions.progress("inserts")
     payload = (float(ENTRIES * _PAYLOAD_BYTES),) * rounds
@@ -43,7 +43,7 @@ def measure(conditions: Conditions) -> list[Figure]:
         _size(by_default, "payload", payload, Goal("at most", _LIMIT)),
         Figure("entries kept after the overwrites", "%", kept, goal=Goal("at least", 99)),
     ]
-    # DiskCache takes longer than everything else together.
+    # DiskCache takes longer than all others together.
     for row in PEERS[:2] if conditions.is_quick else PEERS:
         conditions.progress(row)
         title, occupied = _peer(conditions.tmpfs, row, rounds)
@@ -88,7 +88,7 @@ def _filled(folder: Path, number: int) -> float:
 
 
 def _kept(folder: Path, number: int) -> float:
-    """Return the percentage of entries that are there after inserts and overwrites."""
+    """Return the percentage of entries that are kept after inserts and overwrites."""
     path = folder / f"kept-{number}.tuck"
     dice = random.Random(number)
     names, stored = keys(ENTRIES, first=number * ENTRIES), values(ENTRIES, seed=number)
@@ -126,8 +126,7 @@ def _entries(number: int) -> zip[tuple[str, bytes]]:
 ROW = Row(
     id="S13",
     title="Memory",
-    goal_text="a file with 100,000 entries of 36 + 160 bytes takes at most 1.15 x their payload; "
-    "with that as the size limit, and ten random overwrites per key with values of the same "
-    "size, at least 99 % of the keys are kept",
+    text="100,000 entries of 36 + 160 bytes; then ten random overwrites per key, of the same size, "
+    "with 1.15x the payload as the size limit",
     measure=measure,
 )

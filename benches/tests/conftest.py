@@ -1,4 +1,4 @@
-"""What the tests of rows measure under: few rounds, and one pass in each."""
+"""The conditions in which tests measure rows: few rounds, and one pass in each."""
 
 from __future__ import annotations
 

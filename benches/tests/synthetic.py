@@ -1,4 +1,4 @@
-"""Figures and records that nobody measured."""
+"""Synthetic figures and records."""
 
 from __future__ import annotations
 

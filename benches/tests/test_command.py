@@ -106,7 +106,7 @@ def test_a_run_that_is_ended_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_goals_are_listed_as_they_are_written() -> None:
+def test_the_rows_are_listed_as_they_are_written() -> None:
     result = CliRunner().invoke(main, ["list"])
     assert result.exit_code == 0
     assert "`d[key] = value`" in result.output

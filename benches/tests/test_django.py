@@ -1,4 +1,4 @@
-"""What the row of Django makes of the lab's cells."""
+"""The figures that the Django row makes from the lab's cells."""
 
 from __future__ import annotations
 

@@ -12,19 +12,19 @@ from benches.native import NativeError
 
 
 def test_all_caches_are_timed_in_each_round(tmp_path: Path) -> None:
-    told = native.run("speed", tmp_path, "--rounds", "2", "--round-ms", "1")
-    assert {"get", "set", "get, absent"} <= told.keys()
-    for of_cache in told.values():
+    result = native.run("speed", tmp_path, "--rounds", "2", "--round-ms", "1")
+    assert {"get", "set", "get, absent"} <= result.keys()
+    for of_cache in result.values():
         assert {"tuckbox", "moka", "quick_cache"} <= of_cache.keys()
         assert all(len(samples) == 2 and min(samples) > 0 for samples in of_cache.values())
 
 
 def test_caches_are_full_of_as_many_entries(tmp_path: Path) -> None:
-    told = native.run("full", tmp_path, "--size-bytes", str(1 << 20), "--rounds", "2")
+    result = native.run("full", tmp_path, "--size-bytes", str(1 << 20), "--rounds", "2")
     # Of a mebibyte of entries of 196 bytes and more.
-    assert 3_000 < told["entries"] < (1 << 20) / 196
-    assert told["samples"].keys() == {"tuckbox", "moka", "quick_cache"}
-    assert all(len(taken) == 2 and min(taken) > 0 for taken in told["samples"].values())
+    assert 3_000 < result["entries"] < (1 << 20) / 196
+    assert result["samples"].keys() == {"tuckbox", "moka", "quick_cache"}
+    assert all(len(taken) == 2 and min(taken) > 0 for taken in result["samples"].values())
 
 
 def test_a_cache_that_already_holds_other_entries_is_refused(tmp_path: Path) -> None:
@@ -39,9 +39,9 @@ def test_a_lock_that_nobody_takes_is_never_seen_held(tmp_path: Path) -> None:
         watcher = native.begin(
             "watch-lock", tmp_path / "idle.tuck", core=min(os.sched_getaffinity(0))
         )
-        told = native.end(watcher)
-    assert told["holds"] == 0
-    assert told["looks"] > 0
+        result = native.end(watcher)
+    assert result["holds"] == 0
+    assert result["looks"] > 0
 
 
 def test_a_lock_that_somebody_takes_is_seen_held(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The overview: its contenders find out wrong answers, and its table says what has no figure."""
+"""The overview: contenders detect wrong answers, and the table says why a figure is missing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def entries() -> dict[str, object]:
 
 
 def store_of(held: dict[str, object]) -> Store:
-    """Return a store of a dict, with every verb."""
+    """Return a store of a dict, with every operation."""
 
     def incr(key: str) -> object:
         held[key] += 1  # type: ignore[operator]
@@ -295,11 +295,11 @@ def test_the_table_has_every_operation_and_says_why_a_figure_is_missing() -> Non
     assert len(lines) == 2 + 10
     assert (
         "| get, 160 B | **90.0 ns** | 60.0 ns | 1.01 us | not measured | not measured "
-        "| not measured | 240 ns | 90.0 to 90.0 ns |"
+        "| not measured | 240 ns | 90.0\u201390.0 ns |"
     ) in lines
     assert (
         "| incr | **100 ns** | no call | no call | not measured | not measured | 35.0 us "
-        "| not measured | 100 to 100 ns |"
+        "| not measured | 100\u2013100 ns |"
     ) in lines
     assert f"| delete |{' not measured |' * 8}" in lines
 
@@ -311,12 +311,12 @@ def test_the_table_is_of_all_rounds_of_all_runs() -> None:
     record = record_of(run(*FIGURES), run(slower, newer), row_id="overview")
     table = summary.overview_table(record)
     assert "| get, 160 B | **100 ns** | 70.0 ns | 1.50 us |" in table
-    assert "| 90.0 to 110 ns |" in table
-    assert "Medians of 2 runs of 6 rounds." in table
+    assert "| 90.0\u2013110 ns |" in table
+    assert "Medians over 2 runs of 6 rounds." in table
     assert "Versions: lmdb 3.0, APCu 5, Redis 7 by redis 8, lmdb 4.0." in table
     assert "do not quote it" not in table
     quick = record_of(run(*FIGURES, is_quick=True), row_id="overview")
-    assert "Medians of one run of 6 rounds. **The quick form: do not quote it.**" in (
+    assert "Medians over one run of 6 rounds. **The quick form: do not quote it.**" in (
         summary.overview_table(quick)
     )
 

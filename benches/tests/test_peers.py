@@ -1,6 +1,6 @@
-"""Peers are opened by the lab's adapters, and found out when they are wrong.
+"""Peers are opened by the lab's adapters, and their wrong answers are detected.
 
-SQLite and a dictionary stand for all of them here, since they need not be installed.
+SQLite and a dict stand for all peers, because they need no installation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lab.peers import Peer, PeerMissingError, on_one_core, opened
 from lab.runner.catalogue import Contestant, contestants
 from rig.stamps import WrongAnswerError
 
-SQLITE = s04_peers.Beside("sqlite", "tmpfs", 2, 2, slow=True)
+SQLITE = s04_peers.PeerGoals("sqlite", "tmpfs", 2, 2, slow=True)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_client_and_server_share_one_core_and_only_meanwhile() -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_a_row_beside_a_peer_has_figures_of_both(conditions: Conditions) -> None:
+def test_a_row_with_a_peer_has_figures_of_both(conditions: Conditions) -> None:
     get, set_ = s04_peers.measure(conditions)
     assert (get.what, set_.what) == ("get", "set")
     assert get.peer.startswith("SQLite")

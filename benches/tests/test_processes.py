@@ -1,4 +1,4 @@
-"""The rows of several processes find out when an answer is wrong."""
+"""The rows of several processes detect wrong answers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_a_reader_refuses_what_a_key_never_had(
     path = tmp_path / "shared.tuck"
     with filled(path, 20_000) as cache:
         party = module.Party(0, str(path))  # type: ignore[attr-defined]
-        party.prove()
+        party.verify()
         key = keys(4)[3]
         if found is None:
             cache.delete(key)
         else:
             cache.set(key, found)
         with pytest.raises(WrongAnswerError, match=key):
-            party.prove()
+            party.verify()
 
 
 def test_readers_and_writers_make_what_they_say(tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ def test_readers_and_writers_make_what_they_say(tmp_path: Path) -> None:
         assert cache.stats().hits - hits == gets
         assert party.write(0.01) > 0
         assert party.write_paced(0.05, 2_000) > 0
-        party.prove()
+        party.verify()
         done, spent = many_processes.Party(0, str(path)).work(0.01)
         assert done >= 1_000
         assert spent > 0
-        party.prove()
+        party.verify()
 
 
 def test_a_writer_fills_the_cache_and_proves_it(tmp_path: Path) -> None:
@@ -68,14 +68,14 @@ def test_a_writer_fills_the_cache_and_proves_it(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="never full"):
         idle.fill()
     assert len(writer.write(LOAD.sets)) == 8 * LOAD.sets
-    assert 0 < writer.prove() < 1
+    assert 0 < writer.verify() < 1
     with Cache(tmp_path / "tails.tuck", size=LOAD.room) as cache:
         for key in keys(LOAD.keys):
             cache.set(key, make("another family", 16))
         with pytest.raises(WrongAnswerError, match="family"):
-            writer.prove()
+            writer.verify()
         cache.clear()
-        assert writer.prove() == 0
+        assert writer.verify() == 0
 
 
 def test_an_entry_that_the_disk_has_lost_is_missed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What several runs say together."""
+"""The results of several runs together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MET, MISSED, OPEN = figure(ours=BELOW), figure(ours=ABOVE), figure(ours=AROUND)
         ((OPEN,), "undecided"),
         ((MET, MET), "met"),
         ((MISSED, MISSED), "not met"),
-        # The last run is not the one that counts: all do.
+        # Not only the last run counts.
         ((MISSED, MET), "undecided"),
         ((OPEN, MET), "undecided"),
         ((MET, MET, MISSED), "undecided"),

@@ -1,4 +1,4 @@
-"""The rows find out when an answer is wrong: Tuckbox's, or a peer's."""
+"""The rows detect wrong answers of Tuckbox or of a peer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Liar(Cache):
 
 
 class Hoarder(Cache):
-    """A cache that has what nobody stored."""
+    """A cache that returns values nobody stored."""
 
     def get(self, key, default=None):  # type: ignore[no-untyped-def]
         return super().get(key, default) or b"more"
@@ -128,7 +128,7 @@ def test_right_answers_make_figures_of_all_rounds(
     assert all(
         len(figure.ours) == conditions.rounds
         for figure in figures
-        # How many entries there were is known once.
+        # The number of entries is measured once.
         if figure.unit != "entries"
     )
     assert any(figure.goal is not None for figure in figures)

@@ -1,5 +1,5 @@
-"""The comparison: lite forms of five families, on Tuckbox and on what people use today.
+"""The comparison: short forms of five families, on Tuckbox and on other caches.
 
-Every system is asked through the same four verbs and judged by the same oracle: values that say
-whose they are, and a board in shared memory that says what each key may hold.
+Every system has the same four operations and the same oracle: values that name their key, and a
+board in shared memory that says what each key may hold.
 """

@@ -1,7 +1,7 @@
-"""The comparison: every peer through every family, one after the other, and its record.
+"""The comparison: every family on every peer, one after the other, and the record.
 
-Owns the order, the folders and the record. Must not try anything itself: each trial is a process of
-its own under the runner's watchdog, which may die without the comparison.
+Owns the order, the folders and the record. Must not try anything itself: each trial is a process
+under the runner's watchdog, so its death does not end the comparison.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from rig.sources import Sources, sources
 
 PATH = KEPT / "peers.json"
 
-# What a trial may take at most: those that are held up by a lock wait a minute for it.
+# The longest a trial may take. DiskCache waits up to a minute for a lock.
 _SECONDS_MAX = 600
 _MOUNTS = "T-D1"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What a family came to on a peer."""
+    """The result of a family on a peer."""
 
     peer: str
     family: str
@@ -58,7 +58,7 @@ class PeersRecord(msgspec.Struct, frozen=True):
 
 
 class TrialError(Exception):
-    """A trial ended without a result; the message has its last words."""
+    """A trial ended without a result; the message has the end of its output."""
 
 
 def compare(
@@ -98,7 +98,7 @@ def _row(peer: str, family: str, seed: int, where: Path) -> Row:
         if os.geteuid() != 0:
             prefix = "unshare --user --map-root-user --mount --propagation private "
         if Commands(None).run(_command(f"{prefix}true"), family, Path(os.devnull)).failures:
-            why = "this machine permits no mount namespaces"
+            why = "this machine does not permit mount namespaces"
             return Row(name, family, 0.0, Found(0, "full disks", not_run=why))
     folder = Path(tempfile.mkdtemp(prefix="tuckbox-peers-", dir=where))
     try:
@@ -120,5 +120,5 @@ def _command(words: str) -> Command:
 
 
 def read(path: Path) -> PeersRecord | None:
-    """Return the record, None if there is none. Raises RecordError."""
+    """Return the record, None if the file does not exist. Raises RecordError."""
     return kept.read(path, PeersRecord)

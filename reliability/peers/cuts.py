@@ -1,6 +1,6 @@
-"""T-T1, lite: the files are cut, emptied, replaced and removed under live workers.
+"""T-T1, short form: the files are cut, zeroed, replaced and removed under live workers.
 
-Owns the deeds. A system without one main file has the deed done to each of its data files.
+Owns the cuts. A cut is applied to each data file of a system.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reliability.peers import players
-from reliability.peers.board import SEATS, Board, Count
+from reliability.peers.board import PLAYERS, Board, Count
 from reliability.peers.found import Found
 from reliability.peers.systems import Peer
 from rig import stamps
@@ -25,11 +25,11 @@ _PAGE = 4096
 
 
 def _truncate(part: float) -> Callable[[Path, random.Random], None]:
-    def deed(path: Path, _dice: random.Random) -> None:
+    def cut(path: Path, _dice: random.Random) -> None:
         with path.open("r+b") as file:
             file.truncate(int(path.stat().st_size * part))
 
-    return deed
+    return cut
 
 
 def _truncate_anywhere(path: Path, dice: random.Random) -> None:
@@ -38,7 +38,7 @@ def _truncate_anywhere(path: Path, dice: random.Random) -> None:
 
 
 def _zero(path: Path, dice: random.Random) -> None:
-    """Write zeros over a part, as a hole reads."""
+    """Overwrite a part with zeros, which is how a hole reads."""
     size = path.stat().st_size
     begin = dice.randrange(size // _PAGE + 1) * _PAGE
     with path.open("r+b") as file:
@@ -62,7 +62,7 @@ def _replace_by_nothing(path: Path, _dice: random.Random) -> None:
     copy.replace(path)
 
 
-DEEDS: dict[str, Callable[[Path, random.Random], None]] = {
+CUTS: dict[str, Callable[[Path, random.Random], None]] = {
     "cut to nothing": _truncate(0),
     "cut to a half": _truncate(0.5),
     "cut anywhere": _truncate_anywhere,
@@ -74,16 +74,16 @@ DEEDS: dict[str, Callable[[Path, random.Random], None]] = {
 
 
 def run(peer: Peer, folder: Path, errors: Path, seed: int, rounds: int) -> Found:
-    """Do each deed so often, each on a new cache with four workers on it."""
+    """Make each cut `rounds` times, each on a new cache with four workers."""
     dice = random.Random(seed)
-    found = Found(rounds * len(DEEDS), "cuts")
+    found = Found(rounds * len(CUTS), "cuts")
     for number in range(rounds):
-        for name, deed in DEEDS.items():
+        for name, cut in CUTS.items():
             place = folder / f"{number}-{name.replace(' ', '-')}"
             place.mkdir()
-            _one(peer, place, errors, dice, deed, found)
+            _one(peer, place, errors, dice, cut, found)
             shutil.rmtree(place, ignore_errors=True)
-    found.errors = players.told(errors)
+    found.errors = players.error_counts(errors)
     return found
 
 
@@ -92,7 +92,7 @@ def _one(
     folder: Path,
     errors: Path,
     dice: random.Random,
-    deed: Callable[[Path, random.Random], None],
+    cut: Callable[[Path, random.Random], None],
     found: Found,
 ) -> None:
     players.make(peer, folder, errors)
@@ -101,14 +101,14 @@ def _one(
     time.sleep(_SECONDS_BEFORE)
     for path in peer.files(folder):
         try:
-            deed(path, dice)
+            cut(path, dice)
         except FileNotFoundError:
-            continue  # A worker has just removed it.
+            continue  # A worker has just removed the file.
     time.sleep(_SECONDS_AFTER)
     workers.look_after(replace=False)
-    stuck = [seat for seat in range(SEATS) if board.at(seat, Count.ERRORS_IN_A_ROW) > 0]
+    stuck = [player for player in range(PLAYERS) if board.at(player, Count.ERRORS_IN_A_ROW) > 0]
     workers.end()
-    # What was replaced or zeroed may be gone or older, but it must be what it says it is.
+    # After a cut, entries may be lost or older, but each value must be its key's.
     found.wrong += board.sum(Count.WRONG)
     if stuck:
         found.add("workers that went on raising errors, though they opened it again", len(stuck))
@@ -116,7 +116,7 @@ def _one(
 
 
 def is_usable(peer: Peer, folder: Path, errors: Path, found: Found) -> bool:
-    """Say whether a new process can store and read again; note what it came to."""
+    """Return whether a new process can store and read; note how it ended."""
     used, came_to = players.answer(lambda: _use(peer, folder), errors, _USE_SECONDS_MAX)
     found.note(came_to)
     return bool(used)

@@ -1,6 +1,6 @@
-"""T-C1, lite: bytes and pages of the files are changed, and a pickle is planted.
+"""T-C1, short form: bytes and pages of the files are changed, and a pickle is planted.
 
-Owns the damage. Each case is a copy of one cache, damaged and read by a process of its own.
+Owns the damage. Each case is a damaged copy of one cache, read by a new process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SECONDS_MAX = 20.0
 
 
 class _Payload:
-    """A pickle that makes a file when it is read."""
+    """A pickle that creates a file when it is loaded."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,7 +32,7 @@ class _Payload:
 
 
 def run(peer: Peer, folder: Path, errors: Path, seed: int, cases: int) -> Found:
-    """Damage so many copies of a cache, each in one byte or one page, and read them."""
+    """Damage `cases` copies of a cache, each in one byte or one page, and read them."""
     dice = random.Random(seed)
     found = Found(cases, "damaged files", there_at_best=CANARIES)
     whole = folder / "whole"
@@ -53,11 +53,11 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, cases: int) -> Found:
             fewest[page] = min(fewest[page], read["there"])
         found.unusable += not is_usable(peer, copy, errors, found)
         shutil.rmtree(copy)
-    found.figures["entries there at least after a byte, where it opened"] = fewest[False]
-    found.figures["after a page"] = fewest[True]
+    found.figures["fewest entries found after a damaged byte, where it opened"] = fewest[False]
+    found.figures["fewest entries found after a damaged page, where it opened"] = fewest[True]
     found.figures["files that could not be opened or read"] = refused
     found.code_ran = _planted(peer, folder, errors)
-    found.errors = players.told(errors)
+    found.errors = players.error_counts(errors)
     return found
 
 
@@ -78,7 +78,7 @@ def _damage(files: list[Path], dice: random.Random, *, page: bool) -> None:
 
 
 def _planted(peer: Peer, folder: Path, errors: Path) -> bool:
-    """Say whether reading a value that somebody planted in the files runs what it says."""
+    """Return whether reading a planted value runs the code in it."""
     place = folder / "planted"
     place.mkdir()
     sign = folder / "the-code-ran"
@@ -90,7 +90,7 @@ def _planted(peer: Peer, folder: Path, errors: Path) -> bool:
             try:
                 store.get(key)
             except Exception as error:
-                players.tell(errors, error)
+                players.write_error(errors, error)
 
     players.answer(lambda: peer.plant(place, "planted", payload), errors, _SECONDS_MAX)
     players.answer(read, errors, _SECONDS_MAX)

@@ -1,7 +1,7 @@
-"""T-D1, lite: the file system fills up before a cache is made, and while it grows.
+"""T-D1, short form: the file system fills up before a cache is created, and while it grows.
 
-Owns the small file systems. It must run in a mount namespace of its own, with the rights to mount;
-then nothing of it is left when it ends, however it ends.
+Owns the small file systems. Must run in its own mount namespace, with the right to mount: then its
+mounts disappear with it, however it ends.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from reliability.peers.systems import Peer
 from rig import stamps
 from rig.stamps import Stamp
 
-# A cache of each system fits the smallest of them while it is empty.
+# An empty cache of each system fits into the smallest.
 SIZES = ("4m", "8m", "16m")
 _NEW_ENTRIES = 400
 _VALUE_BYTES = 2032
 
 
 def run(peer: Peer, folder: Path, errors: Path, _seed: int, rounds: int) -> Found:
-    """Fill a file system of each size up, in both ways, so often."""
+    """Fill a file system of each size `rounds` times, before and during the cache's life."""
     found = Found(rounds * len(SIZES) * 2, "full disks", there_at_best=CANARIES)
     for _ in range(rounds):
         for size in SIZES:
@@ -36,12 +36,12 @@ def run(peer: Peer, folder: Path, errors: Path, _seed: int, rounds: int) -> Foun
                     trial(peer, folder, errors, found)
                 finally:
                     subprocess.run(umount, check=True)
-    found.errors = players.told(errors)
+    found.errors = players.error_counts(errors)
     return found
 
 
 def _before(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
-    """It is full when the cache is made; when there is room again, the cache can be made."""
+    """Create the cache on a full disk, and again once there is space."""
     cache = folder / "cache"
     cache.mkdir()
     filler = folder / "filler"
@@ -52,7 +52,7 @@ def _before(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
 
 
 def _during(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
-    """It fills up under a cache in use, which keeps what it has."""
+    """Fill the disk under a cache in use."""
     cache = folder / "cache"
     cache.mkdir()
     filler = folder / "filler"
@@ -75,7 +75,7 @@ def _during(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
                 store.set(key, stamps.make(key, _VALUE_BYTES, Stamp(index)))
                 counts["stored"] += 1
             except Exception as error:
-                players.tell(errors, error)
+                players.write_error(errors, error)
                 counts["refused"] += 1
         for index in kept:
             value = store.get(canary_of(index))
@@ -88,7 +88,7 @@ def _during(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
             store.set("after", value)
             counts["usable"] = int(store.get("after") == value)
         except Exception as error:
-            players.tell(errors, error)
+            players.write_error(errors, error)
         return counts
 
     counts, came_to = players.answer(work, errors, 30.0)
@@ -109,7 +109,7 @@ def _during(peer: Peer, folder: Path, errors: Path, found: Found) -> None:
 
 
 def _fill(path: Path) -> None:
-    """Take all room that is left."""
+    """Take all the space that is left."""
     with path.open("wb", buffering=0) as file:
         for size in (65536, 4096):
             try:

@@ -1,6 +1,6 @@
-"""What a trial of a peer came to.
+"""The result of a family's trials on a peer.
 
-Owns the form of the answer. Must not know how it is come by.
+Owns its format. Must not know how it is measured.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import msgspec
 class Found(msgspec.Struct):
     """Counts of a family's trials on a system.
 
-    `died` has the processes that ended though nobody killed them, by signal; `hung` the operations
-    or processes without an answer in time; `wrong` the answers that were not stored under their
-    key; `lost` the entries that were gone though nobody had touched them, of `there_at_best`;
-    `errors` the classes of errors that were raised; `unusable` the trials after which a new process
-    could not store and read again, without somebody who removes or mends the files; `held_up` the
-    trials in which an operation had no answer until a stopped process went on.
+    - `died`: processes that died though nobody killed them, by signal.
+    - `hung`: operations or processes that gave no answer in time.
+    - `wrong`: answers that were not stored under their key.
+    - `lost`: missing entries that nobody had changed, of `there_at_best`.
+    - `errors`: raised errors, by class.
+    - `unusable`: trials after which a new process could not store and read until somebody removed
+      or repaired the files.
+    - `held_up`: trials in which an operation gave no answer until a stopped process continued.
     """
 
     trials: int
@@ -34,7 +36,7 @@ class Found(msgspec.Struct):
     not_run: str | None = None
 
     def note(self, came_to: str | None) -> None:
-        """Count what a process came to: "hung" or "died of SIGBUS". What raised is not counted."""
+        """Count how a process ended: "hung" or "died of SIGBUS", but not "raised"."""
         if came_to == "hung":
             self.hung += 1
         elif came_to is not None and came_to != "raised":
@@ -47,6 +49,6 @@ class Found(msgspec.Struct):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing died, hung, lied, was lost, ran or stayed unusable."""
+        """Whether nothing died, hung, was wrong, was lost, was unusable or ran planted code."""
         bad = self.died or self.hung or self.wrong or self.lost or self.unusable or self.code_ran
         return not bad

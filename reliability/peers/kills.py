@@ -1,6 +1,6 @@
-"""T-R1, lite: workers are killed while they work.
+"""T-R1, short form: workers are killed while they work.
 
-Owns the killing. After the kills a new process reads everything: what nobody touched must be there.
+Owns the kills. Afterwards a new process reads everything: unchanged entries must be present.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from reliability.peers import players
-from reliability.peers.board import CANARIES, SEATS, Board, Count
+from reliability.peers.board import CANARIES, PLAYERS, Board, Count
 from reliability.peers.found import Found
 from reliability.peers.systems import Peer
 
@@ -20,7 +20,7 @@ _AUDIT_SECONDS_MAX = 20.0
 
 
 def run(peer: Peer, folder: Path, errors: Path, seed: int, kills: int) -> Found:
-    """Kill workers of `peer` so often, one after the other."""
+    """Kill workers of `peer`, one after the other, `kills` times."""
     dice = random.Random(seed)
     board = Board()
     found = Found(kills, "kills", there_at_best=CANARIES)
@@ -29,15 +29,15 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, kills: int) -> Found:
     for number in range(kills):
         time.sleep(dice.random() * _SECONDS_BETWEEN_KILLS_MAX)
         workers.look_after(replace=True)
-        workers.kill(dice.randrange(SEATS))
+        workers.kill(dice.randrange(PLAYERS))
         if number % _KILLS_BETWEEN_AUDITS == _KILLS_BETWEEN_AUDITS - 1:
-            # While the others work, only what nobody touches can be judged.
+            # While the others work, only entries that nobody changes can be judged.
             _audit(peer, folder, errors, None, found)
     workers.end()
     _audit(peer, folder, errors, board, found)
     found.wrong += board.sum(Count.WRONG) + board.sum(Count.STALE)
     found.lost += board.sum(Count.LOST)
-    found.errors = players.told(errors)
+    found.errors = players.error_counts(errors)
     found.figures["operations"] = board.sum(Count.OPERATIONS)
     found.figures["hits"] = board.sum(Count.HITS)
     found.figures["processes that could not open it"] = workers.refused

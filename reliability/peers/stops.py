@@ -1,7 +1,7 @@
-"""T-R6, lite: a process is stopped while it writes; another one reads and writes meanwhile.
+"""T-R6, short form: a process is stopped while it writes; another reads and writes meanwhile.
 
-Owns the stopping, and how long an answer may take. The writer stores large values, so that a stop
-at a random moment often finds it inside.
+Owns the stops, and how long an answer may take. The writer stores large values, so that a random
+stop often falls into a write.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rig import stamps
 from rig.crew import CrewError, HungError, Worker
 from rig.stamps import Stamp
 
-# Without an answer for so long, an operation is held up by the stopped process.
+# An operation without an answer for this long is held up by the stopped process.
 ANSWER_SECONDS = 2.0
 _VALUE_BYTES = 20_032
 _WRITTEN_KEYS = 16
@@ -32,7 +32,7 @@ _GOODBYE_SECONDS = 5.0
 
 
 def run(peer: Peer, folder: Path, errors: Path, seed: int, stops: int) -> Found:
-    """Stop a writer so often, each time while a prober reads and writes."""
+    """Stop a writer `stops` times, each time while a prober reads and writes."""
     dice = random.Random(seed)
     found = Found(stops, "stops", held_up={"reads": 0, "writes": 0})
     players.make(peer, folder, errors)
@@ -47,7 +47,7 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, stops: int) -> Found:
             os.kill(writer.pid, signal.SIGCONT)
             if held_up is not None:
                 found.held_up[held_up] += 1
-            # The answers come, now that nobody is stopped any more.
+            # Nobody is stopped, so all answers come.
             while prober.is_due:
                 _take(prober, found, _END_SECONDS)
     except CrewError:
@@ -56,12 +56,12 @@ def run(peer: Peer, folder: Path, errors: Path, seed: int, stops: int) -> Found:
         writer.kill()
         came_to = prober.leave(_GOODBYE_SECONDS)
         found.note(came_to if came_to != "hung" else None)
-    found.errors = players.told(errors)
+    found.errors = players.error_counts(errors)
     return found
 
 
 def _held_up(prober: Worker, found: Found) -> str | None:
-    """Ask for reads and a write; return which had no answer in time, None if both had."""
+    """Ask for reads and a write. Return which got no answer in time, None if both did."""
     prober.begin("reads")
     prober.begin("writes")
     for what in ("reads", "writes"):
@@ -88,7 +88,7 @@ def _write(peer: Peer, folder: Path, seed: int) -> None:
 
 
 class _Prober:
-    """A process that has the cache open, and reads and writes when it is asked to."""
+    """A process that has the cache open, and reads and writes when asked."""
 
     def __init__(self, peer: Peer, folder: Path, errors: Path) -> None:
         self._store = peer.open(folder)
@@ -96,8 +96,8 @@ class _Prober:
         self._dice = random.Random(1)
 
     def reads(self) -> dict[str, int]:
-        """Read some entries that nobody touches."""
-        return players.telling(self._looks, self._errors)
+        """Read some entries that nobody changes."""
+        return players.writing_errors(self._looks, self._errors)
 
     def _looks(self) -> dict[str, int]:
         counts = {"wrong": 0, "lost": 0, "refused": 0}
@@ -115,6 +115,6 @@ class _Prober:
         try:
             self._store.set(key, stamps.make(key, _VALUE_BYTES, Stamp(1, 2)))
         except Exception as error:
-            players.tell(self._errors, error)
+            players.write_error(self._errors, error)
             counts["refused"] = 1
         return counts

@@ -1,7 +1,7 @@
-"""The systems that are compared, driven by the lab's adapters.
+"""The compared systems, driven by the lab's adapters.
 
-Owns what a trial must know of a system besides: which files are its own, how it is limited, and how
-somebody who may write its files plants a pickle. Must not judge.
+Owns what else a trial must know of a system: its files, its limit, and how somebody who can write
+to its files plants a pickle. Must not judge.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class RefusedError(Exception):
 class Peer:
     """A system.
 
-    `row` is the contestant in the lab, `setup` says how it is opened, `pattern` finds its data
-    files in its folder. `evictions` returns how many entries it says it removed to make room, and
-    `built_on` what its version says nothing about.
+    `row` is its name in the lab, `setup` says how it is opened, and `pattern` finds the data files
+    in its folder. `evictions` returns its own count of evictions, and `built_on` the version of
+    the library it uses.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Peer:
 
     @property
     def version(self) -> str:
-        """The version that is installed, with that of what it is built on."""
+        """The installed version, with that of the library it uses."""
         return title_of(self.row).rpartition(" ")[2] + self.built_on()
 
     def files(self, folder: Path) -> list[Path]:
@@ -56,7 +56,7 @@ class Peer:
 def _by_lab(
     row: str, entries_max: int = 0, bytes_max: int = _SIZE_BYTES, **settings: str
 ) -> Callable[[Path], Store]:
-    """Return what opens a system; its adapter is imported when it first does."""
+    """Return a function that opens a system, and imports its adapter when it is first called."""
 
     def opened(folder: Path) -> Store:
         limited = opener(row, entries_max=entries_max, bytes_max=bytes_max, settings=settings)
@@ -117,7 +117,7 @@ def _plant_in_diskcache(folder: Path, key: str, pickle: bytes) -> None:
 
 
 def _plant_in_lmdb(folder: Path, key: str, pickle: bytes) -> None:
-    """Plant it as a value, which is the nearest thing to a pickle where values are bytes."""
+    """Plant it as a value: LMDB stores only bytes."""
     _stored(_lmdb, folder, key, pickle)
 
 

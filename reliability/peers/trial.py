@@ -1,7 +1,7 @@
-"""One family on one peer, as a process of its own: `python -m reliability.peers.trial`.
+"""Runs one family on one peer: `python -m reliability.peers.trial PEER FAMILY`.
 
-Owns the sizes of the comparison. Prints one line of JSON: what was found. Its oracle is shown to
-work by the peers that lie, in the tests.
+Owns the sizes of the comparison. Prints the result as one line of JSON. Peers that lie, in the
+tests, show that the oracle works.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reliability.peers.systems import PEERS, Peer
 
 Run = Callable[[Peer, Path, Path, int, int], Found]
 
-# The families, with the sizes of their runs.
+# The families, with the sizes of their runs: kills, stops, rounds or cases.
 FAMILIES: dict[str, tuple[Run, int]] = {
     "T-R1": (kills.run, 400),
     "T-R6": (stops.run, 20),
@@ -37,11 +37,11 @@ FAMILIES: dict[str, tuple[Run, int]] = {
 @click.option("--seed", type=int, required=True)
 @click.option("--size", type=int, help="Kills, stops, rounds or cases.")
 def main(peer: str, family: str, folder: Path, seed: int, size: int | None) -> None:
-    """Try one family on one peer in a new folder."""
+    """Run one family on one peer in a new folder."""
     run, its_size = FAMILIES[family]
     files = folder / "files"
     files.mkdir(parents=True)
-    # Imported here, so that processes that are forked need not.
+    # Import the adapter here, so that forked processes need not.
     opener(PEERS[peer].row)
     found = run(PEERS[peer], files, folder / "errors", seed, size or its_size)
     sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")

@@ -1,4 +1,4 @@
-"""A clone of its own for each test, with programs that behave in a known way."""
+"""A clone for each test, with programs that behave in a known way."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def family(
     )
 
 
-class Told:
-    """A listener that remembers."""
+class Recorder:
+    """A listener that records its calls."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -118,7 +118,7 @@ def run(
     *families: Family,
     lane: LaneName = "short",
     resume: bool = False,
-    told: Told | None = None,
+    listener: Recorder | None = None,
     fail_fast: bool = True,
 ) -> runner.Outcome:
     return runner.run(
@@ -127,6 +127,6 @@ def run(
         clone.parent / "out",
         resume=resume,
         fail_fast=fail_fast,
-        told=told or Told(),
+        listener=listener or Recorder(),
         root=clone,
     )

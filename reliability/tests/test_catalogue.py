@@ -1,4 +1,4 @@
-"""What the catalogue refuses, and that the real one reads."""
+"""The real catalogue loads, and malformed ones are refused."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_the_real_catalogue_reads() -> None:
     [
         (_FAMILY * 2, "more than once"),
         (_FAMILY + "colour = 1", "colour"),
-        (_FAMILY + "short.commands = []", "shows nothing"),
-        (_FAMILY + 'short.commands = [{run="x", trials=0, seconds-max=1}]', "needs words"),
+        (_FAMILY + "short.commands = []", "has no commands"),
+        (_FAMILY + 'short.commands = [{run="x", trials=0, seconds-max=1}]', "needs a command"),
         (_FAMILY + 'controls = [{breaks="b", file="Makefile", name="mutant-x"}]', "not in"),
         (_FAMILY + 'controls = [{breaks="b", file="no/file", name="mutant-x"}]', "not in"),
         ("[[families]", "families.toml"),
@@ -46,8 +46,8 @@ def test_a_malformed_catalogue_says_what_is_wrong(tmp_path: Path, text: str, why
 def test_what_a_family_lacks_is_told(tmp_path: Path) -> None:
     path = tmp_path / "families.toml"
     path.write_text(_FAMILY)
-    (told,) = catalogue.incomplete(catalogue.load(path))
-    assert told.startswith("T-X1 has no commands of the short lane and no")
+    (sentence,) = catalogue.incomplete(catalogue.load(path))
+    assert sentence.startswith("T-X1 has no commands of the short lane and no")
 
 
 def test_an_unknown_family_is_an_error() -> None:

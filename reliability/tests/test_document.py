@@ -1,4 +1,4 @@
-"""The page: figures as the records say, and nothing else touched."""
+"""The page shows the records' figures, and its other parts do not change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_zero_says_of_how_many(clone: Path) -> None:
     assert "stale figures" not in page
     rows = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if "|" in line}
     assert "| 30 tries | 0 | 1.0e-01 |" in rows["T-X1"]
-    assert "nightly |" in rows["T-X1"]
+    assert "lane" not in rows["T-X1"]
     assert "| 30 tries | 1 |  |" in rows["T-X2"]
     assert "no record" in rows["T-X3"]
     assert generate(page, families, clone.parent / "out") == page
@@ -37,6 +37,7 @@ def test_changed_sources_are_told(clone: Path) -> None:
     run(clone, family("good.py"))
     page = generate(_PAGE, [family("good.py")], clone.parent / "out")
     assert "with changes" in page
+    assert ", short lane |" in page
 
 
 def test_a_page_without_the_marks_is_refused(tmp_path: Path) -> None:

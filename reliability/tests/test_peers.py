@@ -1,4 +1,4 @@
-"""The oracle of the comparison: systems that lie, lose, hang or hold up others are caught."""
+"""The oracle catches systems that give wrong answers, lose entries, hang or block others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _drops_writes(store: Store) -> Store:
     numbers = itertools.count()
 
     def set_(key: str, value: bytes) -> object:
-        # What it is made with it takes.
+        # The canaries are stored.
         return None if next(numbers) % 5 == 4 and "own" in key else store.set(key, value)
 
     return dataclasses.replace(store, set=set_)
@@ -153,7 +153,7 @@ def test_one_with_a_lock_over_everything_is_held_up(
         return dataclasses.replace(store, set=set_)
 
     for name, peer in (("honest", _HONEST), ("locks", _peer(locks))):
-        # An honest write to the stopped one's shard may wait for its time limit, which is a second.
+        # An honest write to the stopped process's shard may wait for its timeout of a second.
         monkeypatch.setattr(stops, "ANSWER_SECONDS", 5.0 if name == "honest" else 0.5)
         folder = tmp_path / name
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""What the runner makes of commands that do well, and of those that do not."""
+"""How the runner judges commands that succeed, and commands that do not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reliability import record
-from reliability.tests.conftest import Told, commit, family, run
+from reliability.tests.conftest import Recorder, commit, family, run
 from rig.kept import RecordError
 
 
@@ -33,7 +33,7 @@ def test_a_good_family_has_a_record(clone: Path) -> None:
     [
         ("fails.py", "a wrong answer"),
         ("fails_with_status.py", "ended with exit status 1"),
-        ("says_why_not.py", "did not say why"),
+        ("says_why_not.py", "gave no reason"),
         ("silent.py", "printed no result"),
         ("dies.py", "died of SIGKILL"),
         ("is_not_there.py", "exit status 2"),
@@ -50,7 +50,7 @@ def test_what_is_not_good_has_failed(clone: Path, program: str, why: str) -> Non
 def test_too_few_trials_are_a_failure(clone: Path) -> None:
     outcome = run(clone, family("good.py", trials=31))
     assert not outcome.is_good
-    assert "made 30 trials, and 31 were demanded" in outcome.records[0].failures[0]
+    assert "made 30 trials; at least 31 are required" in outcome.records[0].failures[0]
 
 
 def test_what_hangs_is_killed_with_all_that_it_started(clone: Path) -> None:
@@ -92,32 +92,32 @@ def test_tests_that_cargo_counts_are_trials(clone: Path) -> None:
 
 
 def test_a_family_without_commands_is_no_success(clone: Path) -> None:
-    told = Told()
-    outcome = run(clone, family("good.py"), family(name="T-X2"), told=told)
+    listener = Recorder()
+    outcome = run(clone, family("good.py"), family(name="T-X2"), listener=listener)
     assert not outcome.is_good
-    assert "has no commands" in told.left_out["T-X2"]
+    assert "has no commands" in listener.left_out["T-X2"]
     assert [one.family for one in outcome.records] == ["T-X1"]
 
 
 def test_the_short_lane_ends_at_a_failure_and_the_nightly_one_goes_on(clone: Path) -> None:
     families = (family("fails.py"), family("good.py", name="T-X2"))
-    told = Told()
-    outcome = run(clone, *families, told=told)
+    listener = Recorder()
+    outcome = run(clone, *families, listener=listener)
     assert [one.family for one in outcome.records] == ["T-X1"]
-    assert "another failed" in told.left_out["T-X2"]
+    assert "another family failed" in listener.left_out["T-X2"]
     outcome = run(clone, *families, lane="nightly", fail_fast=False)
     assert [one.verdict for one in outcome.records] == ["failed", "good"]
     assert not outcome.is_good
 
 
 def test_families_run_in_their_order_and_two_at_a_time_where_they_may(clone: Path) -> None:
-    told = Told()
+    listener = Recorder()
     names = [f"T-X{number}" for number in range(5)]
     families = [family("good.py", name=name, side_by_side=name > "T-X2") for name in names]
-    assert run(clone, *families, told=told).is_good
-    assert told.begun[:3] == names[:3]
-    assert sorted(told.begun) == names
-    assert [one.family for one in told.ended[:3]] == names[:3]
+    assert run(clone, *families, listener=listener).is_good
+    assert listener.begun[:3] == names[:3]
+    assert sorted(listener.begun) == names
+    assert [one.family for one in listener.ended[:3]] == names[:3]
 
 
 def test_a_good_record_of_these_sources_is_not_made_again(clone: Path) -> None:
@@ -128,8 +128,8 @@ def test_a_good_record_of_these_sources_is_not_made_again(clone: Path) -> None:
         assert [one.verdict for one in outcome.records] == ["good", "failed"]
     assert (clone / "tally").read_text() == "1"
 
-    # Other sources, another lane or a record that is none of these: it is run again.
-    (clone / "new.txt").write_text("a change that nobody committed")
+    # With other sources or in another lane, the family runs again.
+    (clone / "new.txt").write_text("an uncommitted change")
     changed = run(clone, families[0], lane="nightly", resume=True)
     assert changed.records[0].sources.changes is not None
     assert (clone / "tally").read_text() == "2"

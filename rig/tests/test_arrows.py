@@ -1,4 +1,4 @@
-"""Which package may import which, and that every arrow points one way."""
+"""Which package may import which, and that no package imports another one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 
 from rig.sources import ROOT
 
-# What each part of the repository may import of the others. A longer name goes before a shorter.
+# What each part of the repository may import of the others. Longer names come first.
 ARROWS: dict[str, set[str]] = {
     "rig": set(),
     "python.tuckbox": {"tuckbox"},
     "lab.contestants": {"lab.disk", "lab.hosts.python.contract", "tuckbox"},
-    # A host is measured with what it imports.
+    # A host's imports are part of its measurement.
     "lab.hosts": {"lab.protocol", "lab.stream"},
     "lab": {"rig"},
-    # What it sees of the lab is the door, and the contract of what comes through it.
+    # Only the interface of the lab, and the type of the stores that it opens.
     "reliability": {"lab.hosts.python.contract", "lab.peers", "rig"},
     "benches": {"lab", "rig", "tuckbox"},
 }
@@ -42,7 +42,7 @@ def is_in(name: str, package: str) -> bool:
 
 
 def undrawn(module: str, source: str) -> list[str]:
-    """Return the arrows of a module that are not drawn."""
+    """Return the imports of a module that are not allowed."""
     of = next(one for one in ARROWS if is_in(module, one))
     allowed = {of, *ARROWS[of]}
     return [name for name in arrows(source) if not any(is_in(name, one) for one in allowed)]

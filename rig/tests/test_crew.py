@@ -1,4 +1,4 @@
-"""Processes answer, and how each fails, dies or hangs is told."""
+"""Processes answer, and every failure, death or hang is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records come back as they were written, or say why not; pages change between their marks only."""
+"""Records are read as they were written, or refused; pages change only between their marks."""
 
 from __future__ import annotations
 

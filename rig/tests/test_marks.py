@@ -1,4 +1,4 @@
-"""Marks find processes wherever they went, and nothing else is killed."""
+"""Marks find processes in any session, and no other process is killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rig import marks
 
 SECONDS_MAX = 30.0
 
-# Starts a process with a mark of its own, in a session of its own, and tells its number.
+# Starts a process with another mark, in another session, and prints its pid.
 STARTER = """
 import subprocess, sys, time
 from rig import marks

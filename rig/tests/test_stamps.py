@@ -1,4 +1,4 @@
-"""A value is its owner's alone, and whole."""
+"""A value belongs to one owner, and any damage is found."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-//! The floors under a get and a set: the parts that no cache can leave out which keeps bytes where
-//! other processes see them, and no other part.
+//! The stripped programs: only those parts of a get or a set that no shared cache can avoid. A goal
+//! that they miss is out of reach. Their distance from Tuckbox is the cost of its promises.
 //!
-//! A [`Reader`] takes a key apart, hashes it with a secret, finds a place, and copies the value
-//! there into a new bytes object. It compares no key, verifies nothing, counts nothing, and knows
-//! neither other processes nor time. A [`Writer`] hashes, finds, takes a lock that nobody else
-//! wants, and copies the value in, over the one of the same size. CPython calls both as it calls the
-//! product's methods, by the same code. A [`Keeper`] stores many entries at once, each with a sum by
-//! which it can be proved, over the one of which it has seen that it is the same key's. What a goal demands below these is out of reach from here; what
-//! lies between these and Tuckbox is the cost of its promises.
+//! A [`Reader`] hashes a key with a secret, finds its slot, and copies the value into a new bytes
+//! object. It compares no key, verifies nothing, counts nothing, and ignores other processes and
+//! time. A [`Writer`] hashes, finds the slot, takes a free lock, and overwrites a value of the same
+//! size. A [`Keeper`] stores many entries at once: it compares each key, and writes records with
+//! checksums. CPython calls them through the product's own code.
 
 use std::ffi::CStr;
 use std::hash::Hasher;
@@ -22,7 +20,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use twox_hash::XxHash3_64;
 
 mod errors {
-    //! What [`crate::fastcall`] asks for: how a method fails.
+    //! What [`crate::fastcall`] needs: how a method fails.
 
     /// The result of a method.
     pub type Quick<T> = pyo3::PyResult<T>;
@@ -39,10 +37,10 @@ mod sum;
 
 const SECRET: [u8; 192] = [0x5a; 192];
 
-/// Where a value lies, by a part of its key's hash. A word, so that few lines of memory are needed.
+/// Where a value lies, by a part of its key's hash. One word, so that few cache lines are needed.
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// 0 marks a place that is free.
+    /// 0 marks a free place.
     tag: u32,
     start: u32,
 }
@@ -52,10 +50,10 @@ struct Table {
     places: Box<[Place]>,
 }
 
-/// So much is still in the processor's cache when it is read a second time.
+/// This much is still in the CPU cache when it is read a second time.
 const NEAR_BYTES: usize = 16 << 10;
 
-/// A value has its length before it.
+/// The length before each value.
 const LENGTH_BYTES: usize = 4;
 
 impl Table {
@@ -79,7 +77,7 @@ impl Table {
         }
     }
 
-    /// A table of all keys of a dictionary of str to bytes. `keep` says where it has put an entry.
+    /// A table of all keys of a dict of str to bytes. `keep` stores an entry and returns its place.
     fn of(
         entries: &Bound<'_, PyDict>,
         mut keep: impl FnMut(&str, &[u8]) -> PyResult<usize>,
@@ -114,7 +112,7 @@ impl Table {
     }
 }
 
-/// Where the value is whose length is at `start`.
+/// The range of the value whose length is at `start`.
 fn range(values: &[u8], start: usize) -> Range<usize> {
     let mut length = [0; LENGTH_BYTES];
     length.copy_from_slice(&values[start..start + LENGTH_BYTES]);
@@ -122,7 +120,7 @@ fn range(values: &[u8], start: usize) -> Range<usize> {
     begin..begin + u32::from_ne_bytes(length) as usize
 }
 
-/// The floor under a get.
+/// The stripped get.
 #[pyclass(frozen, module = "_limits")]
 pub struct Reader {
     table: Table,
@@ -137,7 +135,7 @@ impl Reader {
         Ok(Reader { table, values })
     }
 
-    /// Copies of the values of `keys`, all of which are there.
+    /// Copies of the values of `keys`, all of which must be present.
     fn get_many<'py>(
         &self,
         py: Python<'py>,
@@ -146,7 +144,7 @@ impl Reader {
         let found = PyDict::new(py);
         for key in keys {
             let start = self.table.find(key.cast_exact::<PyString>()?.to_str()?);
-            let start = start.ok_or_else(|| PyValueError::new_err("a key is not there"))?;
+            let start = start.ok_or_else(|| PyValueError::new_err("a key is missing"))?;
             let value = PyBytes::new(py, &self.values[range(&self.values, start)]);
             found.set_item(key, value)?;
         }
@@ -169,7 +167,7 @@ impl Reader {
     }
 }
 
-/// A method of a class with these parameters, called by CPython as the product's are.
+/// A method of a class with these parameters, which CPython calls like the product's.
 macro_rules! method {
     (
         $(#[$text:meta])* $name:ident, $called:literal, $required:literal of [$($parameter:literal),+],
@@ -203,7 +201,7 @@ method!(
 );
 
 method!(
-    /// As [`Get`], and reads the clock, as an entry demands that has an expiry.
+    /// As [`Get`], and reads the clock, as an entry with an expiry needs.
     GetByTheClock, c"get_by_the_clock", 1 of ["key", "default"],
     |py, this: &Reader, arguments| {
         black_box(Instant::now());
@@ -223,7 +221,7 @@ method!(
     }
 );
 
-/// The floor under a set that overwrites a value of the same size.
+/// The stripped set, which overwrites a value of the same size.
 #[pyclass(frozen, module = "_limits")]
 pub struct Writer {
     table: Table,
@@ -247,7 +245,7 @@ impl Writer {
 }
 
 method!(
-    /// Overwrites the value of `key`. `ttl` is there to be taken apart, as in a cache.
+    /// Overwrites the value of `key`. `ttl` is parsed, as in a cache, and not used.
     Set, c"set", 2 of ["key", "value", "ttl"],
     |py, this: &Writer, arguments| this.store(py, arguments, <[u8]>::copy_from_slice)
 );
@@ -292,12 +290,12 @@ impl Writer {
     }
 }
 
-/// Words of the longest record: its sum, its lengths, the key and the value.
+/// Words of the longest record: checksum, lengths, key and value.
 const RECORD_WORDS: usize = 64;
-/// Words before the key's.
+/// Words before the key.
 const HEAD_WORDS: usize = 2;
 
-/// Lays a record out; its words.
+/// Lays out a record; returns its words.
 fn lay_out<'a>(
     words: &'a mut [u64; RECORD_WORDS],
     key: &[u8],
@@ -347,7 +345,7 @@ fn last_word(rest: &[u8]) -> u64 {
     rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
-/// The floor under sets of many entries of which each can be proved afterwards.
+/// The stripped set of many entries, whose records have checksums.
 #[pyclass(frozen, module = "_limits")]
 pub struct Keeper {
     table: Table,
@@ -368,7 +366,7 @@ impl Keeper {
         Ok(Keeper { table, records: Mutex::new(records) })
     }
 
-    /// Overwrites the values of all keys of a dictionary by some of the same size, under one lock.
+    /// Overwrites the values of all keys of a dict with others of the same size, under one lock.
     fn set_many(&self, entries: &Bound<'_, PyDict>) -> PyResult<()> {
         let mut records = self.records.lock().map_err(|_| unusable())?;
         let mut words = [0; RECORD_WORDS];
@@ -389,7 +387,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// A copy of the value of `key`, proved.
+    /// A copy of the value of `key`, after verifying the record's checksum.
     fn get<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyBytes>> {
         let start = self.table.find(key).ok_or_else(|| missing(key))?;
         let records = self.records.lock().map_err(|_| unusable())?;
@@ -399,7 +397,7 @@ impl Keeper {
         let end = value_at + value_bytes.div_ceil(8) as usize;
         if !has_key(&record[HEAD_WORDS..], key.as_bytes()) || record[0] != sum::of(&record[1..end])
         {
-            return Err(PyValueError::new_err("a record is not what its sum says"));
+            return Err(PyValueError::new_err("a record's checksum does not match"));
         }
         let bytes: Vec<u8> =
             record[value_at..end].iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -408,15 +406,15 @@ impl Keeper {
 }
 
 fn missing(key: &str) -> PyErr {
-    PyValueError::new_err(format!("{key:?} is not there"))
+    PyValueError::new_err(format!("{key:?} is missing"))
 }
 
 fn other_size() -> PyErr {
-    PyValueError::new_err("a value is overwritten by one of the same size")
+    PyValueError::new_err("the new value must have the size of the old one")
 }
 
 fn unusable() -> PyErr {
-    PyValueError::new_err("another thread died while it wrote")
+    PyValueError::new_err("another thread panicked while it held the lock")
 }
 
 /// The module's table.

@@ -1,7 +1,7 @@
-//! The caches that are compared, each as its documentation shows it, with room for all entries.
+//! The compared caches, each used as its documentation shows, with space for all entries.
 //!
-//! Owns what a get and a set are for each. A get gives the program bytes that are its own, with two
-//! exceptions that say so: those are told beside the others and are not what is compared.
+//! Owns what a get and a set are for each. A get returns bytes that the program owns. `Buffered` is
+//! the exception: it is shown next to the others, and has no goal.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(crate) type Failure = Box<dyn std::error::Error>;
 
 /// A cache under test.
 pub(crate) trait Contestant {
-    /// What a get answers with.
+    /// What a get returns.
     type Answer<'a>: AsRef<[u8]>
     where
         Self: 'a;
@@ -40,7 +40,7 @@ impl Tuckbox {
         Ok(Tuckbox { cache, buffer: Buffer::new() })
     }
 
-    /// A file of so many bytes.
+    /// A cache with a file of this size.
     pub(crate) fn limited(folder: &Path, size_bytes: u64) -> Result<Tuckbox, Failure> {
         let config = Config { size_bytes, ..Config::default() };
         Ok(Tuckbox { cache: open(folder, "full.tuck", &config)?, buffer: Buffer::new() })
@@ -72,8 +72,7 @@ impl Contestant for Tuckbox {
     }
 }
 
-/// The engine; a get copies into a buffer that is used again, which is how its own interface is
-/// meant to be used.
+/// The engine; a get copies into a reused buffer, which is the intended use of its interface.
 pub(crate) struct Buffered(Tuckbox);
 
 impl Buffered {
@@ -105,13 +104,13 @@ impl Moka {
         Moka(moka::sync::Cache::new(entries as u64))
     }
 
-    /// Keys and values of so many bytes.
+    /// A cache limited to this many bytes of keys and values.
     pub(crate) fn limited(payload_bytes: u64) -> Moka {
         let builder = moka::sync::Cache::builder().max_capacity(payload_bytes);
         Moka(builder.weigher(|key: &String, value: &Vec<u8>| weight(key, value) as u32).build())
     }
 
-    /// Does what waits to be done after inserts, which no get shall pay for.
+    /// Does the pending work of inserts, so that no get pays for it.
     pub(crate) fn settle(&self) {
         self.0.run_pending_tasks();
     }
@@ -155,7 +154,7 @@ impl QuickCache {
 }
 
 impl QuickCache<ByPayload> {
-    /// Keys and values of so many bytes, which are about so many entries.
+    /// A cache limited to this many bytes of keys and values, about this many entries.
     pub(crate) fn limited(entries: usize, payload_bytes: u64) -> QuickCache<ByPayload> {
         QuickCache(quick_cache::sync::Cache::with_weighter(entries, payload_bytes, ByPayload))
     }
@@ -178,7 +177,7 @@ impl<W: Weighter<String, Vec<u8>> + Clone> Contestant for QuickCache<W> {
     }
 }
 
-/// A map without limit, lock or sharing; a get clones the vector. What copying alone costs.
+/// A map without limit, lock or sharing; a get clones the vector. Shows the cost of copying alone.
 #[derive(Default)]
 pub(crate) struct HashMap(std::collections::HashMap<String, Vec<u8>>);
 

@@ -1,7 +1,7 @@
 //! Times sets of new keys into full caches, in one thread, each in turn.
 //!
-//! Owns how caches become full, and the proof that they are. Tuckbox has a file of a given size. The
-//! others are limited by the bytes of keys and values, and get as many of them as Tuckbox holds.
+//! Owns how caches are filled, and the check that they are full. Tuckbox has a file of a given
+//! size. The others are limited to the bytes of keys and values that Tuckbox then holds.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,9 +13,9 @@ use crate::inputs::{self, KEY_BYTES, VALUE_BYTES};
 
 /// Sets of a sample.
 const BATCH: usize = 20_000;
-/// How many times over the keys would fill the file, were there nothing but keys and values in it.
+/// How many times over the keys and values would fill the file.
 const FILLINGS: usize = 2;
-/// A peer has at most so many times Tuckbox's entries, and at least one divided by it.
+/// The largest factor by which the numbers of entries of a peer and of Tuckbox may differ.
 const ENTRIES_FACTOR: f64 = 1.1;
 
 struct Batch {
@@ -34,7 +34,7 @@ impl Batch {
 trait Turns {
     /// Stores all of a batch; returns the nanoseconds of a set.
     fn store(&mut self, batch: &Batch) -> f64;
-    /// Returns how many of a batch's keys are there; each must have its value.
+    /// Returns how many of a batch's keys are present; each must have its value.
     fn count(&mut self, batch: &Batch) -> Result<usize, Failure>;
 }
 
@@ -52,7 +52,7 @@ impl<C: Contestant> Turns for C {
         for (key, value) in batch.keys.iter().zip(&batch.values) {
             if let Some(answer) = self.get(key) {
                 if answer.as_ref() != value.as_slice() {
-                    return Err(format!("the value of {key} was not the one stored").into());
+                    return Err(format!("the value of {key} is not the one stored").into());
                 }
                 found += 1;
             }
@@ -92,7 +92,7 @@ pub(crate) fn measure(folder: &Path, size_bytes: u64, rounds: usize) -> Result<V
         }
     }
     let mut samples = vec![Vec::with_capacity(rounds); caches.len()];
-    // The first round warms up, and does not count.
+    // The first round is a warm-up.
     for round in 0..=rounds {
         let batch = Batch::new(batches + round);
         for step in 0..caches.len() {

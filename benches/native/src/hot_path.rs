@@ -1,7 +1,7 @@
-//! The engine's hot paths, each again and again, for callgrind to count.
+//! Runs the engine's hot paths repeatedly, for callgrind to count.
 //!
-//! Owns what is run: what `benches/hot_path.py` runs of the package, and sets of new keys in full caches
-//! of two sizes, with the same marks around what is to be counted. Must not time anything.
+//! Owns what is run: the operations of `benches/hot_path.py`, and sets of new keys in full caches
+//! of two sizes, with the same marks around what is counted. Must not time anything.
 
 use std::hint::black_box;
 use std::os::unix::process::parent_id;
@@ -15,9 +15,9 @@ use crate::inputs;
 
 const ENTRIES: usize = 2_000;
 const PASSES: usize = 5;
-/// Sizes of the full caches,
+/// Sizes of the full caches.
 const FULL_BYTES: [u64; 2] = [16 << 20, 64 << 20];
-/// and of the values in them.
+/// The size of the values in them.
 const FULL_VALUE_BYTES: usize = 1_000;
 
 /// Runs a pass over the keys, a mark, all other passes, and another mark.
@@ -31,8 +31,8 @@ fn marked(mut pass: impl FnMut() -> Result<usize, Failure>) -> Result<usize, Fai
     Ok(found)
 }
 
-/// Runs gets of what is there, gets of what is not, and sets of what is there. Returns how many of
-/// them found something.
+/// Runs gets of present keys, gets of missing keys, and overwrites. Returns how many gets found a
+/// value.
 pub(crate) fn run(folder: &Path) -> Result<Json, Failure> {
     let path = folder.join("hot-path.tuck");
     let cache = Cache::open(&Place::Path(path.clone()), &Config::default())?;
@@ -59,7 +59,7 @@ pub(crate) fn run(folder: &Path) -> Result<Json, Failure> {
     let missing = marked(|| get_all(&absent))?;
     let stored = marked(set_all)?;
     if (present, missing, stored) != (stored, 0, (1 + PASSES) * ENTRIES) {
-        return Err(format!("{present} of {stored} were found, and {missing} that are not").into());
+        return Err(format!("{present} of {stored} keys found, and {missing} missing ones").into());
     }
     drop(cache);
     std::fs::remove_file(&path)?;
@@ -77,7 +77,7 @@ pub(crate) fn run(folder: &Path) -> Result<Json, Failure> {
 fn set_in_full_cache(cache: &Cache, size_bytes: u64) -> Result<(), Failure> {
     let value = vec![7; FULL_VALUE_BYTES];
     let set_new = |key: u64| cache.set(&key.to_le_bytes(), Value::bytes(&value), Ttl::Never);
-    // A quarter more than fits.
+    // A quarter more than fits in.
     let filling = size_bytes / FULL_VALUE_BYTES as u64 * 5 / 4;
     (0..filling).try_for_each(set_new)?;
     let evictions = cache.stats().evictions;

@@ -1,4 +1,4 @@
-//! Keys and values: 36 characters, as a UUID has, and 160 bytes that name their key.
+//! Keys of 36 characters, like UUIDs, and values of 160 bytes that name their key.
 //!
 //! Must not know who stores them.
 
@@ -7,13 +7,13 @@ pub(crate) const KEY_BYTES: usize = 36;
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES: usize = 160;
 
-/// The keys with the numbers from `first` on.
+/// The keys numbered from `first`.
 pub(crate) fn keys(first: usize, count: usize) -> Vec<String> {
     (first..first + count).map(key).collect()
 }
 
 fn key(number: usize) -> String {
-    // Odd, so that numbers and products are one to one.
+    // An odd factor maps numbers one to one.
     let high = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let low = high.wrapping_mul(0xf39c_c060_5ced_c835);
     format!(
@@ -26,7 +26,7 @@ fn key(number: usize) -> String {
     )
 }
 
-/// The value of a key: its bytes, and the rest filled with a byte of theirs.
+/// The value of a key: the key's bytes, filled up with a byte computed from them.
 pub(crate) fn value_of(key: &str) -> Vec<u8> {
     let mut value = key.as_bytes().to_vec();
     let filling = value.iter().fold(0, |sum: u8, byte| sum.wrapping_mul(31).wrapping_add(*byte));
@@ -34,8 +34,7 @@ pub(crate) fn value_of(key: &str) -> Vec<u8> {
     value
 }
 
-/// The same keys in another order, and as other objects: those that a program looks up with are
-/// seldom those that it stored with.
+/// The same keys in another order, as new objects: programs seldom look up the object they stored.
 pub(crate) fn shuffled(keys: &[String]) -> Vec<String> {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     fastrand::Rng::with_seed(1).shuffle(&mut order);

@@ -1,10 +1,9 @@
-//! For how long a shard's lock is held, as somebody sees it who does nothing but look at it.
+//! Measures how long a shard's lock is held, by polling its word from outside.
 //!
-//! Owns the looking. Nothing is built into the engine for it: what is watched is what people use.
-//! The lock's word is 0 or names its holder. A lock that is let go and taken again between two looks
-//! counts as held throughout, and the looks themselves slow the writer down a little, so that the
-//! times are rather too long than too short. Holds so short that no look fell into them are missed:
-//! `holds` says how many were seen.
+//! Owns the polling. The engine is the released one, without any hook. The lock's word is 0 or
+//! names its holder. A lock that is released and taken again between two looks counts as held
+//! throughout, and polling slows the writer down a little, so the times are rather too long. Holds
+//! that are shorter than the time between two looks may be missed: `holds` says how many were seen.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +18,7 @@ use tuckbox_engine::layout;
 
 use crate::caches::Failure;
 
-/// "Somebody may be asleep": no part of who holds it.
+/// The bit "somebody may be asleep", which is not part of the holder.
 const WAITERS: u64 = 1 << 31;
 const NS_MAX: u64 = 60_000_000_000;
 
@@ -28,7 +27,7 @@ pub(crate) fn watch(path: &Path) -> Result<Value, Failure> {
     let arena = Arena::open(
         &Place::Path(path.to_path_buf()),
         Rights { read_only: true, ..Rights::default() },
-        // An existing file keeps its own.
+        // An existing file keeps its own plan.
         &layout::plan(layout::SIZE_BYTES_LEAST, 0),
         layout::layer(),
         Clock::System,
@@ -41,11 +40,11 @@ pub(crate) fn watch(path: &Path) -> Result<Value, Failure> {
     let has_ended = Arc::new(AtomicBool::new(false));
     let input_ends = Arc::clone(&has_ended);
     std::thread::spawn(move || {
-        // An input that cannot be read has ended as well.
+        // An input that cannot be read has also ended.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         input_ends.store(true, Ordering::Relaxed);
     });
-    // What was there when we came has an unknown beginning.
+    // The first hold has an unknown beginning.
     let mut holder = arena.region().load(lock, Ordering::Acquire) & !WAITERS;
     let mut since: Option<Instant> = None;
     loop {

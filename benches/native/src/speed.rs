@@ -1,8 +1,8 @@
 //! Times gets and sets of all caches in one thread, each in turn.
 //!
-//! Owns clocks and turns. In each round every cache has several passes over all keys, one after each
-//! other cache's; its sample is the median of their times, in nanoseconds an operation. Answers are
-//! kept from being optimised away while the clock runs, and verified before and after.
+//! Owns clocks and turns. In each round every cache makes several passes over all keys, in turn
+//! with the others. A sample is the median of the passes' times, in nanoseconds per operation. A
+//! black box keeps answers from being optimised away; they are verified before and after, untimed.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::caches::{Buffered, Contestant, Failure, HashMap, Moka, QuickCache, Tu
 use crate::inputs;
 
 const ENTRIES: usize = 20_000;
-/// No cache has to make room: several divide theirs into parts, which fill unevenly.
+/// Enough that no cache evicts: some divide their space into parts, which fill unevenly.
 const ROOM_ENTRIES: usize = 4 * ENTRIES;
 const PASSES_MAX: usize = 50;
 
@@ -25,7 +25,7 @@ struct Inputs {
     absent: Vec<String>,
 }
 
-/// What is timed of a cache; the clock runs from the first key to the last.
+/// A cache and its timed passes; the clock runs from the first key to the last.
 struct Timed<C>(C);
 
 trait Turns {
@@ -89,12 +89,12 @@ impl<C: Contestant> Turns for Timed<C> {
         for key in &inputs.shuffled {
             let answer = self.0.get(key);
             if answer.as_ref().map(AsRef::as_ref) != Some(inputs::value_of(key).as_slice()) {
-                return Err(format!("the value of {key} was not the one that was stored").into());
+                return Err(format!("the value of {key} is not the one that was stored").into());
             }
         }
         for key in &inputs.absent {
             if self.0.get(key).is_some() {
-                return Err(format!("{key} was never stored, and was found").into());
+                return Err(format!("{key} was found, and was never stored").into());
             }
         }
         Ok(())
@@ -169,7 +169,7 @@ pub(crate) fn measure(folder: &Path, rounds: usize, round_ms: u64) -> Result<Val
         }
         verify(&mut caches, &inputs)?;
     }
-    let told = WHATS.iter().zip(&samples).map(|((_, what), of_caches)| {
+    let found = WHATS.iter().zip(&samples).map(|((_, what), of_caches)| {
         let by_cache: Map<String, Value> = caches
             .iter()
             .zip(of_caches)
@@ -177,5 +177,5 @@ pub(crate) fn measure(folder: &Path, rounds: usize, round_ms: u64) -> Result<Val
             .collect();
         ((*what).to_owned(), Value::Object(by_cache))
     });
-    Ok(Value::Object(told.collect()))
+    Ok(Value::Object(found.collect()))
 }
