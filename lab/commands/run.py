@@ -18,9 +18,8 @@ from rich.console import Console
 from lab.commands import options
 from lab.commands.whole import Whole
 from lab.runner import catalogue, own_trace
-from lab.runner.catalogue import FORM_NAMES, CatalogueError, Contestant, FormName, Suite
+from lab.runner.catalogue import FORM_NAMES, CatalogueError, Contestant, FormName, Placement, Suite
 from lab.runner.plan import Choice
-from lab.runner.results import Placement
 from lab.runner.room import Room, room
 from lab.runner.room import refusal as refused_for_room
 from lab.runner.summary import PLACEMENTS

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.runner.catalogue import Contestant, Part
-from lab.runner.results import Placement
+from lab.runner.catalogue import Contestant, Part, Placement
 from rig.cores import Cores
 
 

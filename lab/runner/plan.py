@@ -18,13 +18,14 @@ from lab.runner.catalogue import (
     FormName,
     Part,
     PhasesSuite,
+    Placement,
     ReplaySuite,
     Suite,
     Variant,
 )
 from lab.runner.catalogue.definition import unknown
 from lab.runner.placement import placements
-from lab.runner.results import AnyCell, PhasesCell, Placement, capacity_text
+from lab.runner.results import AnyCell, PhasesCell, capacity_text
 from rig.cores import Cores
 
 
@@ -107,15 +108,17 @@ class Choice:
         of_form = self.form_of(suite).variants
         return [one for one in part.variants if one.name in of_form] or part.variants
 
-    def placements_of(self, contestant: Contestant, part: Part, cores: Cores) -> list[Placement]:
+    def placements_of(
+        self, suite: PhasesSuite, contestant: Contestant, part: Part, cores: Cores
+    ) -> list[Placement]:
         """Return how a contestant's cells are placed. In the smoke form nothing is timed."""
         if self.form == "smoke":
             return ["free"]
-        return [
-            one
-            for one in placements(contestant, part, cores)
-            if not self.placements or one in self.placements
-        ]
+        possible = placements(contestant, part, cores)
+        if self.placements:
+            return [one for one in possible if one in self.placements]
+        of_form = self.form_of(suite).placements
+        return [one for one in possible if one in of_form] or possible
 
 
 def cells(suite: Suite, choice: Choice, cores: Cores) -> list[CellName]:
@@ -141,7 +144,7 @@ def cells_of_variant(
     rows = [one for one in choice.rows(suite, part) if one.takes(variant)]
     for number in range(1, choice.form_of(suite).rounds + 1):
         for row in rows:
-            for placement in choice.placements_of(row, part, cores):
+            for placement in choice.placements_of(suite, row, part, cores):
                 name = CellName(suite.name, part.name, variant.name, row.name, placement, number)
                 yield name, row
 

@@ -22,8 +22,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from lab.runner.catalogue import Contestant, FormName, Suite
-from lab.runner.results import AnyCell, PhasesCell, Placement, ReplayCell
+from lab.runner.catalogue import Contestant, FormName, Placement, Suite
+from lab.runner.results import AnyCell, PhasesCell, ReplayCell
 from rig.machine import Disturbance, Machine
 
 FORMAT = 3

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from lab.protocol import Action, Tally, Verdict
-from lab.runner.catalogue import Weighed
+from lab.runner.catalogue import Placement, Weighed
 from lab.runner.rates import Work
 
 # "measured": there are figures, if perhaps fewer than planned: `done` of a pass says where it
@@ -18,10 +18,6 @@ from lab.runner.rates import Work
 # fault. "failed": it was here and went wrong. "missing": it is not here, and could be.
 # "unavailable": it is not here because it cannot be installed; its row keeps the reason, no fault.
 Outcome = Literal["measured", "stopped", "failed", "missing", "unavailable"]
-
-# Where client and server run. "one core": the client alone, pinned. "same core" and "split cores":
-# client and server pinned to one and to two. "free": the scheduler decides.
-Placement = Literal["one core", "same core", "split cores", "free"]
 
 
 class Source(msgspec.Struct, frozen=True):

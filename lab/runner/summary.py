@@ -17,7 +17,7 @@ from statistics import median
 import msgspec
 
 from lab.protocol import ACTIONS, Action, Tally, Verdict
-from lab.runner.catalogue import Contestant, Part, PhasesSuite
+from lab.runner.catalogue import Contestant, Part, PhasesSuite, Placement
 from lab.runner.histograms import percentiles_ns
 from lab.runner.intervals import Interval, interval
 from lab.runner.results import (
@@ -26,7 +26,6 @@ from lab.runner.results import (
     Pass,
     PhaseResult,
     PhasesCell,
-    Placement,
     Resources,
     Step,
 )

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.runner import catalogue
+from lab.runner.catalogue import FormName, Placement
 from lab.runner.placement import client_cores, placements, server_cores
+from lab.runner.plan import Choice
 from lab.runner.processes import start
-from lab.runner.results import Placement
 from lab.runner.session import Session
 from lab.tests.small import contestant, session, suite
 from rig.cores import Cores, cores, kept_to
@@ -86,3 +88,23 @@ def test_the_runner_is_where_it_was_also_after_a_failure() -> None:
     with pytest.raises(FileNotFoundError):
         pinned_and_failed()
     assert os.sched_getaffinity(0) == set(USABLE)
+
+
+@pytest.mark.parametrize(
+    ("contestant", "form", "asked", "expected"),
+    [
+        ("redis:tcp", "middle", (), ["same core"]),
+        ("redis:tcp", "full", (), ["same core", "split cores"]),
+        ("redis:tcp", "middle", ("split cores",), ["split cores"]),
+        # Without a server there is one placement, whatever the form says.
+        ("lmdb", "middle", (), ["one core"]),
+    ],
+)
+def test_a_form_can_leave_a_placement_out(
+    contestant: str, form: FormName, asked: tuple[Placement, ...], expected: list[str]
+) -> None:
+    one = catalogue.suite("choice")
+    assert isinstance(one, catalogue.PhasesSuite)
+    row = catalogue.contestants()[contestant]
+    choice = Choice(form, [row], placements=asked)
+    assert choice.placements_of(one, row, one.parts[0], Cores(0, 1)) == expected

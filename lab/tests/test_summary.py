@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lab.protocol import Tally, Verdict
-from lab.runner.catalogue import Contestant
+from lab.runner.catalogue import Contestant, Placement
 from lab.runner.histograms import encode
 from lab.runner.judgement import faults, noise
 from lab.runner.rates import ImpossibleRateError, Work
@@ -17,7 +17,6 @@ from lab.runner.results import (
     Pass,
     PhaseResult,
     PhasesCell,
-    Placement,
     ReplayCell,
     Resources,
     Stat,

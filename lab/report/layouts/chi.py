@@ -12,8 +12,7 @@ from lab.report.layouts import originals
 from lab.report.layouts.rows import PLACED, kind, name, ours, title
 from lab.report.model import Cell, Chart, Column, DotRow, Dots, Picker, Row, Table
 from lab.report.units import rate
-from lab.runner.catalogue import Part, Phase, PhasesSuite
-from lab.runner.results import Placement
+from lab.runner.catalogue import Part, Phase, PhasesSuite, Placement
 from lab.runner.summary import PassSummary, Summary
 
 _YEAR = "2010"

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from lab.protocol import ACTIONS
 from lab.report.model import Cell, Kind, Mark, Picker
-from lab.runner.catalogue import Contestant, SharedBy
-from lab.runner.results import Placement
+from lab.runner.catalogue import Contestant, Placement, SharedBy
 from lab.runner.summary import ActionSummary, PhaseSummary, Summary
 
 # Whose rows the reports point out: BIAS.md says why they must.

@@ -13,6 +13,10 @@ from lab.runner.catalogue.definition import LAB, CatalogueError, Definition, rea
 FormName = Literal["smoke", "quick", "middle", "full"]
 FORM_NAMES: tuple[FormName, ...] = get_args(FormName)
 
+# Where client and server run. "one core": the client alone, pinned. "same core" and "split cores":
+# client and server pinned to one and to two. "free": the scheduler decides.
+Placement = Literal["one core", "same core", "split cores", "free"]
+
 TimedMeasure = Literal["throughput", "latency"]
 
 # Which keys a phase asks for: any, each as often; every key once and then any; the keys in their
@@ -180,6 +184,8 @@ class Form(Definition, frozen=True):
 
     `variants` are those that run; a part that has none of them runs all of its own, and so does
     every part where the list is empty.
+
+    `placements` are those of servers that are measured; an empty list means all.
     """
 
     operations: float
@@ -188,6 +194,7 @@ class Form(Definition, frozen=True):
     cell_seconds_max: float
     operations_min: int = 300
     variants: list[str] = []
+    placements: list[Placement] = []
 
     def __post_init__(self) -> None:
         if not 0 < self.operations <= 1 or self.rounds < 1 or self.operations_min < 1:
