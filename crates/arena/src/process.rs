@@ -1,16 +1,17 @@
-//! Who takes part: the process slots in the file, and the proof that a participant is dead.
+//! The process slots in the file: taking one, giving it back, and testing whether its owner is
+//! dead. Must not know locks, segments or the cache.
 //!
-//! A handle on the file takes a slot and a *life token*: a byte of the file locked through an open
-//! file description of its own, which the kernel releases however the process ends. A descriptor and a
-//! mapping hold that description, and a forked child has neither. Words in the
-//! file name a slot and its incarnation, never a process id, so that processes of different
-//! containers may share a cache. A forked child drops the parent's token (see [`forget_tokens`])
-//! and takes a slot of its own at its first operation.
+//! A handle holds a slot together with a *liveness lock*: one byte of the file, locked through an
+//! open file description of its own, which the kernel releases however the process ends. A
+//! descriptor and a mapping keep that description open; a forked child inherits neither. Words in
+//! the file name a slot and its incarnation, never a process id, so processes of different
+//! containers can share a cache. A forked child closes the parent's liveness locks (see
+//! [`forget_tokens`]) and takes a slot at its first operation.
 //!
-//! Dead means: the token is free, *and* in the same PID namespace the recorded process is gone (a
-//! process that unmapped its token by mistake lives) or runs another program now (an
-//! `exec` ends all threads and the mapping with them, and keeps the process id); or the slot has
-//! moved on to another incarnation.
+//! An owner is dead if its slot has moved on to another incarnation. It is also dead if its
+//! liveness lock is free *and*, within the same PID namespace, the recorded process is gone or runs
+//! another program. (A process that unmapped the lock by mistake is alive; an `exec` ends all
+//! threads and the mapping but keeps the process id.) See `docs/concurrency.md`, "Death".
 
 use std::cell::RefCell;
 use std::io;
@@ -27,18 +28,18 @@ use crate::layout::Geometry;
 use crate::os;
 use crate::region::Region;
 
-/// What a process slot counts. Sums over all slots are what `stats` reports.
+/// What a process slot counts. `stats` reports the sums over all slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Counter {
     /// Reads that found their entry.
     Hits = 0,
-    /// Reads that did not.
+    /// Reads that did not find their entry.
     Misses = 1,
     // 2 and 3 are free.
-    /// Reads that met a change too often and went on under the lock.
+    /// Reads that were disturbed too often and continued under the lock.
     ReadsUnderLock = 4,
-    /// Reads that gave up and answered a miss.
+    /// Reads that gave up and reported a miss.
     ReadsGivenUp = 5,
     /// Records whose checksum did not match.
     ChecksumMismatches = 6,
@@ -46,7 +47,7 @@ pub enum Counter {
     Takeovers = 7,
 }
 
-/// How many counters a slot has.
+/// Number of counters in a slot.
 pub const COUNTER_COUNT: usize = 8;
 
 /// A process slot and its incarnation, as lock and owner words name it. Never zero.
@@ -63,13 +64,13 @@ impl OwnerId {
         OwnerId(incarnation << SLOT_BITS | (slot + 1))
     }
 
-    /// From the 31 bits of a word in the file; none if they name nobody.
+    /// From the 31 bits of a word in the file; none if they name no owner.
     pub fn from_bits(bits: u32) -> Option<OwnerId> {
         let bits = bits & !(1 << 31);
         (bits & ((1 << SLOT_BITS) - 1) != 0).then_some(OwnerId(bits))
     }
 
-    /// For a word in the file: 31 bits.
+    /// The 31 bits for a word in the file.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -84,19 +85,19 @@ impl OwnerId {
     }
 }
 
-/// Counts the forks that led to this process. A handle whose number differs was inherited.
+/// Number of forks that led to this process. A handle with another number was inherited.
 pub static FORKS: AtomicU64 = AtomicU64::new(1);
 
 const TOKENS_MAX: usize = 1024;
 static TOKENS: [AtomicI32; TOKENS_MAX] = [const { AtomicI32::new(-1) }; TOKENS_MAX];
-/// Device and inode of each token's file: a daemon that closed all descriptors may have given the
-/// token's number to another file, which is not ours to close.
+/// Device and inode of each liveness lock's file. A daemon that closed all descriptors may have
+/// reused the number for another file, which is not ours to close.
 static TOKEN_FILES: [[AtomicU64; 2]; TOKENS_MAX] =
     [const { [AtomicU64::new(0), AtomicU64::new(0)] }; TOKENS_MAX];
 static AT_FORK: Once = Once::new();
 
-/// Held while a seat is taken, left or used, and across a fork, so that no child is born with a
-/// seat that some thread of its parent was just changing.
+/// Held while a process slot is taken, used or given back, and across a fork: a child must not be
+/// born while a thread of its parent changes a slot.
 static GATE: Mutex<()> = Mutex::new(());
 thread_local! {
     static GATE_OVER_FORK: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
@@ -107,25 +108,25 @@ fn gate() -> MutexGuard<'static, ()> {
     GATE.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
-/// What is touched within the [`GATE`] only.
+/// A value that is accessed only while [`GATE`] is held.
 #[derive(Debug)]
 pub struct Gated<T>(Mutex<T>);
 
-/// Access to what is [`Gated`]. Fields are dropped in their order, so the mutex is free before the gate
-/// is: a child that is forked in between would find it taken by a thread that it has not, for ever.
-/// Two guards in a function's hands are dropped in an order that depends on how they are written.
+/// Access to a [`Gated`] value. Fields drop in order, so the inner mutex is free before the gate: a
+/// child forked in between would inherit it locked by a thread that does not exist there. Two local
+/// guards would not guarantee this order.
 pub struct Within<'a, T> {
     held: MutexGuard<'a, T>,
     _gate: MutexGuard<'static, ()>,
 }
 
 impl<T> Gated<T> {
-    /// Holds a value.
+    /// Wraps a value.
     pub fn new(value: T) -> Gated<T> {
         Gated(Mutex::new(value))
     }
 
-    /// Enters the gate, for as long as the answer lives.
+    /// Locks the gate and the value until the guard is dropped.
     pub fn enter(&self) -> Within<'_, T> {
         let _gate = gate();
         let held = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
@@ -156,8 +157,8 @@ extern "C" fn open_gate() {
     GATE_OVER_FORK.with(|place| *place.borrow_mut() = None);
 }
 
-/// The child's side of a fork: closes every life token that was inherited, so that the parent's
-/// death is seen though the child lives. Only closes descriptors and stores to atomics.
+/// The child's side of a fork: closes every inherited liveness lock, so that the parent's death is
+/// visible while the child lives. May only close descriptors and store to atomics.
 extern "C" fn forget_tokens() {
     open_gate();
     FORKS.fetch_add(1, Ordering::Relaxed);
@@ -169,8 +170,7 @@ extern "C" fn forget_tokens() {
     }
 }
 
-/// Whether the number of a token still leads to the token's file. Makes one system call and takes
-/// no memory.
+/// Whether the descriptor still leads to the liveness lock's file. One system call, no allocation.
 fn is_token(place: usize, fd: RawFd) -> bool {
     let [device, inode] = &TOKEN_FILES[place];
     os::device_and_inode(fd)
@@ -183,24 +183,24 @@ fn close_token(place: usize, fd: RawFd) {
     }
 }
 
-/// A life token: the open file description whose byte lock says that its slot's owner lives. A mapping
-/// holds it beside the descriptor, so that a daemon that closes all descriptors still has it.
+/// A liveness lock: an open file description whose byte lock shows that the slot's owner is alive.
+/// A mapping keeps it open too, for daemons that close all their descriptors.
 #[derive(Debug)]
 pub struct Token {
     fd: RawFd,
-    /// Where that mapping is; a child does not inherit it.
+    /// Address of that mapping, which a child does not inherit.
     held_at: usize,
     place: usize,
     forks: u64,
 }
 
 impl Token {
-    /// Opens the file once more, for an open file description of its own.
+    /// Opens the file again, for a separate open file description.
     fn open(file: RawFd) -> io::Result<Option<Token>> {
         use std::os::fd::IntoRawFd;
         let again = std::path::PathBuf::from(format!("/proc/self/fd/{file}"));
         let fd = os::open(&again, libc::O_RDWR, 0)?.into_raw_fd();
-        // What a token is told by when it is closed.
+        // Needed when the lock is closed.
         let Some((device, inode)) = os::device_and_inode(fd) else {
             let error = io::Error::last_os_error();
             os::close_raw(fd);
@@ -236,7 +236,7 @@ impl Token {
 
 impl Drop for Token {
     fn drop(&mut self) {
-        // After a fork the number was closed by `forget_tokens` and may be somebody else's file.
+        // After a fork `forget_tokens` has closed the number, which may now be another file's.
         if self.is_of_this_process() {
             TOKENS[self.place].store(-1, Ordering::Relaxed);
             close_token(self.place, self.fd);
@@ -245,19 +245,19 @@ impl Drop for Token {
     }
 }
 
-/// Ends the mapping of a token.
+/// Unmaps a liveness lock's mapping.
 fn release(held_at: usize) {
     if held_at != 0 {
         os::unmap(held_at as *mut u8, os::HELD_BYTES);
     }
 }
 
-/// A slot that this handle holds.
+/// A process slot that this handle holds.
 #[derive(Debug)]
 pub struct Seat {
-    /// Whom our words name.
+    /// The owner as lock and owner words name it.
     pub owner: OwnerId,
-    /// Whether the slot's former owner died in it.
+    /// Whether the slot's previous owner died in it.
     pub was_left: bool,
     token: Token,
 }
@@ -269,7 +269,7 @@ struct Myself {
     stack_start: u64,
 }
 
-/// None if there is no such thing.
+/// None if the file or process does not exist.
 pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -280,30 +280,31 @@ pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// 0 where the kernel or `/proc` has none.
+/// 0 if the kernel or `/proc` has none.
 fn namespace_inode(name: &str) -> io::Result<u64> {
     let data = if_there(std::fs::metadata(format!("/proc/self/ns/{name}")))?;
     Ok(data.map_or(0, |data| data.ino()))
 }
 
-/// What the boot clock that this process sees is to be compared with.
+/// The reference for the boot clock that this process sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeFrame {
-    /// 0: the machine's own boot clock. Otherwise the time namespace whose clock it is.
+    /// 0 for the machine's own boot clock, else the time namespace of the clock.
     pub namespace: u64,
-    /// How far this process's boot clock is ahead of that one, in microseconds, modulo 2^64.
+    /// By how much this process's boot clock is ahead of the reference, in microseconds modulo
+    /// 2^64.
     pub ahead_us: u64,
 }
 
-/// The frame of this process: the machine's, wherever the system says by how much the clock of our
-/// time namespace differs from it.
+/// The frame of this process: the machine's, wherever the system tells the offset of our time
+/// namespace.
 ///
 /// # Errors
-/// What the system answers, if it cannot tell.
+/// The system's error, if it cannot tell.
 pub fn time_frame() -> io::Result<TimeFrame> {
     let namespace = namespace_inode("time")?;
     if namespace == 0 {
-        // A kernel without time namespaces, or a `/proc` in which we do not occur.
+        // A kernel without time namespaces, or a `/proc` that does not show us.
         let is_shown = if_there(std::fs::metadata("/proc/self/ns"))?.is_some();
         return Ok(TimeFrame { namespace: if is_shown { 0 } else { u64::MAX }, ahead_us: 0 });
     }
@@ -319,7 +320,7 @@ pub fn time_frame() -> io::Result<TimeFrame> {
     })
 }
 
-/// The offset of the boot clock, in microseconds, from lines of a clock, seconds and nanoseconds.
+/// The boot clock's offset in microseconds, from lines of clock name, seconds and nanoseconds.
 fn boot_offset_us(text: &str) -> Option<i64> {
     let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let fields = lines.find(|fields| fields.first() == Some(&"boottime"))?;
@@ -328,8 +329,8 @@ fn boot_offset_us(text: &str) -> Option<i64> {
     seconds.checked_mul(1_000_000)?.checked_add(nanoseconds / 1_000)
 }
 
-/// Inode of this process's PID namespace; 0 if `/proc` shows the processes of another, as it does
-/// in a new namespace where it was not mounted again: then process ids cannot be looked up.
+/// Inode of this process's PID namespace. 0 if `/proc` shows the processes of another namespace (it
+/// was not mounted again), so that process ids cannot be looked up.
 fn pid_namespace() -> io::Result<u64> {
     let shown = if_there(std::fs::read_link("/proc/self"))?;
     let is_ours = shown.is_some_and(|name| name.as_os_str() == &*std::process::id().to_string());
@@ -340,16 +341,16 @@ fn pid_namespace() -> io::Result<u64> {
     }
 }
 
-/// When process `pid` began, in clock ticks since boot, and where its stack begins (0 if that is
-/// not shown to us); none if it is gone or a zombie. An error says that nobody could tell: a process
-/// whose descriptors are used up must not take the others for dead.
+/// Start time of process `pid` in clock ticks since boot, and start of its stack (0 if hidden).
+/// None if it is gone or a zombie. An error means that nobody could tell: a process out of
+/// descriptors must not take others for dead.
 fn birth(pid: u64) -> io::Result<Option<(u64, u64)>> {
     let text = if_there(std::fs::read_to_string(format!("/proc/{pid}/stat")))?;
     Ok(text.and_then(|text| parse_birth(&text)))
 }
 
 fn parse_birth(text: &str) -> Option<(u64, u64)> {
-    // The name in parentheses may itself hold spaces and parentheses.
+    // The name in parentheses may itself contain spaces and parentheses.
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
     if matches!(*fields.first()?, "Z" | "X" | "x") {
         return None;
@@ -366,7 +367,7 @@ impl Myself {
     }
 }
 
-/// Whether the process that a slot records still lives, as far as this namespace can tell.
+/// Whether the process recorded in a slot is alive, as far as this namespace can tell.
 fn recorded_process_lives(region: &Region, at: u64) -> io::Result<bool> {
     let recorded = region.get(at + slot_layout::PID_NAMESPACE);
     if recorded == 0 || recorded != pid_namespace()? {
@@ -381,10 +382,10 @@ fn recorded_process_lives(region: &Region, at: u64) -> io::Result<bool> {
 }
 
 impl Seat {
-    /// Takes the first slot that is free or whose owner is dead. The caller is in the gate.
+    /// Takes the first slot that is free or whose owner is dead. The caller holds the gate.
     ///
     /// # Errors
-    /// [`Error::TooManyProcesses`], [`Error::TooManyHandles`], or what the system answers.
+    /// [`Error::TooManyProcesses`], [`Error::TooManyHandles`], or the system's error.
     pub fn take(
         region: &Region,
         geometry: &Geometry,
@@ -400,11 +401,11 @@ impl Seat {
             if !os::try_lock_byte(token.fd, at).map_err(io)? {
                 continue;
             }
-            // The token is ours: nobody else takes or judges this slot now.
+            // With its byte locked, no other process takes or judges this slot.
             let state = region.load(at + slot_layout::STATE, Ordering::Acquire);
             let is_taken = state & TAKEN != 0;
-            // Our own process lives, but a slot of it whose token is free was left by a handle
-            // that this process lost in a fork or closed half way.
+            // This process is alive, but a handle that it lost in a fork or closed half way may
+            // have left a slot whose liveness lock is free.
             let is_lost = is_taken && recorded_process_lives(region, at).unwrap_or(true);
             if is_lost || (is_taken && crate::mutants::is_on("slots-kept")) {
                 os::unlock_byte(token.fd, at).map_err(io)?;
@@ -424,7 +425,7 @@ impl Seat {
         Err(Error::TooManyProcesses { path: path.into(), slots })
     }
 
-    /// Whether it was not inherited over a fork.
+    /// Whether the slot was taken by this process, not inherited over a fork.
     pub fn is_of_this_process(&self) -> bool {
         self.token.is_of_this_process()
     }
@@ -435,25 +436,25 @@ impl Seat {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = region.get(at);
             region.store(at, state & !TAKEN, Ordering::Release);
-            // Closing alone would not do while a child that was just forked has the descriptor too.
+            // Closing is not enough while a child that was just forked still has the descriptor.
             if is_token(self.token.place, self.token.fd) {
                 let _ = os::unlock_byte(self.token.fd, geometry.process_at(self.owner.slot()));
             }
         }
     }
 
-    /// Gives the slot back in the file itself, for who has lost the mapping. What the slot's words
-    /// hold is a dead one's then.
+    /// Gives the slot back by a write to the file, for a handle that lost its mapping. Locks and
+    /// segments that name the slot then belong to a dead owner.
     pub fn vacate(&self, file: &CacheFile, geometry: &Geometry) {
         if self.token.is_of_this_process() {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = u64::from(self.owner.incarnation());
-            // If that part of the file is gone as well, nobody can ask it.
+            // If that part of the file is gone too, nobody can read the slot.
             let _ = file.overwrite(at, state);
         }
     }
 
-    /// Whether `owner`, which is not us, is dead. Asks the kernel.
+    /// Whether `owner`, which is not this handle, is dead. Asks the kernel.
     pub fn is_dead(&self, region: &Region, geometry: &Geometry, owner: OwnerId) -> bool {
         if u64::from(owner.slot()) >= geometry.process_count {
             return true;
@@ -470,13 +471,13 @@ impl Seat {
         if crate::mutants::is_on("pid-alone") {
             return matches!(birth(region.get(at + slot_layout::PID)), Ok(None));
         }
-        // Without its token this process cannot ask; it waits, and says so at its time limit.
+        // Without its liveness lock this process cannot ask, so it waits until its time limit.
         if !is_token(self.token.place, self.token.fd) {
             return false;
         }
         match os::byte_is_locked(self.token.fd, at) {
             Ok(true) | Err(_) => false,
-            // If nobody can tell, it lives.
+            // If nobody can tell, the owner counts as alive.
             Ok(false) => !recorded_process_lives(region, at)
                 .unwrap_or(!crate::mutants::is_on("doubt-is-death")),
         }
@@ -508,7 +509,7 @@ mod tests {
         assert_eq!(boot_offset_us("boottime 9223372036854775807 0\n"), None);
     }
 
-    /// A fork comes when the gate is open: then the mutex is free, too.
+    /// A fork happens while the gate is free; the inner mutex must be free then, too.
     #[test]
     #[cfg_attr(miri, ignore = "asks the system for a word before each fork")]
     fn whoever_has_the_gate_finds_what_is_gated_free() {
@@ -519,7 +520,7 @@ mod tests {
                     *gated.enter() += 1;
                 }
             });
-            // Only once there is somebody to be met.
+            // Wait until the other thread is running.
             while *gated.enter() == 0 {}
             let is_free = (0..100_000).all(|_| {
                 let _gate = gate();
