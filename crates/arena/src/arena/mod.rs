@@ -1,6 +1,8 @@
-//! The arena: a mapped file, or its in-process twin, and this handle's place in it: how it is opened,
-//! takes part, and is closed. How long the file is, what time it is, and which operations closing
-//! waits for, are the rooms beside it.
+//! The arena: a mapped file, or its in-process twin, and this handle's participation in it. Owns
+//! opening, attaching to a process slot, and closing. Must not know what is in shards and segments.
+//!
+//! Its submodules own the file's length, the file's time, and the operations that closing waits
+//! for.
 
 mod length;
 mod stay;
@@ -23,27 +25,27 @@ use crate::region::Region;
 use crate::trust::{Directory, Rights};
 use crate::wait::Waiter;
 
-/// Where a cache lives.
+/// Where a cache is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A file; made if it is not there.
+    /// A file, created if it does not exist.
     Path(PathBuf),
-    /// Memory without a name, for this process and the children that it forks.
+    /// Unnamed memory for this process and the children that it forks.
     Private,
     /// The private cache of another live process of the same user, as `/proc/PID/fd/N`.
     Shown(PathBuf),
 }
 
-/// This handle's participation.
+/// How this handle participates.
 enum Membership {
-    /// A slot in the file; none once closed. The owner's bits are in `Arena::identity`, where the hot
-    /// paths read them.
+    /// Holds a process slot; none once closed. The owner's bits are also in `Arena::attached`,
+    /// where hot paths read them.
     File { file: CacheFile, seat: Gated<Option<Seat>> },
-    /// Only reads: has no slot, takes no lock and counts nothing. `rows_made` is how many clock
-    /// rows there were when it last looked for one of this boot.
+    /// Read-only: has no slot, takes no lock and counts nothing. `rows_made` is the number of clock
+    /// rows when it last looked for one of this boot.
     Reader { file: CacheFile, rows_made: AtomicU64 },
-    /// A participant of the twin. `dead[slot]` is set by a test that lets one die; `file_bytes` is
-    /// how long a file would be.
+    /// A participant of the twin. Tests set `dead[slot]` to kill it; `file_bytes` is the length
+    /// that a file would have.
     Twin { dead: Arc<Vec<AtomicBool>>, file_bytes: Arc<AtomicU64> },
 }
 
@@ -54,18 +56,19 @@ pub struct Arena {
     identity: Identity,
     path: PathBuf,
     membership: Membership,
-    /// High half: the fork count under which we attached; low half: the owner's bits, 0 if none.
+    /// High half: the fork count when this handle attached. Low half: the owner's bits, 0 if none.
     attached: AtomicU64,
     closed: AtomicBool,
-    /// The file has gone: it was cut short, or it is no longer the one at its path.
+    /// The file was truncated, or is no longer the one at its path.
     lost: AtomicBool,
-    /// The mapping is gone, and the seat was given up in the file.
+    /// The mapping is lost, and the process slot was given back in the file.
     vacated: AtomicBool,
-    /// When it was last looked whether the file is still at its path, see [`Arena::look_at_path`].
+    /// When the file's path was last checked, see [`Arena::look_at_path`].
     looked_s: AtomicU64,
     /// When a read last found all process slots taken.
     refused_s: AtomicU64,
-    /// Locks that threads of this handle hold or wait for.
+    /// Number of operations that threads of this handle are in: locks held or awaited, segments
+    /// filled.
     busy: AtomicU32,
     anchor_us: AtomicU64,
     clock: Clock,
@@ -73,9 +76,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Opens the cache at `place`, or makes it as `plan` says, with `rights` if the place is a
-    /// path. `lay_out` fills the part of the layer above in a new file; `layer` describes
-    /// that layer.
+    /// Opens the cache at `place`, or creates it as `plan` says, with `rights` if the place is a
+    /// path. `lay_out` fills the upper layer's part of a new file; `layer` describes that layer.
     ///
     /// # Errors
     /// Everything in [`Error`] that concerns files. An existing file that is not a cache of this
@@ -138,7 +140,7 @@ impl Arena {
         }
     }
 
-    /// A handle that only reads, and maps the file so.
+    /// A read-only handle, whose mapping is read-only too.
     fn read_only(
         file: CacheFile,
         layer: Layer,
@@ -220,9 +222,9 @@ impl Arena {
         }
     }
 
-    /// The in-process twin: the same layout in plain memory, and `participants` handles on it that
-    /// act as processes of their own: each knows of growth, too, only what it has looked at. For
-    /// tests and tools.
+    /// The in-process twin: the same layout in plain memory, with `participants` handles that act
+    /// as separate processes. Each knows only of growth that it has looked for. For tests and
+    /// tools.
     ///
     /// # Errors
     /// [`Error::SizeTooSmall`].
@@ -292,7 +294,7 @@ impl Arena {
         &self.path
     }
 
-    /// How a process that is not our child can reach the same memory while we live.
+    /// A path by which a process that is not our child can open the same memory while we live.
     pub fn shown_path(&self) -> Option<PathBuf> {
         match &self.membership {
             Membership::File { file, .. } | Membership::Reader { file, .. } => {
@@ -302,15 +304,15 @@ impl Arena {
         }
     }
 
-    /// What a thread sleeps and works long through.
+    /// The host's way to sleep and to run long work.
     pub fn waiter(&self) -> &dyn Waiter {
         &*self.waiter
     }
 
-    /// Whom our words name. Takes a slot first if this is a forked child that has none yet.
+    /// The owner that this handle's words name. A forked child without a slot takes one first.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::ReadOnly`], or what taking a slot met.
+    /// [`Error::Closed`], [`Error::ReadOnly`], or the error of taking a slot.
     #[inline(always)]
     pub fn owner(&self) -> Result<OwnerId> {
         let attached = self.attached.load(Ordering::Acquire);
@@ -322,11 +324,11 @@ impl Arena {
         self.attach()
     }
 
-    /// As [`Arena::owner`], for who only reads: none if this handle has no slot to count in, and gets
-    /// none because all are taken.
+    /// As [`Arena::owner`], for reads: none if this handle has no slot to count in, because it is
+    /// read-only or all slots are taken.
     ///
     /// # Errors
-    /// [`Error::Closed`], or what else taking a slot met.
+    /// [`Error::Closed`], or another error of taking a slot.
     #[inline(always)]
     pub fn reader(&self) -> Result<Option<OwnerId>> {
         let attached = self.attached.load(Ordering::Acquire);
@@ -350,8 +352,8 @@ impl Arena {
         Ok(None)
     }
 
-    /// A forked child for which there is no slot reads all the same, and is not counted. It looks for a
-    /// slot once in a second at most: to look is a system call for each.
+    /// A forked child that gets no slot can still read, but is not counted. It tries for a slot at
+    /// most once a second, because each attempt is a system call per slot.
     fn reader_in_child(&self) -> Result<Option<OwnerId>> {
         if let Some(gone) = self.gone() {
             return Err(gone);
@@ -369,7 +371,7 @@ impl Arena {
         }
     }
 
-    /// Whether this handle only reads.
+    /// Whether this handle is read-only.
     pub fn is_read_only(&self) -> bool {
         matches!(self.membership, Membership::Reader { .. })
     }
@@ -396,7 +398,7 @@ impl Arena {
             }
         }
         file.len_bytes()?;
-        // What is here now, if anything, is the parent's: its token notices that when dropped.
+        // An inherited slot is the parent's; its liveness lock notices that when dropped.
         drop(seat.take());
         let taken = Seat::take(&self.region, &self.geometry, file.fd(), &self.path)?;
         let (owner, was_left) = (taken.owner, taken.was_left);
@@ -405,18 +407,18 @@ impl Arena {
         self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
         drop(seat);
         if was_left {
-            // Whoever died in this slot may have been filling segments that no shard knows of.
+            // The dead owner of this slot may have been filling segments that no shard knows.
             self.reveal_free_segments();
             self.free_abandoned_segments();
         }
         Ok(owner)
     }
 
-    /// Ends this handle's participation; later operations answer [`Error::Closed`]. Waits for
-    /// writes of other threads through this handle. Doing it twice is the same as once.
+    /// Ends this handle's participation; later operations return [`Error::Closed`]. Waits for
+    /// writes that other threads do through this handle. Closing twice is the same as closing once.
     ///
-    /// A host that runs code of its own in the middle of an operation ([`Waiter::run`]) may do it
-    /// there, if that thread holds no lock: the operation goes on afterwards, and is refused.
+    /// Host code that runs in the middle of an operation ([`Waiter::run`]) may close the handle if
+    /// its thread holds no lock: the operation is refused when it continues.
     pub fn close(&self) {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
@@ -428,7 +430,7 @@ impl Arena {
         let attached = self.attached.swap(0, Ordering::SeqCst);
         if let Membership::File { seat, .. } = &self.membership {
             let ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
-            // What this thread itself is in the middle of goes on after this, and finds it closed.
+            // This thread's own operations continue after this, and find the handle closed.
             let mine = self.operations_of_this_thread();
             while ours && self.busy.load(Ordering::SeqCst) > mine {
                 std::thread::sleep(Duration::from_micros(50));
@@ -444,7 +446,7 @@ impl Arena {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Why this handle cannot be used any more; none if it can.
+    /// The error if this handle is closed or lost.
     pub(crate) fn gone(&self) -> Option<Error> {
         if self.is_closed() {
             Some(Error::Closed)
@@ -455,8 +457,8 @@ impl Arena {
         }
     }
 
-    /// States at the end of an operation that its answer is one of the file's: that the file was not
-    /// found to be cut short meanwhile, and zeros stand in for it.
+    /// Checks at the end of an operation that the file was not truncated meanwhile, so that the
+    /// answer does not come from the zeros that replaced the mapping.
     ///
     /// # Errors
     /// [`Error::Lost`].
@@ -468,10 +470,12 @@ impl Arena {
         Ok(())
     }
 
-    /// Ends this handle's use because its file has gone. It keeps its seat until it is closed, since
-    /// threads of it may be in the middle of operations; but if the mapping itself is gone, so that
-    /// no lock can be let go of any more, the others shall take this one for dead. Either may be
-    /// found out first, so the seat is given up whenever the mapping is found to be gone.
+    /// Marks this handle's file as lost. The handle keeps its process slot until it is closed,
+    /// because its threads may be in the middle of operations.
+    ///
+    /// If the mapping itself is lost, no lock can be released any more, so other processes must see
+    /// this handle as dead: the slot is given back in the file. The two losses may be found in
+    /// either order.
     #[cold]
     pub fn lose(&self) -> Error {
         self.lost.store(true, Ordering::Release);
@@ -483,13 +487,14 @@ impl Arena {
                 }
             }
         }
-        // Nobody enters any more; `close` still finds the fork count and waits for who is inside.
+        // No operation enters any more. `close` still needs the fork count to wait for those
+        // inside.
         self.attached.fetch_and(!0xffff_ffff, Ordering::SeqCst);
         Error::Lost { path: self.path.clone() }
     }
 
-    /// Looks, once in a second at most, whether the file is still the one at its path. For writes:
-    /// who reads makes no system call.
+    /// Checks, at most once a second, whether the file is still the one at its path. For writes
+    /// only: reads make no system call.
     #[inline]
     pub fn look_at_path(&self) -> Standing {
         let now_s = os::rough_seconds();
@@ -503,14 +508,14 @@ impl Arena {
         }
     }
 
-    /// Whether an owner that this handle was is what it still is. Not so once it is being closed. Who may have
-    /// been forked meanwhile asks for that first.
+    /// Whether `owner` is still this handle's identity; false once the handle is being closed. A
+    /// caller that may have been forked must check for that first.
     pub(crate) fn is_still(&self, owner: OwnerId) -> bool {
         self.attached.load(Ordering::SeqCst) as u32 == owner.bits()
     }
 
-    /// Whom this handle's words name, also while another thread that closes it waits; none if it does not
-    /// take part, or only its parent does.
+    /// The owner that this handle's words name, also while another thread waits in `close`. None
+    /// without a slot of this process.
     pub(crate) fn seated(&self) -> Option<OwnerId> {
         match &self.membership {
             Membership::File { seat, .. } => seat
@@ -523,7 +528,7 @@ impl Arena {
         }
     }
 
-    /// Whether a participant is dead. Our own slot never is.
+    /// Whether a participant is dead. This handle itself never is.
     pub fn is_dead(&self, owner: OwnerId) -> bool {
         if Ok(owner.bits()) == self.owner().map(OwnerId::bits).map_err(|_| ()) {
             return false;
@@ -548,15 +553,15 @@ impl Arena {
         }
     }
 
-    /// As [`Arena::count`], for who has just asked [`Arena::owner`].
+    /// As [`Arena::count`], for callers that already have the owner.
     #[inline(always)]
     pub fn count_for(&self, owner: OwnerId, counter: Counter, amount: u64) {
         let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
         self.region.add(at + counter as u64 * 8, amount);
     }
 
-    /// Counts a read. Not atomic, because that would cost a tenth of the read: when several
-    /// threads of one process read at once, some of their counts are lost.
+    /// Counts a read. Not atomic, because that would cost a tenth of the read. When several threads
+    /// of a process read at once, some counts are lost.
     #[inline(always)]
     pub fn count_read(&self, owner: OwnerId, counter: Counter) {
         let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
