@@ -1,5 +1,5 @@
-//! Operations that are under way, for which closing waits: who enters, who stays, and which of them
-//! are of the thread that closes. Knows nothing of what they do.
+//! Operations in progress, for which closing waits: entering, leaving, and which of them belong to
+//! the closing thread. Must not know what the operations do.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -12,17 +12,18 @@ use crate::error::Result;
 use crate::process::{OwnerId, FORKS};
 
 thread_local! {
-    /// The handles of the operations that this thread is in the middle of, see [`Arena::within`].
+    /// The handles whose operations this thread is in the middle of, see [`Arena::within`].
     static WITHIN: RefCell<SmallVec<[usize; 8]>> = const { RefCell::new(SmallVec::new_const()) };
 }
 
 impl Arena {
-    /// Begins an operation that writes: closing waits for its end.
+    /// Begins a writing operation: closing waits for its end.
     #[inline]
     pub(crate) fn enter(&self) -> Result<OwnerId> {
         loop {
-            // Attaching in a forked child sets the count to zero, so it goes first; and whoever
-            // closes meanwhile either sees the count or has already changed what was attached.
+            // The race: another thread closes the handle. It either sees the count raised here and
+            // waits, or has already changed `attached`, and then `is_still` fails. Attaching goes
+            // first, because in a forked child it resets the count.
             let owner = self.owner()?;
             self.begin_operation();
             if self.is_still(owner) {
@@ -42,25 +43,25 @@ impl Arena {
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Keeps this handle's participation until the answer is dropped: other threads that close it
-    /// wait. For work in its name outside of any lock; a lock does the same.
+    /// Makes closing wait until the returned guard is dropped. For work in this handle's name
+    /// outside of any lock; a lock does the same.
     ///
     /// # Errors
-    /// [`crate::Error::Closed`], or what taking a slot after a fork met.
+    /// [`crate::Error::Closed`], or the error of taking a slot after a fork.
     pub fn stay(&self) -> Result<Stay<'_>> {
         let owner = self.enter()?;
         Ok(Stay { owner, forks: FORKS.load(Ordering::Relaxed), within: self.within() })
     }
 
-    /// States until the answer is dropped that this thread, which has entered and holds no lock,
-    /// may run code of the host's. For [`Arena::close`].
+    /// States, until the guard is dropped, that this thread may run host code. It has entered an
+    /// operation and holds no lock. For [`Arena::close`].
     pub(crate) fn within(&self) -> Within<'_> {
         WITHIN.with_borrow_mut(|handles| handles.push(self.address()));
         Within { arena: self, of_this_thread: PhantomData }
     }
 
-    /// How many operations on this handle this thread is in the middle of, those of the parent included if
-    /// it was forked in one.
+    /// How many operations on this handle this thread is in the middle of, including those of the
+    /// parent if it was forked in one.
     pub(crate) fn operations_of_this_thread(&self) -> u32 {
         let is_mine = |handle: &&usize| **handle == self.address();
         WITHIN.with_borrow(|handles| handles.iter().filter(is_mine).count() as u32)
@@ -83,7 +84,7 @@ impl Drop for Within<'_> {
     }
 }
 
-/// A handle's participation, kept: see [`Arena::stay`].
+/// Keeps a handle's participation: see [`Arena::stay`].
 #[must_use = "it lasts until it is dropped"]
 pub struct Stay<'a> {
     owner: OwnerId,
@@ -92,13 +93,13 @@ pub struct Stay<'a> {
 }
 
 impl Stay<'_> {
-    /// Whether this process was forked meanwhile, and is the child: what was done in this participation's
-    /// name is the parent's.
+    /// Whether this is a child that was forked meanwhile: the work done under this guard is the
+    /// parent's.
     pub fn is_parents(&self) -> bool {
         self.forks != FORKS.load(Ordering::Relaxed)
     }
 
-    /// Whom our words name meanwhile.
+    /// The owner that this handle's words name meanwhile.
     pub fn owner(&self) -> OwnerId {
         self.owner
     }
@@ -106,7 +107,7 @@ impl Stay<'_> {
 
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        // In a child that was forked meanwhile nobody has entered.
+        // In a child that was forked meanwhile no operation has been entered.
         if !self.is_parents() {
             self.within.arena.leave();
         }
