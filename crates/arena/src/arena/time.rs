@@ -1,5 +1,5 @@
-//! The file's time: which row of the clock this handle goes by, and what time it is. How rows are made
-//! and proved is the clock's; expiries are not known here.
+//! The file's time for this handle: the clock row that it uses, and the current time. Must not know
+//! how rows are written and checked ([`clock`]), or expiries.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::layout::header as words;
 use crate::lock::Acquired;
 use crate::os;
 
-/// For making a clock row, once in each boot.
+/// For creating a clock row, once in each boot.
 const CLOCK_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
 impl Arena {
-    /// Finds the time for a handle that only reads: by the row of this boot, and until there is one
-    /// as a new row would have it.
+    /// Sets the clock of a read-only handle: by the row of this boot, or, until there is one, as a
+    /// new row would have it.
     pub(super) fn look_at_clock(&self) {
         let Membership::Reader { rows_made: last, .. } = &self.membership else { return };
         let rows_made = clock::rows_made(&self.region);
@@ -31,7 +31,7 @@ impl Arena {
     }
 
     pub(super) fn learn_time(&self) -> Result<()> {
-        // Whoever took another era for his own would make a row with a time of its own.
+        // A process that mistakes its era would create a row with another time.
         let era = Era::now().map_err(|source| Error::Io {
             action: "learn the time of",
             path: self.path.clone(),
@@ -40,8 +40,7 @@ impl Arena {
         let anchor_us = match clock::known_anchor_us(&self.region, era) {
             Some(anchor_us) => anchor_us,
             None => {
-                // A dead owner's work here is at most a clock row half made, which `anchor_us`
-                // allows for.
+                // A dead owner can only have left a half written row, which `anchor_us` allows for.
                 let _: Acquired = self.lock(words::CLOCK_LOCK, CLOCK_LOCK_LIMIT)?;
                 let anchor_us = clock::anchor_us(&self.region, era);
                 self.unlock(words::CLOCK_LOCK);
@@ -64,7 +63,7 @@ impl Arena {
         }
     }
 
-    /// Writes the time down for the next boot.
+    /// Records the time for the next boot.
     pub fn write_down_time(&self) {
         clock::write_down(&self.region, self.now_us());
     }
