@@ -1,5 +1,5 @@
-//! The cache as its users see it: each operation, and what it answers. How reading and writing
-//! work is in `read` and `write`.
+//! The cache as its users see it: each operation and its result. Must not know how reads and writes
+//! work; that is in `read`, `store` and `write`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Config, Entry, Stats, Ttl, Value};
 use crate::write::Condition;
 
-/// Buckets in which `expire` looks under one lock.
+/// Buckets that `expire` visits under one lock.
 const EXPIRE_BUCKETS: u32 = 64;
 
-/// A cache that all processes share which open the same file.
+/// A cache shared by every process that opens the same file.
 ///
-/// All operations may be called from any thread, and from forked children. Keys are bytes, 64 KiB
-/// at most. Writes wait for the lock of one shard, `lock_limit` at most; reads take no lock.
+/// All operations may be called from any thread, and from forked children. Keys are bytes, at most
+/// 64 KiB. Writes wait for the lock of one shard, at most `lock_limit`; reads take no lock.
 pub struct Cache {
     pub(crate) arena: Arena,
     pub(crate) shape: Shape,
@@ -35,7 +35,7 @@ impl Shard<'_> {
     /// Gives an empty shard its first index segment.
     pub(crate) fn lay_out_index(&self) -> bool {
         let Some(segment) = self.take_for_index() else { return false };
-        // What an earlier use left there must not look like buckets of this epoch.
+        // The segment's previous content must not look like buckets of this epoch.
         self.wipe(segment);
         self.set_word(shard::DIRECTORY, u64::from(segment) + 1);
         self.set_word(shard::INDEX_SEGMENTS, 1);
@@ -45,12 +45,12 @@ impl Shard<'_> {
 }
 
 impl Cache {
-    /// Opens the cache at `place`, or makes it as `config` says. A file that is there keeps its own
-    /// size, limit of entries and favour: compare [`Cache::stats`] with what was asked for.
+    /// Opens the cache at `place`, or creates it as `config` says. An existing file keeps its own
+    /// size, limit of entries and favour: compare [`Cache::stats`] with the requested ones.
     ///
-    /// With `config.rights.read_only` the file must be there, and no byte of it is changed: reads
-    /// count nothing and keep no entry from being evicted, and every operation that changes
-    /// something, [`Cache::check`] included, answers [`crate::ArenaError::ReadOnly`].
+    /// With `config.rights.read_only` the file must exist, and no byte of it is changed. Reads then
+    /// count nothing and do not protect entries from eviction. Every operation that changes
+    /// something, including [`Cache::check`], returns [`crate::ArenaError::ReadOnly`].
     ///
     /// # Errors
     /// [`Error::Arena`] for all that concerns the file, [`Error::MaxEntriesOutOfRange`].
@@ -69,8 +69,8 @@ impl Cache {
         Ok(Cache::on(arena, config))
     }
 
-    /// The in-process twin: the same cache in plain memory, with several handles that act as
-    /// processes of their own. For tests and tools.
+    /// The in-process twin: the same cache in plain memory, with handles that act as separate
+    /// processes. For tests and tools.
     ///
     /// # Errors
     /// As [`Cache::open`].
@@ -103,25 +103,26 @@ impl Cache {
         self.arena.path()
     }
 
-    /// Random bytes that tell this cache from every other one.
+    /// Random bytes that identify this cache.
     pub fn id(&self) -> [u8; 16] {
         let [low, high] = self.arena.identity().cache_id.map(u64::to_le_bytes);
         std::array::from_fn(|index| if index < 8 { low[index] } else { high[index - 8] })
     }
 
-    /// How a process that is not our child reaches a private cache, while this handle lives.
+    /// A path by which a process that is not our child can open a private cache, while this handle
+    /// lives.
     pub fn shown_path(&self) -> Option<PathBuf> {
         self.arena.shown_path()
     }
 
-    /// The file's time in microseconds since 1970: the wall clock of when the file was first used
-    /// in this boot, from then on unmoved by changes of the wall clock.
+    /// The file's time in microseconds since 1970: the wall clock at the file's first use in this
+    /// boot, not affected by later changes of the wall clock.
     pub fn now_us(&self) -> u64 {
         self.arena.now_us()
     }
 
-    /// Ends this handle's participation; later operations answer [`crate::ArenaError::Closed`].
-    /// Waits for writes that other threads do through this handle. The file stays.
+    /// Closes this handle; later operations return [`crate::ArenaError::Closed`]. Waits for writes
+    /// that other threads do through this handle. The file is kept.
     pub fn close(&self) {
         self.arena.close();
     }
@@ -131,7 +132,7 @@ impl Cache {
         self.arena.is_closed()
     }
 
-    /// The longest value that this cache takes, in bytes.
+    /// The longest value that this cache accepts, in bytes.
     pub fn value_bytes_max(&self) -> usize {
         self.shape.value_bytes_max as usize
     }
@@ -147,8 +148,8 @@ impl Cache {
         self.get_hashed(owner, key, self.hasher.key(key), buffer)
     }
 
-    /// As [`Cache::get`], for who has the hash and the owner of this handle's counts, which is none
-    /// if it only reads.
+    /// As [`Cache::get`], for callers that have the hash and the owner for this handle's counters;
+    /// none if it is read-only.
     #[inline(always)]
     pub(crate) fn get_hashed<'b>(
         &self,
@@ -173,9 +174,6 @@ impl Cache {
     }
 
     /// Whether the key has an entry. Counts as neither hit nor miss.
-    ///
-    /// # Errors
-    /// As [`Cache::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         self.arena.reader()?;
         self.check_lengths(key, None)?;
@@ -186,16 +184,16 @@ impl Cache {
         Ok(found && !self.has_expired(&buffer))
     }
 
-    /// Stores a value, over the one that is there.
+    /// Stores a value, replacing the present one.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`], [`Error::Full`], and [`Error::Arena`] for
-    /// locks that could not be had in time. The old entry is unchanged then.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`], [`Error::Full`], and [`Error::Arena`] if a
+    /// lock could not be acquired in time. The old entry is unchanged then.
     pub fn set(&self, key: &[u8], value: Value<'_>, ttl: Ttl) -> Result<()> {
         self.store(key, value, ttl, Condition::Always).map(|_| ())
     }
 
-    /// Stores a value unless the key has one. Whether it did.
+    /// Stores a value unless the key has one. Whether it was stored.
     ///
     /// # Errors
     /// As [`Cache::set`].
@@ -203,7 +201,7 @@ impl Cache {
         self.store(key, value, ttl, Condition::Absent)
     }
 
-    /// Stores a value only if the key has one. Whether it did.
+    /// Stores a value only if the key has one. Whether it was stored.
     ///
     /// # Errors
     /// As [`Cache::set`].
@@ -211,8 +209,8 @@ impl Cache {
         self.store(key, value, ttl, Condition::Present)
     }
 
-    /// Stores a value only if the entry still has the version that [`Cache::get`] reported.
-    /// Whether it did.
+    /// Stores a value only if the entry still has the version that [`Cache::get`] reported. Whether
+    /// it was stored.
     ///
     /// # Errors
     /// As [`Cache::set`].
@@ -226,7 +224,7 @@ impl Cache {
         self.store(key, value, ttl, Condition::Version(version))
     }
 
-    /// Removes an entry. Whether there was one.
+    /// Deletes an entry. Whether there was one.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], and [`Error::Arena`] for locks.
@@ -241,7 +239,7 @@ impl Cache {
         Ok(true)
     }
 
-    /// Removes an entry and returns it: of several that call at once, only one gets it.
+    /// Deletes an entry and returns it. Of several concurrent callers only one gets it.
     ///
     /// # Errors
     /// As [`Cache::delete`].
@@ -259,7 +257,8 @@ impl Cache {
         Ok(Some(self.entry_in(buffer)))
     }
 
-    /// Gives an entry a new time to live, from now. Whether there was one. Its version stays.
+    /// Gives an entry a new time to live, from now. Whether there was one. The version does not
+    /// change.
     ///
     /// # Errors
     /// As [`Cache::delete`], and [`Error::Full`].
@@ -281,9 +280,9 @@ impl Cache {
         Err(Error::Full { wanted_bytes: key.len() as u64 })
     }
 
-    /// Adds to an integer, atomically over all processes, and returns the sum. Without an entry,
-    /// `initial + delta` is stored with `ttl`; none if `initial` is none. The time to live of an
-    /// entry that is there stays as it is.
+    /// Adds to an integer, atomically over all processes, and returns the sum. Without an entry it
+    /// stores `initial + delta` with `ttl`, or returns none if `initial` is none. The time to live
+    /// of an existing entry does not change.
     ///
     /// # Errors
     /// As [`Cache::set`], [`Error::NotAnInteger`], [`Error::Overflow`].
@@ -312,8 +311,8 @@ impl Cache {
         }
     }
 
-    /// Removes all entries; how many there were. Takes each shard's lock in turn: what others
-    /// store meanwhile may stay.
+    /// Removes all entries; how many there were. Takes each shard's lock in turn: entries that
+    /// others store meanwhile may be kept.
     ///
     /// # Errors
     /// [`Error::Arena`] for locks.
@@ -374,7 +373,7 @@ impl Cache {
             .fold(0, u64::wrapping_add)
     }
 
-    /// Numbers about the cache. Read without locks: they may not all be of the same moment.
+    /// Statistics of the cache. Read without locks: they may be of different moments.
     pub fn stats(&self) -> Stats {
         self.arena.look_at_length();
         let counters = self.arena.counters();
@@ -416,7 +415,7 @@ impl Cache {
             segment_bytes: self.shape.segment_bytes,
             segments,
             segments_free: free,
-            // What is left: in a log there is no count of them.
+            // The rest: logs have no counter for their segments.
             segments_log: others.iter().fold(segments, |left, part| left.saturating_sub(*part)),
             segments_index: index,
             segments_body: body,
@@ -425,8 +424,8 @@ impl Cache {
         }
     }
 
-    /// Proves every entry and every segment, and mends what it can. Writes to a shard wait while
-    /// it is being checked.
+    /// Verifies every entry and every segment, and repairs what it can. Writes to a shard wait
+    /// while it is checked.
     ///
     /// # Errors
     /// [`Error::Arena`] for locks.
@@ -469,7 +468,7 @@ impl Shard<'_> {
         self.add_word(shard::EPOCH, 1);
         tuckbox_arena::hooks::reach(tuckbox_arena::hooks::Point::EpochAdvanced);
         self.reset_logs();
-        // Bodies of large values are what the shard owns and nothing reaches now.
+        // Nothing refers to the bodies of large values now; a repair frees them.
         if self.word(shard::BODY_SEGMENTS) > 0 {
             self.repair();
         }
