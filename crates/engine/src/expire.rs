@@ -1,5 +1,5 @@
-//! Collecting expired entries. Reads pass over them by themselves, and eviction drops them when it
-//! meets them; this is for who wants the room now.
+//! Removes expired entries on request. Reads skip them and eviction drops them anyway; this frees
+//! their space now. Must not know eviction.
 
 use crate::index::Found;
 use crate::layout::shard;
