@@ -1,8 +1,8 @@
-//! The way of a value into the cache: attempts under its shard's lock, and between them the room
-//! that the next one needs, made in this shard or in others.
+//! Storing a value: attempts under its shard's lock and, between them, evictions that free space
+//! for the next one, in this shard or in others.
 //!
-//! Owns what a write remembers from one attempt to the next, and when it gives up. What an attempt
-//! stores, and in which order, is [`crate::write`]'s.
+//! Owns what a write remembers from one attempt to the next, and when it gives up. Must not know
+//! what an attempt stores, and in which order; that is in [`crate::write`].
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -19,19 +19,19 @@ use crate::space::Need;
 use crate::value::{Ttl, Value};
 use crate::write::{Condition, InPlace, Live};
 
-/// Slices of eviction that one write does before it gives up, when the shard has nothing to evict
-/// and others must give.
+/// Eviction batches in other shards before a write gives up, if its own shard has nothing to evict.
 const SLICES_WITHOUT_GAIN: u64 = 1_000;
 
-/// Slices of eviction that one write of a poor shard asks a richer one for, before its own shard evicts.
+/// Eviction batches that a write asks of the largest shard before its own shard evicts, if its own
+/// shard is under its quota.
 const ASKS_MOST: u32 = 64;
 
-/// How long a write that takes its shard's lock again and again may wait for it: as long as the
-/// configuration allows for the first time, and as long again for all others together.
+/// The time that a write which locks its shard repeatedly may wait: the configured limit for the
+/// first lock, and the same again for all others together.
 #[derive(Default)]
 pub(crate) struct Patience {
     asked: bool,
-    // Not from the beginning: most writes take the lock once, and need no clock.
+    // Set at the second lock: most writes take one lock and need no clock.
     again: Option<Instant>,
 }
 
@@ -46,15 +46,15 @@ impl Patience {
     }
 }
 
-/// A value on its way into the cache.
+/// A value that is being stored.
 pub(crate) struct Storing<'a> {
     key: &'a [u8],
     draft: Draft<'a>,
     condition: Condition,
     patience: Patience,
-    /// Whether the shard was proved, because its logs lead nowhere.
+    /// Whether the shard was repaired already because its logs were damaged.
     was_proved: bool,
-    /// How often a richer shard may still be asked to give way.
+    /// How often a larger shard may still be asked to evict.
     asks_left: u32,
     /// How often nothing could be evicted.
     stuck: u64,
@@ -79,13 +79,13 @@ impl<'a> Storing<'a> {
         }
     }
 
-    /// Stores the value, if that needs no new record in the shard.
+    /// Stores the value if that needs no new record in the shard.
     #[inline(always)]
     pub(crate) fn put_in_place(&mut self, shard: &Shard<'_>) -> InPlace {
         shard.put_in_place(self.key, &mut self.draft, self.condition)
     }
 
-    /// Gives the draft's memory back.
+    /// Returns the draft's memory.
     #[inline(always)]
     pub(crate) fn into_spare(self) -> Vec<u64> {
         self.draft.into_spare()
@@ -98,13 +98,13 @@ thread_local! {
 }
 
 impl Cache {
-    /// Checks the lengths; nothing has been touched yet.
+    /// Checks the lengths, before anything is touched.
     pub(crate) fn check_lengths(&self, key: &[u8], value: Option<Value<'_>>) -> Result<()> {
         let most_bytes = crate::KEY_BYTES_MAX;
         if key.len() > most_bytes {
             return Err(Error::KeyTooLong { len_bytes: key.len(), most_bytes });
         }
-        // Keys and record headers count against the longest value as well.
+        // Keys and record headers count towards the longest value.
         let most_bytes = self.value_bytes_max();
         match value {
             Some(value)
@@ -118,18 +118,18 @@ impl Cache {
         }
     }
 
-    /// When an entry expires that is to live for `ttl`; none if it does not.
+    /// When an entry with this time to live expires; none if never.
     pub(crate) fn expiry_of(&self, ttl: Ttl) -> Option<u64> {
         match ttl {
             Ttl::Never => None,
-            // A moment at the end of the file's clock is as good as one after it.
+            // The end of the file's clock stands for any later time.
             Ttl::Us(ttl_us) => {
                 Some(self.arena.now_us().saturating_add(ttl_us).min(crate::EXPIRY_US_MAX))
             }
         }
     }
 
-    /// Stores a value if the condition holds. Whether it did.
+    /// Stores a value if the condition holds. Whether it was stored.
     pub(crate) fn store(
         &self,
         key: &[u8],
@@ -143,7 +143,7 @@ impl Cache {
         let mut spare = DRAFT_WORDS.take();
         let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
         let mut storing = Storing::new(key, draft, condition, Patience::default());
-        // Nearly always it is done at once. All that comes otherwise is kept out of the way.
+        // Nearly always the first attempt succeeds. Everything else is in functions of its own.
         let stored = match storing.draft.head().body_count {
             0 => self.attempt(&mut storing, &[]),
             _ => Ok(None),
@@ -156,7 +156,7 @@ impl Cache {
         Ok(stored)
     }
 
-    /// As [`Cache::store`], from where the first attempt did not end it.
+    /// Continues [`Cache::store`] if the first attempt did not finish it.
     #[inline(never)]
     fn store_after_all(&self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
         let (stored, spare) = self.store_patiently(storing, first);
@@ -165,8 +165,8 @@ impl Cache {
         stored
     }
 
-    /// Ends what the first attempt did not. Gives the draft's memory back, too.
-    // By value: what is lent lies in memory, also where it is never needed there.
+    /// Finishes what the first attempt did not. Also returns the draft's memory.
+    // Passed by value: a reference would force it onto the stack in the common case, too.
     #[inline(never)]
     pub(crate) fn store_patiently(
         &self,
@@ -179,15 +179,15 @@ impl Cache {
 
     fn store_or_prove(&self, storing: &mut Storing<'_>) -> Result<bool> {
         match self.store_with_bodies(storing) {
-            // No room, and nothing that could make some: the file is damaged, or really full.
-            // Proving the shard once tells, and mends it.
+            // Nothing can be evicted: the file is damaged, or really full. One repair of the shard
+            // tells which, and fixes damage.
             Err(Error::Full { .. }) => {
                 let index = storing.draft.hash.shard(self.shape.shard_count);
                 self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?.prove();
                 storing.stuck = 0;
                 let result = self.store_with_bodies(storing);
                 if matches!(result, Err(Error::Full { .. })) {
-                    // Or it was cut, and what is gone looks taken.
+                    // Or the file was truncated, and the missing segments look taken.
                     self.arena.look_for_cut()?;
                 }
                 result
@@ -202,11 +202,11 @@ impl Cache {
             return self.attempt_again(storing, &[]);
         }
         loop {
-            // From the first segment that is taken to the slot that leads there: others must not take
-            // this handle's segments for a dead one's because a thread closes it meanwhile.
+            // Held from the first segment until a slot leads there: if another thread closed the
+            // handle meanwhile, others would take these segments for a dead owner's.
             let stay = self.arena.stay()?;
             match self.build_and_store(storing, &stay) {
-                // What was built is the parent's.
+                // The segments that were built are the parent's.
                 Err(Error::Arena(ArenaError::Forked)) if stay.is_parents() => {}
                 result => return result,
             }
@@ -240,8 +240,8 @@ impl Cache {
         Err(Error::Full { wanted_bytes: storing.draft.head().total_bytes(&self.shape) })
     }
 
-    /// One attempt to store, under the lock. Whether the condition held; none if something had to be
-    /// evicted first, after which another attempt may do.
+    /// One attempt to store, under the lock. Whether the condition held; none if entries had to be
+    /// evicted first, so that another attempt may succeed.
     #[inline(always)]
     fn attempt(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
         let index = storing.draft.hash.shard(self.shape.shard_count);
@@ -252,7 +252,7 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::attempt`], for what needs a new record.
+    /// As [`Cache::attempt`], for a value that needs a new record.
     #[inline(never)]
     pub(crate) fn make_way_and_put(
         &self,
@@ -277,7 +277,7 @@ impl Cache {
             return Ok(Some(true));
         }
         let index = shard.index;
-        // No room that others make would do.
+        // Evicting elsewhere does not help a damaged log.
         if shard.has_damaged_log() && !std::mem::replace(&mut storing.was_proved, true) {
             shard.prove();
             return Ok(None);
@@ -298,8 +298,8 @@ impl Cache {
         Ok(None)
     }
 
-    /// Lets a shard evict a slice for another one, if nobody is in it. Whether it did: where segments
-    /// hold many entries, only several slices free one.
+    /// Lets another shard evict a batch for this one, if its lock is free. Whether it did: if
+    /// segments hold many entries, it takes several batches to free one.
     #[cold]
     fn gives_way(&self, giver: u64) -> Result<bool> {
         let Some(shard) = self.try_lock_shard(giver)? else { return Ok(false) };
@@ -307,7 +307,7 @@ impl Cache {
         Ok(shard.give_surplus_spare() || more)
     }
 
-    /// Lets other shards evict an entry, because this one has none and the limit is reached.
+    /// Lets other shards evict an entry: the limit is reached, and this shard has none.
     #[cold]
     fn make_way_elsewhere(&self, home: u64) -> Result<()> {
         for step in 1..self.shape.shard_count {
@@ -321,7 +321,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Lets other shards make room, because this one has nothing to evict.
+    /// Lets other shards free space: this one has nothing to evict.
     #[cold]
     fn make_room_elsewhere(&self, home: u64, if_stuck: IfStuck) -> Result<()> {
         self.arena.free_abandoned_segments();
