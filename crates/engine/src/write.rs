@@ -1,9 +1,9 @@
-//! What a write does under its shard's lock.
+//! What a write does under its shard's lock. Must not know when a write is tried again or gives up.
 //!
-//! The order of a write carries the promise that a death loses nothing but the entry being
-//! written: the record is complete, then the log's head moves behind it, then one store of the
-//! slot makes it visible. What replaces a record of the same size is written into it, under its
-//! sequence word and the shard's intent, so that a hot key does not push others out.
+//! The order ensures that a death loses at most the entry being written: the record is complete,
+//! then the log head moves behind it, then one store of the slot publishes it. A value of the same
+//! size is rewritten in place, under the record's sequence lock (seqlock) and the shard's intent,
+//! so that a hot key does not evict others.
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ use crate::shard::Shard;
 use crate::space::Need;
 use crate::value::Buffer;
 
-/// When a value is stored.
+/// The condition for storing a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// Always.
@@ -42,7 +42,7 @@ pub struct Live {
     pub found: Found,
     /// Where its record begins.
     pub position: Position,
-    /// Its record's lengths.
+    /// Its record header.
     pub head: Head,
 }
 
@@ -52,14 +52,14 @@ impl Live {
     }
 }
 
-/// There was no room for a record: something has to be evicted first.
+/// There is no space for a record: entries have to be evicted first.
 pub(crate) struct NoRoom;
 
-/// What could be done without a new record.
+/// The result of storing without a new record.
 pub(crate) enum InPlace {
-    /// All of it. Whether the condition held.
+    /// Finished. Whether the condition held.
     Done(bool),
-    /// Nothing: the entry that the key has now, if it has one, is of another form.
+    /// Nothing was stored: a new record is needed. With the key's present entry, if any.
     NotEnough(Option<Live>),
 }
 
@@ -75,13 +75,13 @@ impl Cache {
 }
 
 impl Shard<'_> {
-    /// Finds the entry of a key. An expired one is removed and not found.
+    /// Finds the entry of a key. Removes it and finds nothing if it has expired.
     #[inline(always)]
     pub fn find_key(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
         let mut slots = self.slots_of(hash)?;
         let live = loop {
             let found = slots.next()?;
-            // Its lines come side by side then.
+            // Its lines arrive in parallel then.
             self.region().prefetch(found.slot.offset(), RECORD_BYTES);
             if let Some((position, head)) = self.locate_head(found.slot.offset()) {
                 if self.has_key(position, &head, key) {
@@ -105,8 +105,8 @@ impl Shard<'_> {
         self.add_word(shard::EXPIRATIONS, 1);
     }
 
-    /// As [`Shard::find_key`], for who asks what the entry holds, or whether it can be read: one
-    /// that does not prove itself is removed and not found. With its version.
+    /// As [`Shard::find_key`], for callers that need a readable entry or its version: removes it
+    /// and finds nothing if it is damaged. Returns the version, too.
     #[inline(never)]
     fn find_proved(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
         let live = self.find_key(key, hash)?;
@@ -121,7 +121,7 @@ impl Shard<'_> {
         Some(live).zip(version)
     }
 
-    /// Takes a damaged entry out, and counts it.
+    /// Removes a damaged entry and counts it.
     #[cold]
     pub fn drop_damaged(&self, hash: KeyHash, found: &Found, head: &Head) {
         self.arena().count(Counter::ChecksumMismatches, 1);
@@ -129,7 +129,8 @@ impl Shard<'_> {
         self.add_word(shard::LOST, 1);
     }
 
-    /// Takes an entry out of index and counts, and frees its bodies. Its record is dead space.
+    /// Removes an entry from the index and the counts, and frees its bodies. Its record becomes
+    /// dead space.
     pub fn remove(&self, hash: KeyHash, found: &Found, head: &Head) {
         let offset = found.slot.offset();
         self.store_slot(found.at, Slot::EMPTY);
@@ -140,15 +141,15 @@ impl Shard<'_> {
         self.retire(offset);
     }
 
-    /// Marks a record to which no slot leads any more: should a damaged slot lead there, an old
-    /// value is not taken for the present one. A reader who still has the old slot tries again.
+    /// Marks a record to which no slot leads any more, so that a damaged slot cannot bring back an
+    /// old value. A reader that still has the old slot tries again.
     pub fn retire(&self, offset: u64) {
         let sequence = Sequence(self.region().get(offset));
         self.region().store(offset, sequence.busy().0, Ordering::Release);
     }
 
-    /// Frees the bodies of a record to which no slot leads any more. Those of a damaged one may be
-    /// another entry's: they stay, for `check` to find.
+    /// Frees the bodies of a record to which no slot leads any more. The bodies of a damaged record
+    /// may be another entry's: they are left for `check`.
     fn free_bodies_at(&self, offset: u64, head: &Head, hash: KeyHash) {
         if head.body_count == 0 {
             return;
@@ -162,7 +163,7 @@ impl Shard<'_> {
         });
     }
 
-    /// Stores a draft if the condition holds, and if it fits into the record that is there.
+    /// Stores a draft if the condition holds and it fits into the existing record.
     #[inline(always)]
     pub(crate) fn put_in_place(
         &self,
@@ -171,7 +172,7 @@ impl Shard<'_> {
         condition: Condition,
     ) -> InPlace {
         let (live, version) = match condition {
-            // It goes, whatever it holds.
+            // The old entry is replaced, whatever it holds.
             Condition::Always => (self.find_key(key, draft.hash), 0),
             _ => match self.find_proved(key, draft.hash) {
                 Some((live, version)) => (Some(live), version),
@@ -197,7 +198,7 @@ impl Shard<'_> {
         InPlace::NotEnough(live)
     }
 
-    /// Stores a draft into the record of the entry that the key has now. False if it does not fit.
+    /// Stores a draft into the existing record. False if it does not fit.
     #[inline(always)]
     fn put_over(&self, draft: &mut Draft<'_>, live: &Live) -> bool {
         self.sample_overwrite(draft.hash, draft.head());
@@ -208,8 +209,7 @@ impl Shard<'_> {
         fits
     }
 
-    /// Stores a draft as a new record, in the place of the one of the entry that the key has now if it
-    /// has one.
+    /// Stores a draft as a new record, replacing the key's present one if there is one.
     pub(crate) fn put(
         &self,
         draft: &mut Draft<'_>,
@@ -251,7 +251,7 @@ impl Shard<'_> {
         Ok(())
     }
 
-    /// Lets a slot lead to a new record, and lets go of the old one.
+    /// Makes a slot lead to a new record, and frees the old one.
     fn publish(
         &self,
         hash: KeyHash,
@@ -267,7 +267,7 @@ impl Shard<'_> {
         self.retire(old.offset());
     }
 
-    /// Whether a draft fits into the record that is there: same form and size, in one piece.
+    /// Whether a draft fits into the existing record: same form and size, within one segment.
     #[inline(always)]
     fn can_rewrite(&self, live: &Live, draft: &Draft<'_>) -> bool {
         let (old, new) = (&live.head, draft.head());
@@ -277,7 +277,7 @@ impl Shard<'_> {
             && live.position.byte + old.log_bytes <= self.cache.shape.log_bytes
     }
 
-    /// Writes a draft into the record that is there.
+    /// Writes a draft into the existing record.
     #[inline(always)]
     fn rewrite(&self, live: &Live, draft: &mut Draft<'_>) {
         let offset = live.offset();
@@ -285,7 +285,7 @@ impl Shard<'_> {
         let generation = self.arena().generation(live.position.segment);
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
         self.begin_rewrite(live.found.at, offset, words[0]);
-        // In halves only where somebody may come in between.
+        // In halves only if a test may stop in between.
         let half = if hooks::ARE_REACHED { words.len().div_ceil(2) } else { 1 };
         self.region().copy_in(offset + 8, &words[1..half]);
         hooks::reach(Point::RewriteHalf);
@@ -310,7 +310,7 @@ impl Shard<'_> {
         self.set_word(shard::INTENT, 0);
     }
 
-    /// Copies an entry into a buffer, with its bodies. False if it is damaged; it is removed then.
+    /// Copies an entry and its bodies into a buffer. False if it is damaged; it is removed then.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -323,7 +323,8 @@ impl Shard<'_> {
             buffer.content = content.unwrap_or_default();
             content.is_some()
         });
-        // By the head that was proved: something else may have written to the one that was found.
+        // Uses the verified copy of the header: the one that was found may have been overwritten
+        // since.
         if let Some(head) = proved.filter(|head| head.body_count > 0) {
             buffer.make_room(&head)?;
         }
@@ -342,8 +343,9 @@ impl Shard<'_> {
 
     /// Adds to the number of an entry, in place. None if the entry is damaged; it is removed then.
     ///
-    /// The sum goes into the shard first, and word 0 has the checksum of the record with the sum as
-    /// soon as it is busy: so whoever comes after a death can finish it.
+    /// The race: a death between the two stores. The sum goes to the shard first, and word 0 holds
+    /// the checksum of the finished record while it is busy, so the next owner of the lock can
+    /// finish it.
     ///
     /// # Errors
     /// [`Error::NotAnInteger`], [`Error::Overflow`].
@@ -377,12 +379,12 @@ impl Shard<'_> {
         })
     }
 
-    /// Gives an entry another expiry. None if there was no room for a longer record, or the entry
-    /// was damaged and is gone.
+    /// Gives an entry another expiry. None if there was no space for a longer record, or the entry
+    /// was damaged and was removed.
     pub fn set_expiry(&self, live: &Live, hash: KeyHash, expiry_us: Option<u64>) -> Option<()> {
         if live.head.has(flag::EXPIRY) {
-            // One word: a reader sees the old one or the new one, and so does whoever comes after
-            // a death.
+            // The race: a reader loads the expiry during this store, or the writer dies. It is one
+            // word with its own check, so both see the old or the new expiry.
             let word = expiry::word(expiry_us.unwrap_or(expiry::NEVER_US), hash);
             self.region().store(live.offset() + 8, word, Ordering::Release);
             return Some(());
@@ -399,7 +401,7 @@ impl Shard<'_> {
                 self.drop_damaged(hash, &live.found, &live.head);
                 return None;
             }
-            // There is room for it: see `reserve_scratch`.
+            // Does not allocate: see `reserve_scratch`.
             words.insert(1, expiry::word(expiry_us, hash));
             words[0] |= flag::EXPIRY;
             let head = Head::of_copy(words, &self.cache.shape)?;
@@ -414,7 +416,7 @@ impl Shard<'_> {
             self.append(room, words);
             self.store_slot(live.found.at, Slot::new(new_offset, hash.tag(), bits));
             self.retire(offset);
-            // Its bodies stay where they are.
+            // Its bodies do not move.
             self.count_out(kind, &live.head);
             self.count_in(kind, &head);
             Some(())
