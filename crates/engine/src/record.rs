@@ -9,8 +9,8 @@
 //! then     form, four bytes: tag << 22 | value length << 10 | key length
 //! or, if the lengths do not fit:
 //!          a word:   tag << 56 | value length << 20 | key length
-//!          body list: three words for each whole segment of the value: the segment, its generation,
-//!          and the hash of its bytes
+//!          body list: three words for each whole segment of the value: the segment,
+//!          its generation, and the hash of its bytes
 //! then     key, value (or its rest after the bodies), zeros up to a whole word
 //! ```
 //!
