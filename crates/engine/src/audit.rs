@@ -1,10 +1,11 @@
-//! Proving a shard, and mending it: after a death, and when `check` asks.
+//! Verifying a shard and repairing it: after a death, and for `check`. Must not know how entries
+//! are stored or evicted.
 //!
-//! Everything that a shard counts or lists can be found again from three things: the two logs
-//! (from tail cursor to head cursor), the directory, and the slots. An audit walks them, drops
-//! slots that do not lead to an entry of theirs, frees the segments that the shard owns and
-//! nothing reaches, and sets the counts. It may itself be killed: whoever comes next begins anew,
-//! and comes to the same result.
+//! Everything that a shard counts or lists follows from three things: the two logs (from tail to
+//! head), the index directory, and the slots. An audit walks these, clears slots that do not lead
+//! to an entry of theirs, frees segments that the shard owns but nothing reaches, and corrects the
+//! counts. It may itself be killed: the next audit starts from the beginning and comes to the same
+//! result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -18,34 +19,34 @@ use crate::record::{flag, Head, Sequence};
 use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Loss};
 
-/// How many sentences a report holds.
+/// Most findings in a report.
 pub const FINDINGS_MOST: usize = 100;
 
 /// No shard ever counts this many writes.
 const VERSIONS_END: u64 = 1 << 63;
 
-/// How much of the records an audit reads.
+/// How much of each record an audit reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Lengths and keys: enough to prove lists and counts.
+    /// Header and key: enough to verify lists and counts.
     Structure,
-    /// Every byte, against its checksum.
+    /// Every byte, against the checksum.
     Content,
 }
 
-/// What the logs reach: for each segment its log and the bytes in which records may begin. No hash
-/// tables: the standard library's panic when the system has no random numbers for their keys.
+/// What the logs reach: for each segment its log and the bytes between which records may begin. No
+/// hash tables: the standard library's panic if the system has no random numbers for them.
 struct Reach {
     segments: BTreeMap<u32, (LogKind, u64, u64)>,
     others: BTreeSet<u32>,
-    /// Of the others, how many are index and how many spare; the rest are bodies.
+    /// How many of the others are index and how many spare; the rest are bodies.
     index: u64,
     spares: u64,
-    /// Where proved entries begin, segment and byte, and how long their records are. Filled when
-    /// the contents are read.
+    /// Segment and byte where verified entries begin, and the length of their records. Only with
+    /// [`Depth::Content`].
     entries: BTreeMap<(u32, u64), u64>,
-    /// How many bytes at the beginning of a segment are the rest of a proved entry that began in
-    /// the one before. Filled likewise.
+    /// Bytes at the beginning of a segment that belong to a verified entry of the previous one.
+    /// Only with [`Depth::Content`].
     rests: BTreeMap<u32, u64>,
 }
 
@@ -70,12 +71,12 @@ struct Count {
     body_bytes: u64,
 }
 
-/// Why a shard is proved.
+/// Why a shard is audited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// Its last writer died: the counts may be behind or before what it did.
+    /// Its last writer died: counts may be ahead of or behind what it did.
     Death,
-    /// It should be sound: what was counted and is not there has been lost.
+    /// It should be sound: an entry that is counted but not found has been lost.
     Doubt,
 }
 
@@ -86,17 +87,17 @@ fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
 }
 
 impl Shard<'_> {
-    /// Mends what a dead writer left half done.
+    /// Repairs what a dead writer left half done.
     pub fn repair(&self) {
         self.audit_for(Cause::Death, Depth::Structure);
     }
 
-    /// Mends what damage did to the lists and counts of a shard that should be sound.
+    /// Repairs damage to the lists and counts of a shard that should be sound.
     pub fn prove(&self) {
         self.audit_for(Cause::Doubt, Depth::Structure);
     }
 
-    /// Proves all of the shard and mends it.
+    /// Verifies the whole shard and repairs it.
     pub fn audit(&self, depth: Depth) -> CheckReport {
         self.audit_for(Cause::Doubt, depth)
     }
@@ -116,7 +117,7 @@ impl Shard<'_> {
             note_finding(&mut report, || {
                 format!("shard {}: the index directory is damaged; it was emptied", self.index)
             });
-            // No death leaves it so.
+            // No death leaves the directory in this state.
             self.lose(self.plausible(counted), "the index directory is damaged", &mut report);
             self.start_anew(&mut report);
             return report;
@@ -131,7 +132,7 @@ impl Shard<'_> {
         hooks::reach(Point::RepairStep);
         self.free_unreached(&reach, &mut report);
         hooks::reach(Point::RepairStep);
-        // What a walk dropped is named by now; what no slot leads to any more is only counted.
+        // Entries dropped by a walk are reported by now; others without a slot are only counted.
         let found = counts.iter().map(|count| count.entries).sum::<u64>() + report.damaged_entries;
         if cause == Cause::Doubt {
             let missing = self.plausible(counted).saturating_sub(found);
@@ -145,8 +146,8 @@ impl Shard<'_> {
         report
     }
 
-    /// Returns the last version that the shard gave. A count from [`VERSIONS_END`] on is damaged; only its
-    /// low bits are kept, which are all that records have, so that no version is given twice.
+    /// The last version that the shard gave out. A count from [`VERSIONS_END`] on is damaged: only
+    /// its low bits are kept, as in records, so that no version is given out twice.
     fn plausible_version(&self, last: u64, report: &mut CheckReport) -> u64 {
         if last < VERSIONS_END {
             return last;
@@ -158,14 +159,13 @@ impl Shard<'_> {
         Sequence::new(last, 0).version()
     }
 
-    /// A count of entries that the shard's logs could hold; a higher one is itself damaged, and
-    /// tells nothing.
+    /// A count of entries, or 0 if the logs cannot hold that many: such a count is damaged itself.
     fn plausible(&self, entries: u64) -> u64 {
         let room_bytes = self.arena().geometry().plan.size_bytes;
         Some(entries).filter(|count| count * Head::BYTES_LEAST <= room_bytes).unwrap_or(0)
     }
 
-    /// States that entries are gone, and why.
+    /// Counts and reports lost entries.
     fn lose(&self, entries: u64, why: &'static str, report: &mut CheckReport) {
         if entries == 0 || tuckbox_arena::mutants::is_on("no-loss") {
             return;
@@ -209,7 +209,8 @@ impl Shard<'_> {
         self.set_word(shard::INTENT, 0);
     }
 
-    /// Finishes an `incr`: the record's checksum is of the sum already. False if it is not.
+    /// Finishes an `incr`, whose record already has the checksum of the sum. False if it does not
+    /// match.
     fn finish_number(&self, offset: u64, head: &Head) -> bool {
         if !head.has(flag::NUMBER) {
             return false;
@@ -249,7 +250,7 @@ impl Shard<'_> {
 
     fn walk_log(&self, kind: LogKind, reach: &mut Reach) -> Option<()> {
         if self.log_is_empty(kind) {
-            // A death before the first head cursor: nothing was ever there.
+            // A death before the log had a head: there was no record yet.
             self.set_word(kind.at() + log::TAIL, 0);
             self.set_word(kind.at() + log::SEGMENTS, 0);
             return Some(());
@@ -286,7 +287,7 @@ impl Shard<'_> {
             segment = self.next_in_log(segment)?;
             first = self.arena().note(segment, note::EXTENT) >> 32;
         }
-        // A death before the head cursor moved leaves a link to what was not yet there.
+        // A death before the log head moved leaves a link to a segment that is not part of the log.
         self.arena().set_note(head.segment, note::NEXT, 0);
         self.set_word(kind.at() + log::SEGMENTS, count);
         Some(())
@@ -321,7 +322,7 @@ impl Shard<'_> {
         true
     }
 
-    /// Empties the shard and gives it a new index. For damage beyond mending.
+    /// Empties the shard and gives it a new index, if the damage cannot be repaired.
     fn start_anew(&self, report: &mut CheckReport) {
         self.add_word(shard::EPOCH, 1);
         for kind in LogKind::BOTH {
@@ -338,9 +339,9 @@ impl Shard<'_> {
         }
         self.set_word(shard::BODY_SEGMENTS, 0);
         let nothing = Reach::nothing();
-        // They are not leaked: the shard lets go of them with what they held.
+        // Not counted as leaked: the shard gives them up with their content.
         self.free_unreached(&nothing, &mut CheckReport::default());
-        // Its own segments are free by now, so there is one.
+        // The shard's own segments are free by now, so there is one.
         report.segments_index = u64::from(self.lay_out_index());
         report.wrong_counts += 1;
     }
@@ -369,9 +370,9 @@ impl Shard<'_> {
                             }
                         }
                     }
-                    // A death between copying a slot to its other bucket and clearing this one.
-                    // The state moves first, as the dead one would have moved it, so that a reader
-                    // who had passed the other bucket before the copy looks again.
+                    // A death between copying a slot to its other bucket and clearing this one. As
+                    // in a move, the state advances first: a reader that passed the other bucket
+                    // before the copy must look again.
                     Proof::Twin => {
                         self.set_word(shard::STATE, self.index_state().with_move().0);
                         self.store_slot(at, Slot::EMPTY);
@@ -411,7 +412,7 @@ impl Shard<'_> {
         if position.byte < *from || position.byte >= *to {
             return Proof::Damaged("its slot leads outside of what its log holds");
         }
-        // Its own would have been met in its own bucket: this one is a copy that no writer made.
+        // The entry was found in its own bucket before; no writer made this copy.
         if reach.entries.contains_key(&(position.segment, position.byte)) {
             return Proof::Twin;
         }
@@ -455,7 +456,7 @@ impl Shard<'_> {
             if !self.is_proved(offset, &head, &buffer.record, hash) {
                 return Proof::Damaged("its checksum does not match");
             }
-            // What there is no memory for is not looked into.
+            // Skipped if there is no memory for the value.
             if head.body_count > 0
                 && buffer.make_room(&head).is_ok()
                 && !self.cache.load_bodies(&head, &buffer.record, &mut buffer.value)
@@ -466,9 +467,9 @@ impl Shard<'_> {
         Proof::Sound(*kind, head)
     }
 
-    /// Whether a record lies within the records of its segment and, if it crosses segments, of every
-    /// segment of its log that it goes on in. Other segments are about to be freed, and the bytes behind
-    /// the log's head are about to be overwritten.
+    /// Whether a record lies within the records of its segment and, if it crosses segments, within
+    /// its log. Other segments are about to be freed, and bytes behind the log head to be
+    /// overwritten.
     fn is_within(
         &self,
         position: Position,
@@ -497,8 +498,7 @@ impl Shard<'_> {
         true
     }
 
-    /// Notes where a record goes on that crosses the end of its segment. It was found to be within
-    /// its log.
+    /// Notes where a record that crosses its segment continues. It was found to be within its log.
     fn note_rests(&self, at: Position, log_bytes: u64, reach: &mut Reach) {
         let room_bytes = self.cache.shape.log_bytes;
         let mut rest_bytes = log_bytes.saturating_sub(room_bytes - at.byte);
@@ -511,15 +511,15 @@ impl Shard<'_> {
         }
     }
 
-    /// Walks every log segment from record to record, as eviction will. A dead record whose lengths
-    /// are damaged would lead it past entries that live, and their segment would be freed under
-    /// them: such a one gets lengths that lead to the next entry.
+    /// Walks every log segment from record to record, as eviction will. A dead record with damaged
+    /// lengths would lead eviction past live entries, whose segment would then be freed. Such a
+    /// record gets lengths that lead to the next entry.
     fn mend_dead_records(&self, reach: &Reach) {
         for (&segment, &(_, first, end)) in &reach.segments {
-            // Where the first record begins may be what is damaged: not in the rest of another.
+            // A damaged beginning must not lie within the rest of another record,
             let rest_bytes = reach.rests.get(&segment).copied().unwrap_or(0);
             let mut byte = first.max(rest_bytes);
-            // Nor so close before an entry that no dead record has room between.
+            // nor so close to an entry that no dead record fits in between.
             let mut from_first = reach.entries.range((segment, byte)..(segment + 1, 0));
             let first_entry = from_first.next().map(|(at, _)| at.1);
             if let Some(entry) = first_entry.filter(|at| *at < byte + Head::BYTES_LEAST) {
@@ -540,8 +540,8 @@ impl Shard<'_> {
                         .load_head(self.cache.offset_of(position))
                         .and_then(|head| self.end_of(position, head.log_bytes))
                         .filter(|after| match after.segment == segment {
-                            // Not back, since a damaged trailer may lead to its own segment, and not
-                            // to where no dead record has room before the next entry.
+                            // Not backwards, which a damaged trailer could cause, and not so close
+                            // to the next entry that no dead record fits in between.
                             true => {
                                 after.byte > byte
                                     && (after.byte == target
@@ -555,7 +555,7 @@ impl Shard<'_> {
                 };
                 match after {
                     Some(after) if after.segment == segment => byte = after.byte,
-                    // Goes on in the next segment.
+                    // Continues in the next segment.
                     Some(_) => break,
                     None if self.write_dead_record(position, target) => byte = target,
                     None => break,
@@ -564,8 +564,8 @@ impl Shard<'_> {
         }
     }
 
-    /// Writes the lengths of a record without a key that reaches up to `end`. False if there is no
-    /// such record.
+    /// Writes a record header without key and value that reaches up to `end`. False if none has
+    /// that length.
     fn write_dead_record(&self, at: Position, end: u64) -> bool {
         let offset = self.cache.offset_of(at);
         if self.cache.position_of(offset).is_none() {
@@ -596,15 +596,15 @@ impl Shard<'_> {
     }
 
     fn free_unreached(&self, reach: &Reach, report: &mut CheckReport) {
-        // Not only up to the end of the file as this handle knows it: the dead one may have made it
-        // longer for what it took.
+        // Beyond the file's end as this handle knows it, too: the dead owner may have grown the
+        // file.
         for segment in self.arena().segments_of(Owner::Shard(self.index as u32)) {
             let is_known = segment < self.arena().segments_present();
             if reach.segments.contains_key(&segment)
                 || reach.others.contains(&segment)
                 || (tuckbox_arena::mutants::is_on("old-length") && !is_known)
             {
-                // Damage may have made the map of free segments show it.
+                // Damage may have marked it as free in the free map.
                 self.arena().mark_taken(segment);
                 continue;
             }
@@ -622,8 +622,8 @@ impl Shard<'_> {
         }
     }
 
-    /// What a segment's words tell of its use, for whoever has to find out how it came to be where
-    /// it is. They are of the last use that set them: no log sets a body's notes.
+    /// What a segment's words say about its use, for whoever investigates a leak. They are of the
+    /// last use that set them: no log sets a body's notes.
     fn describe(&self, segment: u32) -> String {
         let arena = self.arena();
         let generation = arena.generation(segment);
@@ -670,7 +670,7 @@ impl Shard<'_> {
     }
 }
 
-/// What became of proving a slot.
+/// The result of verifying a slot.
 enum Proof {
     Sound(LogKind, Head),
     Twin,
