@@ -1,4 +1,5 @@
-//! The duel: who leaves the small log against who is oldest in the main log.
+//! The admission test: an entry that leaves the small log against the main log's oldest entry. Must
+//! not know when space is needed. The rules and their reasons are in `docs/eviction.md`.
 
 use super::budget::Budget;
 use super::capacity::{Capacity, Unit};
@@ -10,17 +11,18 @@ use crate::record::Head;
 use crate::shard::Shard;
 use crate::value::Favour;
 
-/// What being admitted is worth, in frequency, to an entry that is too large to enter by it.
+/// What a short reuse distance adds to the frequency of an entry that is too large to be admitted
+/// by it.
 const BONUS: u64 = 2;
-/// The frequency of who may enter the main log without a duel if that has room.
+/// With this frequency an entry enters the main log without the admission test, if there is space.
 const PROVED: u64 = 3;
-/// Entries of the main log's tail that a large newcomer is compared with.
+/// Most victims that a large new entry is compared with.
 const VICTIMS_MOST: usize = 8;
 
 impl Shard<'_> {
-    /// The main log's oldest entry that was not hit since it was last looked at; those that were
-    /// go to the head with one hit less, and those that are cheap as they are. None if there is no
-    /// entry, or the budget is spent before one is found.
+    /// The victim: the main log's oldest entry without a hit. Entries with a hit move to the log
+    /// head with one hit less, cheap ones unchanged. None if there is no entry, or the budget is
+    /// spent.
     pub(super) fn victim(&self, budget: &mut Budget) -> Option<Candidate> {
         loop {
             let candidate = self.candidate(LogKind::Main, budget)?;
@@ -41,10 +43,9 @@ impl Shard<'_> {
         }
     }
 
-    /// Whether an entry that was not hit goes round once more, because it takes fewer bytes for its
-    /// frequency than a mean entry takes at all. By chance, and the sooner the fewer: so it stays for
-    /// a time in proportion to frequency per byte, as in GDSF (Cherkasova 1998), without a word of its
-    /// own and without an order of all entries.
+    /// Whether an entry without a hit is kept for another round because it takes fewer bytes for
+    /// its frequency than a mean entry. Random, so that it stays for a time in proportion to its
+    /// frequency per byte, as in GDSF (Cherkasova 1998), without a word or an order of its own.
     fn stays_as_cheap(&self, victim: &Candidate, unit: Unit) -> bool {
         if !self.weighs_sizes(unit) {
             return false;
@@ -53,13 +54,13 @@ impl Shard<'_> {
         let mean = self.used(LogKind::Main, Unit::Bytes) / entries;
         let price = self.cost(&victim.head, Unit::Bytes) / victim.frequency.max(1);
         let most = mean.saturating_mul(self.rounds_quarters()) / 4;
-        // The place is the turn: whoever is found wanting stays so until it moves.
+        // Drawn from the place, so the result stays the same until the entry moves.
         let generation = self.arena().generation(victim.position.segment);
         let chance = victim.hash.chance(victim.offset ^ generation.rotate_left(40));
         price < mean && ((u128::from(chance) * u128::from(most)) >> 64) as u64 >= price
     }
 
-    /// The `rounds` of which `docs/eviction.md` tells, in quarters.
+    /// The `rounds` of `docs/eviction.md`, in quarters.
     fn rounds_quarters(&self) -> u64 {
         match self.cache.shape.favour {
             Favour::Hits => 16,
@@ -67,8 +68,8 @@ impl Shard<'_> {
         }
     }
 
-    /// Judges an entry that leaves the small log. It stays there if the budget is spent before it is
-    /// known against whom.
+    /// Judges an entry that leaves the small log. It stays there if the budget is spent before
+    /// there is a victim to compare it with.
     pub(super) fn leave_small(
         &self,
         mut candidate: Candidate,
@@ -87,9 +88,9 @@ impl Shard<'_> {
             is_admitted |= bits.hits() >= self.setting().promote_at_hits;
             candidate.frequency += bits.hits();
         }
-        // Where bytes are short, an entry of many times the mean has left that room: it is for
-        // those who have been seen a few times, not for whoever comes next. Before anything was
-        // evicted the main log was never filled, and takes all.
+        // In bytes, the space may have been left by an entry of many times the mean. It is for
+        // entries that were read a few times, not for whichever comes next. Before the first
+        // eviction the main log was never filled and takes all.
         let is_new = self.word(shard::CLOCK) == 0;
         let is_proved = budget.unit == Unit::Entries || candidate.frequency >= PROVED;
         let may_fill = is_new || is_proved && budget.free_moves > 0;
@@ -111,7 +112,7 @@ impl Shard<'_> {
             self.count_increments(bits.hits());
         }
         if !wins {
-            // Its hits are in the frequency by now.
+            // Its hits are part of the frequency by now.
             let slot = Slot(self.region().get(candidate.found.at));
             let bits = self.bits(0, candidate.frequency, is_admitted);
             self.store_slot(candidate.found.at, slot.with_policy(bits));
@@ -121,7 +122,7 @@ impl Shard<'_> {
         }
         let frequency = candidate.frequency;
         self.move_entry(&candidate, LogKind::Main, self.bits(0, frequency, false));
-        // If the budget is spent before, the main log has more than its share, and gives way next.
+        // If the budget is spent first, the main log exceeds its share and evicts next.
         while self.used(LogKind::Main, capacity.unit) > capacity.main {
             let Some(victim) = self.victim(budget) else { break };
             self.drop_entry(&victim, Reason::Evicted);
@@ -132,7 +133,8 @@ impl Shard<'_> {
         }
     }
 
-    /// Whether a newcomer wins. None if the budget is spent before it has an opponent.
+    /// Whether an entry passes the admission test. None if the budget is spent before there is a
+    /// victim.
     fn wins_duel(
         &self,
         candidate: &Candidate,
@@ -146,7 +148,7 @@ impl Shard<'_> {
             self.set_word(shard::WINS, 0);
             return Some(true);
         }
-        // In hundredths: the frequency of the bytes that the candidate displaces.
+        // In hundredths: the frequency of the bytes that the candidate would displace.
         let unit = if self.weighs_sizes(budget.unit) { Unit::Bytes } else { Unit::Entries };
         let (cost, victim_cost) = (self.cost(&candidate.head, unit), self.cost(&victim.head, unit));
         let margin = MARGIN * 100 * cost.min(victim_cost) / victim_cost.max(1);
@@ -156,8 +158,8 @@ impl Shard<'_> {
             self.set_word(shard::WINS, 0);
             return Some(true);
         }
-        // Small ones at the tail, which win against large ones by right, shall not shield for long
-        // what lies behind them.
+        // Small entries at the tail rightly win against large ones, but must not shield what lies
+        // behind them for long.
         self.add_word(shard::WINS, (cost / victim_cost.max(1)).max(1));
         if self.word(shard::WINS) >= WINS_MOST {
             self.set_word(shard::WINS, 0);
@@ -167,7 +169,7 @@ impl Shard<'_> {
         Some(false)
     }
 
-    /// Larger than so many of the mean is too large to enter by the reuse distance alone.
+    /// An entry of more than this many means is too large for its reuse distance alone.
     fn large_means(&self) -> u64 {
         match self.cache.shape.favour {
             Favour::Hits => 1,
@@ -175,7 +177,7 @@ impl Shard<'_> {
         }
     }
 
-    /// Whether an entry is many times the mean of the main log, where bytes are short.
+    /// Whether an entry is many times the mean of the main log, if the byte limit binds.
     fn is_large(&self, head: &Head, unit: Unit) -> bool {
         let used = self.used(LogKind::Main, unit);
         let entries = self.used(LogKind::Main, Unit::Entries);
@@ -184,13 +186,13 @@ impl Shard<'_> {
                 > used.saturating_mul(self.large_means())
     }
 
-    /// Frequency, in hundredths, of what `cost` would displace from `first` on, by what the hits of
-    /// that are worth beside those of the newcomer.
+    /// The frequency, in hundredths, of what `cost` bytes from `first` on would displace, weighted
+    /// by the worth of its hits relative to the candidate's.
     fn frequency_of_victims(&self, first: &Candidate, cost: u64, unit: Unit) -> u64 {
         let mean = self.used(LogKind::Main, unit) / self.used(LogKind::Main, Unit::Entries).max(1);
         let worth = |cost: u64| u128::from(worth_of_hit(self.cache.shape.favour, cost, mean));
-        // Divided by the newcomer's at the end alone: a small one beside a very large one is next to
-        // nothing, but many are not.
+        // Divided by the candidate's worth only at the end: one small victim against a very large
+        // candidate would round to nothing, many would not.
         let displaced = |frequency: u64, share: u64, victim_cost: u64| {
             u128::from(frequency * 100) * u128::from(share) * worth(victim_cost)
                 / u128::from(victim_cost.max(1))
@@ -219,10 +221,10 @@ impl Shard<'_> {
                 Place::Unreadable => break,
             }
         }
-        // Those behind are taken to be like these: else the largest would win against the many small
-        // ones that they push out.
+        // Victims further back are taken to be like these. Otherwise the largest candidate would
+        // win against the many small ones that it displaces.
         let needed = needed.saturating_mul(cost.into()) / u128::from(covered.min(cost).max(1));
-        // Not all there is: a margin comes on top.
+        // Not the maximum: the caller adds a margin.
         u64::try_from(needed.div_ceil(worth(cost))).unwrap_or(u64::MAX / 2)
     }
 }
@@ -250,7 +252,7 @@ mod tests {
             let one = needed(cost);
             assert_eq!(one, victim.frequency * 100);
             assert!(one > 0, "nobody was asked for");
-            // As much for one that is a few bytes larger, and more by far for one that displaces
+            // The same for an entry a few bytes larger, and far more for one that displaces
             // thousands.
             let costs: Vec<u64> =
                 [0, 1, 8, 80, 800, 800_000].iter().map(|more| cost + more).collect();
