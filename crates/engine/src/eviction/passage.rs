@@ -1,4 +1,5 @@
-//! With which bits an entry enters and stays, and what is kept of it when it goes.
+//! The policy bits of new and kept entries, and what is remembered of removed ones. Must not know
+//! when entries are evicted.
 
 use super::REUSE_TENTHS;
 use crate::hash::KeyHash;
@@ -9,7 +10,7 @@ use crate::record::Head;
 use crate::shard::Shard;
 
 impl Shard<'_> {
-    /// The bits with which a newcomer enters the small log.
+    /// The policy bits of a new entry in the small log.
     pub fn admit(&self, hash: KeyHash, head: &Head) -> PolicyBits {
         self.measure_sample();
         self.sample_insert(hash, head);
@@ -27,16 +28,16 @@ impl Shard<'_> {
         self.bits(0, frequency + 1, is_admitted)
     }
 
-    /// The bits with which an entry stays that is overwritten.
+    /// The policy bits of an entry that is overwritten or moved.
     pub fn keep(&self, slot: Slot) -> PolicyBits {
         let position = self.cache.position_of(slot.offset());
         let frequency = position.map_or(0, |at| self.halved(slot, at));
         self.bits(slot.policy().hits(), frequency, slot.policy().is_admitted())
     }
 
-    /// What stays of an entry that was removed, or had expired: a key that is stored again soon is
-    /// as popular as before. Its ghost has no distance. That of one from the main log passes for
-    /// one that has a short one, so that it goes back there.
+    /// Remembers an entry that was removed or had expired: a key that is stored again soon is as
+    /// popular as before. Its ghost carries no reuse distance. That of an entry from the main log
+    /// is marked as if it came from the small log, so that it returns to the main log.
     pub fn let_go(&self, hash: KeyHash, found: &Found, head: &Head) {
         let is_main = self
             .cache
