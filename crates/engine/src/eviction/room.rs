@@ -1,4 +1,5 @@
-//! Making room: for an entry, for bytes, for a slot in a bucket. Which log gives way, and who in it.
+//! Eviction on demand: for an entry, for bytes, or for a slot in a bucket. Decides which log gives
+//! up entries. Must not know what is stored instead.
 
 use super::budget::{Budget, IfStuck};
 use super::capacity::Unit;
@@ -17,14 +18,14 @@ impl Shard<'_> {
         logs.saturating_add(self.word(shard::BODY_SEGMENTS))
     }
 
-    /// Makes room for an entry of `wanted_bytes` by looking at `steps` entries at most, until a
-    /// segment is gained. False if there is nothing to look at, or nothing that could be done.
+    /// Frees space for an entry of `wanted_bytes` by examining at most `steps` entries, until a
+    /// segment is gained. False if there is nothing to examine, or nothing could be done.
     pub fn make_room(&self, steps: u32, if_stuck: IfStuck, wanted_bytes: u64) -> bool {
         let mut budget = Budget { wanted_bytes, ..Budget::new(steps, if_stuck, Unit::Bytes) };
         let evictions = self.word(shard::EVICTIONS);
         let held = self.segments_held();
-        // Not more than one segment: where entries are large, a whole slice of them may be all that
-        // the shard has. Whoever needs more asks again.
+        // At most one segment: with large entries, a whole batch may be all that the shard has. A
+        // caller that needs more asks again.
         while budget.steps > 0 && self.segments_held() >= held {
             let more = match self.log_to_compact() {
                 Some(kind) => self.compact_one(kind, &mut budget),
@@ -40,8 +41,8 @@ impl Shard<'_> {
         true
     }
 
-    /// Evicts as many entries as must go before one more may come. False if the slice did not
-    /// suffice, or this shard has nothing to evict.
+    /// Evicts until one more entry is within the limit. False if the batch was not enough, or this
+    /// shard has nothing to evict.
     pub fn make_way(&self) -> bool {
         let most = self.cache.shape.max_entries;
         let mut budget = Budget::new(SLICE, IfStuck::Drop, Unit::Entries);
@@ -53,8 +54,8 @@ impl Shard<'_> {
         true
     }
 
-    /// Drops the entry that was hit least in the first bucket of a hash, and returns its slot. For
-    /// an index that can make room for a slot in no other way.
+    /// Drops the entry with the fewest hits in the first bucket of a hash, and returns its slot.
+    /// For an index that has no other way to free a slot.
     pub fn displace(&self, hash: KeyHash) -> Option<u64> {
         let bucket = self.choices(hash).0;
         let hits = |slot: &Slot| (slot.policy().hits(), slot.policy().frequency());
@@ -72,7 +73,7 @@ impl Shard<'_> {
         Some(at)
     }
 
-    /// Evicts an entry, or moves one on its way to that. False if there is none.
+    /// Evicts an entry, or moves one on its way there. False if there is none.
     fn evict_one(&self, budget: &mut Budget) -> bool {
         let capacity = self.capacity(budget.unit, false);
         let least = match budget.wanted_bytes > capacity.small && budget.unit == Unit::Bytes {
@@ -134,7 +135,7 @@ mod tests {
         let before = evictions();
         (0..20).for_each(|_| _ = shard.make_room(4, IfStuck::Stop, 0));
         assert_eq!(evictions(), before);
-        // A write that waits is not let down.
+        // A write that waits is served.
         (0..4).for_each(|_| _ = shard.make_room(SLICE, IfStuck::Stop, 0));
         assert!(evictions() > before);
     }
