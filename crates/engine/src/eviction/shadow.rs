@@ -1,13 +1,14 @@
-//! A shadow: the policy under one setting, on a few keys and without values.
+//! A shadow cache: the policy under one setting, simulated on a sample of the keys without values.
+//! Must not know which setting is active.
 //!
-//! It sees the requests for a sample of the keys and has room for the same share of the cache, so
-//! that its hits tell what the whole cache would hit under that setting. It is the same policy as
-//! the cache's, in small: two logs, the duel, ghosts, the reuse distance; but no cheap entry goes
-//! round, and a duel that a victim wins counts one, whatever the sizes. The logs are not in order in
-//! memory; each entry says when it was appended, and the oldest is looked for.
+//! It sees the requests for the sampled keys and has the same share of the cache's capacity, so its
+//! hits estimate those of the whole cache under that setting. The policy is the same in small: two
+//! logs, admission test, ghosts, reuse distance. Only cheap entries are not kept for further
+//! rounds, and a victim's win counts one whatever the sizes. Logs are not ordered in memory; each
+//! entry says when it was appended, and a search finds the oldest.
 //!
-//! Everything is read from the file and may be damaged: loops have a budget, and whatever the words
-//! say is a shadow in some state.
+//! Everything is read from the file and may be damaged: loops have a budget, and any words are a
+//! valid state of a shadow.
 
 use tuckbox_arena::region::Region;
 
@@ -18,9 +19,9 @@ use crate::layout::{shadow, shadow_rows, FREQUENCY_MOST, GHOST_ROW_BYTES};
 use crate::log::LogKind;
 use crate::value::Favour;
 
-/// What an entry of mean size costs.
+/// The cost of an entry of mean size.
 pub(super) const COST_OF_MEAN: u64 = 64;
-/// The highest cost, for what is larger as well.
+/// The highest cost, also for larger entries.
 const COST_MOST: u64 = 0xfff;
 /// Entries of the longest shadow.
 const LEN_MOST: usize = 64;
@@ -28,7 +29,8 @@ const LEN_MOST: usize = 64;
 const HEAD_WORDS: usize = (shadow::ENTRIES / 8) as usize;
 const STAMP_MASK: u64 = 0xffff;
 const CLOCK_MASK: u64 = 0xfff;
-/// Times eight bytes of 0 or 1, of which the first is the lowest: they are the highest bits then.
+/// Multiplying eight bytes of 0 or 1 by this gathers them in the highest eight bits, the first byte
+/// lowest.
 const GATHER: u64 = 0x0102_0408_1020_4080;
 
 /// An entry of a shadow, as its word; see [`shadow::ENTRIES`].
@@ -103,18 +105,18 @@ impl Entry {
     }
 }
 
-/// What happened to a key.
+/// A request for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// It was looked up, and stored if it was not there.
+    /// A lookup, followed by a store if the key was missing.
     Read,
-    /// It was stored over what was there.
+    /// A store over an existing entry.
     Overwritten,
-    /// It was removed.
+    /// A removal.
     Removed,
 }
 
-/// A shadow, out of the file.
+/// A shadow, copied from the file.
 pub(super) struct Shadow<'a> {
     region: &'a Region,
     at: u64,
@@ -123,14 +125,14 @@ pub(super) struct Shadow<'a> {
     favour: Favour,
     head: [u64; HEAD_WORDS],
     entries: [Entry; LEN_MOST],
-    // What is looked for most, side by side: the entries' parts of their keys' hashes, when they were
-    // appended, and for each log ones in the place of its members.
+    // The most searched fields side by side: hash parts, append stamps, and for each log all ones
+    // at the places of its entries.
     tags: [u16; LEN_MOST],
     stamps: [u16; LEN_MOST],
     in_log: [[u16; LEN_MOST]; 2],
-    /// Those that differ from the file's, a bit each.
+    /// The entries that differ from the file, one bit each.
     changed: u64,
-    /// Those of the small log and those of the main log, a bit each, and what they cost together.
+    /// The entries of each log, one bit each, and their total cost.
     members: [u64; 2],
     used: [u64; 2],
 }
@@ -143,8 +145,8 @@ fn bits_of(mut members: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Where `wanted` is, a bit for each place. All are compared before any is looked at, so that the
-/// compiler does it side by side.
+/// The places of `wanted`, one bit each. Compares all before branching, so that the compiler can
+/// use vector instructions.
 fn places_of(values: &[u16; LEN_MOST], wanted: u16) -> u64 {
     let same = values.map(|value| u8::from(value == wanted));
     (0..).zip(same.chunks_exact(8)).fold(0, |places, (part, same)| {
@@ -246,7 +248,7 @@ impl<'a> Shadow<'a> {
         bits_of(places_of(&self.tags, hash as u16) & self.all_members()).next()
     }
 
-    /// Notes an event; whether the key was there. `room` is the capacity in costs.
+    /// Applies a request; whether the key was there. `room` is the capacity in costs.
     pub(super) fn happen(&mut self, event: Event, hash: u32, cost: u64, room: u64) -> bool {
         self.give_way(0, room);
         let place = self.find(hash);
@@ -291,10 +293,10 @@ impl<'a> Shadow<'a> {
         }
     }
 
-    /// Evicts until there is a place and room for what costs so much; whether there is. For nothing,
-    /// too: the room may be shorter than it was, and where every request hits no newcomer asks for any.
+    /// Evicts until an entry of this cost fits; whether it does. Also called with cost 0: the
+    /// capacity may have been reduced while every request hits.
     fn give_way(&mut self, cost: u64, room: u64) -> bool {
-        // More than enough: each step drops an entry, moves one on, or takes a hit from one.
+        // More than enough: each step drops an entry, moves one, or takes a hit from one.
         for _ in 0..8 * LEN_MOST {
             let used = self.used(LogKind::Small) + self.used(LogKind::Main);
             let has_place = cost == 0 || (self.all_members().count_ones() as usize) < self.len;
@@ -348,13 +350,13 @@ impl<'a> Shadow<'a> {
         }
     }
 
-    /// Collects an entry's hits into its frequency.
+    /// Adds an entry's hits to its frequency.
     fn collect(&mut self, place: usize) -> Entry {
         let entry = self.entries[place];
         let hits = entry.hits();
         if hits > 0 {
             self.count_increments(hits);
-            // Halved meanwhile, maybe.
+            // The frequency may have been halved meanwhile.
             let entry = self.entries[place];
             self.set(place, entry.with_frequency(entry.frequency() + hits).with_hits(0));
         }
@@ -401,7 +403,7 @@ impl<'a> Shadow<'a> {
         }
     }
 
-    /// The main log's oldest entry without a hit; those with one go round.
+    /// The main log's oldest entry without a hit; entries with one go round.
     fn victim(&mut self) -> Option<usize> {
         for _ in 0..4 * LEN_MOST {
             let place = self.oldest(LogKind::Main)?;
@@ -426,7 +428,7 @@ impl<'a> Shadow<'a> {
             _ => (entry.cost(), victim.cost().max(1)),
         };
         let worth = |cost: u64| worth_of_hit(self.favour, cost, COST_OF_MEAN);
-        // In hundredths, and as if those behind the victim were of its kind.
+        // In hundredths, as if the entries behind the victim were like it.
         let needed = victim.frequency() * 100 * cost / victim_cost * worth(victim_cost)
             / worth(cost)
             + MARGIN * 100 * cost.min(victim_cost) / victim_cost;
