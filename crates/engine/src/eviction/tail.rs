@@ -1,5 +1,5 @@
-//! The tails of the logs: what is there, how it goes, and how it moves on. Decides nothing but that
-//! dead, expired and damaged records go.
+//! The log tails: what is there, and how entries are dropped or moved on. Decides only that dead,
+//! expired and damaged records are dropped. Must not compare entries.
 
 use tuckbox_arena::hooks::{self, Point};
 
@@ -12,7 +12,7 @@ use crate::record::Head;
 use crate::shard::Shard;
 use crate::space::Need;
 
-/// An entry at the tail of a log, not yet judged.
+/// An entry at a log tail, not judged yet.
 pub(super) struct Candidate {
     pub(super) kind: LogKind,
     pub(super) position: Position,
@@ -24,7 +24,7 @@ pub(super) struct Candidate {
     pub(super) frequency: u64,
 }
 
-/// What is at a place of a log. Looked at in one piece, and not kept: no memory is taken for it.
+/// What is at a place of a log. Used at once and not stored, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Place {
     Live(Candidate),
@@ -32,7 +32,7 @@ pub(super) enum Place {
     Unreadable,
 }
 
-/// Why an entry goes.
+/// Why an entry is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
     Evicted,
@@ -41,8 +41,8 @@ pub(super) enum Reason {
 }
 
 impl Shard<'_> {
-    /// The oldest entry of a log that still lives. Dead records, expired and damaged entries on
-    /// the way are left behind or dropped. None if there is no entry, or the budget is spent.
+    /// The oldest live entry of a log. Skips dead records and drops expired and damaged entries on
+    /// the way. None if there is no entry, or the budget is spent.
     pub(super) fn candidate(&self, kind: LogKind, budget: &mut Budget) -> Option<Candidate> {
         loop {
             let position = self.tail(kind)?;
@@ -81,35 +81,35 @@ impl Shard<'_> {
         }
     }
 
-    /// Moves the tail past an entry that no slot leads to any more.
+    /// Moves the log tail past an entry to which no slot leads any more.
     pub(super) fn pass(&self, candidate: &Candidate) {
         if let Some(end) = self.end_of(candidate.position, candidate.head.log_bytes) {
             self.advance_tail(candidate.kind, end);
         }
     }
 
-    /// Leaves a record whose lengths are damaged, and goes on with the next entry of its segment,
-    /// which only the index can tell.
+    /// Skips a record with damaged lengths and continues with the next entry of its segment, which
+    /// only the index can tell.
     pub fn skip_damaged(&self, kind: LogKind, from: Position) {
         let Some(head) = self.head_cursor(kind) else { return };
         if let Some(byte) = self.leave_and_find_next(from) {
             return self.advance_tail(kind, Position { byte, ..from });
         }
         match self.next_in_log(from.segment) {
-            // The head itself: whatever it holds behind this place is not there.
+            // The head segment: nothing behind this place is known.
             _ if head.segment == from.segment => self.advance_tail(kind, head),
             Some(next) => {
                 let byte = self.arena().note(next, note::EXTENT) >> 32;
                 self.advance_tail(kind, Position { segment: next, byte });
             }
-            // Nothing leads on. What lies between is left where it is, readable, until the shard is
-            // proved.
+            // No link leads on. What lies between stays readable in its place until the shard is
+            // repaired.
             None => self.set_word(kind.at() + log::TAIL, head.word()),
         }
     }
 
     /// Drops the entry at a place, if there is one, and returns where the next entry of the segment
-    /// begins. Looks at the whole index.
+    /// begins. Searches the whole index.
     fn leave_and_find_next(&self, from: Position) -> Option<u64> {
         let mut next = None;
         for bucket in 0..self.bucket_count() {
@@ -127,7 +127,7 @@ impl Shard<'_> {
         next
     }
 
-    /// Takes an entry out of the index and the counts. Its record becomes dead space.
+    /// Removes an entry from the index and the counts. Its record becomes dead space.
     pub(super) fn drop_entry(&self, candidate: &Candidate, reason: Reason) {
         match reason {
             Reason::Evicted => {
@@ -155,8 +155,8 @@ impl Shard<'_> {
         hooks::reach(Point::EntryDropped);
     }
 
-    /// Moves an entry to the head of a log, with these bits, or drops it if there is no room for it
-    /// there. Whether it moved.
+    /// Moves an entry to a log head with these bits, or drops it if there is no space for it.
+    /// Whether it moved.
     pub(super) fn move_entry(&self, candidate: &Candidate, to: LogKind, bits: PolicyBits) -> bool {
         self.try_move_entry(candidate, to, bits).unwrap_or_else(|| {
             self.drop_entry(candidate, Reason::Evicted);
@@ -165,8 +165,8 @@ impl Shard<'_> {
         })
     }
 
-    /// Moves an entry to the head of a log, with these bits; a damaged one is dropped. Whether it
-    /// moved. None if there is no room for it there: nothing has changed then.
+    /// Moves an entry to a log head with these bits; drops it if it is damaged. Whether it moved.
+    /// None if there is no space: nothing has changed then.
     pub(super) fn try_move_entry(
         &self,
         candidate: &Candidate,
@@ -192,7 +192,7 @@ impl Shard<'_> {
         });
         match moved {
             Some(true) => self.pass(candidate),
-            // Its lengths may be what is damaged: they do not tell where the next one begins.
+            // Its lengths may be damaged, so they do not tell where the next record begins.
             Some(false) => {
                 self.drop_entry(candidate, Reason::Damaged);
                 self.skip_damaged(candidate.kind, candidate.position);
@@ -202,11 +202,11 @@ impl Shard<'_> {
         moved
     }
 
-    /// Where the record begins that lies at or after a position; none at the log's head.
+    /// The first record at or after a position; none at the log head.
     pub(super) fn next_record(&self, kind: LogKind, mut at: Position) -> Option<Position> {
         let head = self.head_cursor(kind)?;
-        // Bounded, in case the log leads in a circle. Where a segment's records begin is read from the
-        // file, and may lie behind the segment.
+        // Bounded, in case the links form a circle. The beginning of a segment's records is read
+        // from the file, and may lie behind the segment.
         for _ in 0..=self.arena().geometry().segment_count {
             if !self.cache.shape.is_place(at.byte) {
                 return None;
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use crate::{Cache, Config, Place as PlaceOfCache, Ttl, Value};
 
-    /// A damaged extent says that the records of a segment begin or end behind it.
+    /// A damaged extent claims that the records of a segment begin or end behind it.
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
     fn a_log_that_leads_out_of_its_segment_ends_there() {
