@@ -1,22 +1,21 @@
-//! The tournament: which setting of the policy is in force.
+//! Policy selection: which setting is active. Must not know the rules of the policy.
 //!
-//! No setting is good at everything, so each plays on a shadow of its own, fed by the requests for
-//! a sample of the keys. For each setting a sum is kept of the hits that its shadow had more than
-//! that of the setting in force, never below zero (a CUSUM, Page 1954); it takes over when the sum
-//! has paid for the change. Every place that changes its role costs up to one hit, of those that
-//! count most, so the price is the part of the cache to be rebuilt: short phases, and sweeps that
-//! favour now one setting and now another, do not pay it.
+//! No setting is good at everything, so each is simulated by a shadow cache on a sample of the
+//! keys. For each setting a sum is kept of the hits by which its shadow is ahead of the active
+//! one's, never below zero (CUSUM, Page 1954). A setting takes over when its sum exceeds the cost
+//! of the change: each place that changes its role costs up to one hit, of those that count most.
+//! So short phases, and sweeps that favour several settings in turn, do not cause changes.
 //!
-//! Who reads takes no lock, so a hit of a sampled key is only *noted* (two words that are not
-//! touched otherwise), and replayed by the next sampled write, under the shard's lock. Notes may be
-//! lost to other readers, or when nobody writes: a few less requests in the sample.
+//! Reads take no lock. The race: two readers *note* a hit at once (two words of no other use), and
+//! one note is lost, as are notes that no write replays. That only makes the sample a little
+//! smaller. The next sampled write replays the notes under the shard's lock.
 //!
-//! A sample can have fewer of the keys that matter than its share: then every shadow hits what the
-//! cache does not, and nothing tells the settings apart. So the shadow of the setting in force is
-//! compared with the cache itself, and while it hits more, all shadows get less room.
+//! A sample can contain too few of the popular keys. Then every shadow hits more than the cache,
+//! and the settings cannot be told apart. So the active setting's shadow is compared with the
+//! cache, and while it hits more, all shadows get less capacity.
 //!
-//! Sampled are the keys whose hash is below a word of the shard, at most one in four of caches
-//! beyond a few dozen entries, and as few as make a shadow of 64 entries of larger ones.
+//! Keys are sampled if their hash is below a word of the shard: at most one in four, except in
+//! caches of a few dozen entries, and in larger ones as few as fill a shadow of 64 entries.
 
 use smallvec::SmallVec;
 
@@ -31,30 +30,30 @@ use crate::record::Head;
 use crate::shard::Shard;
 use crate::value::Favour;
 
-/// What a hit counts in the sums: as much as an entry of mean size costs, so that where bytes are
-/// favoured a hit can count what its entry costs,
+/// What a hit counts: as much as an entry of mean size costs, so that hits can count their entry's
+/// cost if bytes are favoured,
 const WORTH_OF_HIT: u64 = COST_OF_MEAN;
-/// though not more than so much: no single one decides.
+/// but at most this much, so that no single hit decides.
 const WORTH_MOST: u64 = 4 * COST_OF_MEAN;
 /// Hits that a change of setting costs in any case.
 const SWITCH_HITS: u64 = 4;
-/// Of the cache's places, in per cent, how many change their role in any case.
+/// The percentage of the cache's places that change their role in any case.
 const SWITCH_PERCENT: u64 = 25;
-/// Entries of a shadow at the least, if the cache has as many; and the part of the cache at the most.
+/// Minimum entries of a shadow, if the cache has as many; and the maximum part of the cache.
 const SHADOW_LEAST: u64 = 16;
 const SHADOW_PART: u64 = 4;
-/// What one sampled write replays at the most: all notes, and itself.
+/// Most events that a sampled write replays: all notes and itself.
 const EVENTS_MOST: usize = tournament::NOTED_LEN as usize + 1;
-/// The sample is measured anew after so many writes.
+/// The sample is measured again after this many writes.
 const MEASURE_EVERY: u64 = 16;
-/// Bits of a request's size, in units of eight bytes.
+/// The highest size of a request, in units of eight bytes.
 const SIZE_MOST: u64 = u32::MAX as u64;
-/// Hits more than the cache's after which the shadows' room is shortened by an entry, and the part
-/// of it that can be taken.
+/// After this many more hits than the cache's, the shadows' capacity is reduced by an entry, up to
+/// this part of it.
 const SURPLUS_MOST: u64 = 8;
 const SHORTENED_PART: u64 = 4;
 const SURPLUS_BIAS: u64 = 1 << 63;
-/// Set in [`tournament::SHADOW_ROOM`] if bytes are short, not entries.
+/// Set in [`tournament::SHADOW_ROOM`] if the byte limit binds.
 const HAS_COSTS: u64 = 1 << 32;
 
 fn size_of(head: &Head, shape: &Shape) -> u64 {
@@ -62,7 +61,7 @@ fn size_of(head: &Head, shape: &Shape) -> u64 {
 }
 
 impl Cache {
-    /// Shows the tournament a hit, if its key is sampled. Takes no lock.
+    /// Notes a hit if its key is sampled. Takes no lock.
     #[inline(always)]
     pub(crate) fn sample_hit(&self, shard: ReadersLine<'_>, hash: KeyHash, head: &Head) {
         let below = shard.get(shard::readers_word(shard::SAMPLED_BELOW));
@@ -84,19 +83,19 @@ impl Cache {
 }
 
 impl Shard<'_> {
-    /// Shows the tournament that a key was looked up in vain and is stored now.
+    /// Replays a lookup that missed and was followed by a store.
     #[inline]
     pub(super) fn sample_insert(&self, hash: KeyHash, head: &Head) {
         self.sample(Event::Read, hash, head);
     }
 
-    /// Shows the tournament that a key is stored over.
+    /// Replays an overwrite.
     #[inline(always)]
     pub fn sample_overwrite(&self, hash: KeyHash, head: &Head) {
         self.sample(Event::Overwritten, hash, head);
     }
 
-    /// Shows the tournament that a key was removed, or had expired: no shadow shall hit it.
+    /// Replays a removal or expiry: no shadow may hit the key.
     #[inline]
     pub(super) fn sample_remove(&self, hash: KeyHash, head: &Head) {
         self.sample(Event::Removed, hash, head);
@@ -109,7 +108,8 @@ impl Shard<'_> {
         }
     }
 
-    /// Measures, now and then, how many entries the shard can have, and so how many keys to sample.
+    /// Measures from time to time how many entries the shard can hold, and so how many keys to
+    /// sample.
     #[inline]
     pub(super) fn measure_sample(&self) {
         if self.word(shard::SEQUENCE) % MEASURE_EVERY == 0 {
@@ -134,7 +134,7 @@ impl Shard<'_> {
         let least = SHADOW_LEAST.min(entries);
         let room = (entries / SHADOW_PART).clamp(least, shape.shadow_len.max(least));
         let has_costs = by_bytes < by_entries;
-        // With entries of many sizes their number varies: places are kept for more than the mean.
+        // With varying sizes the number of entries varies: leave places for more than the mean.
         let sampled = if has_costs { (room * 3 / 4).max(1) } else { room };
         let below = ((u128::from(sampled) << 32) / u128::from(entries)) as u64;
         let at = shape.tournament_at(self.at);
@@ -144,8 +144,8 @@ impl Shard<'_> {
         self.set_word(shard::SAMPLED_BELOW, below);
     }
 
-    /// Replays what readers noted, and then this event, on all shadows; changes the setting if
-    /// another has earned it.
+    /// Replays the readers' notes and then this event on all shadows. Changes the setting if
+    /// another one has earned it.
     #[cold]
     fn play(&self, event: Event, request: u64) {
         let region = self.region();
@@ -164,7 +164,7 @@ impl Shard<'_> {
         let replayed = region.get(at + tournament::REPLAYED_COUNT);
         let new = noted.wrapping_sub(replayed).min(tournament::NOTED_LEN);
         region.set(at + tournament::REPLAYED_COUNT, noted);
-        // No memory is asked for under the lock.
+        // On the stack: nothing is allocated under the lock.
         let mut events = SmallVec::<[_; EVENTS_MOST]>::new();
         for count in (1..=new).rev() {
             let place = noted.wrapping_sub(count) % tournament::NOTED_LEN;
@@ -195,8 +195,8 @@ impl Shard<'_> {
             .map(|(index, (_, won))| (won[in_force], is_hit(index)));
         self.compare_with_cache(at, shortened, entries, shadow_hits);
         let weighs_bytes = shape.favour == Favour::Bytes && room_word & HAS_COSTS != 0;
-        // In a shadow of a dozen entries of many sizes a few large ones are ahead by luck: so a change
-        // costs hits that count most.
+        // In a shadow of a dozen entries of different sizes a few large ones are ahead by luck, so
+        // a change costs hits that count most.
         let worth_most = if weighs_bytes { WORTH_MOST } else { WORTH_OF_HIT };
         for ((_, request), won) in events.iter().zip(&won) {
             let worth = if weighs_bytes { cost_of(*request) } else { WORTH_OF_HIT };
@@ -218,8 +218,8 @@ impl Shard<'_> {
 }
 
 impl Shard<'_> {
-    /// Shortens or lengthens the shadows' room by what the shadow of the setting in force hit, and
-    /// what the cache did.
+    /// Reduces or restores the shadows' capacity by comparing the hits of the active setting's
+    /// shadow with the cache's.
     fn compare_with_cache(
         &self,
         at: u64,
@@ -249,8 +249,8 @@ impl Shard<'_> {
     }
 }
 
-/// The setting that has most more than the price of the change, if one has. A hit counts `worth_most`
-/// at the most.
+/// The setting that most exceeds the price of the change, if any does. A hit counts at most
+/// `worth_most`.
 fn better_setting(
     regrets: &[u64],
     in_force: usize,
@@ -279,7 +279,7 @@ mod tests {
         Cache::open(&Place::Private, &Config { size_bytes: 1 << 20, ..config }).unwrap()
     }
 
-    /// Hits of a stream of keys, each stored when it is not there.
+    /// Hits of a stream of keys, each stored when it is missing.
     fn hits(cache: &Cache, keys: impl Iterator<Item = u64>) -> u64 {
         let mut buffer = Buffer::new();
         keys.filter(|key| {
@@ -336,14 +336,15 @@ mod tests {
         assert_eq!(better_setting(&regrets, 0, 64, WORTH_OF_HIT), None);
         regrets[2] = 37 * WORTH_OF_HIT;
         assert_eq!(better_setting(&regrets, 0, 64, WORTH_OF_HIT), Some(2));
-        // From 5 to 1 per cent it is less, 4 + 64 * 0.29 = 22.6: farther above its price, it wins.
+        // From 5 to 1 per cent it costs less, 4 + 64 * 0.29 = 22.6 hits, so it exceeds its price by
+        // more.
         regrets[1] = 37 * WORTH_OF_HIT;
         assert_eq!(better_setting(&regrets, 0, 64, WORTH_OF_HIT), Some(1));
-        // Where a hit may count four, the price is four times as high.
+        // If a hit may count four, the price is four times as high.
         assert_eq!(better_setting(&regrets, 0, 64, WORTH_MOST), None);
         regrets[2] = 4 * 36 * WORTH_OF_HIT + 1;
         assert_eq!(better_setting(&regrets, 0, 64, WORTH_MOST), Some(2));
-        // Damaged sums are sums.
+        // Damaged sums are accepted.
         assert!(better_setting(&[u64::MAX; SETTINGS.len()], 4, 64, WORTH_OF_HIT).is_some());
     }
 }
