@@ -1,5 +1,5 @@
-//! Compaction: live entries of a log with much dead space move to the log head. Must not drop
-//! entries: dead space costs none.
+//! Compaction: live entries of a log with much dead space move to the log head, so that dead space
+//! costs no entry. Must not judge entries by their use.
 
 use super::budget::{Budget, IfStuck};
 use crate::layout::{log, Slot};
