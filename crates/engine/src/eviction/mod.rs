@@ -12,8 +12,8 @@
 //!   that of the main log's oldest entry by more than one.
 //! * **Frequency** is collected from the hits at each examination, halves over time, and outlives
 //!   the entry in a ghost.
-//! * **Reuse distance** also admits: the ghost must have left the small log more recently than 0.7
-//!   of the time for which the main log's oldest entry was idle.
+//! * **Reuse distance** also admits: a key passes if it returns within 0.7 of the time for which
+//!   the main log's oldest entry has been idle.
 //! * **Second chance**: the main log's oldest entry with a hit returns to the log head with one hit
 //!   less.
 //! * **Policy selection**: each shard chooses among five settings of these rules by shadow caches,
