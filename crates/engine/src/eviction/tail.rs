@@ -96,7 +96,7 @@ impl Shard<'_> {
             return self.advance_tail(kind, Position { byte, ..from });
         }
         match self.next_in_log(from.segment) {
-            // The head segment: nothing behind this place is known.
+            // The head segment, in which no entry lies behind this place.
             _ if head.segment == from.segment => self.advance_tail(kind, head),
             Some(next) => {
                 let byte = self.arena().note(next, note::EXTENT) >> 32;
