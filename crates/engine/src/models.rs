@@ -73,7 +73,7 @@ fn explore(name: &str, has_time: bool, scene: impl Fn(&dyn Fn(&Cache)) + Send + 
 }
 
 /// Stores a key whose hit count is saturated, so that no reader adds a hit. Loom does not know that
-/// a store by another thread comes after a compare-and-swap that failed to see it.
+/// a store by another thread comes after a compare-and-swap that did not see it.
 fn set_hot(cache: &Cache, value: &[u8]) {
     set(cache, KEY, value);
     (0..4).for_each(|_| assert!(get(cache).is_some()));
