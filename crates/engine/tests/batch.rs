@@ -1,4 +1,4 @@
-//! Reading and storing many keys at once does what reading and storing each of them does.
+//! Reading and storing many keys at once has the same results as one after the other.
 
 use tuckbox_engine::{Buffer, Cache, Config, Error, Place, Ttl, Value, KEY_BYTES_MAX};
 
@@ -95,7 +95,7 @@ fn all_values_are_stored_whatever_their_size_and_shard() {
             let keys: Vec<String> = (0..200).map(|place| format!("key {place}")).collect();
             let value = |place: usize| match place % 7 {
                 0 => Value::Int(place as i64 - round as i64),
-                // New keys, others in place, and others again at another place.
+                // New keys, rewrites in place, and rewrites in another place.
                 _ => Value::bytes(&values[(place + round / 2) % values.len()]),
             };
             let entries: Vec<_> =
