@@ -1,4 +1,4 @@
-//! A file is cut while a handle of a process that lives on holds one of its locks.
+//! A file is truncated while a handle of a living process holds a lock.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ fn open(path: &Path) -> Arena {
         .unwrap()
 }
 
-/// The lock stays in the file, but the mapping that would let go of it becomes zeros. `notices` is
-/// told of the cut before it meets its end in memory.
+/// The lock stays in the file, but the mapping to release it through becomes zeros. With `notices`
+/// the holder learns of the truncation before it faults.
 fn cut_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
     let scratch = Scratch::new();
     let Place::Path(path) = scratch.place() else { unreachable!("a scratch file has a path") };
@@ -45,7 +45,7 @@ fn cut_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
         assert!(matches!(holder.look_for_cut(), Err(Error::Lost { .. })));
     }
     assert_eq!(holder.region().get(pool), 0);
-    // Another process lengthens it again before anybody else looks.
+    // Another process lengthens the file again before anyone else looks.
     file.set_len(len).unwrap();
     holder.unlock(lock);
     let _still_there = ends(holder);
