@@ -1,5 +1,5 @@
-//! Compares the offsets in `docs/format.md` with those of the code, both ways: a row without a
-//! constant fails as well as a constant without a row.
+//! Compares the offsets in `docs/format.md` with the code. A row without a constant fails, and so
+//! does a constant without a row.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ fn the_document_and_the_code_agree() {
 
 #[test]
 fn what_lies_together_does_not_overlap() {
-    // Room for the words that follow each other, up to the next constant.
+    // Each word with its length up to the next one.
     let shard_words = [
         (shard::LOCK, 64),
         (shard::STATE, 8),
