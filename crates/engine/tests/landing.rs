@@ -1,4 +1,4 @@
-//! Large values come whole into the memory that a reader brings, and nothing else does.
+//! Large values are copied directly into a buffer supplied by the caller, and nothing else is.
 
 use std::any::Any;
 
@@ -6,7 +6,7 @@ use tuckbox_engine::{Buffer, Cache, Config, Error, Landing, Place, Result, Ttl, 
 
 const LANDED_TAG: u8 = 3;
 
-/// Memory for values of one tag, that can be short.
+/// Memory for values of one tag, which can run out.
 #[derive(Default)]
 struct Field {
     bytes: Vec<u8>,
