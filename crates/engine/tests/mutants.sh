@@ -1,8 +1,7 @@
 #!/bin/bash
-# The test of the tests: one build that breaks one rule of docs/concurrency.md after the other,
-# and the test that must fail on each of them. Succeeds only if every mutant is caught by the very
-# test that is there to catch it. One line of JSON on the standard output, all else on the standard
-# error.
+# Tests the tests: for each mutant, a build that breaks one rule of docs/concurrency.md, runs the
+# test that must fail on it. Succeeds only if each of these tests catches its mutant. Prints one line
+# of JSON on standard output, all else on standard error.
 set -eu -o pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -24,7 +23,7 @@ seat-kept           cut       nor_who_noticed_the_cut_before
 follow              files     a_link_in_place_of_the_file_is_not_followed
 "
 
-# Built fast rather than fast: each test is run once.
+# A quick build rather than quick code: each test runs once.
 export CARGO_PROFILE_CHECKED_DEBUG=0 CARGO_PROFILE_CHECKED_OPT_LEVEL=1
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
