@@ -1,6 +1,6 @@
-//! Values that check themselves. A stamped value says under which key it was stored, by whom, and
-//! as the how-manyeth; its body follows from these, so that a torn, mixed, stale-by-bytes or
-//! misplaced value cannot pass for a whole one.
+//! Values that check themselves. A stamped value contains its key, its writer and a sequence
+//! number; its body follows from these, so that a torn, mixed, outdated or misplaced value cannot
+//! pass. Must not know where values are stored.
 //!
 //! ```text
 //! key hash, writer, sequence, length (8 bytes each), body of pseudo-random bytes, checksum (8)
@@ -12,25 +12,25 @@ use twox_hash::XxHash3_64;
 pub const STAMP_BYTES_LEAST: usize = HEAD_BYTES + 8;
 const HEAD_BYTES: usize = 32;
 
-/// What a value says of itself.
+/// What a value says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Who stored it: any number that the test gives its writers.
+    /// The writer: any number that the test assigns.
     pub writer: u64,
     /// The writer's own count, or the key's.
     pub sequence: u64,
 }
 
-/// Why a value is none that a test stored under this key.
+/// Why a value cannot have been stored under this key by a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forgery {
-    /// Shorter than any stamped value, or not as long as it says.
+    /// Shorter than any stamped value, or of another length than it says.
     Length,
     /// Its checksum does not match.
     Checksum,
     /// It was stored under another key.
     OtherKey,
-    /// Its bytes are not those that follow from its stamp.
+    /// Its bytes do not follow from its stamp.
     Body,
 }
 
@@ -63,7 +63,7 @@ fn body_stream(key_hash: u64, stamp: Stamp) -> Stream {
     Stream::new(XxHash3_64::oneshot_with_seed(seed, &stamp.sequence.to_le_bytes()))
 }
 
-/// Writes the value of `len` bytes into `value`, over what is there.
+/// Writes a value of `len` bytes into `value`, replacing its content.
 ///
 /// # Panics
 /// If `len` is below [`STAMP_BYTES_LEAST`].
@@ -87,7 +87,7 @@ pub fn make(key: &[u8], stamp: Stamp, len: usize, value: &mut Vec<u8>) {
 /// Reads a value that was found under `key`.
 ///
 /// # Errors
-/// Why it is not one that was stored there.
+/// Why it cannot have been stored there.
 pub fn read(key: &[u8], value: &[u8]) -> Result<Stamp, Forgery> {
     let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
     if value.len() < STAMP_BYTES_LEAST {
@@ -151,7 +151,7 @@ mod tests {
             let mixed: Vec<u8> = [&one[..cut], &two[cut..]].concat();
             assert!(read(b"key", &mixed).is_err(), "cut at {cut}");
         }
-        // Not even with a checksum of its own.
+        // Not even with a valid checksum.
         let mut mixed = [&one[..96], &two[96..192]].concat();
         mixed.extend_from_slice(&XxHash3_64::oneshot(&mixed).to_le_bytes());
         assert_eq!(read(b"key", &mixed), Err(Forgery::Body));
