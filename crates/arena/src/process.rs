@@ -222,7 +222,7 @@ impl Token {
                 Ok(Some(Token { fd, held_at, place, forks }))
             }
             None => {
-                release(held_at);
+                unmap_lock(held_at);
                 os::close_raw(fd);
                 Ok(None)
             }
@@ -240,13 +240,13 @@ impl Drop for Token {
         if self.is_of_this_process() {
             TOKENS[self.place].store(-1, Ordering::Relaxed);
             close_token(self.place, self.fd);
-            release(self.held_at);
+            unmap_lock(self.held_at);
         }
     }
 }
 
 /// Unmaps a liveness lock's mapping.
-fn release(held_at: usize) {
+fn unmap_lock(held_at: usize) {
     if held_at != 0 {
         os::unmap(held_at as *mut u8, os::HELD_BYTES);
     }
@@ -254,11 +254,11 @@ fn release(held_at: usize) {
 
 /// A process slot that this handle holds.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ProcessSlot {
     /// The owner as lock and owner words name it.
     pub owner: OwnerId,
     /// Whether the slot's previous owner died in it.
-    pub was_left: bool,
+    pub was_abandoned: bool,
     token: Token,
 }
 
@@ -381,7 +381,7 @@ fn recorded_process_lives(region: &Region, at: u64) -> io::Result<bool> {
     Ok(start_ticks == region.get(at + slot_layout::START_TICKS) && is_same_program)
 }
 
-impl Seat {
+impl ProcessSlot {
     /// Takes the first slot that is free or whose owner is dead. The caller holds the gate.
     ///
     /// # Errors
@@ -391,7 +391,7 @@ impl Seat {
         geometry: &Geometry,
         file: RawFd,
         path: &std::path::Path,
-    ) -> Result<Seat> {
+    ) -> Result<ProcessSlot> {
         let io = |source| Error::Io { action: "take a process slot of", path: path.into(), source };
         let token =
             Token::open(file).map_err(io)?.ok_or(Error::TooManyHandles { limit: TOKENS_MAX })?;
@@ -419,7 +419,7 @@ impl Seat {
             let state = TAKEN | u64::from(incarnation);
             region.store(at + slot_layout::STATE, state, Ordering::Release);
             let owner = OwnerId::new(slot, incarnation);
-            return Ok(Seat { owner, was_left: is_taken, token });
+            return Ok(ProcessSlot { owner, was_abandoned: is_taken, token });
         }
         let slots = geometry.process_count as u32;
         Err(Error::TooManyProcesses { path: path.into(), slots })
@@ -431,7 +431,7 @@ impl Seat {
     }
 
     /// Gives the slot back, unless it is the parent's.
-    pub fn leave(self, region: &Region, geometry: &Geometry) {
+    pub fn release(self, region: &Region, geometry: &Geometry) {
         if self.token.is_of_this_process() {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = region.get(at);
@@ -445,7 +445,7 @@ impl Seat {
 
     /// Gives the slot back by a write to the file, for a handle that lost its mapping. Locks and
     /// segments that name the slot then belong to a dead owner.
-    pub fn vacate(&self, file: &CacheFile, geometry: &Geometry) {
+    pub fn release_in_file(&self, file: &CacheFile, geometry: &Geometry) {
         if self.token.is_of_this_process() {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = u64::from(self.owner.incarnation());

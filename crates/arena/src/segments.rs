@@ -172,7 +172,7 @@ impl Arena {
     /// segment is no longer this handle's: the thread closed the handle meanwhile, or this is a
     /// forked child and the segment is the parent's.
     pub fn free_own_segment(&self, segment: u32) {
-        let ours = self.seated().map(Owner::Builder);
+        let ours = self.slot_owner().map(Owner::Builder);
         if ours == Some(self.segment_owner(segment)) {
             self.free_segment(segment);
         }

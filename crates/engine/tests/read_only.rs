@@ -154,7 +154,7 @@ fn a_missing_file_is_an_error_and_is_not_made() {
 }
 
 /// How many writing handles can be open at once before the process slots run out.
-fn seats(path: &Path) -> usize {
+fn writer_slots(path: &Path) -> usize {
     let mut writers = vec![writer(path)];
     while let Ok(cache) = Cache::open(&Place::Path(path.into()), &Config::default()) {
         writers.push(cache);
@@ -165,9 +165,9 @@ fn seats(path: &Path) -> usize {
 #[test]
 fn it_takes_no_process_slot() {
     let folder = Folder::new("slots");
-    let before = seats(&folder.file());
+    let before = writer_slots(&folder.file());
     let readers: Vec<Cache> = (0..2 * before).map(|_| reader(&folder.file())).collect();
-    assert_eq!(seats(&folder.file()), before);
+    assert_eq!(writer_slots(&folder.file()), before);
     drop(readers);
 }
 

@@ -20,7 +20,7 @@ use crate::file::{CacheFile, Standing};
 use crate::header::{self, Identity};
 use crate::layout::{process as slot_layout, Geometry, Layer, Plan, HEADER_BYTES};
 use crate::os;
-use crate::process::{Counter, Gated, OwnerId, Seat, COUNTER_COUNT, FORKS};
+use crate::process::{Counter, Gated, OwnerId, ProcessSlot, COUNTER_COUNT, FORKS};
 use crate::region::Region;
 use crate::trust::{Directory, Rights};
 use crate::wait::Waiter;
@@ -40,7 +40,7 @@ pub enum Place {
 enum Membership {
     /// Holds a process slot; none once closed. The owner's bits are also in `Arena::attached`,
     /// where hot paths read them.
-    File { file: CacheFile, seat: Gated<Option<Seat>> },
+    File { file: CacheFile, slot: Gated<Option<ProcessSlot>> },
     /// Read-only: has no slot, takes no lock and counts nothing. `rows_made` is the number of clock
     /// rows when it last looked for one of this boot.
     Reader { file: CacheFile, rows_made: AtomicU64 },
@@ -62,7 +62,7 @@ pub struct Arena {
     /// The file was truncated, or is no longer the one at its path.
     lost: AtomicBool,
     /// The mapping is lost, and the process slot was given back in the file.
-    vacated: AtomicBool,
+    released_in_file: AtomicBool,
     /// When the file's path was last checked, see [`Arena::look_at_path`].
     looked_s: AtomicU64,
     /// When a read last found all process slots taken.
@@ -185,7 +185,7 @@ impl Arena {
             header::write(&region, &geometry, &identity, layer.signature);
             identity
         });
-        let membership = Membership::File { file, seat: Gated::new(None) };
+        let membership = Membership::File { file, slot: Gated::new(None) };
         let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
         arena.attach()?;
         arena.learn_time()?;
@@ -212,7 +212,7 @@ impl Arena {
             attached: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
-            vacated: AtomicBool::new(false),
+            released_in_file: AtomicBool::new(false),
             looked_s: AtomicU64::new(os::rough_seconds()),
             refused_s: AtomicU64::new(u64::MAX),
             busy: AtomicU32::new(0),
@@ -378,15 +378,15 @@ impl Arena {
 
     #[cold]
     fn attach(&self) -> Result<OwnerId> {
-        let (file, seat) = match &self.membership {
-            Membership::File { file, seat } => (file, seat),
+        let (file, slot) = match &self.membership {
+            Membership::File { file, slot } => (file, slot),
             Membership::Reader { .. } => {
                 let read_only = || Error::ReadOnly { path: self.path.clone() };
                 return Err(self.gone().unwrap_or_else(read_only));
             }
             Membership::Twin { .. } => return Err(Error::Closed),
         };
-        let mut seat = seat.enter();
+        let mut slot = slot.enter();
         if let Some(gone) = self.gone() {
             return Err(gone);
         }
@@ -399,14 +399,14 @@ impl Arena {
         }
         file.len_bytes()?;
         // An inherited slot is the parent's; its liveness lock notices that when dropped.
-        drop(seat.take());
-        let taken = Seat::take(&self.region, &self.geometry, file.fd(), &self.path)?;
-        let (owner, was_left) = (taken.owner, taken.was_left);
-        *seat = Some(taken);
+        drop(slot.take());
+        let taken = ProcessSlot::take(&self.region, &self.geometry, file.fd(), &self.path)?;
+        let (owner, was_abandoned) = (taken.owner, taken.was_abandoned);
+        *slot = Some(taken);
         self.busy.store(0, Ordering::Relaxed);
         self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
-        drop(seat);
-        if was_left {
+        drop(slot);
+        if was_abandoned {
             // The dead owner of this slot may have been filling segments that no shard knows.
             self.reveal_free_segments();
             self.free_abandoned_segments();
@@ -428,15 +428,15 @@ impl Arena {
         }
         clock::write_down(&self.region, self.now_us());
         let attached = self.attached.swap(0, Ordering::SeqCst);
-        if let Membership::File { seat, .. } = &self.membership {
+        if let Membership::File { slot, .. } = &self.membership {
             let ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
             // This thread's own operations continue after this, and find the handle closed.
             let mine = self.operations_of_this_thread();
             while ours && self.busy.load(Ordering::SeqCst) > mine {
                 std::thread::sleep(Duration::from_micros(50));
             }
-            if let Some(seat) = seat.enter().take() {
-                seat.leave(&self.region, &self.geometry);
+            if let Some(slot) = slot.enter().take() {
+                slot.release(&self.region, &self.geometry);
             }
         }
     }
@@ -479,11 +479,11 @@ impl Arena {
     #[cold]
     pub fn lose(&self) -> Error {
         self.lost.store(true, Ordering::Release);
-        if let Membership::File { file, seat } = &self.membership {
-            let cannot_let_go = self.region.is_lost() && !crate::mutants::is_on("seat-kept");
-            if cannot_let_go && !self.vacated.swap(true, Ordering::AcqRel) {
-                if let Some(seat) = &*seat.enter() {
-                    seat.vacate(file, &self.geometry);
+        if let Membership::File { file, slot } = &self.membership {
+            let cannot_let_go = self.region.is_lost() && !crate::mutants::is_on("lost-slot-kept");
+            if cannot_let_go && !self.released_in_file.swap(true, Ordering::AcqRel) {
+                if let Some(slot) = &*slot.enter() {
+                    slot.release_in_file(file, &self.geometry);
                 }
             }
         }
@@ -516,13 +516,13 @@ impl Arena {
 
     /// The owner that this handle's words name, also while another thread waits in `close`. None
     /// without a slot of this process.
-    pub(crate) fn seated(&self) -> Option<OwnerId> {
+    pub(crate) fn slot_owner(&self) -> Option<OwnerId> {
         match &self.membership {
-            Membership::File { seat, .. } => seat
+            Membership::File { slot, .. } => slot
                 .enter()
                 .as_ref()
-                .filter(|seat| seat.is_of_this_process())
-                .map(|seat| seat.owner),
+                .filter(|slot| slot.is_of_this_process())
+                .map(|slot| slot.owner),
             Membership::Reader { .. } => None,
             Membership::Twin { .. } => self.owner().ok(),
         }
@@ -534,10 +534,10 @@ impl Arena {
             return false;
         }
         match &self.membership {
-            Membership::File { seat, .. } => seat
+            Membership::File { slot, .. } => slot
                 .enter()
                 .as_ref()
-                .is_some_and(|seat| seat.is_dead(&self.region, &self.geometry, owner)),
+                .is_some_and(|slot| slot.is_dead(&self.region, &self.geometry, owner)),
             Membership::Reader { .. } => false,
             Membership::Twin { dead, .. } => {
                 dead.get(owner.slot() as usize).is_none_or(|dead| dead.load(Ordering::Acquire))
