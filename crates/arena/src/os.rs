@@ -260,23 +260,23 @@ pub fn map_shared(fd: RawFd, len_bytes: usize, writable: bool) -> io::Result<*mu
 /// Keeps an open file description open as long as this process has its memory, whatever happens to
 /// the descriptor: an inaccessible mapping holds it, and forked children do not inherit the
 /// mapping.
-pub fn map_to_hold(fd: RawFd) -> io::Result<*mut u8> {
+pub fn map_to_keep_open(fd: RawFd) -> io::Result<*mut u8> {
     let (none, shared) = (libc::PROT_NONE, libc::MAP_SHARED);
     // SAFETY: a new mapping at an address of the kernel's choosing; no memory of ours is affected.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), HELD_BYTES, none, shared, fd, 0) };
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), KEEP_OPEN_BYTES, none, shared, fd, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the mapping is ours, and nobody refers to its memory.
-    let kept = checked(unsafe { libc::madvise(base, HELD_BYTES, libc::MADV_DONTFORK) });
-    kept.inspect_err(|_| unmap(base.cast(), HELD_BYTES))?;
+    let kept = checked(unsafe { libc::madvise(base, KEEP_OPEN_BYTES, libc::MADV_DONTFORK) });
+    kept.inspect_err(|_| unmap(base.cast(), KEEP_OPEN_BYTES))?;
     Ok(base.cast())
 }
 
-/// Length of the mapping by [`map_to_hold`].
-pub const HELD_BYTES: usize = 4096;
+/// Length of the mapping by [`map_to_keep_open`].
+pub const KEEP_OPEN_BYTES: usize = 4096;
 
-/// Removes a mapping by [`map_shared`] or [`map_to_hold`].
+/// Removes a mapping by [`map_shared`] or [`map_to_keep_open`].
 pub fn unmap(base: *mut u8, len_bytes: usize) {
     // SAFETY: called once, by the region that owns the mapping, when it is dropped.
     unsafe { libc::munmap(base.cast(), len_bytes) };

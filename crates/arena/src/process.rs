@@ -6,7 +6,7 @@
 //! descriptor and a mapping keep that description open; a forked child inherits neither. Words in
 //! the file name a slot and its incarnation, never a process id, so processes of different
 //! containers can share a cache. A forked child closes the parent's liveness locks (see
-//! [`forget_tokens`]) and takes a slot at its first operation.
+//! [`close_inherited_locks`]) and takes a slot at its first operation.
 //!
 //! An owner is dead if its slot has moved on to another incarnation. It is also dead if its
 //! liveness lock is free *and*, within the same PID namespace, the recorded process is gone or runs
@@ -88,12 +88,12 @@ impl OwnerId {
 /// Number of forks that led to this process. A handle with another number was inherited.
 pub static FORKS: AtomicU64 = AtomicU64::new(1);
 
-const TOKENS_MAX: usize = 1024;
-static TOKENS: [AtomicI32; TOKENS_MAX] = [const { AtomicI32::new(-1) }; TOKENS_MAX];
+const LIVENESS_LOCKS_MAX: usize = 1024;
+static LIVENESS_LOCK_FDS: [AtomicI32; LIVENESS_LOCKS_MAX] = [const { AtomicI32::new(-1) }; LIVENESS_LOCKS_MAX];
 /// Device and inode of each liveness lock's file. A daemon that closed all descriptors may have
 /// reused the number for another file, which is not ours to close.
-static TOKEN_FILES: [[AtomicU64; 2]; TOKENS_MAX] =
-    [const { [AtomicU64::new(0), AtomicU64::new(0)] }; TOKENS_MAX];
+static LIVENESS_LOCK_FILES: [[AtomicU64; 2]; LIVENESS_LOCKS_MAX] =
+    [const { [AtomicU64::new(0), AtomicU64::new(0)] }; LIVENESS_LOCKS_MAX];
 static AT_FORK: Once = Once::new();
 
 /// Held while a process slot is taken, used or given back, and across a fork: a child must not be
@@ -104,7 +104,7 @@ thread_local! {
 }
 
 fn gate() -> MutexGuard<'static, ()> {
-    AT_FORK.call_once(|| os::at_fork(close_gate, open_gate, forget_tokens));
+    AT_FORK.call_once(|| os::at_fork(close_gate, open_gate, close_inherited_locks));
     GATE.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
@@ -159,26 +159,26 @@ extern "C" fn open_gate() {
 
 /// The child's side of a fork: closes every inherited liveness lock, so that the parent's death is
 /// visible while the child lives. May only close descriptors and store to atomics.
-extern "C" fn forget_tokens() {
+extern "C" fn close_inherited_locks() {
     open_gate();
     FORKS.fetch_add(1, Ordering::Relaxed);
-    for (place, token) in TOKENS.iter().enumerate() {
-        let fd = token.swap(-1, Ordering::Relaxed);
-        if fd >= 0 && !crate::mutants::is_on("token-inherited") {
-            close_token(place, fd);
+    for (place, lock_fd) in LIVENESS_LOCK_FDS.iter().enumerate() {
+        let fd = lock_fd.swap(-1, Ordering::Relaxed);
+        if fd >= 0 && !crate::mutants::is_on("lock-inherited") {
+            close_liveness_lock(place, fd);
         }
     }
 }
 
 /// Whether the descriptor still leads to the liveness lock's file. One system call, no allocation.
-fn is_token(place: usize, fd: RawFd) -> bool {
-    let [device, inode] = &TOKEN_FILES[place];
+fn is_liveness_lock(place: usize, fd: RawFd) -> bool {
+    let [device, inode] = &LIVENESS_LOCK_FILES[place];
     os::device_and_inode(fd)
         == Some((device.load(Ordering::Relaxed), inode.load(Ordering::Relaxed)))
 }
 
-fn close_token(place: usize, fd: RawFd) {
-    if is_token(place, fd) {
+fn close_liveness_lock(place: usize, fd: RawFd) {
+    if is_liveness_lock(place, fd) {
         os::close_raw(fd);
     }
 }
@@ -186,17 +186,17 @@ fn close_token(place: usize, fd: RawFd) {
 /// A liveness lock: an open file description whose byte lock shows that the slot's owner is alive.
 /// A mapping keeps it open too, for daemons that close all their descriptors.
 #[derive(Debug)]
-pub struct Token {
+pub struct LivenessLock {
     fd: RawFd,
     /// Address of that mapping, which a child does not inherit.
-    held_at: usize,
+    mapped_at: usize,
     place: usize,
     forks: u64,
 }
 
-impl Token {
+impl LivenessLock {
     /// Opens the file again, for a separate open file description.
-    fn open(file: RawFd) -> io::Result<Option<Token>> {
+    fn open(file: RawFd) -> io::Result<Option<LivenessLock>> {
         use std::os::fd::IntoRawFd;
         let again = std::path::PathBuf::from(format!("/proc/self/fd/{file}"));
         let fd = os::open(&again, libc::O_RDWR, 0)?.into_raw_fd();
@@ -206,23 +206,23 @@ impl Token {
             os::close_raw(fd);
             return Err(error);
         };
-        let held = match crate::mutants::is_on("token-not-held") {
+        let mapped = match crate::mutants::is_on("lock-not-mapped") {
             true => Ok(0),
-            false => os::map_to_hold(fd).map(|base| base.addr()),
+            false => os::map_to_keep_open(fd).map(|base| base.addr()),
         };
-        let held_at = held.inspect_err(|_| os::close_raw(fd))?;
+        let mapped_at = mapped.inspect_err(|_| os::close_raw(fd))?;
         let forks = FORKS.load(Ordering::Relaxed);
-        let free = |token: &AtomicI32| {
-            token.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let free = |lock_fd: &AtomicI32| {
+            lock_fd.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        match TOKENS.iter().position(free) {
+        match LIVENESS_LOCK_FDS.iter().position(free) {
             Some(place) => {
-                TOKEN_FILES[place][0].store(device, Ordering::Relaxed);
-                TOKEN_FILES[place][1].store(inode, Ordering::Relaxed);
-                Ok(Some(Token { fd, held_at, place, forks }))
+                LIVENESS_LOCK_FILES[place][0].store(device, Ordering::Relaxed);
+                LIVENESS_LOCK_FILES[place][1].store(inode, Ordering::Relaxed);
+                Ok(Some(LivenessLock { fd, mapped_at, place, forks }))
             }
             None => {
-                unmap_lock(held_at);
+                unmap_lock(mapped_at);
                 os::close_raw(fd);
                 Ok(None)
             }
@@ -234,21 +234,21 @@ impl Token {
     }
 }
 
-impl Drop for Token {
+impl Drop for LivenessLock {
     fn drop(&mut self) {
-        // After a fork `forget_tokens` has closed the number, which may now be another file's.
+        // After a fork `close_inherited_locks` has closed the number, which may now be another file's.
         if self.is_of_this_process() {
-            TOKENS[self.place].store(-1, Ordering::Relaxed);
-            close_token(self.place, self.fd);
-            unmap_lock(self.held_at);
+            LIVENESS_LOCK_FDS[self.place].store(-1, Ordering::Relaxed);
+            close_liveness_lock(self.place, self.fd);
+            unmap_lock(self.mapped_at);
         }
     }
 }
 
 /// Unmaps a liveness lock's mapping.
-fn unmap_lock(held_at: usize) {
-    if held_at != 0 {
-        os::unmap(held_at as *mut u8, os::HELD_BYTES);
+fn unmap_lock(mapped_at: usize) {
+    if mapped_at != 0 {
+        os::unmap(mapped_at as *mut u8, os::KEEP_OPEN_BYTES);
     }
 }
 
@@ -259,7 +259,7 @@ pub struct ProcessSlot {
     pub owner: OwnerId,
     /// Whether the slot's previous owner died in it.
     pub was_abandoned: bool,
-    token: Token,
+    liveness_lock: LivenessLock,
 }
 
 struct Myself {
@@ -393,12 +393,12 @@ impl ProcessSlot {
         path: &std::path::Path,
     ) -> Result<ProcessSlot> {
         let io = |source| Error::Io { action: "take a process slot of", path: path.into(), source };
-        let token =
-            Token::open(file).map_err(io)?.ok_or(Error::TooManyHandles { limit: TOKENS_MAX })?;
+        let liveness_lock =
+            LivenessLock::open(file).map_err(io)?.ok_or(Error::TooManyHandles { limit: LIVENESS_LOCKS_MAX })?;
         let myself = Myself::new().map_err(io)?;
         for slot in 0..geometry.process_count as u32 {
             let at = geometry.process_at(slot);
-            if !os::try_lock_byte(token.fd, at).map_err(io)? {
+            if !os::try_lock_byte(liveness_lock.fd, at).map_err(io)? {
                 continue;
             }
             // With its byte locked, no other process takes or judges this slot.
@@ -408,7 +408,7 @@ impl ProcessSlot {
             // have left a slot whose liveness lock is free.
             let is_lost = is_taken && recorded_process_lives(region, at).unwrap_or(true);
             if is_lost || (is_taken && crate::mutants::is_on("slots-kept")) {
-                os::unlock_byte(token.fd, at).map_err(io)?;
+                os::unlock_byte(liveness_lock.fd, at).map_err(io)?;
                 continue;
             }
             let incarnation = (state as u32).wrapping_add(1);
@@ -419,7 +419,7 @@ impl ProcessSlot {
             let state = TAKEN | u64::from(incarnation);
             region.store(at + slot_layout::STATE, state, Ordering::Release);
             let owner = OwnerId::new(slot, incarnation);
-            return Ok(ProcessSlot { owner, was_abandoned: is_taken, token });
+            return Ok(ProcessSlot { owner, was_abandoned: is_taken, liveness_lock });
         }
         let slots = geometry.process_count as u32;
         Err(Error::TooManyProcesses { path: path.into(), slots })
@@ -427,18 +427,18 @@ impl ProcessSlot {
 
     /// Whether the slot was taken by this process, not inherited over a fork.
     pub fn is_of_this_process(&self) -> bool {
-        self.token.is_of_this_process()
+        self.liveness_lock.is_of_this_process()
     }
 
     /// Gives the slot back, unless it is the parent's.
     pub fn release(self, region: &Region, geometry: &Geometry) {
-        if self.token.is_of_this_process() {
+        if self.liveness_lock.is_of_this_process() {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = region.get(at);
             region.store(at, state & !TAKEN, Ordering::Release);
             // Closing is not enough while a child that was just forked still has the descriptor.
-            if is_token(self.token.place, self.token.fd) {
-                let _ = os::unlock_byte(self.token.fd, geometry.process_at(self.owner.slot()));
+            if is_liveness_lock(self.liveness_lock.place, self.liveness_lock.fd) {
+                let _ = os::unlock_byte(self.liveness_lock.fd, geometry.process_at(self.owner.slot()));
             }
         }
     }
@@ -446,7 +446,7 @@ impl ProcessSlot {
     /// Gives the slot back by a write to the file, for a handle that lost its mapping. Locks and
     /// segments that name the slot then belong to a dead owner.
     pub fn release_in_file(&self, file: &CacheFile, geometry: &Geometry) {
-        if self.token.is_of_this_process() {
+        if self.liveness_lock.is_of_this_process() {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = u64::from(self.owner.incarnation());
             // If that part of the file is gone too, nobody can read the slot.
@@ -472,10 +472,10 @@ impl ProcessSlot {
             return matches!(birth(region.get(at + slot_layout::PID)), Ok(None));
         }
         // Without its liveness lock this process cannot ask, so it waits until its time limit.
-        if !is_token(self.token.place, self.token.fd) {
+        if !is_liveness_lock(self.liveness_lock.place, self.liveness_lock.fd) {
             return false;
         }
-        match os::byte_is_locked(self.token.fd, at) {
+        match os::byte_is_locked(self.liveness_lock.fd, at) {
             Ok(true) | Err(_) => false,
             // If nobody can tell, the owner counts as alive.
             Ok(false) => !recorded_process_lives(region, at)

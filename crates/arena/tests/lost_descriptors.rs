@@ -30,7 +30,7 @@ fn whoever_lost_its_descriptors_in_another_pid_namespace_lives() {
     let daemon = open(&path, Arc::new(NativeWaiter));
     let owner = daemon.owner().unwrap();
     let lost = descriptors(&path);
-    assert_eq!(lost.len(), 2, "the file and the token");
+    assert_eq!(lost.len(), 2, "the file and the liveness lock");
     // SAFETY: the numbers belong to this test, and the handle that has them notices that they are
     // closed.
     lost.iter().for_each(|fd| assert_eq!(unsafe { libc::close(*fd) }, 0));
