@@ -98,43 +98,43 @@ static AT_FORK: Once = Once::new();
 
 /// Held while a process slot is taken, used or given back, and across a fork: a child must not be
 /// born while a thread of its parent changes a slot.
-static GATE: Mutex<()> = Mutex::new(());
+static FORK_LOCK: Mutex<()> = Mutex::new(());
 thread_local! {
-    static GATE_OVER_FORK: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+    static HELD_OVER_FORK: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-fn gate() -> MutexGuard<'static, ()> {
-    AT_FORK.call_once(|| os::at_fork(close_gate, open_gate, close_inherited_locks));
-    GATE.lock().unwrap_or_else(|broken| broken.into_inner())
+fn fork_lock() -> MutexGuard<'static, ()> {
+    AT_FORK.call_once(|| os::at_fork(lock_for_fork, unlock_after_fork, close_inherited_locks));
+    FORK_LOCK.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
-/// A value that is accessed only while [`GATE`] is held.
+/// A value that is accessed only while [`FORK_LOCK`] is held.
 #[derive(Debug)]
-pub struct Gated<T>(Mutex<T>);
+pub struct ForkMutex<T>(Mutex<T>);
 
-/// Access to a [`Gated`] value. Fields drop in order, so the inner mutex is free before the gate: a
-/// child forked in between would inherit it locked by a thread that does not exist there. Two local
-/// guards would not guarantee this order.
-pub struct Within<'a, T> {
+/// Access to a [`ForkMutex`] value. Fields drop in order, so the inner mutex is free before the fork
+/// lock: a child forked in between would inherit it locked by a thread that does not exist there.
+/// Two local guards would not guarantee this order.
+pub struct ForkMutexGuard<'a, T> {
     held: MutexGuard<'a, T>,
-    _gate: MutexGuard<'static, ()>,
+    _fork_lock: MutexGuard<'static, ()>,
 }
 
-impl<T> Gated<T> {
+impl<T> ForkMutex<T> {
     /// Wraps a value.
-    pub fn new(value: T) -> Gated<T> {
-        Gated(Mutex::new(value))
+    pub fn new(value: T) -> ForkMutex<T> {
+        ForkMutex(Mutex::new(value))
     }
 
-    /// Locks the gate and the value until the guard is dropped.
-    pub fn enter(&self) -> Within<'_, T> {
-        let _gate = gate();
+    /// Locks the fork lock and the value until the guard is dropped.
+    pub fn lock(&self) -> ForkMutexGuard<'_, T> {
+        let _fork_lock = fork_lock();
         let held = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
-        Within { held, _gate }
+        ForkMutexGuard { held, _fork_lock }
     }
 }
 
-impl<T> Deref for Within<'_, T> {
+impl<T> Deref for ForkMutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -142,25 +142,25 @@ impl<T> Deref for Within<'_, T> {
     }
 }
 
-impl<T> DerefMut for Within<'_, T> {
+impl<T> DerefMut for ForkMutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.held
     }
 }
 
-extern "C" fn close_gate() {
-    let held = GATE.lock().unwrap_or_else(|broken| broken.into_inner());
-    GATE_OVER_FORK.with(|place| *place.borrow_mut() = Some(held));
+extern "C" fn lock_for_fork() {
+    let held = FORK_LOCK.lock().unwrap_or_else(|broken| broken.into_inner());
+    HELD_OVER_FORK.with(|place| *place.borrow_mut() = Some(held));
 }
 
-extern "C" fn open_gate() {
-    GATE_OVER_FORK.with(|place| *place.borrow_mut() = None);
+extern "C" fn unlock_after_fork() {
+    HELD_OVER_FORK.with(|place| *place.borrow_mut() = None);
 }
 
 /// The child's side of a fork: closes every inherited liveness lock, so that the parent's death is
 /// visible while the child lives. May only close descriptors and store to atomics.
 extern "C" fn close_inherited_locks() {
-    open_gate();
+    unlock_after_fork();
     FORKS.fetch_add(1, Ordering::Relaxed);
     for (place, lock_fd) in LIVENESS_LOCK_FDS.iter().enumerate() {
         let fd = lock_fd.swap(-1, Ordering::Relaxed);
@@ -236,7 +236,8 @@ impl LivenessLock {
 
 impl Drop for LivenessLock {
     fn drop(&mut self) {
-        // After a fork `close_inherited_locks` has closed the number, which may now be another file's.
+        // After a fork `close_inherited_locks` has closed the number, which may now be another
+        // file's.
         if self.is_of_this_process() {
             LIVENESS_LOCK_FDS[self.place].store(-1, Ordering::Relaxed);
             close_liveness_lock(self.place, self.fd);
@@ -382,7 +383,7 @@ fn recorded_process_lives(region: &Region, at: u64) -> io::Result<bool> {
 }
 
 impl ProcessSlot {
-    /// Takes the first slot that is free or whose owner is dead. The caller holds the gate.
+    /// Takes the first slot that is free or whose owner is dead. The caller holds the fork lock.
     ///
     /// # Errors
     /// [`Error::TooManyProcesses`], [`Error::TooManyHandles`], or the system's error.
@@ -509,22 +510,22 @@ mod tests {
         assert_eq!(boot_offset_us("boottime 9223372036854775807 0\n"), None);
     }
 
-    /// A fork happens while the gate is free; the inner mutex must be free then, too.
+    /// A fork happens while the fork lock is free; the inner mutex must be free then, too.
     #[test]
     #[cfg_attr(miri, ignore = "asks the system for a word before each fork")]
-    fn whoever_has_the_gate_finds_what_is_gated_free() {
-        let (gated, is_over) = (Gated::new(0u64), AtomicBool::new(false));
+    fn a_fork_mutex_is_free_while_the_fork_lock_is() {
+        let (guarded, is_over) = (ForkMutex::new(0u64), AtomicBool::new(false));
         let is_free = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    *gated.enter() += 1;
+                    *guarded.lock() += 1;
                 }
             });
             // Wait until the other thread is running.
-            while *gated.enter() == 0 {}
+            while *guarded.lock() == 0 {}
             let is_free = (0..100_000).all(|_| {
-                let _gate = gate();
-                let free = gated.0.try_lock().is_ok();
+                let _fork_lock = fork_lock();
+                let free = guarded.0.try_lock().is_ok();
                 free
             });
             is_over.store(true, Ordering::Relaxed);

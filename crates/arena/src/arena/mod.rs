@@ -20,7 +20,7 @@ use crate::file::{CacheFile, Standing};
 use crate::header::{self, Identity};
 use crate::layout::{process as slot_layout, Geometry, Layer, Plan, HEADER_BYTES};
 use crate::os;
-use crate::process::{Counter, Gated, OwnerId, ProcessSlot, COUNTER_COUNT, FORKS};
+use crate::process::{Counter, ForkMutex, OwnerId, ProcessSlot, COUNTER_COUNT, FORKS};
 use crate::region::Region;
 use crate::trust::{Directory, Rights};
 use crate::wait::Waiter;
@@ -40,7 +40,7 @@ pub enum Place {
 enum Membership {
     /// Holds a process slot; none once closed. The owner's bits are also in `Arena::attached`,
     /// where hot paths read them.
-    File { file: CacheFile, slot: Gated<Option<ProcessSlot>> },
+    File { file: CacheFile, slot: ForkMutex<Option<ProcessSlot>> },
     /// Read-only: has no slot, takes no lock and counts nothing. `rows_made` is the number of clock
     /// rows when it last looked for one of this boot.
     Reader { file: CacheFile, rows_made: AtomicU64 },
@@ -185,7 +185,7 @@ impl Arena {
             header::write(&region, &geometry, &identity, layer.signature);
             identity
         });
-        let membership = Membership::File { file, slot: Gated::new(None) };
+        let membership = Membership::File { file, slot: ForkMutex::new(None) };
         let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
         arena.attach()?;
         arena.learn_time()?;
@@ -386,7 +386,7 @@ impl Arena {
             }
             Membership::Twin { .. } => return Err(Error::Closed),
         };
-        let mut slot = slot.enter();
+        let mut slot = slot.lock();
         if let Some(gone) = self.gone() {
             return Err(gone);
         }
@@ -435,7 +435,7 @@ impl Arena {
             while ours && self.busy.load(Ordering::SeqCst) > mine {
                 std::thread::sleep(Duration::from_micros(50));
             }
-            if let Some(slot) = slot.enter().take() {
+            if let Some(slot) = slot.lock().take() {
                 slot.release(&self.region, &self.geometry);
             }
         }
@@ -482,7 +482,7 @@ impl Arena {
         if let Membership::File { file, slot } = &self.membership {
             let cannot_let_go = self.region.is_lost() && !crate::mutants::is_on("lost-slot-kept");
             if cannot_let_go && !self.released_in_file.swap(true, Ordering::AcqRel) {
-                if let Some(slot) = &*slot.enter() {
+                if let Some(slot) = &*slot.lock() {
                     slot.release_in_file(file, &self.geometry);
                 }
             }
@@ -519,7 +519,7 @@ impl Arena {
     pub(crate) fn slot_owner(&self) -> Option<OwnerId> {
         match &self.membership {
             Membership::File { slot, .. } => slot
-                .enter()
+                .lock()
                 .as_ref()
                 .filter(|slot| slot.is_of_this_process())
                 .map(|slot| slot.owner),
@@ -535,7 +535,7 @@ impl Arena {
         }
         match &self.membership {
             Membership::File { slot, .. } => slot
-                .enter()
+                .lock()
                 .as_ref()
                 .is_some_and(|slot| slot.is_dead(&self.region, &self.geometry, owner)),
             Membership::Reader { .. } => false,
