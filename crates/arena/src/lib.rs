@@ -37,7 +37,7 @@ mod trust;
 mod users;
 mod wait;
 
-pub use arena::{Arena, Place, Stay};
+pub use arena::{Arena, Place, OperationGuard};
 pub use error::{Error, Result};
 pub use file::Standing;
 pub use layout::{Geometry, Layer, Plan};

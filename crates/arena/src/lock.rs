@@ -200,9 +200,9 @@ impl Arena {
                 continue;
             }
             let nap = slice.min(limit - waited);
-            let within = self.within();
+            let host_code = self.allow_host_code();
             let slept = self.waiter().run(&mut || os::futex_wait(word, asleep_on as u32, nap));
-            drop(within);
+            drop(host_code);
             slept.map_err(|_| Error::Interrupted)?;
             let forks = FORKS.load(Ordering::Relaxed);
             if forks != entered.1 && !crate::mutants::is_on("parents-name") {

@@ -168,7 +168,7 @@ impl Arena {
         self.release_segment(segment);
     }
 
-    /// Frees a segment that this handle was filling, within a [`Arena::stay`]. Does nothing if the
+    /// Frees a segment that this handle was filling, within a [`Arena::guard_operation`]. Does nothing if the
     /// segment is no longer this handle's: the thread closed the handle meanwhile, or this is a
     /// forked child and the segment is the parent's.
     pub fn free_own_segment(&self, segment: u32) {
@@ -195,8 +195,8 @@ impl Arena {
             if abandoned {
                 // Two processes may get here at once: the one whose compare-and-swap succeeds frees
                 // the segment.
-                let Ok(stay) = self.stay() else { return count };
-                if self.region().replace(at, seen, Owner::Builder(stay.owner()).word())
+                let Ok(operation) = self.guard_operation() else { return count };
+                if self.region().replace(at, seen, Owner::Builder(operation.owner()).word())
                     || crate::mutants::is_on("rescue-by-store")
                 {
                     self.free_segment(segment);

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::region::fence;
 use tuckbox_arena::segments::Owner;
-use tuckbox_arena::Stay;
+use tuckbox_arena::OperationGuard;
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
@@ -309,11 +309,11 @@ impl Cache {
     }
 
     /// Copies the whole segments of a large value into segments of this process, without any lock.
-    /// The caller publishes them in a record or calls [`Cache::drop_bodies`], and holds `stay`
+    /// The caller publishes them in a record or calls [`Cache::drop_bodies`], and holds `operation`
     /// until then.
     pub(crate) fn build_bodies(
         &self,
-        stay: &Stay<'_>,
+        operation: &OperationGuard<'_>,
         home: u64,
         value: &[u8],
     ) -> Result<Vec<Body>> {
@@ -336,7 +336,7 @@ impl Cache {
                 hash = self.hasher.bytes(part);
             };
             let ran = self.arena.waiter().run(&mut copy);
-            if ran.is_err() || stay.is_parents() {
+            if ran.is_err() || operation.is_of_parent() {
                 self.arena.free_own_segment(segment);
                 self.drop_bodies(&bodies);
                 return Err(match ran {

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use tuckbox_arena::{Error as ArenaError, Stay};
+use tuckbox_arena::{Error as ArenaError, OperationGuard};
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
@@ -204,19 +204,19 @@ impl Cache {
         loop {
             // Held from the first segment until a slot leads there: if another thread closed the
             // handle meanwhile, others would take these segments for a dead owner's.
-            let stay = self.arena.stay()?;
-            match self.build_and_store(storing, &stay) {
+            let operation = self.arena.guard_operation()?;
+            match self.build_and_store(storing, &operation) {
                 // The segments that were built are the parent's.
-                Err(Error::Arena(ArenaError::Forked)) if stay.is_parents() => {}
+                Err(Error::Arena(ArenaError::Forked)) if operation.is_of_parent() => {}
                 result => return result,
             }
         }
     }
 
-    fn build_and_store(&self, storing: &mut Storing<'_>, stay: &Stay<'_>) -> Result<bool> {
+    fn build_and_store(&self, storing: &mut Storing<'_>, operation: &OperationGuard<'_>) -> Result<bool> {
         let bodies = match storing.draft.value() {
             Value::Bytes { bytes, .. } => {
-                self.build_bodies(stay, storing.draft.hash.shard(self.shape.shard_count), bytes)?
+                self.build_bodies(operation, storing.draft.hash.shard(self.shape.shard_count), bytes)?
             }
             Value::Int(_) => Vec::new(),
         };

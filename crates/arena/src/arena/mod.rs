@@ -5,7 +5,7 @@
 //! for.
 
 mod length;
-mod stay;
+mod operations;
 mod time;
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::stay::Stay;
+pub use self::operations::OperationGuard;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
 use crate::file::{CacheFile, Standing};
@@ -69,7 +69,7 @@ pub struct Arena {
     refused_s: AtomicU64,
     /// Number of operations that threads of this handle are in: locks held or awaited, segments
     /// filled.
-    busy: AtomicU32,
+    operations: AtomicU32,
     anchor_us: AtomicU64,
     clock: Clock,
     waiter: Arc<dyn Waiter>,
@@ -215,7 +215,7 @@ impl Arena {
             released_in_file: AtomicBool::new(false),
             looked_s: AtomicU64::new(os::rough_seconds()),
             refused_s: AtomicU64::new(u64::MAX),
-            busy: AtomicU32::new(0),
+            operations: AtomicU32::new(0),
             anchor_us: AtomicU64::new(0),
             clock,
             waiter,
@@ -403,7 +403,7 @@ impl Arena {
         let taken = ProcessSlot::take(&self.region, &self.geometry, file.fd(), &self.path)?;
         let (owner, was_abandoned) = (taken.owner, taken.was_abandoned);
         *slot = Some(taken);
-        self.busy.store(0, Ordering::Relaxed);
+        self.operations.store(0, Ordering::Relaxed);
         self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
         drop(slot);
         if was_abandoned {
@@ -432,7 +432,7 @@ impl Arena {
             let ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
             // This thread's own operations continue after this, and find the handle closed.
             let mine = self.operations_of_this_thread();
-            while ours && self.busy.load(Ordering::SeqCst) > mine {
+            while ours && self.operations.load(Ordering::SeqCst) > mine {
                 std::thread::sleep(Duration::from_micros(50));
             }
             if let Some(slot) = slot.lock().take() {

@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::process::{OwnerId, FORKS};
 
 thread_local! {
-    /// The handles whose operations this thread is in the middle of, see [`Arena::within`].
-    static WITHIN: RefCell<SmallVec<[usize; 8]>> = const { RefCell::new(SmallVec::new_const()) };
+    /// The handles whose operations this thread is in the middle of, see [`Arena::allow_host_code`].
+    static ENTERED_HANDLES: RefCell<SmallVec<[usize; 8]>> = const { RefCell::new(SmallVec::new_const()) };
 }
 
 impl Arena {
@@ -35,12 +35,12 @@ impl Arena {
 
     #[inline]
     pub(crate) fn begin_operation(&self) {
-        self.busy.fetch_add(1, Ordering::SeqCst);
+        self.operations.fetch_add(1, Ordering::SeqCst);
     }
 
     #[inline]
     pub(crate) fn leave(&self) {
-        self.busy.fetch_sub(1, Ordering::AcqRel);
+        self.operations.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Makes closing wait until the returned guard is dropped. For work in this handle's name
@@ -48,23 +48,23 @@ impl Arena {
     ///
     /// # Errors
     /// [`crate::Error::Closed`], or the error of taking a slot after a fork.
-    pub fn stay(&self) -> Result<Stay<'_>> {
+    pub fn guard_operation(&self) -> Result<OperationGuard<'_>> {
         let owner = self.enter()?;
-        Ok(Stay { owner, forks: FORKS.load(Ordering::Relaxed), within: self.within() })
+        Ok(OperationGuard { owner, forks: FORKS.load(Ordering::Relaxed), host_code: self.allow_host_code() })
     }
 
     /// States, until the guard is dropped, that this thread may run host code. It has entered an
     /// operation and holds no lock. For [`Arena::close`].
-    pub(crate) fn within(&self) -> Within<'_> {
-        WITHIN.with_borrow_mut(|handles| handles.push(self.address()));
-        Within { arena: self, of_this_thread: PhantomData }
+    pub(crate) fn allow_host_code(&self) -> HostCodeGuard<'_> {
+        ENTERED_HANDLES.with_borrow_mut(|handles| handles.push(self.address()));
+        HostCodeGuard { arena: self, of_this_thread: PhantomData }
     }
 
     /// How many operations on this handle this thread is in the middle of, including those of the
     /// parent if it was forked in one.
     pub(crate) fn operations_of_this_thread(&self) -> u32 {
         let is_mine = |handle: &&usize| **handle == self.address();
-        WITHIN.with_borrow(|handles| handles.iter().filter(is_mine).count() as u32)
+        ENTERED_HANDLES.with_borrow(|handles| handles.iter().filter(is_mine).count() as u32)
     }
 
     fn address(&self) -> usize {
@@ -72,30 +72,30 @@ impl Arena {
     }
 }
 
-/// See [`Arena::within`].
-pub(crate) struct Within<'a> {
+/// See [`Arena::allow_host_code`].
+pub(crate) struct HostCodeGuard<'a> {
     arena: &'a Arena,
     of_this_thread: PhantomData<*const ()>,
 }
 
-impl Drop for Within<'_> {
+impl Drop for HostCodeGuard<'_> {
     fn drop(&mut self) {
-        WITHIN.with_borrow_mut(SmallVec::pop);
+        ENTERED_HANDLES.with_borrow_mut(SmallVec::pop);
     }
 }
 
-/// Keeps a handle's participation: see [`Arena::stay`].
+/// Keeps a handle's participation: see [`Arena::guard_operation`].
 #[must_use = "it lasts until it is dropped"]
-pub struct Stay<'a> {
+pub struct OperationGuard<'a> {
     owner: OwnerId,
     forks: u64,
-    within: Within<'a>,
+    host_code: HostCodeGuard<'a>,
 }
 
-impl Stay<'_> {
+impl OperationGuard<'_> {
     /// Whether this is a child that was forked meanwhile: the work done under this guard is the
     /// parent's.
-    pub fn is_parents(&self) -> bool {
+    pub fn is_of_parent(&self) -> bool {
         self.forks != FORKS.load(Ordering::Relaxed)
     }
 
@@ -105,11 +105,11 @@ impl Stay<'_> {
     }
 }
 
-impl Drop for Stay<'_> {
+impl Drop for OperationGuard<'_> {
     fn drop(&mut self) {
         // In a child that was forked meanwhile no operation has been entered.
-        if !self.is_parents() {
-            self.within.arena.leave();
+        if !self.is_of_parent() {
+            self.host_code.arena.leave();
         }
     }
 }
