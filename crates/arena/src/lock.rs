@@ -108,7 +108,7 @@ impl Arena {
     #[inline(always)]
     fn leave_lock(&self) {
         if self.region().is_lost() {
-            self.lose();
+            self.mark_lost();
         }
         self.leave();
     }
@@ -215,7 +215,7 @@ impl Arena {
                 mine = self.lock_bits(offset, me);
                 *entered = (me, forks);
             } else if !self.is_still(me) {
-                return Err(self.gone().unwrap_or(Error::Closed));
+                return Err(self.closed_or_lost().unwrap_or(Error::Closed));
             }
             self.look_for_cut()?;
             slice = SLICE;

@@ -94,7 +94,7 @@ impl Cache {
                 next = stored?;
             }
         }
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(())
     }
 

@@ -167,7 +167,7 @@ impl Cache {
             return Ok(Some(self.entry_in(buffer)));
         }
         if let Some(owner) = owner {
-            self.arena.vouch()?;
+            self.arena.check_not_lost()?;
             self.arena.count_read(owner, Counter::Misses);
         }
         Ok(None)
@@ -180,7 +180,7 @@ impl Cache {
         let mut buffer = Buffer::new();
         let answer = self.read(key, self.hasher.key(key), &mut buffer, false);
         let found = buffer.outcome(answer)?;
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(found && !self.has_expired(&buffer))
     }
 
@@ -235,7 +235,7 @@ impl Cache {
         shard.let_go(hash, &live.found, &live.head);
         shard.add_word(shard::DELETES, 1);
         drop(shard);
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(true)
     }
 
@@ -253,7 +253,7 @@ impl Cache {
         shard.let_go(hash, &live.found, &live.head);
         shard.add_word(shard::DELETES, 1);
         drop(shard);
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(Some(self.entry_in(buffer)))
     }
 
@@ -268,7 +268,7 @@ impl Cache {
             let (shard, hash, live) = self.lock_key(key)?;
             let Some(live) = live else { return Ok(false) };
             if shard.set_expiry(&live, hash, expiry_us).is_some() {
-                self.arena.vouch()?;
+                self.arena.check_not_lost()?;
                 return Ok(true);
             }
             match attempt {
@@ -276,7 +276,7 @@ impl Cache {
                 _ => _ = shard.make_room(SLICE, IfStuck::after(attempt), 0),
             }
         }
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Err(Error::Full { wanted_bytes: key.len() as u64 })
     }
 
@@ -297,7 +297,7 @@ impl Cache {
             let (shard, hash, live) = self.lock_key(key)?;
             if let Some(live) = live {
                 if let Some(sum) = shard.add_to_number(&live, hash, delta)? {
-                    self.arena.vouch()?;
+                    self.arena.check_not_lost()?;
                     return Ok(Some(sum));
                 }
             }
@@ -321,7 +321,7 @@ impl Cache {
         for index in 0..self.shape.shard_count {
             count += self.lock_shard(index)?.clear();
         }
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(count)
     }
 
@@ -343,7 +343,7 @@ impl Cache {
                 }
             }
         }
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(count)
     }
 
@@ -456,7 +456,7 @@ impl Cache {
                 Owner::Shard(_) | Owner::Unknown(_) => {}
             }
         }
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(report)
     }
 }

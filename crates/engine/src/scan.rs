@@ -79,7 +79,7 @@ impl Cache {
         buffer: &'b mut Buffer,
     ) -> Result<Option<Item<'b>>> {
         if !self.walk_on(walk, buffer)? {
-            self.arena.vouch()?;
+            self.arena.check_not_lost()?;
             return Ok(None);
         }
         let key = buffer.head.key(&buffer.record);

@@ -49,13 +49,13 @@ impl Cache {
     /// As [`Cache::lock_shard`], waiting at most `limit`.
     #[inline(always)]
     pub(crate) fn lock_shard_for(&self, index: u64, limit: Duration) -> Result<Shard<'_>> {
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         match self.arena.look_at_path() {
             Standing::InPlace => self.take_shard(index, limit),
-            Standing::Replaced => Err(self.arena.lose().into()),
+            Standing::Replaced => Err(self.arena.mark_lost().into()),
             Standing::Removed => {
                 self.empty_removed_file();
-                Err(self.arena.lose().into())
+                Err(self.arena.mark_lost().into())
             }
         }
     }

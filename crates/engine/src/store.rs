@@ -152,7 +152,7 @@ impl Cache {
             return self.store_after_all(storing, stored);
         };
         DRAFT_WORDS.set(storing.into_spare());
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(stored)
     }
 
@@ -161,7 +161,7 @@ impl Cache {
     fn store_after_all(&self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
         let (stored, spare) = self.store_patiently(storing, first);
         DRAFT_WORDS.set(spare);
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         stored
     }
 

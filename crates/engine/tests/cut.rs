@@ -55,7 +55,7 @@ fn cut_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
 }
 
 fn goes_on(holder: Arena) -> Option<Arena> {
-    assert!(matches!(holder.vouch(), Err(Error::Lost { .. })));
+    assert!(matches!(holder.check_not_lost(), Err(Error::Lost { .. })));
     Some(holder)
 }
 

@@ -23,7 +23,7 @@ impl Arena {
         };
         if file_bytes < usable_bytes {
             // Tuckbox never shortens a file. Other handles lose what they have behind the cut.
-            return Err(self.lose());
+            return Err(self.mark_lost());
         }
         Ok(file_bytes)
     }

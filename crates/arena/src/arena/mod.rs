@@ -155,7 +155,7 @@ impl Arena {
         let membership = Membership::Reader { file, rows_made: AtomicU64::new(u64::MAX) };
         let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
         arena.look_at_clock();
-        arena.vouch()?;
+        arena.check_not_lost()?;
         Ok(arena)
     }
 
@@ -189,7 +189,7 @@ impl Arena {
         let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
         arena.attach()?;
         arena.learn_time()?;
-        arena.vouch()?;
+        arena.check_not_lost()?;
         Ok(arena)
     }
 
@@ -345,8 +345,8 @@ impl Arena {
         if !self.is_read_only() {
             return self.reader_in_child();
         }
-        if let Some(gone) = self.gone() {
-            return Err(gone);
+        if let Some(error) = self.closed_or_lost() {
+            return Err(error);
         }
         self.look_at_clock();
         Ok(None)
@@ -355,8 +355,8 @@ impl Arena {
     /// A forked child that gets no slot can still read, but is not counted. It tries for a slot at
     /// most once a second, because each attempt is a system call per slot.
     fn reader_in_child(&self) -> Result<Option<OwnerId>> {
-        if let Some(gone) = self.gone() {
-            return Err(gone);
+        if let Some(error) = self.closed_or_lost() {
+            return Err(error);
         }
         let now_s = os::rough_seconds();
         if self.refused_s.load(Ordering::Relaxed) == now_s {
@@ -382,13 +382,13 @@ impl Arena {
             Membership::File { file, slot } => (file, slot),
             Membership::Reader { .. } => {
                 let read_only = || Error::ReadOnly { path: self.path.clone() };
-                return Err(self.gone().unwrap_or_else(read_only));
+                return Err(self.closed_or_lost().unwrap_or_else(read_only));
             }
             Membership::Twin { .. } => return Err(Error::Closed),
         };
         let mut slot = slot.lock();
-        if let Some(gone) = self.gone() {
-            return Err(gone);
+        if let Some(error) = self.closed_or_lost() {
+            return Err(error);
         }
         let forks = FORKS.load(Ordering::Relaxed);
         let attached = self.attached.load(Ordering::Acquire);
@@ -447,7 +447,7 @@ impl Arena {
     }
 
     /// The error if this handle is closed or lost.
-    pub(crate) fn gone(&self) -> Option<Error> {
+    pub(crate) fn closed_or_lost(&self) -> Option<Error> {
         if self.is_closed() {
             Some(Error::Closed)
         } else if self.lost.load(Ordering::Acquire) {
@@ -463,9 +463,9 @@ impl Arena {
     /// # Errors
     /// [`Error::Lost`].
     #[inline]
-    pub fn vouch(&self) -> Result<()> {
+    pub fn check_not_lost(&self) -> Result<()> {
         if self.region.is_lost() || self.lost.load(Ordering::Relaxed) {
-            return Err(self.lose());
+            return Err(self.mark_lost());
         }
         Ok(())
     }
@@ -477,7 +477,7 @@ impl Arena {
     /// this handle as dead: the slot is given back in the file. The two losses may be found in
     /// either order.
     #[cold]
-    pub fn lose(&self) -> Error {
+    pub fn mark_lost(&self) -> Error {
         self.lost.store(true, Ordering::Release);
         if let Membership::File { file, slot } = &self.membership {
             let cannot_let_go = self.region.is_lost() && !crate::mutants::is_on("lost-slot-kept");
