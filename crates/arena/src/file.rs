@@ -24,7 +24,7 @@ const LINK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether a file is still the one at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum PathStatus {
     /// Still in place, as far as can be told.
     InPlace,
     /// The path leads to another file.
@@ -324,19 +324,19 @@ impl CacheFile {
     /// A missing file alone does not mean that the cache was lost: a process that has changed its
     /// root directory does not find it either. Creating a new cache at the path makes the
     /// difference visible.
-    pub fn standing(&self) -> Standing {
+    pub fn path_status(&self) -> PathStatus {
         if !self.is_named {
-            return Standing::InPlace;
+            return PathStatus::InPlace;
         }
         // Other code may have closed the descriptor; then only the path can tell.
         match self.file().metadata() {
             Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => {}
-            Ok(data) if data.nlink() == 0 => return Standing::Removed,
+            Ok(data) if data.nlink() == 0 => return PathStatus::Removed,
             _ => {}
         }
         match std::fs::symlink_metadata(&self.path) {
-            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => Standing::Replaced,
-            _ => Standing::InPlace,
+            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => PathStatus::Replaced,
+            _ => PathStatus::InPlace,
         }
     }
 

@@ -39,7 +39,7 @@ mod wait;
 
 pub use arena::{Arena, Place, OperationGuard};
 pub use error::{Error, Result};
-pub use file::Standing;
+pub use file::PathStatus;
 pub use layout::{Geometry, Layer, Plan};
 pub use lock::Acquired;
 pub use process::{Counter, OwnerId, COUNTER_COUNT};

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tuckbox_arena::{Acquired, Arena, Region, Standing};
+use tuckbox_arena::{Acquired, Arena, Region, PathStatus};
 
 use crate::cache::Cache;
 use crate::error::Result;
@@ -50,10 +50,10 @@ impl Cache {
     #[inline(always)]
     pub(crate) fn lock_shard_for(&self, index: u64, limit: Duration) -> Result<Shard<'_>> {
         self.arena.check_not_lost()?;
-        match self.arena.look_at_path() {
-            Standing::InPlace => self.take_shard(index, limit),
-            Standing::Replaced => Err(self.arena.mark_lost().into()),
-            Standing::Removed => {
+        match self.arena.check_path() {
+            PathStatus::InPlace => self.take_shard(index, limit),
+            PathStatus::Replaced => Err(self.arena.mark_lost().into()),
+            PathStatus::Removed => {
                 self.empty_removed_file();
                 Err(self.arena.mark_lost().into())
             }

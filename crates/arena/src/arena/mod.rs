@@ -16,7 +16,7 @@ use std::time::Duration;
 pub use self::operations::OperationGuard;
 use crate::clock::{self, Clock};
 use crate::error::{Error, Result};
-use crate::file::{CacheFile, Standing};
+use crate::file::{CacheFile, PathStatus};
 use crate::header::{self, Identity};
 use crate::layout::{process as slot_layout, Geometry, Layer, Plan, HEADER_BYTES};
 use crate::os;
@@ -63,8 +63,8 @@ pub struct Arena {
     lost: AtomicBool,
     /// The mapping is lost, and the process slot was given back in the file.
     released_in_file: AtomicBool,
-    /// When the file's path was last checked, see [`Arena::look_at_path`].
-    looked_s: AtomicU64,
+    /// When the file's path was last checked, see [`Arena::check_path`].
+    path_checked_s: AtomicU64,
     /// When a read last found all process slots taken.
     refused_s: AtomicU64,
     /// Number of operations that threads of this handle are in: locks held or awaited, segments
@@ -213,7 +213,7 @@ impl Arena {
             closed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             released_in_file: AtomicBool::new(false),
-            looked_s: AtomicU64::new(os::rough_seconds()),
+            path_checked_s: AtomicU64::new(os::rough_seconds()),
             refused_s: AtomicU64::new(u64::MAX),
             operations: AtomicU32::new(0),
             anchor_us: AtomicU64::new(0),
@@ -496,15 +496,15 @@ impl Arena {
     /// Checks, at most once a second, whether the file is still the one at its path. For writes
     /// only: reads make no system call.
     #[inline]
-    pub fn look_at_path(&self) -> Standing {
+    pub fn check_path(&self) -> PathStatus {
         let now_s = os::rough_seconds();
-        if self.looked_s.load(Ordering::Relaxed) == now_s || crate::mutants::is_on("no-look") {
-            return Standing::InPlace;
+        if self.path_checked_s.load(Ordering::Relaxed) == now_s || crate::mutants::is_on("no-look") {
+            return PathStatus::InPlace;
         }
-        self.looked_s.store(now_s, Ordering::Relaxed);
+        self.path_checked_s.store(now_s, Ordering::Relaxed);
         match &self.membership {
-            Membership::File { file, .. } | Membership::Reader { file, .. } => file.standing(),
-            Membership::Twin { .. } => Standing::InPlace,
+            Membership::File { file, .. } | Membership::Reader { file, .. } => file.path_status(),
+            Membership::Twin { .. } => PathStatus::InPlace,
         }
     }
 
