@@ -91,7 +91,7 @@ impl Mapping {
     }
 
     /// Whether the file is shorter than it was seen to be.
-    fn is_cut(&self) -> bool {
+    fn is_truncated(&self) -> bool {
         self.base.load(Ordering::Acquire) != 0
             && os::file_bytes(self.fd.load(Ordering::Relaxed))
                 .is_some_and(|bytes| bytes < self.usable_bytes.load(Ordering::Relaxed))
@@ -116,6 +116,6 @@ fn may_go_on(error: BusError) -> bool {
             .is_some_and(Mapping::replace_by_zeros),
         // Raised by a handler that was installed before ours and has finished (Python's
         // faulthandler does this): the access is tried again, faults again, and then comes to us.
-        BusError::Raised => MAPPINGS.iter().any(Mapping::is_cut),
+        BusError::Raised => MAPPINGS.iter().any(Mapping::is_truncated),
     }
 }

@@ -217,7 +217,7 @@ impl Arena {
             } else if !self.is_still(me) {
                 return Err(self.closed_or_lost().unwrap_or(Error::Closed));
             }
-            self.look_for_cut()?;
+            self.check_not_truncated()?;
             slice = SLICE;
             // Our own slot names another thread of this process, which is alive.
             let unchanged = word.load(Ordering::Relaxed) & !WAITERS == seen & !WAITERS;

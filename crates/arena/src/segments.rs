@@ -253,7 +253,7 @@ mod tests {
         assert!(one.grow().unwrap());
         assert!(one.segments_present() > 2);
         assert_eq!(other.segments_present(), 2);
-        other.look_at_length();
+        other.refresh_length();
         assert_eq!(other.segments_present(), one.segments_present());
     }
 

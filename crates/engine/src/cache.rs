@@ -375,7 +375,7 @@ impl Cache {
 
     /// Statistics of the cache. Read without locks: they may be of different moments.
     pub fn stats(&self) -> Stats {
-        self.arena.look_at_length();
+        self.arena.refresh_length();
         let counters = self.arena.counters();
         let counter = |counter: Counter| counters[counter as usize];
         let segments = u64::from(self.arena.segments_present());
@@ -430,7 +430,7 @@ impl Cache {
     /// # Errors
     /// [`Error::Arena`] for locks.
     pub fn check(&self) -> Result<CheckReport> {
-        self.arena.look_at_length();
+        self.arena.refresh_length();
         let mut report = CheckReport::default();
         for index in 0..self.shape.shard_count {
             let found = self.lock_shard(index)?.audit(Depth::Content);

@@ -153,7 +153,7 @@ impl Cache {
         if segment >= self.arena.geometry().segment_count {
             return false;
         }
-        self.arena.look_at_length();
+        self.arena.refresh_length();
         segment < u64::from(self.arena.segments_present())
     }
 }

@@ -309,7 +309,7 @@ fn a_spare_segment_is_used_by_another_process_beside_a_reader() {
         set_hot(&twins[0], b"old");
         // A fully grown cache keeps spare segments.
         while twins[0].arena.grow().unwrap() {}
-        twins[1].arena.look_at_length();
+        twins[1].arena.refresh_length();
         let before = Arc::new(Before::new(&twins[0]));
         begin(&twins[0]);
         let freer = {

@@ -188,7 +188,7 @@ impl Cache {
                 let result = self.store_with_bodies(storing);
                 if matches!(result, Err(Error::Full { .. })) {
                     // Or the file was truncated, and the missing segments look taken.
-                    self.arena.look_for_cut()?;
+                    self.arena.check_not_truncated()?;
                 }
                 result
             }

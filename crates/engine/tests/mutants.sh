@@ -19,7 +19,7 @@ old-length          protocol  what_the_dead_one_took_of_a_longer_file_is_found
 no-checksum         damage    sampled_bytes_of_the_pool
 no-loss             damage    what_is_lost_is_named_and_counted
 other-tag           golden    what_this_format_s_builds_made_is_read_exactly
-lost-slot-kept      cut       nor_who_noticed_the_cut_before
+lost-slot-kept      truncation nor_after_noticing_the_truncation
 follow              files     a_link_in_place_of_the_file_is_not_followed
 "
 

@@ -44,7 +44,7 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::Lost`].
-    pub fn look_for_cut(&self) -> Result<()> {
+    pub fn check_not_truncated(&self) -> Result<()> {
         match self.file_bytes() {
             // A daemon that closed its descriptors cannot tell.
             Err(_) if !self.lost.load(Ordering::Acquire) => Ok(()),
@@ -54,7 +54,7 @@ impl Arena {
 
     /// Learns whether another process has grown the file. For offsets beyond the usable part.
     #[cold]
-    pub fn look_at_length(&self) {
+    pub fn refresh_length(&self) {
         if let Ok(file_bytes) = self.file_bytes() {
             self.region.set_usable(file_bytes);
         }
@@ -63,7 +63,7 @@ impl Arena {
     /// How many segments the file has, as far as this handle knows. Never shrinks.
     ///
     /// Others may have grown the file and taken the new segments. So this bounds what can be taken
-    /// without a system call ([`Arena::look_at_length`]), but not a search for what an owner holds
+    /// without a system call ([`Arena::refresh_length`]), but not a search for what an owner holds
     /// ([`Arena::segments_of`]).
     #[inline(always)]
     pub fn segments_present(&self) -> u32 {

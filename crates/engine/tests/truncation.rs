@@ -30,7 +30,7 @@ fn open(path: &Path) -> Arena {
 
 /// The lock stays in the file, but the mapping to release it through becomes zeros. With `notices`
 /// the holder learns of the truncation before it faults.
-fn cut_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
+fn truncate_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
     let scratch = Scratch::new();
     let Place::Path(path) = scratch.place() else { unreachable!("a scratch file has a path") };
     std::fs::remove_file(&path).unwrap();
@@ -42,7 +42,7 @@ fn cut_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
     let len = file.metadata().unwrap().len();
     file.set_len(pool).unwrap();
     if notices {
-        assert!(matches!(holder.look_for_cut(), Err(Error::Lost { .. })));
+        assert!(matches!(holder.check_not_truncated(), Err(Error::Lost { .. })));
     }
     assert_eq!(holder.region().get(pool), 0);
     // Another process lengthens the file again before anyone else looks.
@@ -60,20 +60,20 @@ fn goes_on(holder: Arena) -> Option<Arena> {
 }
 
 #[test]
-fn who_loses_the_mapping_does_not_keep_its_locks() {
-    cut_under_a_holder(false, goes_on);
+fn a_lost_mapping_keeps_no_locks() {
+    truncate_under_a_holder(false, goes_on);
 }
 
 #[test]
-fn nor_who_noticed_the_cut_before() {
-    cut_under_a_holder(true, goes_on);
+fn nor_after_noticing_the_truncation() {
+    truncate_under_a_holder(true, goes_on);
 }
 
 #[test]
-fn nor_who_closes_without_another_word() {
-    cut_under_a_holder(false, |holder| {
+fn nor_after_closing_at_once() {
+    truncate_under_a_holder(false, |holder| {
         holder.close();
         Some(holder)
     });
-    cut_under_a_holder(true, |_| None);
+    truncate_under_a_holder(true, |_| None);
 }
