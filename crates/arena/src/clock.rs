@@ -35,22 +35,22 @@ fn is_plausible(time_us: u64) -> bool {
 
 /// The boot and time namespace of this process, which identify a clock row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Era {
+pub struct ClockDomain {
     /// Tells this boot from others; never 0.
     boot: u64,
     /// The reference of this process's boot clock.
     frame: TimeFrame,
 }
 
-impl Era {
-    /// The era of this process.
+impl ClockDomain {
+    /// The domain of this process.
     ///
     /// # Errors
     /// The system's error, if it cannot tell. A system without boot id or namespaces is no error.
-    pub fn now() -> io::Result<Era> {
+    pub fn now() -> io::Result<ClockDomain> {
         let id = if_there(std::fs::read("/proc/sys/kernel/random/boot_id"))?;
         let boot = XxHash3_64::oneshot(&id.unwrap_or_default()).max(1);
-        Ok(Era { boot, frame: time_frame()? })
+        Ok(ClockDomain { boot, frame: time_frame()? })
     }
 }
 
@@ -62,8 +62,8 @@ fn row_check(boot: u64, namespace: u64, anchor_us: u64) -> u64 {
 
 /// The anchor of this boot and time namespace, if it has a row. Takes no lock, so a process that is
 /// stopped while it holds the lock does not keep others from opening the file.
-pub fn known_anchor_us(region: &Region, era: Era) -> Option<u64> {
-    let Era { boot, frame } = era;
+pub fn known_anchor_us(region: &Region, domain: ClockDomain) -> Option<u64> {
+    let ClockDomain { boot, frame } = domain;
     for row in 0..header::CLOCK_ROW_COUNT {
         let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
         let is_ours =
@@ -99,11 +99,11 @@ pub fn rows_made(region: &Region) -> u64 {
 
 /// Finds or creates the row of this boot and time namespace. Returns its anchor: file time is boot
 /// clock plus anchor. The caller holds the lock of the rows.
-pub fn anchor_us(region: &Region, era: Era) -> u64 {
-    if let Some(anchor_us) = known_anchor_us(region, era) {
+pub fn anchor_us(region: &Region, domain: ClockDomain) -> u64 {
+    if let Some(anchor_us) = known_anchor_us(region, domain) {
         return anchor_us;
     }
-    let Era { boot, frame } = era;
+    let ClockDomain { boot, frame } = domain;
     let anchor_us = new_anchor_us(region);
     let row = region.get(header::CLOCK_NEXT) % header::CLOCK_ROW_COUNT;
     let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
@@ -119,7 +119,7 @@ pub fn anchor_us(region: &Region, era: Era) -> u64 {
 }
 
 /// Records a file time for the next boot.
-pub fn write_down(region: &Region, now_us: u64) {
+pub fn record_time(region: &Region, now_us: u64) {
     let last_seen_us = region.get(header::LAST_SEEN_US);
     if now_us > last_seen_us || !is_plausible(last_seen_us) {
         region.store(header::LAST_SEEN_US, now_us, Ordering::Relaxed);
@@ -131,15 +131,15 @@ mod tests {
     use super::*;
     use crate::layout::HEADER_BYTES;
 
-    fn era() -> Era {
-        Era::now().unwrap()
+    fn domain() -> ClockDomain {
+        ClockDomain::now().unwrap()
     }
 
     #[test]
     fn the_same_boot_finds_its_row_again() {
         let region = Region::heap(HEADER_BYTES);
-        let first = anchor_us(&region, era());
-        assert_eq!(anchor_us(&region, era()), first);
+        let first = anchor_us(&region, domain());
+        assert_eq!(anchor_us(&region, domain()), first);
         assert_eq!(region.get(header::CLOCK_NEXT), 1);
     }
 
@@ -147,10 +147,10 @@ mod tests {
     fn the_clock_does_not_run_back_over_a_reboot() {
         let region = Region::heap(HEADER_BYTES);
         let future_us = os::wall_time_us() + 3_600_000_000;
-        write_down(&region, future_us);
+        record_time(&region, future_us);
         // The row belongs to another boot.
         region.set(header::CLOCK_ROWS, 1);
-        let anchor_us = anchor_us(&region, era());
+        let anchor_us = anchor_us(&region, domain());
         let now_us = os::boot_time_us().wrapping_add(anchor_us);
         assert!(now_us >= future_us);
     }
@@ -158,26 +158,26 @@ mod tests {
     #[test]
     fn a_damaged_time_is_not_believed() {
         let region = Region::heap(HEADER_BYTES);
-        let sound = anchor_us(&region, era());
+        let sound = anchor_us(&region, domain());
         region.set(header::CLOCK_ROWS + 16, sound ^ 1 << 40);
         region.set(header::LAST_SEEN_US, 0xff << 56);
-        let again = anchor_us(&region, era());
+        let again = anchor_us(&region, domain());
         assert!(again.abs_diff(sound) < 60_000_000, "{again} instead of {sound}");
-        assert_eq!(known_anchor_us(&region, era()), Some(again));
+        assert_eq!(known_anchor_us(&region, domain()), Some(again));
         let now_us = os::boot_time_us().wrapping_add(again);
-        write_down(&region, now_us);
+        record_time(&region, now_us);
         assert_eq!(region.get(header::LAST_SEEN_US), now_us);
     }
 
     #[test]
     fn more_boots_than_rows_replace_the_oldest() {
         let region = Region::heap(HEADER_BYTES);
-        anchor_us(&region, era());
+        anchor_us(&region, domain());
         for row in 0..header::CLOCK_ROW_COUNT {
             region.set(header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES, 1000 + row);
         }
-        anchor_us(&region, era());
+        anchor_us(&region, domain());
         let second = header::CLOCK_ROWS + header::CLOCK_ROW_BYTES;
-        assert_eq!(region.get(second), era().boot);
+        assert_eq!(region.get(second), domain().boot);
     }
 }

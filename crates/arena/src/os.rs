@@ -457,7 +457,7 @@ pub fn byte_is_locked(fd: RawFd, at: u64) -> io::Result<bool> {
 }
 
 /// Seconds of a monotonic clock, cheap and coarse.
-pub fn rough_seconds() -> u64 {
+pub fn coarse_seconds() -> u64 {
     time_of(libc::CLOCK_MONOTONIC_COARSE).tv_sec as u64
 }
 

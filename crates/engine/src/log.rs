@@ -423,7 +423,7 @@ impl Shard<'_> {
         let opened = self.word(shard::CLOCK) & ((1 << 48) - 1) | self.word(shard::HALVINGS) << 48;
         let arena = self.arena();
         // Often enough that a reboot cannot set the file's clock back by much.
-        arena.write_down_time();
+        arena.record_time();
         arena.set_note(segment, note::NEXT, 0);
         let mark = if kind == LogKind::Main { note::EXTENT_MAIN } else { 0 };
         arena.set_note(segment, note::EXTENT, first_byte << 32 | mark);

@@ -66,7 +66,7 @@ pub struct Arena {
     /// When the file's path was last checked, see [`Arena::check_path`].
     path_checked_s: AtomicU64,
     /// When a read last found all process slots taken.
-    refused_s: AtomicU64,
+    slots_full_s: AtomicU64,
     /// Number of operations that threads of this handle are in: locks held or awaited, segments
     /// filled.
     operations: AtomicU32,
@@ -154,7 +154,7 @@ impl Arena {
         region.set_usable(file_bytes);
         let membership = Membership::Reader { file, rows_made: AtomicU64::new(u64::MAX) };
         let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
-        arena.look_at_clock();
+        arena.refresh_clock();
         arena.check_not_lost()?;
         Ok(arena)
     }
@@ -188,7 +188,7 @@ impl Arena {
         let membership = Membership::File { file, slot: ForkMutex::new(None) };
         let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
         arena.attach()?;
-        arena.learn_time()?;
+        arena.init_clock()?;
         arena.check_not_lost()?;
         Ok(arena)
     }
@@ -213,8 +213,8 @@ impl Arena {
             closed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             released_in_file: AtomicBool::new(false),
-            path_checked_s: AtomicU64::new(os::rough_seconds()),
-            refused_s: AtomicU64::new(u64::MAX),
+            path_checked_s: AtomicU64::new(os::coarse_seconds()),
+            slots_full_s: AtomicU64::new(u64::MAX),
             operations: AtomicU32::new(0),
             anchor_us: AtomicU64::new(0),
             clock,
@@ -259,7 +259,7 @@ impl Arena {
                 let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
                 let attached = FORKS.load(Ordering::Relaxed) << 32 | owner;
                 arena.attached.store(attached, Ordering::Relaxed);
-                arena.learn_time()?;
+                arena.init_clock()?;
                 Ok(arena)
             })
             .collect()
@@ -348,7 +348,7 @@ impl Arena {
         if let Some(error) = self.closed_or_lost() {
             return Err(error);
         }
-        self.look_at_clock();
+        self.refresh_clock();
         Ok(None)
     }
 
@@ -358,13 +358,13 @@ impl Arena {
         if let Some(error) = self.closed_or_lost() {
             return Err(error);
         }
-        let now_s = os::rough_seconds();
-        if self.refused_s.load(Ordering::Relaxed) == now_s {
+        let now_s = os::coarse_seconds();
+        if self.slots_full_s.load(Ordering::Relaxed) == now_s {
             return Ok(None);
         }
         match self.attach() {
             Err(Error::TooManyProcesses { .. } | Error::TooManyHandles { .. }) => {
-                self.refused_s.store(now_s, Ordering::Relaxed);
+                self.slots_full_s.store(now_s, Ordering::Relaxed);
                 Ok(None)
             }
             attached => attached.map(Some),
@@ -426,7 +426,7 @@ impl Arena {
         if self.is_read_only() {
             return;
         }
-        clock::write_down(&self.region, self.now_us());
+        clock::record_time(&self.region, self.now_us());
         let attached = self.attached.swap(0, Ordering::SeqCst);
         if let Membership::File { slot, .. } = &self.membership {
             let ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
@@ -497,7 +497,7 @@ impl Arena {
     /// only: reads make no system call.
     #[inline]
     pub fn check_path(&self) -> PathStatus {
-        let now_s = os::rough_seconds();
+        let now_s = os::coarse_seconds();
         if self.path_checked_s.load(Ordering::Relaxed) == now_s || crate::mutants::is_on("no-look") {
             return PathStatus::InPlace;
         }

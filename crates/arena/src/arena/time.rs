@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Arena, Membership};
-use crate::clock::{self, Clock, Era};
+use crate::clock::{self, Clock, ClockDomain};
 use crate::error::{Error, Result};
 use crate::layout::header as words;
 use crate::lock::Acquired;
@@ -17,38 +17,38 @@ const CLOCK_LOCK_LIMIT: Duration = Duration::from_secs(1);
 impl Arena {
     /// Sets the clock of a read-only handle: by the row of this boot, or, until there is one, as a
     /// new row would have it.
-    pub(super) fn look_at_clock(&self) {
+    pub(super) fn refresh_clock(&self) {
         let Membership::Reader { rows_made: last, .. } = &self.membership else { return };
         let rows_made = clock::rows_made(&self.region);
         if last.load(Ordering::Relaxed) == rows_made {
             return;
         }
-        let Ok(era) = Era::now() else { return };
-        let known = clock::known_anchor_us(&self.region, era);
+        let Ok(domain) = ClockDomain::now() else { return };
+        let known = clock::known_anchor_us(&self.region, domain);
         let anchor_us = known.unwrap_or_else(|| clock::new_anchor_us(&self.region));
         self.anchor_us.store(anchor_us, Ordering::Relaxed);
         last.store(rows_made, Ordering::Relaxed);
     }
 
-    pub(super) fn learn_time(&self) -> Result<()> {
-        // A process that mistakes its era would create a row with another time.
-        let era = Era::now().map_err(|source| Error::Io {
+    pub(super) fn init_clock(&self) -> Result<()> {
+        // A process that mistakes its domain would create a row with another time.
+        let domain = ClockDomain::now().map_err(|source| Error::Io {
             action: "learn the time of",
             path: self.path.clone(),
             source,
         })?;
-        let anchor_us = match clock::known_anchor_us(&self.region, era) {
+        let anchor_us = match clock::known_anchor_us(&self.region, domain) {
             Some(anchor_us) => anchor_us,
             None => {
                 // A dead owner can only have left a half written row, which `anchor_us` allows for.
                 let _: Acquired = self.lock(words::CLOCK_LOCK, CLOCK_LOCK_LIMIT)?;
-                let anchor_us = clock::anchor_us(&self.region, era);
+                let anchor_us = clock::anchor_us(&self.region, domain);
                 self.unlock(words::CLOCK_LOCK);
                 anchor_us
             }
         };
         self.anchor_us.store(anchor_us, Ordering::Relaxed);
-        clock::write_down(&self.region, self.now_us());
+        clock::record_time(&self.region, self.now_us());
         Ok(())
     }
 
@@ -64,7 +64,7 @@ impl Arena {
     }
 
     /// Records the time for the next boot.
-    pub fn write_down_time(&self) {
-        clock::write_down(&self.region, self.now_us());
+    pub fn record_time(&self) {
+        clock::record_time(&self.region, self.now_us());
     }
 }
