@@ -19,7 +19,7 @@ use crate::trust::{Directory, Rights};
 /// How often opening starts again because the file was replaced meanwhile.
 const ATTEMPTS: u32 = 64;
 /// How often, and for how long, to wait until a second hard link disappears.
-const LINK_LOOKS: u32 = 5;
+const LINK_CHECKS: u32 = 5;
 const LINK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether a file is still the one at its path.
@@ -88,7 +88,7 @@ impl CacheFile {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(error) => Err(refused(error)),
         };
-        let mut link_looks = 0;
+        let mut link_checks = 0;
         for _ in 0..ATTEMPTS {
             let Some(before) = look()? else { return Ok(None) };
             refuse_kind(&before, path)?;
@@ -115,12 +115,12 @@ impl CacheFile {
             let data = most.expect("there are three");
             // Where a new file cannot be renamed without replacing another, it has two names for an
             // instant.
-            if data.nlink() > 1 && link_looks < LINK_LOOKS {
-                link_looks += 1;
+            if data.nlink() > 1 && link_checks < LINK_CHECKS {
+                link_checks += 1;
                 std::thread::sleep(LINK_PAUSE);
                 continue;
             }
-            directory.admit(file.fd(), &data, rights)?;
+            directory.check_file(file.fd(), &data, rights)?;
             return Ok(Some(file));
         }
         Err(Error::Unsafe {
@@ -157,7 +157,7 @@ impl CacheFile {
     /// Creates a file of `len_bytes` bytes in a directory, unnamed or under a temporary name.
     pub fn create(directory: &Directory, len_bytes: u64, rights: Rights) -> Result<CacheFile> {
         let path = directory.path();
-        directory.admit_itself(os::effective_user(), rights)?;
+        directory.check_directory(os::effective_user(), rights)?;
         let file = match os::nameless_file(directory.fd(), 0o600) {
             Ok(fd) => CacheFile::new(fd, path)?.0,
             // The directory is not writable, or its file system has no unnamed files.
@@ -210,16 +210,16 @@ impl CacheFile {
 
     /// Syncs a file from [`CacheFile::create`], then gives it its name. If another process has
     /// taken the name, removes the new file and returns false.
-    pub fn settle(&mut self, directory: &Directory) -> Result<bool> {
+    pub fn publish(&mut self, directory: &Directory) -> Result<bool> {
         let durable = match crate::mutants::is_on("early-name") {
             true => Ok(()),
             false => os::make_durable(self.fd()),
         };
-        let settled = durable.and_then(|()| match &self.temporary {
+        let published = durable.and_then(|()| match &self.temporary {
             Some(temporary) => os::rename_new(directory.fd(), temporary, directory.name()),
             None => os::link_new(self.fd(), directory.fd(), directory.name()),
         });
-        match settled {
+        match published {
             Ok(()) => {
                 directory.make_durable();
                 self.temporary = None;
@@ -238,7 +238,7 @@ impl CacheFile {
     }
 
     /// The temporary name to remove if the file is given up, if it has one.
-    pub fn leftover(&self) -> Option<PathBuf> {
+    pub fn temporary_name(&self) -> Option<PathBuf> {
         self.temporary.clone()
     }
 
@@ -259,7 +259,7 @@ impl CacheFile {
     ///
     /// # Errors
     /// [`Error::NoFallocate`].
-    pub fn demand_growth(&self) -> Result<()> {
+    pub fn require_fallocate(&self) -> Result<()> {
         match self.allocate(0, 1) {
             Err(error @ Error::NoFallocate { .. }) => Err(error),
             // Other errors may be gone when the file has to grow.

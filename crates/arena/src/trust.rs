@@ -92,7 +92,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Unsafe`], [`Error::NetworkFileSystem`].
-    pub fn admit(&self, fd: RawFd, data: &Metadata, rights: Rights) -> Result<()> {
+    pub fn check_file(&self, fd: RawFd, data: &Metadata, rights: Rights) -> Result<()> {
         // Something else may be mounted over the file's name.
         refuse_network(fd, data.dev(), &self.path)?;
         let (path, mode) = (&self.path, data.mode());
@@ -154,14 +154,14 @@ impl Directory {
                 },
             ));
         }
-        self.admit_itself(data.uid(), rights)
+        self.check_directory(data.uid(), rights)
     }
 
     /// Refuses the directory if others could replace the file of `owner` in it.
     ///
     /// # Errors
     /// [`Error::Unsafe`].
-    pub fn admit_itself(&self, owner: u32, rights: Rights) -> Result<()> {
+    pub fn check_directory(&self, owner: u32, rights: Rights) -> Result<()> {
         let (mode, user) = (self.data.mode(), self.data.uid());
         let folder = parent_of(&self.path);
         let shown = folder.display();

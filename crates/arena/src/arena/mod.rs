@@ -120,20 +120,20 @@ impl Arena {
             }
             let geometry = Geometry::new(plan.clone())?;
             let file = CacheFile::create(&directory, first_bytes(&geometry), rights)?;
-            let leftover = file.leftover();
+            let temporary_name = file.temporary_name();
             let made = Arena::from_file(file, Some(geometry), layer, clock.clone(), waiter.clone())
                 .and_then(|arena| lay_out(&arena).map(|()| arena));
             let mut arena = match made {
                 Ok(arena) => arena,
                 Err(error) => {
-                    if let Some(leftover) = leftover {
-                        let _ = os::remove_at(directory.fd(), &leftover);
+                    if let Some(temporary_name) = temporary_name {
+                        let _ = os::remove_at(directory.fd(), &temporary_name);
                     }
                     return Err(error);
                 }
             };
             let Membership::File { file, .. } = &mut arena.membership else { unreachable!() };
-            if file.settle(&directory)? {
+            if file.publish(&directory)? {
                 return Ok(arena);
             }
             // Another process was faster: use its file.
@@ -173,7 +173,7 @@ impl Arena {
             None => {
                 let (geometry, identity) = read_header(&file, file_bytes, layer)?;
                 if file_bytes < geometry.file_bytes_max() {
-                    file.demand_growth()?;
+                    file.require_fallocate()?;
                 }
                 (geometry, Some(identity))
             }
