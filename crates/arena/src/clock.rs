@@ -14,7 +14,7 @@ use twox_hash::XxHash3_64;
 
 use crate::layout::header;
 use crate::os;
-use crate::process::{if_there, time_frame, TimeFrame};
+use crate::process::{if_exists, time_frame, TimeFrame};
 use crate::region::{fence, Region};
 
 /// Where the time comes from.
@@ -48,7 +48,7 @@ impl ClockDomain {
     /// # Errors
     /// The system's error, if it cannot tell. A system without boot id or namespaces is no error.
     pub fn now() -> io::Result<ClockDomain> {
-        let id = if_there(std::fs::read("/proc/sys/kernel/random/boot_id"))?;
+        let id = if_exists(std::fs::read("/proc/sys/kernel/random/boot_id"))?;
         let boot = XxHash3_64::oneshot(&id.unwrap_or_default()).max(1);
         Ok(ClockDomain { boot, frame: time_frame()? })
     }

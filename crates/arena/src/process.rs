@@ -263,7 +263,7 @@ pub struct ProcessSlot {
     liveness_lock: LivenessLock,
 }
 
-struct Myself {
+struct ProcessIdentity {
     pid: u64,
     start_ticks: u64,
     pid_namespace: u64,
@@ -271,7 +271,7 @@ struct Myself {
 }
 
 /// None if the file or process does not exist.
-pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) => match error.raw_os_error() {
@@ -283,7 +283,7 @@ pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 
 /// 0 if the kernel or `/proc` has none.
 fn namespace_inode(name: &str) -> io::Result<u64> {
-    let data = if_there(std::fs::metadata(format!("/proc/self/ns/{name}")))?;
+    let data = if_exists(std::fs::metadata(format!("/proc/self/ns/{name}")))?;
     Ok(data.map_or(0, |data| data.ino()))
 }
 
@@ -306,13 +306,13 @@ pub fn time_frame() -> io::Result<TimeFrame> {
     let namespace = namespace_inode("time")?;
     if namespace == 0 {
         // A kernel without time namespaces, or a `/proc` that does not show us.
-        let is_shown = if_there(std::fs::metadata("/proc/self/ns"))?.is_some();
+        let is_shown = if_exists(std::fs::metadata("/proc/self/ns"))?.is_some();
         return Ok(TimeFrame { namespace: if is_shown { 0 } else { u64::MAX }, ahead_us: 0 });
     }
     // The offsets are those of our children's namespace, which need not be ours.
     let ours = namespace_inode("time_for_children")? == namespace;
     let text = match ours {
-        true => if_there(std::fs::read_to_string("/proc/self/timens_offsets"))?,
+        true => if_exists(std::fs::read_to_string("/proc/self/timens_offsets"))?,
         false => None,
     };
     Ok(match text.as_deref().and_then(boot_offset_us) {
@@ -333,7 +333,7 @@ fn boot_offset_us(text: &str) -> Option<i64> {
 /// Inode of this process's PID namespace. 0 if `/proc` shows the processes of another namespace (it
 /// was not mounted again), so that process ids cannot be looked up.
 fn pid_namespace() -> io::Result<u64> {
-    let shown = if_there(std::fs::read_link("/proc/self"))?;
+    let shown = if_exists(std::fs::read_link("/proc/self"))?;
     let is_ours = shown.is_some_and(|name| name.as_os_str() == &*std::process::id().to_string());
     if is_ours {
         namespace_inode("pid")
@@ -345,12 +345,12 @@ fn pid_namespace() -> io::Result<u64> {
 /// Start time of process `pid` in clock ticks since boot, and start of its stack (0 if hidden).
 /// None if it is gone or a zombie. An error means that nobody could tell: a process out of
 /// descriptors must not take others for dead.
-fn birth(pid: u64) -> io::Result<Option<(u64, u64)>> {
-    let text = if_there(std::fs::read_to_string(format!("/proc/{pid}/stat")))?;
-    Ok(text.and_then(|text| parse_birth(&text)))
+fn process_start(pid: u64) -> io::Result<Option<(u64, u64)>> {
+    let text = if_exists(std::fs::read_to_string(format!("/proc/{pid}/stat")))?;
+    Ok(text.and_then(|text| parse_process_start(&text)))
 }
 
-fn parse_birth(text: &str) -> Option<(u64, u64)> {
+fn parse_process_start(text: &str) -> Option<(u64, u64)> {
     // The name in parentheses may itself contain spaces and parentheses.
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
     if matches!(*fields.first()?, "Z" | "X" | "x") {
@@ -360,21 +360,21 @@ fn parse_birth(text: &str) -> Option<(u64, u64)> {
     Some((fields.get(19)?.parse().ok()?, stack_start))
 }
 
-impl Myself {
-    fn new() -> io::Result<Myself> {
+impl ProcessIdentity {
+    fn new() -> io::Result<ProcessIdentity> {
         let pid = u64::from(std::process::id());
-        let (start_ticks, stack_start) = birth(pid)?.unwrap_or((0, 0));
-        Ok(Myself { pid, start_ticks, pid_namespace: pid_namespace()?, stack_start })
+        let (start_ticks, stack_start) = process_start(pid)?.unwrap_or((0, 0));
+        Ok(ProcessIdentity { pid, start_ticks, pid_namespace: pid_namespace()?, stack_start })
     }
 }
 
 /// Whether the process recorded in a slot is alive, as far as this namespace can tell.
-fn recorded_process_lives(region: &Region, at: u64) -> io::Result<bool> {
+fn recorded_process_is_alive(region: &Region, at: u64) -> io::Result<bool> {
     let recorded = region.get(at + slot_layout::PID_NAMESPACE);
     if recorded == 0 || recorded != pid_namespace()? {
         return Ok(false);
     }
-    let Some((start_ticks, stack_start)) = birth(region.get(at + slot_layout::PID))? else {
+    let Some((start_ticks, stack_start)) = process_start(region.get(at + slot_layout::PID))? else {
         return Ok(false);
     };
     let stack_then = region.get(at + slot_layout::STACK_START);
@@ -396,7 +396,7 @@ impl ProcessSlot {
         let io = |source| Error::Io { action: "take a process slot of", path: path.into(), source };
         let liveness_lock =
             LivenessLock::open(file).map_err(io)?.ok_or(Error::TooManyHandles { limit: LIVENESS_LOCKS_MAX })?;
-        let myself = Myself::new().map_err(io)?;
+        let identity = ProcessIdentity::new().map_err(io)?;
         for slot in 0..geometry.process_count as u32 {
             let at = geometry.process_at(slot);
             if !os::try_lock_byte(liveness_lock.fd, at).map_err(io)? {
@@ -407,16 +407,16 @@ impl ProcessSlot {
             let is_taken = state & TAKEN != 0;
             // This process is alive, but a handle that it lost in a fork or closed half way may
             // have left a slot whose liveness lock is free.
-            let is_lost = is_taken && recorded_process_lives(region, at).unwrap_or(true);
+            let is_lost = is_taken && recorded_process_is_alive(region, at).unwrap_or(true);
             if is_lost || (is_taken && crate::mutants::is_on("slots-kept")) {
                 os::unlock_byte(liveness_lock.fd, at).map_err(io)?;
                 continue;
             }
             let incarnation = (state as u32).wrapping_add(1);
-            region.set(at + slot_layout::PID, myself.pid);
-            region.set(at + slot_layout::START_TICKS, myself.start_ticks);
-            region.set(at + slot_layout::PID_NAMESPACE, myself.pid_namespace);
-            region.set(at + slot_layout::STACK_START, myself.stack_start);
+            region.set(at + slot_layout::PID, identity.pid);
+            region.set(at + slot_layout::START_TICKS, identity.start_ticks);
+            region.set(at + slot_layout::PID_NAMESPACE, identity.pid_namespace);
+            region.set(at + slot_layout::STACK_START, identity.stack_start);
             let state = TAKEN | u64::from(incarnation);
             region.store(at + slot_layout::STATE, state, Ordering::Release);
             let owner = OwnerId::new(slot, incarnation);
@@ -470,7 +470,7 @@ impl ProcessSlot {
             owner.incarnation()
         );
         if crate::mutants::is_on("pid-alone") {
-            return matches!(birth(region.get(at + slot_layout::PID)), Ok(None));
+            return matches!(process_start(region.get(at + slot_layout::PID)), Ok(None));
         }
         // Without its liveness lock this process cannot ask, so it waits until its time limit.
         if !is_liveness_lock(self.liveness_lock.place, self.liveness_lock.fd) {
@@ -479,7 +479,7 @@ impl ProcessSlot {
         match os::byte_is_locked(self.liveness_lock.fd, at) {
             Ok(true) | Err(_) => false,
             // If nobody can tell, the owner counts as alive.
-            Ok(false) => !recorded_process_lives(region, at)
+            Ok(false) => !recorded_process_is_alive(region, at)
                 .unwrap_or(!crate::mutants::is_on("doubt-is-death")),
         }
     }
@@ -536,8 +536,8 @@ mod tests {
 
     #[test]
     fn this_process_lives_and_an_impossible_one_does_not() {
-        let (start_ticks, stack_start) = birth(u64::from(std::process::id())).unwrap().unwrap();
+        let (start_ticks, stack_start) = process_start(u64::from(std::process::id())).unwrap().unwrap();
         assert!(start_ticks > 0 && stack_start > 0);
-        assert_eq!(birth(u64::MAX).unwrap(), None);
+        assert_eq!(process_start(u64::MAX).unwrap(), None);
     }
 }

@@ -106,7 +106,7 @@ impl Arena {
     }
 
     /// Gives a segment to another owner. The caller owns it, or holds the lock of the owning shard.
-    pub fn give_segment(&self, segment: u32, owner: Owner) {
+    pub fn transfer_segment(&self, segment: u32, owner: Owner) {
         let at = self.geometry().segment_word_at(segment::OWNER, segment);
         self.region().store(at, owner.word(), Ordering::Release);
     }
@@ -115,7 +115,7 @@ impl Arena {
     pub fn release_segment(&self, segment: u32) {
         self.geometry().free_map.set_free(self.region(), segment);
         hooks::reach(Point::SegmentMarkedFree);
-        self.give_segment(segment, Owner::Free);
+        self.transfer_segment(segment, Owner::Free);
     }
 
     /// Marks a segment as taken in the free map, which damage may have changed. The caller holds

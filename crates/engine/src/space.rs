@@ -242,7 +242,7 @@ impl Shard<'_> {
     /// Gives bodies that this process built to the shard, before a slot leads to them.
     pub fn adopt_bodies(&self, bodies: &[Body]) {
         for body in bodies {
-            self.arena().give_segment(body.segment as u32, Owner::Shard(self.index as u32));
+            self.arena().transfer_segment(body.segment as u32, Owner::Shard(self.index as u32));
         }
         self.add_word(shard::BODY_SEGMENTS, bodies.len() as u64);
         if !bodies.is_empty() {
