@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{Pair, View, WORD};
+use tuckbox_arena::region::{LinePair, View, WORD};
 use tuckbox_arena::segments::Owner;
 
 use crate::cache::Cache;
@@ -117,13 +117,13 @@ impl Cache {
         let segment = self.index_segment(shard_at, index)?;
         match self.arena.region().line_in_segment(segment, byte) {
             Some(line) => Some(line),
-            None => self.line_that_became_usable(segment, byte),
+            None => self.line_after_growth(segment, byte),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn line_that_became_usable(&self, segment: u64, byte: u64) -> Option<View<'_, BUCKET_WORDS>> {
+    fn line_after_growth(&self, segment: u64, byte: u64) -> Option<View<'_, BUCKET_WORDS>> {
         self.has_become_usable(segment)
             .then(|| self.arena.region().line_in_segment(segment, byte))?
     }
@@ -164,7 +164,7 @@ impl Cache {
 /// unpredictable, and a mispredicted branch costs more. Each slot is then loaded once more, by
 /// itself, so that its value is of one moment.
 pub(crate) struct Tagged<'a> {
-    pair: Pair<'a>,
+    pair: LinePair<'a>,
     tag: u64,
     places: u32,
 }
@@ -218,8 +218,8 @@ impl Cache {
         let (first, second) = choices_of(hash, state.count());
         let first = self.bucket_line(shard_at, first)?;
         let second = self.bucket_line(shard_at, second).unwrap_or(first);
-        let pair = Pair::new(first, second);
-        let mut places = pair.words_that_begin_with(hash.tag() as u16);
+        let pair = LinePair::new(first, second);
+        let mut places = pair.words_with_top(hash.tag() as u16);
         // Once only, if both buckets are the same.
         let in_second = if second.is_at(first) { 0 } else { SLOT_PLACES << BUCKET_WORDS };
         places &= SLOT_PLACES | in_second;

@@ -10,7 +10,7 @@ use std::cell::Cell;
 
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{bytes_of, Stretch, View, WORD};
+use tuckbox_arena::region::{bytes_of, SegmentSlice, View, WORD};
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
@@ -104,28 +104,28 @@ pub fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>) -> R) -> R {
 impl Cache {
     /// The words from a record to the end of its segment; none if no record can begin there.
     #[inline(always)]
-    pub(crate) fn record_at(&self, offset: u64) -> Option<Stretch<'_>> {
-        let stretch = match self.arena.region().stretch(offset) {
-            Some(stretch) => stretch,
-            None => self.stretch_that_became_usable(offset)?,
+    pub(crate) fn record_at(&self, offset: u64) -> Option<SegmentSlice<'_>> {
+        let slice = match self.arena.region().segment_slice(offset) {
+            Some(slice) => slice,
+            None => self.slice_after_growth(offset)?,
         };
         // Without this check an access behind the segment would still be refused, but by a panic.
         let fits = offset % 8 == 0
-            && (stretch.len_bytes() >= RECORD_ROOM_LEAST + TRAILER_BYTES
+            && (slice.len_bytes() >= RECORD_ROOM_LEAST + TRAILER_BYTES
                 || tuckbox_arena::mutants::is_on("no-bounds"));
-        fits.then_some(stretch)
+        fits.then_some(slice)
     }
 
     #[cold]
     #[inline(never)]
-    fn stretch_that_became_usable(&self, offset: u64) -> Option<Stretch<'_>> {
+    fn slice_after_growth(&self, offset: u64) -> Option<SegmentSlice<'_>> {
         let (segment, _) = self.arena.geometry().place_of(offset)?;
-        self.is_usable(segment).then(|| self.arena.region().stretch(offset))?
+        self.is_usable(segment).then(|| self.arena.region().segment_slice(offset))?
     }
 
     /// The segment and byte where a record begins.
     #[inline(always)]
-    pub(crate) fn position_in(&self, record: Stretch<'_>) -> Position {
+    pub(crate) fn position_in(&self, record: SegmentSlice<'_>) -> Position {
         let byte = self.shape.segment_bytes - record.len_bytes();
         Position { segment: record.segment(), byte }
     }
@@ -637,8 +637,8 @@ mod tests {
             assert!(one.arena.grow().unwrap());
         }
         let behind = geometry.segment_at(present);
-        assert!(other.arena.region().stretch(behind).is_none());
+        assert!(other.arena.region().segment_slice(behind).is_none());
         assert_eq!(place(other, behind), Some((present, 0)));
-        assert!(other.arena.region().stretch(behind).is_some());
+        assert!(other.arena.region().segment_slice(behind).is_some());
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{fence, Stretch, View};
+use tuckbox_arena::region::{fence, SegmentSlice, View};
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
@@ -89,7 +89,7 @@ impl Seen<'_> {
 #[derive(Clone, Copy)]
 struct Located<'a> {
     /// The record and what follows it in its segment.
-    record: Stretch<'a>,
+    record: SegmentSlice<'a>,
     /// The generation word of its segment, and its value.
     use_of_segment: View<'a, 1>,
     generation: u64,

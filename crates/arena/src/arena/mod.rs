@@ -202,7 +202,7 @@ impl Arena {
         clock: Clock,
         waiter: Arc<dyn Waiter>,
     ) -> Arena {
-        region.divide(geometry.pool());
+        region.set_pool(geometry.pool());
         Arena {
             region,
             geometry,
@@ -245,7 +245,7 @@ impl Arena {
         (0..participants)
             .map(|slot| {
                 let at = geometry.process_at(slot);
-                let region = memory.again().expect("it is no mapping");
+                let region = memory.share().expect("it is no mapping");
                 region.set_usable(first_bytes);
                 region.set(at + slot_layout::STATE, 1 << 32 | 1);
                 let owner = u64::from(1u32 << 12 | (slot + 1));

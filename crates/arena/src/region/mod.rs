@@ -28,7 +28,7 @@ pub(crate) use crate::modelled::{LockWord, Word};
 pub use std::sync::atomic::fence;
 
 use self::view::{copy_out, nth, Words};
-pub use self::view::{Pair, Stretch, View};
+pub use self::view::{LinePair, SegmentSlice, View};
 
 /// A word of shared memory; under loom a modelled one.
 #[cfg(not(loom))]
@@ -134,7 +134,7 @@ impl Region {
 
     /// Another region over the same memory, with a usable part of its own: a process's mapping for
     /// the twin's participants. None for a mapping.
-    pub(crate) fn again(&self) -> Option<Region> {
+    pub(crate) fn share(&self) -> Option<Region> {
         let Backing::Heap(memory) = &self.backing else { return None };
         Some(Region::on(self.base, self.reserved_bytes, Backing::Heap(Arc::clone(memory))))
     }
@@ -181,7 +181,7 @@ impl Region {
     }
 
     /// Sets where the segments are: see [`Region::line_in_segment`].
-    pub(crate) fn divide(&mut self, pool: Pool) {
+    pub(crate) fn set_pool(&mut self, pool: Pool) {
         assert!(pool.at % LINE_BYTES == 0 && 1 << pool.segment_shift >= LINE_BYTES, "{pool:?}");
         self.pool = pool;
         self.segment_bytes = 1 << pool.segment_shift;
@@ -210,7 +210,7 @@ impl Region {
 
     /// The words from `offset` to the end of its segment. None outside of the usable segments.
     #[inline(always)]
-    pub fn stretch(&self, offset: u64) -> Option<Stretch<'_>> {
+    pub fn segment_slice(&self, offset: u64) -> Option<SegmentSlice<'_>> {
         // An offset before the pool wraps to a segment number that cannot exist.
         let in_pool = offset.wrapping_sub(self.pool.at);
         let segment = in_pool >> self.pool.segment_shift;
@@ -220,7 +220,7 @@ impl Region {
         let len_bytes = self.segment_bytes - (in_pool & self.word_mask);
         // All words of usable segments are usable.
         let words = self.checked(offset & !(WORD - 1), len_bytes / WORD);
-        Some(Stretch { words, len_bytes, segment: segment as u32 })
+        Some(SegmentSlice { words, len_bytes, segment: segment as u32 })
     }
 
     /// The address of `word_count` words at `offset`, a multiple of eight.
@@ -571,9 +571,9 @@ mod tests {
         let region = Region::heap(128);
         region.set(120, 7);
         assert_eq!(region.view::<8>(64).get(7), 7);
-        let pair = Pair::new(region.view(0), region.view(64));
+        let pair = LinePair::new(region.view(0), region.view(64));
         assert_eq!(pair.load(15, Ordering::Relaxed), 7);
-        let again = region.again().unwrap();
+        let again = region.share().unwrap();
         again.set_usable(64);
         assert_eq!(again.view::<8>(0).get(7), 0);
         again.set_usable(128);
@@ -586,9 +586,9 @@ mod tests {
         for word in 0..56 {
             whole.set(word * 8, word);
         }
-        let mut region = whole.again().unwrap();
+        let mut region = whole.share().unwrap();
         region.set_usable(64 + 128 + 64);
-        region.divide(Pool { at: 64, segment_shift: 7, segment_count: 2 });
+        region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 2 });
         let first_of = |region: &Region, segment, byte| {
             region.line_in_segment(segment, byte).map(|line| (region.offset_of(line), line.get(0)))
         };
@@ -607,18 +607,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_ends_where_its_segment_does() {
+    fn a_segment_slice_ends_where_its_segment_does() {
         let whole = Region::heap(64 + 3 * 128);
         for word in 0..56 {
             whole.set(word * 8, word);
         }
-        let mut region = whole.again().unwrap();
-        assert!(region.stretch(0).is_none() && region.stretch(64).is_none());
+        let mut region = whole.share().unwrap();
+        assert!(region.segment_slice(0).is_none() && region.segment_slice(64).is_none());
         region.set_usable(64 + 256);
-        region.divide(Pool { at: 64, segment_shift: 7, segment_count: 3 });
+        region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 3 });
         let of = |region: &Region, offset| {
-            let stretch = region.stretch(offset)?;
-            Some((stretch.segment(), stretch.len_bytes(), stretch.view::<1>().get(0)))
+            let slice = region.segment_slice(offset)?;
+            Some((slice.segment(), slice.len_bytes(), slice.view::<1>().get(0)))
         };
         assert_eq!(of(&region, 64), Some((0, 128, 8)));
         // A misaligned offset belongs to its word.

@@ -103,15 +103,15 @@ impl<const COUNT: usize> View<'_, COUNT> {
     }
 }
 
-/// The words from an offset to the end of its segment: see [`Region::stretch`].
+/// The words from an offset to the end of its segment: see [`Region::segment_slice`].
 #[derive(Clone, Copy)]
-pub struct Stretch<'a> {
+pub struct SegmentSlice<'a> {
     pub(super) words: Words<'a>,
     pub(super) len_bytes: u64,
     pub(super) segment: u32,
 }
 
-impl<'a> Stretch<'a> {
+impl<'a> SegmentSlice<'a> {
     /// The segment.
     #[inline(always)]
     pub fn segment(&self) -> u32 {
@@ -171,15 +171,15 @@ fn refuse_behind(word_count: usize, len_bytes: u64) -> ! {
 /// Two lines of eight words, checked once and compared together. Words from eight on belong to the
 /// second line. Both may be the same line.
 #[derive(Clone, Copy)]
-pub struct Pair<'a> {
+pub struct LinePair<'a> {
     lines: [Words<'a>; 2],
 }
 
-impl<'a> Pair<'a> {
+impl<'a> LinePair<'a> {
     /// A pair of lines.
     #[inline(always)]
-    pub fn new(first: View<'a, LINE_WORDS>, second: View<'a, LINE_WORDS>) -> Pair<'a> {
-        Pair { lines: [first.words, second.words] }
+    pub fn new(first: View<'a, LINE_WORDS>, second: View<'a, LINE_WORDS>) -> LinePair<'a> {
+        LinePair { lines: [first.words, second.words] }
     }
 
     /// The line of a word, chosen without a branch that the processor could mispredict.
@@ -220,7 +220,7 @@ impl<'a> Pair<'a> {
     /// Which words have `top` as their highest sixteen bits: one bit each, the lowest for the first
     /// word. Reads each word once, relaxed.
     #[inline(always)]
-    pub fn words_that_begin_with(&self, top: u16) -> u32 {
+    pub fn words_with_top(&self, top: u16) -> u32 {
         // SAFETY: each line covers eight checked words.
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         return unsafe { assembly::compare(self.lines[0].0, self.lines[1].0, top) };
@@ -242,13 +242,13 @@ mod tests {
         let source: Vec<u64> =
             (1..100).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let mut region = Region::heap(64 + 1024);
-        region.divide(Pool { at: 64, segment_shift: 10, segment_count: 1 });
+        region.set_pool(Pool { at: 64, segment_shift: 10, segment_count: 1 });
         region.copy_in(128, &source);
-        let stretch = region.stretch(128).unwrap();
+        let slice = region.segment_slice(128).unwrap();
         for count in 2..source.len() {
             for from in [1, 2] {
                 let mut target = vec![7; count + 1];
-                let sum = stretch.copy_out_summed(&mut target[..count], from);
+                let sum = slice.copy_out_summed(&mut target[..count], from);
                 assert_eq!(target[..count], source[..count]);
                 assert_eq!((target[count], sum), (7, sum::of(&source[from..count])));
             }
@@ -259,8 +259,8 @@ mod tests {
     #[should_panic(expected = "outside of")]
     fn a_summed_copy_past_the_end_is_refused() {
         let mut region = Region::heap(64 + 256);
-        region.divide(Pool { at: 64, segment_shift: 7, segment_count: 2 });
-        region.stretch(72).unwrap().copy_out_summed(&mut [0; 16], 1);
+        region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 2 });
+        region.segment_slice(72).unwrap().copy_out_summed(&mut [0; 16], 1);
     }
 
     #[test]
@@ -277,11 +277,11 @@ mod tests {
             for wanted in [0, 1, 7, 0xff, 0x700, 0x7fff, 0x8000, 0xff00, 0xffff] {
                 for (first, second) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
                     let line = |index: usize| region.view(offsets[index]);
-                    let pair = Pair::new(line(first), line(second));
+                    let pair = LinePair::new(line(first), line(second));
                     let both = [tops[first], tops[second]].concat();
                     let expected = (0..16).filter(|n| both[*n] == u64::from(wanted));
                     let bits = expected.fold(0, |bits, n| bits | 1 << n);
-                    assert_eq!(pair.words_that_begin_with(wanted), bits, "{wanted:#x}");
+                    assert_eq!(pair.words_with_top(wanted), bits, "{wanted:#x}");
                     for (index, top) in both.iter().enumerate() {
                         assert_eq!(pair.load(index, Ordering::Relaxed) >> 48, *top);
                         assert_eq!(pair.word(index).get(0) >> 48, *top);
