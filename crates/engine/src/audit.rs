@@ -15,7 +15,7 @@ use tuckbox_arena::segments::Owner;
 
 use crate::layout::{log, note, shard, Position, Shape, Slot};
 use crate::log::{with_scratch, LogKind};
-use crate::record::{flag, Head, Sequence};
+use crate::record::{flag, RecordHeader, Sequence};
 use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Loss};
 
@@ -162,7 +162,7 @@ impl Shard<'_> {
     /// A count of entries, or 0 if the logs cannot hold that many: such a count is damaged itself.
     fn plausible(&self, entries: u64) -> u64 {
         let room_bytes = self.arena().geometry().plan.size_bytes;
-        Some(entries).filter(|count| count * Head::BYTES_LEAST <= room_bytes).unwrap_or(0)
+        Some(entries).filter(|count| count * RecordHeader::BYTES_LEAST <= room_bytes).unwrap_or(0)
     }
 
     /// Counts and reports lost entries.
@@ -195,9 +195,9 @@ impl Shard<'_> {
                 .place_of(slot_at)
                 .is_some_and(|at| self.cache.is_usable(at.0));
         let slot = if inside { Slot(self.region().get(slot_at)) } else { Slot::EMPTY };
-        if let Some(head) = self.load_head(slot.offset()).filter(|_| !slot.is_empty()) {
+        if let Some(header) = self.load_header(slot.offset()).filter(|_| !slot.is_empty()) {
             let is_number = intent & shard::INTENT_NUMBER != 0;
-            if head.sequence.is_busy() && !(is_number && self.finish_number(slot.offset(), &head)) {
+            if header.sequence.is_busy() && !(is_number && self.finish_number(slot.offset(), &header)) {
                 self.store_slot(slot_at, Slot::EMPTY);
                 report.damaged_entries += 1;
                 self.lose(1, "it was half written", report);
@@ -211,19 +211,19 @@ impl Shard<'_> {
 
     /// Finishes an `incr`, whose record already has the checksum of the sum. False if it does not
     /// match.
-    fn finish_number(&self, offset: u64, head: &Head) -> bool {
-        if !head.has(flag::NUMBER) {
+    fn finish_number(&self, offset: u64, header: &RecordHeader) -> bool {
+        if !header.has(flag::NUMBER) {
             return false;
         }
         with_scratch(|words| {
-            let Some(head) = self.load_record(offset, words).filter(|copied| copied == head) else {
+            let Some(header) = self.load_record(offset, words).filter(|copied| copied == header) else {
                 return false;
             };
-            let hash = self.cache.hasher.key(head.key(words));
-            let (sum, number_at) = (self.word(shard::INTENT_SUM), head.number_at());
+            let hash = self.cache.hasher.key(header.key(words));
+            let (sum, number_at) = (self.word(shard::INTENT_SUM), header.number_at());
             words[number_at as usize / 8] = sum;
-            let after = head.sequence.settled();
-            let is_after = self.is_proved(offset, &head.with_sequence(after), words, hash);
+            let after = header.sequence.settled();
+            let is_after = self.is_proved(offset, &header.with_sequence(after), words, hash);
             if is_after {
                 self.region().store(offset + number_at, sum, Ordering::Release);
                 self.region().store(offset, after.0, Ordering::Release);
@@ -354,19 +354,19 @@ impl Shard<'_> {
         for bucket in 0..buckets {
             for (at, slot) in self.taken_slots(bucket) {
                 match self.prove_slot(bucket, slot, depth, reach, &mut buffer) {
-                    Proof::Sound(kind, head) => {
+                    Proof::Sound(kind, header) => {
                         let count = &mut counts[kind as usize];
                         count.entries += 1;
-                        count.bytes += head.log_bytes;
-                        count.body_bytes += head.body_count * self.cache.shape.segment_bytes;
-                        version = head.sequence.latest_version(version);
-                        for body in head.bodies(&buffer.record) {
+                        count.bytes += header.log_bytes;
+                        count.body_bytes += header.body_count * self.cache.shape.segment_bytes;
+                        version = header.sequence.latest_version(version);
+                        for body in header.bodies(&buffer.record) {
                             reach.others.insert(body.segment as u32);
                         }
                         if let Some(at) = self.cache.position_of(slot.offset()) {
                             if depth == Depth::Content {
-                                reach.entries.insert((at.segment, at.byte), head.log_bytes);
-                                self.note_rests(at, head.log_bytes, reach);
+                                reach.entries.insert((at.segment, at.byte), header.log_bytes);
+                                self.note_rests(at, header.log_bytes, reach);
                             }
                         }
                     }
@@ -416,16 +416,16 @@ impl Shard<'_> {
         if reach.entries.contains_key(&(position.segment, position.byte)) {
             return Proof::Twin;
         }
-        let Some(head) = self.load_record(offset, &mut buffer.record) else {
+        let Some(header) = self.load_record(offset, &mut buffer.record) else {
             return Proof::Damaged("its lengths are damaged");
         };
-        if !self.is_within(position, &head, *kind, *to, reach) {
+        if !self.is_within(position, &header, *kind, *to, reach) {
             return Proof::Damaged("it goes on outside of its log");
         }
-        if head.sequence.is_busy() {
+        if header.sequence.is_busy() {
             return Proof::Damaged("it is half written");
         }
-        let hash = self.cache.hasher.key(head.key(&buffer.record));
+        let hash = self.cache.hasher.key(header.key(&buffer.record));
         if hash.shard(self.cache.shape.shard_count) != self.index || hash.tag() != slot.tag() {
             return Proof::Damaged("its key belongs elsewhere");
         }
@@ -440,7 +440,7 @@ impl Shard<'_> {
                 return Proof::Damaged("its slot is in the wrong bucket");
             }
         }
-        let bodies_are_ours = head.bodies(&buffer.record).all(|body| {
+        let bodies_are_ours = header.bodies(&buffer.record).all(|body| {
             u32::try_from(body.segment).is_ok_and(|segment| {
                 self.cache.is_usable(segment)
                     && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
@@ -453,18 +453,18 @@ impl Shard<'_> {
             return Proof::Damaged("a segment of its value is gone");
         }
         if depth == Depth::Content {
-            if !self.is_proved(offset, &head, &buffer.record, hash) {
+            if !self.is_proved(offset, &header, &buffer.record, hash) {
                 return Proof::Damaged("its checksum does not match");
             }
             // Skipped if there is no memory for the value.
-            if head.body_count > 0
-                && buffer.make_room(&head).is_ok()
-                && !self.cache.load_bodies(&head, &buffer.record, &mut buffer.value)
+            if header.body_count > 0
+                && buffer.make_room(&header).is_ok()
+                && !self.cache.load_bodies(&header, &buffer.record, &mut buffer.value)
             {
                 return Proof::Damaged("a segment of its value is damaged");
             }
         }
-        Proof::Sound(*kind, head)
+        Proof::Sound(*kind, header)
     }
 
     /// Whether a record lies within the records of its segment and, if it crosses segments, within
@@ -473,20 +473,20 @@ impl Shard<'_> {
     fn is_within(
         &self,
         position: Position,
-        head: &Head,
+        header: &RecordHeader,
         kind: LogKind,
         to: u64,
         reach: &Reach,
     ) -> bool {
         let log_bytes = self.cache.shape.log_bytes;
-        if position.byte + head.log_bytes <= log_bytes {
-            return position.byte + head.log_bytes <= to;
+        if position.byte + header.log_bytes <= log_bytes {
+            return position.byte + header.log_bytes <= to;
         }
         let has_room = |segment: u32, bytes: u64| {
             let reached = reach.segments.get(&segment);
             reached.is_some_and(|(its, _, end)| *its == kind && bytes <= *end)
         };
-        let mut rest_bytes = head.log_bytes.saturating_sub(log_bytes - position.byte);
+        let mut rest_bytes = header.log_bytes.saturating_sub(log_bytes - position.byte);
         let mut segment = position.segment;
         while rest_bytes > 0 {
             match self.cache.trailer(segment) {
@@ -522,7 +522,7 @@ impl Shard<'_> {
             // nor so close to an entry that no dead record fits in between.
             let mut from_first = reach.entries.range((segment, byte)..(segment + 1, 0));
             let first_entry = from_first.next().map(|(at, _)| at.1);
-            if let Some(entry) = first_entry.filter(|at| *at < byte + Head::BYTES_LEAST) {
+            if let Some(entry) = first_entry.filter(|at| *at < byte + RecordHeader::BYTES_LEAST) {
                 byte = entry;
             }
             if byte != first {
@@ -537,15 +537,15 @@ impl Shard<'_> {
                 let after = match next {
                     Some((at, log_bytes)) if at == byte => self.end_of(position, log_bytes),
                     _ => self
-                        .load_head(self.cache.offset_of(position))
-                        .and_then(|head| self.end_of(position, head.log_bytes))
+                        .load_header(self.cache.offset_of(position))
+                        .and_then(|header| self.end_of(position, header.log_bytes))
                         .filter(|after| match after.segment == segment {
                             // Not backwards, which a damaged trailer could cause, and not so close
                             // to the next entry that no dead record fits in between.
                             true => {
                                 after.byte > byte
                                     && (after.byte == target
-                                        || after.byte + Head::BYTES_LEAST <= target)
+                                        || after.byte + RecordHeader::BYTES_LEAST <= target)
                             }
                             false => {
                                 let first = reach.segments.get(&after.segment).map(|at| at.1);
@@ -571,7 +571,7 @@ impl Shard<'_> {
         if self.cache.position_of(offset).is_none() {
             return false;
         }
-        let Some([sequence, lengths]) = Head::filler(end - at.byte) else { return false };
+        let Some([sequence, lengths]) = RecordHeader::filler(end - at.byte) else { return false };
         self.region().store(offset, sequence, Ordering::Release);
         self.region().store(offset + 8, lengths, Ordering::Release);
         true
@@ -672,7 +672,7 @@ impl Shard<'_> {
 
 /// The result of verifying a slot.
 enum Proof {
-    Sound(LogKind, Head),
+    Sound(LogKind, RecordHeader),
     Twin,
     Damaged(&'static str),
 }

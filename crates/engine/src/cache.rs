@@ -231,8 +231,8 @@ impl Cache {
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         let (shard, hash, live) = self.lock_key(key)?;
         let Some(live) = live else { return Ok(false) };
-        shard.remove(hash, &live.found, &live.head);
-        shard.let_go(hash, &live.found, &live.head);
+        shard.remove(hash, &live.found, &live.header);
+        shard.let_go(hash, &live.found, &live.header);
         shard.add_word(shard::DELETES, 1);
         drop(shard);
         self.arena.check_not_lost()?;
@@ -249,8 +249,8 @@ impl Cache {
         if !shard.copy_entry(&live, hash, buffer)? {
             return Ok(None);
         }
-        shard.remove(hash, &live.found, &live.head);
-        shard.let_go(hash, &live.found, &live.head);
+        shard.remove(hash, &live.found, &live.header);
+        shard.let_go(hash, &live.found, &live.header);
         shard.add_word(shard::DELETES, 1);
         drop(shard);
         self.arena.check_not_lost()?;

@@ -5,7 +5,7 @@
 use tuckbox_arena::layout::HEADER_BYTES;
 use tuckbox_arena::{Geometry, Layer, Plan};
 
-use crate::record::Head;
+use crate::record::RecordHeader;
 use crate::value::Favour;
 
 pub use crate::record::flag;
@@ -455,9 +455,9 @@ impl Shape {
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
         let before_directory = shard::DIRECTORY + tournament_bytes(shadow_len);
-        let bodies_most = (geometry.segment_count / 4).min(Head::VALUE_BYTES_MOST / segment_bytes);
+        let bodies_most = (geometry.segment_count / 4).min(RecordHeader::VALUE_BYTES_MOST / segment_bytes);
         let record_bytes_most =
-            Head::longest_bytes(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_most);
+            RecordHeader::longest_bytes(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_most);
         Shape {
             segment_bytes,
             record_words_most: (record_bytes_most / 8) as usize,
@@ -612,7 +612,7 @@ mod tests {
         assert_eq!(shape(1 << 30).value_bytes_max >> 20, 255);
         for size_bytes in [1 << 38, 1 << 40, 1 << 42] {
             let most = shape(size_bytes).value_bytes_max;
-            assert!((1 << 35..=Head::VALUE_BYTES_MOST).contains(&most), "{most}");
+            assert!((1 << 35..=RecordHeader::VALUE_BYTES_MOST).contains(&most), "{most}");
         }
     }
 

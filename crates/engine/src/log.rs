@@ -16,7 +16,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::layout::{log, note, shard, Position, Shape, Slot, RECORD_ROOM_LEAST, TRAILER_BYTES};
-use crate::record::{expiry, flag, Head};
+use crate::record::{expiry, flag, RecordHeader};
 use crate::shard::Shard;
 use crate::space::Need;
 
@@ -153,8 +153,8 @@ impl Cache {
     /// Parses the header of a record from its first words. None if no writer of this version writes
     /// such a record.
     #[inline(always)]
-    pub(crate) fn head_of(&self, start: &View<'_, RECORD_START_WORDS>, first: u64) -> Option<Head> {
-        Head::parse(first, |index| start.get(index), &self.shape)
+    pub(crate) fn parse_header(&self, start: &View<'_, RECORD_START_WORDS>, first: u64) -> Option<RecordHeader> {
+        RecordHeader::parse(first, |index| start.get(index), &self.shape)
     }
 }
 
@@ -192,7 +192,7 @@ impl Shard<'_> {
         self.cursor(kind, log::HEAD)
     }
 
-    fn is_head_damaged(&self, kind: LogKind) -> bool {
+    fn is_log_head_damaged(&self, kind: LogKind) -> bool {
         self.log_word(kind, log::HEAD) != 0 && self.head_cursor(kind).is_none()
     }
 
@@ -221,20 +221,20 @@ impl Shard<'_> {
     }
 
     /// Counts a record as being in a log.
-    pub fn count_in(&self, kind: LogKind, head: &Head) {
+    pub fn count_in(&self, kind: LogKind, header: &RecordHeader) {
         self.add_word(kind.at() + log::ENTRIES, 1);
-        self.add_word(kind.at() + log::BYTES, head.log_bytes);
+        self.add_word(kind.at() + log::BYTES, header.log_bytes);
         self.add_word(
             kind.at() + log::BODY_BYTES,
-            head.body_count * self.cache.shape.segment_bytes,
+            header.body_count * self.cache.shape.segment_bytes,
         );
     }
 
     /// Counts a record as no longer being in a log.
-    pub fn count_out(&self, kind: LogKind, head: &Head) {
+    pub fn count_out(&self, kind: LogKind, header: &RecordHeader) {
         self.subtract_word(kind.at() + log::ENTRIES, 1);
-        self.subtract_word(kind.at() + log::BYTES, head.log_bytes);
-        let body_bytes = head.body_count * self.cache.shape.segment_bytes;
+        self.subtract_word(kind.at() + log::BYTES, header.log_bytes);
+        let body_bytes = header.body_count * self.cache.shape.segment_bytes;
         self.subtract_word(kind.at() + log::BODY_BYTES, body_bytes);
     }
 
@@ -245,17 +245,17 @@ impl Shard<'_> {
 
     /// Reads a record header; none if no writer of this version writes such a record.
     #[inline(never)]
-    pub fn load_head(&self, offset: u64) -> Option<Head> {
-        self.locate_head(offset).map(|(_, head)| head)
+    pub fn load_header(&self, offset: u64) -> Option<RecordHeader> {
+        self.locate_header(offset).map(|(_, header)| header)
     }
 
-    /// As [`Shard::load_head`], with the record's place in its log.
+    /// As [`Shard::load_header`], with the record's place in its log.
     #[inline(always)]
-    pub fn locate_head(&self, offset: u64) -> Option<(Position, Head)> {
+    pub fn locate_header(&self, offset: u64) -> Option<(Position, RecordHeader)> {
         let record = self.cache.record_at(offset)?;
         let start = record.view();
-        let head = self.cache.head_of(&start, start.get(0))?;
-        Some((self.cache.position_in(record), head))
+        let header = self.cache.parse_header(&start, start.get(0))?;
+        Some((self.cache.position_in(record), header))
     }
 
     /// Copies the first `len_bytes` of a record into `words`. False if its trailers are damaged.
@@ -282,84 +282,84 @@ impl Shard<'_> {
     }
 
     /// Copies a whole record into `words`.
-    pub fn load_record(&self, offset: u64, words: &mut Vec<u64>) -> Option<Head> {
-        let head = self.load_head(offset)?;
-        if !self.load_part(offset, head.log_bytes, words) {
+    pub fn load_record(&self, offset: u64, words: &mut Vec<u64>) -> Option<RecordHeader> {
+        let header = self.load_header(offset)?;
+        if !self.load_part(offset, header.log_bytes, words) {
             return None;
         }
         // Uses the header of this copy: the file may have changed meanwhile, if a broken program
         // writes there.
-        Head::of_copy(words, &self.cache.shape).filter(|copied| *copied == head)
+        RecordHeader::from_copy(words, &self.cache.shape).filter(|copied| *copied == header)
     }
 
     /// Hashes the key of a record.
-    pub fn key_hash_at(&self, offset: u64, head: &Head) -> Option<KeyHash> {
+    pub fn key_hash_at(&self, offset: u64, header: &RecordHeader) -> Option<KeyHash> {
         with_scratch(|words| {
-            self.load_part(offset, head.key_at + head.key_bytes, words)
-                .then(|| self.cache.hasher.key(head.key(words)))
+            self.load_part(offset, header.key_at + header.key_bytes, words)
+                .then(|| self.cache.hasher.key(header.key(words)))
         })
     }
 
     /// Hashes the key of the record that a slot leads to.
     pub fn hash_of(&self, slot: Slot) -> Option<KeyHash> {
-        let head = self.load_head(slot.offset())?;
-        self.key_hash_at(slot.offset(), &head)
+        let header = self.load_header(slot.offset())?;
+        self.key_hash_at(slot.offset(), &header)
     }
 
     /// Whether the record at a place has this key.
     #[inline(always)]
-    pub fn has_key(&self, position: Position, head: &Head, key: &[u8]) -> bool {
-        if head.key_bytes != key.len() as u64 {
+    pub fn has_key(&self, position: Position, header: &RecordHeader, key: &[u8]) -> bool {
+        if header.key_bytes != key.len() as u64 {
             return false;
         }
         let offset = self.cache.offset_of(position);
-        if position.byte + head.log_bytes <= self.cache.shape.log_bytes {
-            return self.region().holds(offset + head.key_at, key);
+        if position.byte + header.log_bytes <= self.cache.shape.log_bytes {
+            return self.region().holds(offset + header.key_at, key);
         }
-        self.has_key_that_crosses(offset, head, key)
+        self.has_key_that_crosses(offset, header, key)
     }
 
     #[cold]
-    fn has_key_that_crosses(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
+    fn has_key_that_crosses(&self, offset: u64, header: &RecordHeader, key: &[u8]) -> bool {
         with_scratch(|words| {
-            let at = head.key_at as usize;
-            self.load_part(offset, head.key_at + head.key_bytes, words)
+            let at = header.key_at as usize;
+            self.load_part(offset, header.key_at + header.key_bytes, words)
                 && bytes_of(words)[at..at + key.len()] == *key
         })
     }
 
     /// Whether a copied record is valid: not busy, and checksum and expiry match.
-    pub fn is_proved(&self, offset: u64, head: &Head, words: &[u64], hash: KeyHash) -> bool {
-        self.proved_content(offset, head, words, hash).is_some()
+    pub fn is_proved(&self, offset: u64, header: &RecordHeader, words: &[u64], hash: KeyHash) -> bool {
+        self.proved_content(offset, header, words, hash).is_some()
     }
 
     /// The sum of a record's content, from a copy of it; none if the record is not valid.
     pub fn proved_content(
         &self,
         offset: u64,
-        head: &Head,
+        header: &RecordHeader,
         words: &[u64],
         hash: KeyHash,
     ) -> Option<u64> {
         let position = self.cache.position_of(offset)?;
         let generation = self.arena().generation(position.segment);
         let hasher = &self.cache.hasher;
-        let content = head.content(words);
-        let is_proved = !head.sequence.is_busy()
-            && head.expiry_us(words, hash).is_some()
+        let content = header.content(words);
+        let is_proved = !header.sequence.is_busy()
+            && header.expiry_us(words, hash).is_some()
             && (tuckbox_arena::mutants::is_on("no-checksum")
-                || head.sequence.checksum()
-                    == head.checksum(content, hasher, hash, offset, generation));
+                || header.sequence.checksum()
+                    == header.checksum(content, hasher, hash, offset, generation));
         is_proved.then_some(content)
     }
 
     /// When the entry at a place expires; none if its expiry is damaged.
     #[inline(always)]
-    pub fn expiry_us_at(&self, offset: u64, head: &Head, hash: KeyHash) -> Option<u64> {
-        if !head.has(flag::EXPIRY) {
+    pub fn expiry_us_at(&self, offset: u64, header: &RecordHeader, hash: KeyHash) -> Option<u64> {
+        if !header.has(flag::EXPIRY) {
             return Some(expiry::NEVER_US);
         }
-        head.expiry_us(&self.region().view::<2>(offset).words(), hash)
+        header.expiry_us(&self.region().view::<2>(offset).words(), hash)
     }
 
     /// The place behind a record.
@@ -382,7 +382,7 @@ impl Shard<'_> {
     pub fn find_room(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Room> {
         let shape = &self.cache.shape;
         let head = self.head_cursor(kind);
-        if head.is_none() && self.is_head_damaged(kind) {
+        if head.is_none() && self.is_log_head_damaged(kind) {
             // Nothing may be written before the shard has been repaired.
             return None;
         }

@@ -27,7 +27,7 @@ use crate::hash::KeyHash;
 use crate::index::{IndexState, TaggedSlot};
 use crate::layout::{shard, Position, Slot, TRAILER_BYTES};
 use crate::log::RECORD_START_WORDS;
-use crate::record::{expiry, flag, Head, Sequence};
+use crate::record::{expiry, flag, RecordHeader, Sequence};
 use crate::value::{Buffer, Entry, Value};
 
 /// Attempts of a read before it continues under the lock.
@@ -111,7 +111,7 @@ impl Located<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Copied {
     /// The parsed record header.
-    pub head: Head,
+    pub header: RecordHeader,
     /// The sum of its content.
     pub content: u64,
     /// The generation of its segment.
@@ -373,9 +373,9 @@ impl Cache {
             Err(error) => return self.attempt_of(error),
         };
         let offset = seen.slot.offset();
-        if !copied.head.has_key(&buffer.record, key) {
+        if !copied.header.has_key(&buffer.record, key) {
             // Through the buffer: as an argument it would be in memory in all reads.
-            buffer.head = copied.head;
+            buffer.header = copied.header;
             self.count_if_damaged(buffer, copied.content, offset, copied.generation);
             return None;
         }
@@ -383,7 +383,7 @@ impl Cache {
             self.arena.count(Counter::ChecksumMismatches, 1);
             return None;
         }
-        if copied.head.body_count != 0 {
+        if copied.header.body_count != 0 {
             if let Some(attempt) = self.collect_bodies(seen, buffer) {
                 return Some(attempt);
             }
@@ -394,7 +394,7 @@ impl Cache {
                 // lost, which is harmless: hits are hints.
                 seen.word.replace(0, seen.slot.0, hit.0);
             }
-            self.sample_hit(seen.shard, hash, &copied.head);
+            self.sample_hit(seen.shard, hash, &copied.header);
         }
         Some(Attempt::Found)
     }
@@ -416,16 +416,16 @@ impl Cache {
     /// attempt if that fails.
     #[inline(never)]
     fn collect_bodies(&self, seen: Seen<'_>, buffer: &mut Buffer) -> Option<Attempt> {
-        let head = buffer.head;
+        let header = buffer.header;
         // Checked before memory is allocated: a damaged list may name more segments than the file
         // has.
-        if !self.has_bodies(&head, &buffer.record) {
+        if !self.has_bodies(&header, &buffer.record) {
             return Some(self.changed_or_missing(seen));
         }
-        match buffer.land(|record, value| self.load_bodies(&head, record, value)) {
+        match buffer.land(|record, value| self.load_bodies(&header, record, value)) {
             Ok(true) => None,
             Ok(false) => Some(self.changed_or_missing(seen)),
-            Err(_) => Some(Attempt::NoMemory(head.value_bytes as usize)),
+            Err(_) => Some(Attempt::NoMemory(header.value_bytes as usize)),
         }
     }
 
@@ -433,8 +433,8 @@ impl Cache {
     /// the two is damaged.
     #[cold]
     fn count_if_damaged(&self, buffer: &mut Buffer, content: u64, offset: u64, generation: u64) {
-        let copied = Copied { head: buffer.head, content, generation };
-        let hash = self.hasher.key(copied.head.key(&buffer.record));
+        let copied = Copied { header: buffer.header, content, generation };
+        let hash = self.hasher.key(copied.header.key(&buffer.record));
         if !self.proves_itself(&copied, buffer, hash, offset) {
             self.arena.count(Counter::ChecksumMismatches, 1);
         }
@@ -496,29 +496,29 @@ impl Cache {
             }
             start.get(0) == first && use_of_segment.load(0, Ordering::Acquire) == generation
         };
-        let Some(head) = self.head_of(&start, first) else {
+        let Some(header) = self.parse_header(&start, first) else {
             return Err(if is_still() { CopyError::Damaged } else { CopyError::Changed });
         };
-        if head.sequence.is_busy() {
+        if header.sequence.is_busy() {
             // A live writer is rewriting it, or a writer died: the lock tells which.
             return Err(CopyError::Changed);
         }
-        let count = (head.log_bytes / 8) as usize;
+        let count = (header.log_bytes / 8) as usize;
         let Some(words) = buffer.room_for(count) else {
             return Err(CopyError::NoMemory(count * 8));
         };
         let (mut is_whole, mut content) = (true, 0);
-        if head.log_bytes + TRAILER_BYTES <= record.len_bytes() {
-            content = record.copy_out_summed(words, head.content_from());
+        if header.log_bytes + TRAILER_BYTES <= record.len_bytes() {
+            content = record.copy_out_summed(words, header.content_from());
         } else {
             is_whole = self.copy_crossing(self.position_in(record), words);
             if is_whole {
-                content = head.content(words);
+                content = header.content(words);
             }
         }
         hooks::reach(Point::RecordCopied);
         match (is_still(), is_whole) {
-            (true, true) => Ok(Copied { head, content, generation }),
+            (true, true) => Ok(Copied { header, content, generation }),
             (true, false) => Err(CopyError::Damaged),
             (false, _) => Err(CopyError::Changed),
         }
@@ -561,30 +561,30 @@ impl Cache {
         hash: KeyHash,
         offset: u64,
     ) -> bool {
-        let Copied { head, content, generation } = *copied;
-        let Some(expiry_us) = head.expiry_us(&buffer.record, hash) else { return false };
-        (buffer.head, buffer.content, buffer.expiry_us) = (head, content, expiry_us);
+        let Copied { header, content, generation } = *copied;
+        let Some(expiry_us) = header.expiry_us(&buffer.record, hash) else { return false };
+        (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
         tuckbox_arena::mutants::is_on("no-checksum")
-            || head.sequence.checksum()
-                == head.checksum(content, &self.hasher, hash, offset, generation)
+            || header.sequence.checksum()
+                == header.checksum(content, &self.hasher, hash, offset, generation)
     }
 
     /// The entry in a filled buffer.
     #[inline(always)]
     pub(crate) fn entry_in<'b>(&self, buffer: &'b Buffer) -> Entry<'b> {
-        let head = &buffer.head;
+        let header = &buffer.header;
         let mut has_landed = false;
-        let value = if head.has(flag::NUMBER) {
-            Value::Int(head.number(&buffer.record))
-        } else if head.body_count != 0 {
+        let value = if header.has(flag::NUMBER) {
+            Value::Int(header.number(&buffer.record))
+        } else if header.body_count != 0 {
             let (bytes, landed) = buffer.large_value();
             has_landed = landed;
-            Value::Bytes { tag: head.tag, bytes }
+            Value::Bytes { tag: header.tag, bytes }
         } else {
-            Value::Bytes { tag: head.tag, bytes: head.tail(&buffer.record, &self.shape) }
+            Value::Bytes { tag: header.tag, bytes: header.tail(&buffer.record, &self.shape) }
         };
         let expiry_us = (buffer.expiry_us != expiry::NEVER_US).then_some(buffer.expiry_us);
-        Entry { value, expiry_us, version: head.version(buffer.content), has_landed }
+        Entry { value, expiry_us, version: header.version(buffer.content), has_landed }
     }
 
     /// Whether the entry in a filled buffer has expired.

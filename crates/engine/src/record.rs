@@ -192,7 +192,7 @@ const BODY_WORDS: u64 = 3;
 
 /// The record header: what the first words of a record say, and the sizes that follow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct RecordHeader {
     /// Word 0.
     pub sequence: Sequence,
     /// The value's tag.
@@ -209,7 +209,7 @@ pub struct Head {
     pub key_at: u64,
 }
 
-impl Head {
+impl RecordHeader {
     /// The shortest record.
     pub const BYTES_LEAST: u64 = 16;
     /// Maximum number of words before the body list.
@@ -218,15 +218,15 @@ impl Head {
     pub const VALUE_BYTES_MOST: u64 = (1 << LONG_VALUE_BITS) - 1;
 
     /// Parses a header. `first` is word 0, and `word` returns others by their index, which is below
-    /// [`Head::WORDS_MOST`]. None if no writer of this version writes such a record.
+    /// [`RecordHeader::WORDS_MOST`]. None if no writer of this version writes such a record.
     #[inline(always)]
-    pub fn parse(first: u64, word: impl FnOnce(usize) -> u64, shape: &Shape) -> Option<Head> {
+    pub fn parse(first: u64, word: impl FnOnce(usize) -> u64, shape: &Shape) -> Option<RecordHeader> {
         let sequence = Sequence(first);
         let flags = sequence.flags();
-        let form_index = Head::form_index(flags);
+        let form_index = RecordHeader::form_index(flags);
         let word = word(form_index as usize);
         if flags & flag::LONG != 0 {
-            return Head::parse_long(sequence, word, form_index, shape);
+            return RecordHeader::parse_long(sequence, word, form_index, shape);
         }
         let form = form_in(word);
         if form >> KEPT_SHIFT != 0 {
@@ -236,11 +236,11 @@ impl Head {
         let key_at = form_index * 8 + FORM_BYTES;
         let log_bytes = whole_words(key_at + key_bytes + value_bytes);
         let tag = bits(form >> TAG_SHIFT, TAG_BITS) as u8;
-        Some(Head { sequence, tag, key_bytes, value_bytes, body_count: 0, log_bytes, key_at })
+        Some(RecordHeader { sequence, tag, key_bytes, value_bytes, body_count: 0, log_bytes, key_at })
     }
 
     #[inline(always)]
-    fn parse_long(sequence: Sequence, form: u64, form_index: u64, shape: &Shape) -> Option<Head> {
+    fn parse_long(sequence: Sequence, form: u64, form_index: u64, shape: &Shape) -> Option<RecordHeader> {
         let key_bytes = bits(form, LONG_KEY_BITS);
         let value_bytes = bits(form >> LONG_KEY_BITS, LONG_VALUE_BITS);
         if form >> LONG_KEPT_SHIFT != 0
@@ -254,20 +254,20 @@ impl Head {
         let payload_bytes = key_bytes + value_bytes - (body_count << shape.segment_shift);
         let log_bytes = key_at + whole_words(payload_bytes);
         let tag = bits(form >> LONG_TAG_SHIFT, TAG_BITS) as u8;
-        Some(Head { sequence, tag, key_bytes, value_bytes, body_count, log_bytes, key_at })
+        Some(RecordHeader { sequence, tag, key_bytes, value_bytes, body_count, log_bytes, key_at })
     }
 
-    /// As [`Head::parse`], from a copy of the record or of its beginning.
-    pub fn of_copy(words: &[u64], shape: &Shape) -> Option<Head> {
-        let form_index = Head::form_index(Sequence(*words.first()?).flags());
+    /// As [`RecordHeader::parse`], from a copy of the record or of its beginning.
+    pub fn from_copy(words: &[u64], shape: &Shape) -> Option<RecordHeader> {
+        let form_index = RecordHeader::form_index(Sequence(*words.first()?).flags());
         let form = *words.get(form_index as usize)?;
-        Head::parse(words[0], |_| form, shape)
+        RecordHeader::parse(words[0], |_| form, shape)
     }
 
     /// The two words of a record of `log_bytes` without key and value. None if a record cannot be
     /// that short.
     pub fn filler(log_bytes: u64) -> Option<[u64; 2]> {
-        let value_bytes = log_bytes.checked_sub(Head::BYTES_LEAST)?;
+        let value_bytes = log_bytes.checked_sub(RecordHeader::BYTES_LEAST)?;
         Some([flag::LONG, value_bytes << LONG_KEY_BITS])
     }
 
@@ -275,7 +275,7 @@ impl Head {
     /// the list of its bodies.
     pub fn longest_bytes(key_bytes: u64, segment_bytes: u64, body_count: u64) -> u64 {
         let payload_bytes = whole_words(key_bytes + segment_bytes);
-        (Head::WORDS_MOST + BODY_WORDS * body_count) * 8 + payload_bytes
+        (RecordHeader::WORDS_MOST + BODY_WORDS * body_count) * 8 + payload_bytes
     }
 
     /// The index of the word that holds the form.
@@ -291,7 +291,7 @@ impl Head {
     }
 
     fn bodies_at(&self) -> u64 {
-        (Head::form_index(self.sequence.flags()) + 1) * 8
+        (RecordHeader::form_index(self.sequence.flags()) + 1) * 8
     }
 
     /// Whether the record has the flag.
@@ -437,9 +437,9 @@ impl Head {
     }
 
     /// The header of the same record with another word 0 with the same flags.
-    pub fn with_sequence(&self, sequence: Sequence) -> Head {
+    pub fn with_sequence(&self, sequence: Sequence) -> RecordHeader {
         debug_assert_eq!(sequence.flags(), self.sequence.flags());
-        Head { sequence, ..*self }
+        RecordHeader { sequence, ..*self }
     }
 
     /// Gives a copied record the checksum of a new place or content.
@@ -463,7 +463,7 @@ pub struct Draft<'a> {
     pub hash: KeyHash,
     value: Value<'a>,
     words: Vec<u64>,
-    head: Head,
+    header: RecordHeader,
     content: u64,
 }
 
@@ -501,18 +501,18 @@ impl<'a> Draft<'a> {
         } else {
             (tag_word << TAG_SHIFT | value_bytes << KEY_BITS | key_bytes).to_le()
         };
-        let form_index = Head::form_index(flags) as usize;
-        let mut fixed = [0u64; Head::WORDS_MOST as usize];
+        let form_index = RecordHeader::form_index(flags) as usize;
+        let mut fixed = [0u64; RecordHeader::WORDS_MOST as usize];
         fixed[0] = flags;
         fixed[form_index] = form;
         if let Some(expiry_us) = expiry_us {
             fixed[1] = expiry::word(expiry_us, hash);
         }
-        let head = Head::of_copy(&fixed, shape).expect("lengths are checked before");
+        let header = RecordHeader::from_copy(&fixed, shape).expect("lengths are checked before");
         if let Value::Int(number) = value {
-            fixed[head.number_at() as usize / 8] = number as u64;
+            fixed[header.number_at() as usize / 8] = number as u64;
         }
-        let word_count = (head.log_bytes / 8) as usize;
+        let word_count = (header.log_bytes / 8) as usize;
         // All words of an earlier draft are overwritten, except the padding in the last one.
         if spare.len() < word_count {
             lengthen(spare, word_count)?;
@@ -520,18 +520,18 @@ impl<'a> Draft<'a> {
         let mut spare = std::mem::take(spare);
         spare[word_count - 1] = 0;
         spare[..=form_index].copy_from_slice(&fixed[..=form_index]);
-        let tail = &bytes[(head.body_count * shape.segment_bytes) as usize..];
-        let payload = &mut bytes_of_mut(&mut spare[..word_count])[head.key_at as usize..];
+        let tail = &bytes[(header.body_count * shape.segment_bytes) as usize..];
+        let payload = &mut bytes_of_mut(&mut spare[..word_count])[header.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
         // With bodies, computed once their places are known.
-        let content = if head.body_count == 0 { head.content(&spare) } else { 0 };
-        Ok(Draft { hash, value, words: spare, head, content })
+        let content = if header.body_count == 0 { header.content(&spare) } else { 0 };
+        Ok(Draft { hash, value, words: spare, header, content })
     }
 
     /// The record header.
-    pub fn head(&self) -> &Head {
-        &self.head
+    pub fn header(&self) -> &RecordHeader {
+        &self.header
     }
 
     /// The value.
@@ -541,12 +541,12 @@ impl<'a> Draft<'a> {
 
     /// Enters the places of the value's whole segments.
     pub fn set_bodies(&mut self, bodies: &[Body]) {
-        let at = self.head.bodies_at() as usize / 8;
+        let at = self.header.bodies_at() as usize / 8;
         let list = &mut self.words[at..at + BODY_WORDS as usize * bodies.len()];
         for (part, body) in list.chunks_exact_mut(BODY_WORDS as usize).zip(bodies) {
             part.copy_from_slice(&[body.segment, body.generation, body.hash]);
         }
-        self.content = self.head.content(&self.words);
+        self.content = self.header.content(&self.words);
     }
 
     /// The finished words for this version and place.
@@ -558,10 +558,10 @@ impl<'a> Draft<'a> {
         generation: u64,
         hasher: &Hasher,
     ) -> &[u64] {
-        let head = self.head.with_sequence(Sequence::new(version, self.head.sequence.flags()));
-        let checksum = head.checksum(self.content, hasher, self.hash, offset, generation);
-        self.words[0] = head.sequence.with_checksum(checksum).0;
-        &self.words[..(head.log_bytes / 8) as usize]
+        let header = self.header.with_sequence(Sequence::new(version, self.header.sequence.flags()));
+        let checksum = header.checksum(self.content, hasher, self.hash, offset, generation);
+        self.words[0] = header.sequence.with_checksum(checksum).0;
+        &self.words[..(header.log_bytes / 8) as usize]
     }
 
     /// Returns the memory.
@@ -605,31 +605,31 @@ mod tests {
                     [Value::Bytes { tag: 63, bytes: &bytes }, Value::Int(-(key_len as i64))]
                 {
                     let words = finished(&key, value, expiry_us, 77);
-                    let head = Head::of_copy(&words, &shape).unwrap();
-                    assert_eq!(head.log_bytes as usize, words.len() * 8);
-                    assert_eq!(head.key(&words), key);
-                    assert!(head.has_key(&words, &key));
+                    let header = RecordHeader::from_copy(&words, &shape).unwrap();
+                    assert_eq!(header.log_bytes as usize, words.len() * 8);
+                    assert_eq!(header.key(&words), key);
+                    assert!(header.has_key(&words, &key));
                     for wrong in 0..key_len.min(50) {
                         let mut other = key.clone();
                         other[key_len - 1 - wrong] ^= 0x80;
-                        assert!(!head.has_key(&words, &other), "{key_len} {wrong}");
+                        assert!(!header.has_key(&words, &other), "{key_len} {wrong}");
                     }
                     assert_eq!(
-                        head.expiry_us(&words, hash),
+                        header.expiry_us(&words, hash),
                         Some(expiry_us.unwrap_or(expiry::NEVER_US))
                     );
                     match value {
-                        Value::Int(number) => assert_eq!(head.number(&words), number),
+                        Value::Int(number) => assert_eq!(header.number(&words), number),
                         Value::Bytes { tag, bytes } => {
-                            assert_eq!((head.tag, head.tail(&words, &shape)), (tag, bytes));
+                            assert_eq!((header.tag, header.tail(&words, &shape)), (tag, bytes));
                         }
                     }
-                    let content = head.content(&words);
-                    let checksum = head.checksum(content, &hasher, hash, PLACE.0, PLACE.1);
-                    assert_eq!(checksum, head.sequence.checksum());
+                    let content = header.content(&words);
+                    let checksum = header.checksum(content, &hasher, hash, PLACE.0, PLACE.1);
+                    assert_eq!(checksum, header.sequence.checksum());
                     assert_ne!(
                         checksum,
-                        head.checksum(content, &hasher, hash, PLACE.0 + 8, PLACE.1)
+                        header.checksum(content, &hasher, hash, PLACE.0 + 8, PLACE.1)
                     );
                 }
             }
@@ -643,8 +643,8 @@ mod tests {
         let shape = shape();
         let state = |value, version| {
             let words = finished(b"key", value, None, version);
-            let head = Head::of_copy(&words, &shape).unwrap();
-            head.version(head.content(&words))
+            let header = RecordHeader::from_copy(&words, &shape).unwrap();
+            header.version(header.content(&words))
         };
         let (one, other) = (Value::bytes(b"one"), Value::bytes(b"other"));
         assert_eq!(state(one, 5), state(one, 5 + (1 << VERSION_BITS)));
@@ -674,10 +674,10 @@ mod tests {
     #[test]
     fn a_filler_is_as_long_as_it_was_to_be() {
         let shape = shape();
-        assert_eq!(Head::filler(8), None);
+        assert_eq!(RecordHeader::filler(8), None);
         for log_bytes in [16, 24, 1024, shape.log_bytes] {
-            let head = Head::of_copy(&Head::filler(log_bytes).unwrap(), &shape).unwrap();
-            assert_eq!((head.log_bytes, head.key_bytes, head.body_count), (log_bytes, 0, 0));
+            let header = RecordHeader::from_copy(&RecordHeader::filler(log_bytes).unwrap(), &shape).unwrap();
+            assert_eq!((header.log_bytes, header.key_bytes, header.body_count), (log_bytes, 0, 0));
         }
     }
 
@@ -685,11 +685,11 @@ mod tests {
     fn a_form_with_a_kept_bit_is_no_record() {
         let shape = shape();
         let words = finished(b"key", Value::bytes(b"value"), None, 1);
-        assert!(Head::of_copy(&words, &shape).is_some());
+        assert!(RecordHeader::from_copy(&words, &shape).is_some());
         for bit in KEPT_SHIFT..32 {
             let mut words = words.clone();
             words[1] ^= (1u64 << bit).to_le();
-            assert!(Head::of_copy(&words, &shape).is_none(), "{bit}");
+            assert!(RecordHeader::from_copy(&words, &shape).is_none(), "{bit}");
         }
     }
 

@@ -82,7 +82,7 @@ impl Cache {
             self.arena.check_not_lost()?;
             return Ok(None);
         }
-        let key = buffer.head.key(&buffer.record);
+        let key = buffer.header.key(&buffer.record);
         Ok(Some(Item { key, entry: self.entry_in(buffer) }))
     }
 
@@ -166,17 +166,17 @@ impl Cache {
                 }
                 Err(CopyError::Damaged) => return Ok(None),
                 Ok(copied) => {
-                    let head = copied.head;
-                    let hash = self.hasher.key(head.key(&buffer.record));
+                    let header = copied.header;
+                    let hash = self.hasher.key(header.key(&buffer.record));
                     if !self.proves_itself(&copied, buffer, hash, slot.offset()) {
                         return Ok(None);
                     }
-                    if head.body_count != 0 {
-                        if !self.has_bodies(&head, &buffer.record) {
+                    if header.body_count != 0 {
+                        if !self.has_bodies(&header, &buffer.record) {
                             continue;
                         }
-                        buffer.make_room(&head)?;
-                        if !self.load_bodies(&head, &buffer.record, &mut buffer.value) {
+                        buffer.make_room(&header)?;
+                        if !self.load_bodies(&header, &buffer.record, &mut buffer.value) {
                             continue;
                         }
                     }
@@ -196,11 +196,11 @@ impl Shard<'_> {
         for bucket in 0..self.bucket_count() {
             for (_, slot) in self.taken_slots(bucket) {
                 let offset = slot.offset();
-                let Some(head) = self.load_head(offset) else { continue };
-                if !self.load_part(offset, head.key_at + head.key_bytes, &mut record) {
+                let Some(header) = self.load_header(offset) else { continue };
+                if !self.load_part(offset, header.key_at + header.key_bytes, &mut record) {
                     continue;
                 }
-                let key = head.key(&record);
+                let key = header.key(&record);
                 if !seen.contains(&self.cache.hasher.key(key).0) {
                     keys.push(key.to_vec());
                 }

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, SLICE};
 use crate::layout::{log, shard};
 use crate::log::LogKind;
-use crate::record::{Body, Head};
+use crate::record::{Body, RecordHeader};
 use crate::shard::Shard;
 
 /// What a segment is needed for.
@@ -228,8 +228,8 @@ impl Shard<'_> {
 
     /// Frees the bodies of a record to which no slot leads any more. `words` is a copy of the
     /// record.
-    pub fn free_bodies(&self, head: &Head, words: &[u64]) {
-        for body in head.bodies(words) {
+    pub fn free_bodies(&self, header: &RecordHeader, words: &[u64]) {
+        for body in header.bodies(words) {
             let Ok(segment) = u32::try_from(body.segment) else { continue };
             let is_ours = self.owns(segment) && self.arena().generation(segment) == body.generation;
             if is_ours {
@@ -410,24 +410,24 @@ impl Cache {
     }
 
     /// Whether all bodies that a record names exist.
-    pub(crate) fn has_bodies(&self, head: &Head, record: &[u64]) -> bool {
+    pub(crate) fn has_bodies(&self, header: &RecordHeader, record: &[u64]) -> bool {
         let is_there = |body: Body| {
             u32::try_from(body.segment).is_ok_and(|segment| {
                 self.is_usable(segment) && self.arena.generation(segment) == body.generation
             })
         };
-        head.bodies(record).all(is_there)
-            && head.body_count <= u64::from(self.arena.segments_present())
+        header.bodies(record).all(is_there)
+            && header.body_count <= u64::from(self.arena.segments_present())
     }
 
     /// Copies a large value into the first bytes of `value`, from its bodies and from the rest in
     /// its record. False if a body is no longer what the record says.
-    pub(crate) fn load_bodies(&self, head: &Head, record: &[u64], value: &mut [u8]) -> bool {
+    pub(crate) fn load_bodies(&self, header: &RecordHeader, record: &[u64], value: &mut [u8]) -> bool {
         let segment_bytes = self.shape.segment_bytes as usize;
-        let (bodies, rest) = value.split_at_mut(segment_bytes * head.body_count as usize);
+        let (bodies, rest) = value.split_at_mut(segment_bytes * header.body_count as usize);
         let mut is_whole = true;
         let mut copy = || {
-            for (body, target) in head.bodies(record).zip(bodies.chunks_exact_mut(segment_bytes)) {
+            for (body, target) in header.bodies(record).zip(bodies.chunks_exact_mut(segment_bytes)) {
                 let segment = body.segment as u32;
                 let segment_at = self.arena.geometry().segment_at(segment);
                 self.arena.region().copy_out_bytes(segment_at, target);
@@ -442,7 +442,7 @@ impl Cache {
         };
         self.arena.waiter().finish(&mut copy);
         if is_whole {
-            let tail = head.tail(record, &self.shape);
+            let tail = header.tail(record, &self.shape);
             rest[..tail.len()].copy_from_slice(tail);
         }
         is_whole

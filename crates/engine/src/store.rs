@@ -144,7 +144,7 @@ impl Cache {
         let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
         let mut storing = Storing::new(key, draft, condition, Patience::default());
         // Nearly always the first attempt succeeds. Everything else is in functions of its own.
-        let stored = match storing.draft.head().body_count {
+        let stored = match storing.draft.header().body_count {
             0 => self.attempt(&mut storing, &[]),
             _ => Ok(None),
         };
@@ -198,7 +198,7 @@ impl Cache {
 
     /// Builds the whole segments of a large value first.
     fn store_with_bodies(&self, storing: &mut Storing<'_>) -> Result<bool> {
-        if storing.draft.head().body_count == 0 {
+        if storing.draft.header().body_count == 0 {
             return self.attempt_again(storing, &[]);
         }
         loop {
@@ -237,7 +237,7 @@ impl Cache {
                 break;
             }
         }
-        Err(Error::Full { wanted_bytes: storing.draft.head().total_bytes(&self.shape) })
+        Err(Error::Full { wanted_bytes: storing.draft.header().total_bytes(&self.shape) })
     }
 
     /// One attempt to store, under the lock. Whether the condition held; none if entries had to be
@@ -289,7 +289,7 @@ impl Cache {
             return Ok(None);
         }
         let if_stuck = IfStuck::after(storing.stuck);
-        let more = shard.make_room(SLICE, if_stuck, draft.head().total_bytes(&self.shape));
+        let more = shard.make_room(SLICE, if_stuck, draft.header().total_bytes(&self.shape));
         drop(shard);
         if !more {
             self.make_room_elsewhere(index, if_stuck)?;

@@ -9,7 +9,7 @@ use tuckbox_arena::clock::Clock;
 use tuckbox_arena::{NativeWaiter, Rights, Waiter};
 
 use crate::error::{lengthen, Error, Result};
-use crate::record::Head;
+use crate::record::RecordHeader;
 
 /// A value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub struct Item<'a> {
 /// Where reads copy entries to. Reuse it: it grows to the largest record read and never shrinks.
 #[derive(Default)]
 pub struct Buffer {
-    pub(crate) head: Head,
+    pub(crate) header: RecordHeader,
     /// When the entry expires, [`crate::record::expiry::NEVER_US`] if never.
     pub(crate) expiry_us: u64,
     /// The sum of the record's content.
@@ -140,21 +140,21 @@ impl Buffer {
     }
 
     /// Makes sure that the buffer can hold a large value.
-    pub(crate) fn make_room(&mut self, head: &Head) -> Result<()> {
+    pub(crate) fn make_room(&mut self, header: &RecordHeader) -> Result<()> {
         self.has_landed = false;
-        lengthen(&mut self.value, head.value_bytes as usize)
+        lengthen(&mut self.value, header.value_bytes as usize)
     }
 
     /// Has a large value filled in by a function that gets the record and the memory; whether that
     /// succeeded.
     pub(crate) fn land(&mut self, mut fill: impl FnMut(&[u64], &mut [u8]) -> bool) -> Result<bool> {
-        let head = self.head;
-        let len_bytes = head.value_bytes as usize;
-        if let Some(landing) = self.landing.as_mut().filter(|landing| landing.takes(head.tag)) {
+        let header = self.header;
+        let len_bytes = header.value_bytes as usize;
+        if let Some(landing) = self.landing.as_mut().filter(|landing| landing.takes(header.tag)) {
             self.has_landed = true;
             return landing.land(len_bytes, &mut |memory| fill(&self.record, memory));
         }
-        self.make_room(&head)?;
+        self.make_room(&header)?;
         Ok(fill(&self.record, &mut self.value))
     }
 
@@ -162,14 +162,14 @@ impl Buffer {
     pub(crate) fn large_value(&self) -> (&[u8], bool) {
         match &self.landing {
             Some(landing) if self.has_landed => (landing.landed(), true),
-            _ => (&self.value[..self.head.value_bytes as usize], false),
+            _ => (&self.value[..self.header.value_bytes as usize], false),
         }
     }
 }
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Buffer").field("head", &self.head).finish_non_exhaustive()
+        formatter.debug_struct("Buffer").field("header", &self.header).finish_non_exhaustive()
     }
 }
 

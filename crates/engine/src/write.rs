@@ -18,7 +18,7 @@ use crate::index::Found;
 use crate::layout::{shard, PolicyBits, Position, Slot};
 use crate::log::{with_scratch, LogKind};
 use crate::read::RECORD_BYTES;
-use crate::record::{expiry, flag, Body, Draft, Head, Sequence};
+use crate::record::{expiry, flag, Body, Draft, RecordHeader, Sequence};
 use crate::shard::Shard;
 use crate::space::Need;
 use crate::value::Buffer;
@@ -43,7 +43,7 @@ pub struct Live {
     /// Where its record begins.
     pub position: Position,
     /// Its record header.
-    pub head: Head,
+    pub header: RecordHeader,
 }
 
 impl Live {
@@ -83,16 +83,16 @@ impl Shard<'_> {
             let found = slots.next()?;
             // Its lines arrive in parallel then.
             self.region().prefetch(found.slot.offset(), RECORD_BYTES);
-            if let Some((position, head)) = self.locate_head(found.slot.offset()) {
-                if self.has_key(position, &head, key) {
-                    break Live { found, position, head };
+            if let Some((position, header)) = self.locate_header(found.slot.offset()) {
+                if self.has_key(position, &header, key) {
+                    break Live { found, position, header };
                 }
             }
         };
-        match self.expiry_us_at(live.offset(), &live.head, hash) {
+        match self.expiry_us_at(live.offset(), &live.header, hash) {
             Some(expiry_us) if !self.cache.is_expired(expiry_us) => return Some(live),
             Some(_) => self.collect(hash, &live),
-            None => self.drop_damaged(hash, &live.found, &live.head),
+            None => self.drop_damaged(hash, &live.found, &live.header),
         }
         None
     }
@@ -100,8 +100,8 @@ impl Shard<'_> {
     /// Removes an entry that has expired.
     #[cold]
     fn collect(&self, hash: KeyHash, live: &Live) {
-        self.remove(hash, &live.found, &live.head);
-        self.let_go(hash, &live.found, &live.head);
+        self.remove(hash, &live.found, &live.header);
+        self.let_go(hash, &live.found, &live.header);
         self.add_word(shard::EXPIRATIONS, 1);
     }
 
@@ -111,33 +111,33 @@ impl Shard<'_> {
     fn find_proved(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
         let live = self.find_key(key, hash)?;
         let version = with_scratch(|words| {
-            let head = self.load_record(live.offset(), words)?;
-            let content = self.proved_content(live.offset(), &head, words, hash)?;
-            Some(head.version(content))
+            let header = self.load_record(live.offset(), words)?;
+            let content = self.proved_content(live.offset(), &header, words, hash)?;
+            Some(header.version(content))
         });
         if version.is_none() {
-            self.drop_damaged(hash, &live.found, &live.head);
+            self.drop_damaged(hash, &live.found, &live.header);
         }
         Some(live).zip(version)
     }
 
     /// Removes a damaged entry and counts it.
     #[cold]
-    pub fn drop_damaged(&self, hash: KeyHash, found: &Found, head: &Head) {
+    pub fn drop_damaged(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
         self.arena().count(Counter::ChecksumMismatches, 1);
-        self.remove(hash, found, head);
+        self.remove(hash, found, header);
         self.add_word(shard::LOST, 1);
     }
 
     /// Removes an entry from the index and the counts, and frees its bodies. Its record becomes
     /// dead space.
-    pub fn remove(&self, hash: KeyHash, found: &Found, head: &Head) {
+    pub fn remove(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
         let offset = found.slot.offset();
         self.store_slot(found.at, Slot::EMPTY);
         if let Some(position) = self.cache.position_of(offset) {
-            self.count_out(self.log_of(position.segment), head);
+            self.count_out(self.log_of(position.segment), header);
         }
-        self.free_bodies_at(offset, head, hash);
+        self.free_bodies_at(offset, header, hash);
         self.retire(offset);
     }
 
@@ -150,14 +150,14 @@ impl Shard<'_> {
 
     /// Frees the bodies of a record to which no slot leads any more. The bodies of a damaged record
     /// may be another entry's: they are left for `check`.
-    fn free_bodies_at(&self, offset: u64, head: &Head, hash: KeyHash) {
-        if head.body_count == 0 {
+    fn free_bodies_at(&self, offset: u64, header: &RecordHeader, hash: KeyHash) {
+        if header.body_count == 0 {
             return;
         }
         with_scratch(|words| {
-            if let Some(head) = self.load_record(offset, words) {
-                if self.is_proved(offset, &head, words, hash) {
-                    self.free_bodies(&head, words);
+            if let Some(header) = self.load_record(offset, words) {
+                if self.is_proved(offset, &header, words, hash) {
+                    self.free_bodies(&header, words);
                 }
             }
         });
@@ -201,7 +201,7 @@ impl Shard<'_> {
     /// Stores a draft into the existing record. False if it does not fit.
     #[inline(always)]
     fn put_over(&self, draft: &mut Draft<'_>, live: &Live) -> bool {
-        self.sample_overwrite(draft.hash, draft.head());
+        self.sample_overwrite(draft.hash, draft.header());
         let fits = self.can_rewrite(live, draft);
         if fits {
             self.rewrite(live, draft);
@@ -217,10 +217,10 @@ impl Shard<'_> {
         bodies: &[Body],
         need: Need,
     ) -> std::result::Result<(), NoRoom> {
-        debug_assert_eq!(bodies.len() as u64, draft.head().body_count);
+        debug_assert_eq!(bodies.len() as u64, draft.header().body_count);
         let kind = live.map_or(LogKind::Small, |live| self.log_of(live.position.segment));
-        let head = *draft.head();
-        let Some(room) = self.find_room(kind, head.log_bytes, need) else {
+        let header = *draft.header();
+        let Some(room) = self.find_room(kind, header.log_bytes, need) else {
             return Err(NoRoom);
         };
         let slot_at = match live {
@@ -235,7 +235,7 @@ impl Shard<'_> {
         };
         let bits = match live {
             Some(live) => self.keep(Slot(self.region().get(live.found.at))),
-            None => self.admit(draft.hash, &head),
+            None => self.admit(draft.hash, &header),
         };
         let offset = self.cache.offset_of(room.position);
         let generation = self.arena().generation(room.position.segment);
@@ -247,7 +247,7 @@ impl Shard<'_> {
         self.append(room, words);
         self.adopt_bodies(bodies);
         self.publish(draft.hash, slot_at, offset, bits, live);
-        self.count_in(kind, &head);
+        self.count_in(kind, &header);
         Ok(())
     }
 
@@ -262,15 +262,15 @@ impl Shard<'_> {
     ) {
         self.store_slot(slot_at, Slot::new(offset, hash.tag(), bits));
         let Some(old) = old else { return };
-        self.count_out(self.log_of(old.position.segment), &old.head);
-        self.free_bodies_at(old.offset(), &old.head, hash);
+        self.count_out(self.log_of(old.position.segment), &old.header);
+        self.free_bodies_at(old.offset(), &old.header, hash);
         self.retire(old.offset());
     }
 
     /// Whether a draft fits into the existing record: same form and size, within one segment.
     #[inline(always)]
     fn can_rewrite(&self, live: &Live, draft: &Draft<'_>) -> bool {
-        let (old, new) = (&live.head, draft.head());
+        let (old, new) = (&live.header, draft.header());
         old.sequence.flags() == new.sequence.flags()
             && (old.body_count, new.body_count) == (0, 0)
             && old.log_bytes == new.log_bytes
@@ -316,27 +316,27 @@ impl Shard<'_> {
     /// [`Error::OutOfMemory`].
     pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
         let offset = live.offset();
-        let record_words = (live.head.log_bytes / 8) as usize;
+        let record_words = (live.header.log_bytes / 8) as usize;
         lengthen(&mut buffer.record, record_words)?;
-        let proved = self.load_record(offset, &mut buffer.record).filter(|head| {
-            let content = self.proved_content(offset, head, &buffer.record, hash);
+        let proved = self.load_record(offset, &mut buffer.record).filter(|header| {
+            let content = self.proved_content(offset, header, &buffer.record, hash);
             buffer.content = content.unwrap_or_default();
             content.is_some()
         });
         // Uses the verified copy of the header: the one that was found may have been overwritten
         // since.
-        if let Some(head) = proved.filter(|head| head.body_count > 0) {
-            buffer.make_room(&head)?;
+        if let Some(header) = proved.filter(|header| header.body_count > 0) {
+            buffer.make_room(&header)?;
         }
-        let whole = proved.filter(|head| {
-            head.body_count == 0
-                || self.cache.has_bodies(head, &buffer.record)
-                    && self.cache.load_bodies(head, &buffer.record, &mut buffer.value)
+        let whole = proved.filter(|header| {
+            header.body_count == 0
+                || self.cache.has_bodies(header, &buffer.record)
+                    && self.cache.load_bodies(header, &buffer.record, &mut buffer.value)
         });
-        let expiry_us = whole.and_then(|head| head.expiry_us(&buffer.record, hash));
+        let expiry_us = whole.and_then(|header| header.expiry_us(&buffer.record, hash));
         match whole.zip(expiry_us) {
-            Some((head, expiry_us)) => (buffer.head, buffer.expiry_us) = (head, expiry_us),
-            None => self.drop_damaged(hash, &live.found, &live.head),
+            Some((header, expiry_us)) => (buffer.header, buffer.expiry_us) = (header, expiry_us),
+            None => self.drop_damaged(hash, &live.found, &live.header),
         }
         Ok(whole.is_some())
     }
@@ -354,22 +354,22 @@ impl Shard<'_> {
         with_scratch(|words| {
             let proved = self
                 .load_record(offset, words)
-                .filter(|head| self.is_proved(offset, head, words, hash));
-            let Some(head) = proved else {
-                self.drop_damaged(hash, &live.found, &live.head);
+                .filter(|header| self.is_proved(offset, header, words, hash));
+            let Some(header) = proved else {
+                self.drop_damaged(hash, &live.found, &live.header);
                 return Ok(None);
             };
-            if !head.has(flag::NUMBER) {
+            if !header.has(flag::NUMBER) {
                 return Err(Error::NotAnInteger);
             }
-            let current = head.number(words);
+            let current = header.number(words);
             let sum = current.checked_add(delta).ok_or(Error::Overflow { current, delta })?;
-            let number_at = head.number_at();
+            let number_at = header.number_at();
             words[number_at as usize / 8] = sum as u64;
-            let after = Sequence::new(self.next_version(), head.sequence.flags());
+            let after = Sequence::new(self.next_version(), header.sequence.flags());
             let generation = self.arena().generation(live.position.segment);
             let hasher = &self.cache.hasher;
-            head.with_sequence(after).seal(words, hasher, hash, offset, generation);
+            header.with_sequence(after).seal(words, hasher, hash, offset, generation);
             self.set_word(shard::INTENT_SUM, sum as u64);
             self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, words[0]);
             hooks::reach(Point::RewriteHalf);
@@ -382,7 +382,7 @@ impl Shard<'_> {
     /// Gives an entry another expiry. None if there was no space for a longer record, or the entry
     /// was damaged and was removed.
     pub fn set_expiry(&self, live: &Live, hash: KeyHash, expiry_us: Option<u64>) -> Option<()> {
-        if live.head.has(flag::EXPIRY) {
+        if live.header.has(flag::EXPIRY) {
             // The race: a reader loads the expiry during this store, or the writer dies. It is one
             // word with its own check, so both see the old or the new expiry.
             let word = expiry::word(expiry_us.unwrap_or(expiry::NEVER_US), hash);
@@ -398,27 +398,27 @@ impl Shard<'_> {
             let old = self.load_record(offset, words)?;
             if !self.is_proved(offset, &old, words, hash) {
                 // The caller looks again, and finds nothing.
-                self.drop_damaged(hash, &live.found, &live.head);
+                self.drop_damaged(hash, &live.found, &live.header);
                 return None;
             }
             // Does not allocate: see `reserve_scratch`.
             words.insert(1, expiry::word(expiry_us, hash));
             words[0] |= flag::EXPIRY;
-            let head = Head::of_copy(words, &self.cache.shape)?;
-            words.truncate((head.log_bytes / 8) as usize);
+            let header = RecordHeader::from_copy(words, &self.cache.shape)?;
+            words.truncate((header.log_bytes / 8) as usize);
             let kind = self.log_of(live.position.segment);
-            let room = self.find_room(kind, head.log_bytes, Need::NewRecord)?;
+            let room = self.find_room(kind, header.log_bytes, Need::NewRecord)?;
             let new_offset = self.cache.offset_of(room.position);
             let generation = self.arena().generation(room.position.segment);
             let hasher = &self.cache.hasher;
-            head.seal(words, hasher, hash, new_offset, generation);
+            header.seal(words, hasher, hash, new_offset, generation);
             let bits = self.keep(Slot(self.region().get(live.found.at)));
             self.append(room, words);
             self.store_slot(live.found.at, Slot::new(new_offset, hash.tag(), bits));
             self.retire(offset);
             // Its bodies do not move.
-            self.count_out(kind, &live.head);
-            self.count_in(kind, &head);
+            self.count_out(kind, &live.header);
+            self.count_in(kind, &header);
             Some(())
         })
     }

@@ -9,8 +9,8 @@
 use twox_hash::XxHash3_64;
 
 /// The shortest stamped value.
-pub const STAMP_BYTES_LEAST: usize = HEAD_BYTES + 8;
-const HEAD_BYTES: usize = 32;
+pub const STAMP_BYTES_LEAST: usize = HEADER_BYTES + 8;
+const HEADER_BYTES: usize = 32;
 
 /// What a value says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub fn read(key: &[u8], value: &[u8]) -> Result<Stamp, Forgery> {
     }
     let stamp = Stamp { writer: word(8), sequence: word(16) };
     let mut stream = body_stream(word(0), stamp);
-    for part in value[HEAD_BYTES..end].chunks(8) {
+    for part in value[HEADER_BYTES..end].chunks(8) {
         if *part != stream.next_word().to_le_bytes()[..part.len()] {
             return Err(Forgery::Body);
         }

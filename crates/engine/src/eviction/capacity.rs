@@ -3,7 +3,7 @@
 
 use crate::layout::log;
 use crate::log::LogKind;
-use crate::record::Head;
+use crate::record::RecordHeader;
 use crate::shard::Shard;
 use crate::value::Favour;
 
@@ -33,10 +33,10 @@ impl Shard<'_> {
         unit == Unit::Bytes && self.cache.shape.favour != Favour::Bytes
     }
 
-    pub(super) fn cost(&self, head: &Head, unit: Unit) -> u64 {
+    pub(super) fn cost(&self, header: &RecordHeader, unit: Unit) -> u64 {
         match unit {
             Unit::Entries => 1,
-            Unit::Bytes => head.total_bytes(&self.cache.shape),
+            Unit::Bytes => header.total_bytes(&self.cache.shape),
         }
     }
 

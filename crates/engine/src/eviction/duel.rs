@@ -7,7 +7,7 @@ use super::tail::{Candidate, Place, Reason};
 use super::{worth_of_hit, MARGIN, WINS_MOST};
 use crate::layout::{shard, Slot};
 use crate::log::LogKind;
-use crate::record::Head;
+use crate::record::RecordHeader;
 use crate::shard::Shard;
 use crate::value::Favour;
 
@@ -52,7 +52,7 @@ impl Shard<'_> {
         }
         let entries = self.used(LogKind::Main, Unit::Entries).max(1);
         let mean = self.used(LogKind::Main, Unit::Bytes) / entries;
-        let price = self.cost(&victim.head, Unit::Bytes) / victim.frequency.max(1);
+        let price = self.cost(&victim.header, Unit::Bytes) / victim.frequency.max(1);
         let most = mean.saturating_mul(self.rounds_quarters()) / 4;
         // Drawn from the place, so the result stays the same until the entry moves.
         let generation = self.arena().generation(victim.position.segment);
@@ -95,7 +95,7 @@ impl Shard<'_> {
         let is_proved = budget.unit == Unit::Entries || candidate.frequency >= PROVED;
         let may_fill = is_new || is_proved && budget.free_moves > 0;
         let has_room = may_fill
-            && capacity.main_used + self.cost(&candidate.head, capacity.unit) <= capacity.main;
+            && capacity.main_used + self.cost(&candidate.header, capacity.unit) <= capacity.main;
         if has_room {
             budget.free_moves = budget.free_moves.saturating_sub(1);
         }
@@ -144,13 +144,13 @@ impl Shard<'_> {
         let Some(victim) = self.victim(budget) else {
             return (self.used(LogKind::Main, Unit::Entries) == 0).then_some(true);
         };
-        if is_admitted && !self.is_large(&candidate.head, budget.unit) {
+        if is_admitted && !self.is_large(&candidate.header, budget.unit) {
             self.set_word(shard::WINS, 0);
             return Some(true);
         }
         // In hundredths: the frequency of the bytes that the candidate would displace.
         let unit = if self.weighs_sizes(budget.unit) { Unit::Bytes } else { Unit::Entries };
-        let (cost, victim_cost) = (self.cost(&candidate.head, unit), self.cost(&victim.head, unit));
+        let (cost, victim_cost) = (self.cost(&candidate.header, unit), self.cost(&victim.header, unit));
         let margin = MARGIN * 100 * cost.min(victim_cost) / victim_cost.max(1);
         let needed = self.frequency_of_victims(&victim, cost, unit) + margin;
         let bonus = if is_admitted { BONUS } else { 0 };
@@ -178,11 +178,11 @@ impl Shard<'_> {
     }
 
     /// Whether an entry is many times the mean of the main log, if the byte limit binds.
-    fn is_large(&self, head: &Head, unit: Unit) -> bool {
+    fn is_large(&self, header: &RecordHeader, unit: Unit) -> bool {
         let used = self.used(LogKind::Main, unit);
         let entries = self.used(LogKind::Main, Unit::Entries);
         self.weighs_sizes(unit)
-            && self.cost(head, unit).saturating_mul(entries)
+            && self.cost(header, unit).saturating_mul(entries)
                 > used.saturating_mul(self.large_means())
     }
 
@@ -197,9 +197,9 @@ impl Shard<'_> {
             u128::from(frequency * 100) * u128::from(share) * worth(victim_cost)
                 / u128::from(victim_cost.max(1))
         };
-        let mut covered = self.cost(&first.head, unit);
+        let mut covered = self.cost(&first.header, unit);
         let mut needed = displaced(first.frequency, cost.min(covered), covered);
-        let mut position = self.end_of(first.position, first.head.log_bytes);
+        let mut position = self.end_of(first.position, first.header.log_bytes);
         let mut seen = 1;
         while covered < cost && seen < VICTIMS_MOST {
             let Some(at) = position.and_then(|at| self.next_record(LogKind::Main, at)) else {
@@ -207,12 +207,12 @@ impl Shard<'_> {
             };
             match self.judge_place(LogKind::Main, at) {
                 Place::Live(next) => {
-                    let next_cost = self.cost(&next.head, unit);
+                    let next_cost = self.cost(&next.header, unit);
                     let share = (cost - covered).min(next_cost);
                     needed += displaced(next.frequency, share, next_cost);
                     covered += next_cost;
                     seen += 1;
-                    position = self.end_of(at, next.head.log_bytes);
+                    position = self.end_of(at, next.header.log_bytes);
                 }
                 Place::Dead(end) => {
                     seen += 1;
@@ -247,7 +247,7 @@ mod tests {
             let shard = cache.lock_shard(0).unwrap();
             let mut budget = Budget::new(4, IfStuck::Stop, Unit::Bytes);
             let victim = shard.candidate(LogKind::Main, &mut budget).unwrap();
-            let cost = shard.cost(&victim.head, Unit::Bytes);
+            let cost = shard.cost(&victim.header, Unit::Bytes);
             let needed = |cost: u64| shard.frequency_of_victims(&victim, cost, Unit::Bytes);
             let one = needed(cost);
             assert_eq!(one, victim.frequency * 100);

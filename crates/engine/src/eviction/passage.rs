@@ -6,14 +6,14 @@ use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{PolicyBits, Slot};
 use crate::log::LogKind;
-use crate::record::Head;
+use crate::record::RecordHeader;
 use crate::shard::Shard;
 
 impl Shard<'_> {
     /// The policy bits of a new entry in the small log.
-    pub fn admit(&self, hash: KeyHash, head: &Head) -> PolicyBits {
+    pub fn admit(&self, hash: KeyHash, header: &RecordHeader) -> PolicyBits {
         self.measure_sample();
-        self.sample_insert(hash, head);
+        self.sample_insert(hash, header);
         let (mut frequency, mut is_admitted) = (0, false);
         if let Some(ghost) = self.take_ghost(hash) {
             frequency = ghost.frequency;
@@ -38,13 +38,13 @@ impl Shard<'_> {
     /// Remembers an entry that was removed or had expired: a key that is stored again soon is as
     /// popular as before. Its ghost carries no reuse distance. That of an entry from the main log
     /// is marked as if it came from the small log, so that it returns to the main log.
-    pub fn let_go(&self, hash: KeyHash, found: &Found, head: &Head) {
+    pub fn let_go(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
         let is_main = self
             .cache
             .position_of(found.slot.offset())
             .is_some_and(|at| self.log_of(at.segment) == LogKind::Main);
         let bits = self.keep(found.slot);
         self.put_ghost(hash, bits.frequency() + bits.hits(), !is_main);
-        self.sample_remove(hash, head);
+        self.sample_remove(hash, header);
     }
 }

@@ -60,9 +60,9 @@ impl Shard<'_> {
         let bucket = self.choices(hash).0;
         let hits = |slot: &Slot| (slot.policy().hits(), slot.policy().frequency());
         let (at, slot) = self.taken_slots(bucket).into_iter().min_by_key(|(_, slot)| hits(slot))?;
-        match (self.load_head(slot.offset()), self.hash_of(slot)) {
-            (Some(head), Some(hash)) => {
-                self.remove(hash, &Found { at, slot }, &head);
+        match (self.load_header(slot.offset()), self.hash_of(slot)) {
+            (Some(header), Some(hash)) => {
+                self.remove(hash, &Found { at, slot }, &header);
                 self.add_word(shard::EVICTIONS, 1);
             }
             _ => {

@@ -26,7 +26,7 @@ const COST_MOST: u64 = 0xfff;
 /// Entries of the longest shadow.
 const LEN_MOST: usize = 64;
 /// Words before the entries.
-const HEAD_WORDS: usize = (shadow::ENTRIES / 8) as usize;
+const HEADER_WORDS: usize = (shadow::ENTRIES / 8) as usize;
 const STAMP_MASK: u64 = 0xffff;
 const CLOCK_MASK: u64 = 0xfff;
 /// Multiplying eight bytes of 0 or 1 by this gathers them in the highest eight bits, the first byte
@@ -123,7 +123,7 @@ pub(super) struct Shadow<'a> {
     len: usize,
     setting: &'static Setting,
     favour: Favour,
-    head: [u64; HEAD_WORDS],
+    header: [u64; HEADER_WORDS],
     entries: [Entry; LEN_MOST],
     // The most searched fields side by side: hash parts, append stamps, and for each log all ones
     // at the places of its entries.
@@ -165,15 +165,15 @@ impl<'a> Shadow<'a> {
         favour: Favour,
     ) -> Shadow<'a> {
         let len = (shadow_len as usize).min(LEN_MOST);
-        let mut words = [0u64; HEAD_WORDS + LEN_MOST];
-        region.copy_out(at, &mut words[..HEAD_WORDS + len]);
-        let mut head = [0; HEAD_WORDS];
-        head.copy_from_slice(&words[..HEAD_WORDS]);
+        let mut words = [0u64; HEADER_WORDS + LEN_MOST];
+        region.copy_out(at, &mut words[..HEADER_WORDS + len]);
+        let mut header = [0; HEADER_WORDS];
+        header.copy_from_slice(&words[..HEADER_WORDS]);
         let mut entries = [Entry::NONE; LEN_MOST];
         let (mut members, mut used) = ([0; 2], [0; 2]);
         let (mut tags, mut stamps) = ([0; LEN_MOST], [0; LEN_MOST]);
         let mut in_log = [[0; LEN_MOST]; 2];
-        for (place, word) in words[HEAD_WORDS..HEAD_WORDS + len].iter().enumerate() {
+        for (place, word) in words[HEADER_WORDS..HEADER_WORDS + len].iter().enumerate() {
             let entry = Entry(*word);
             entries[place] = entry;
             (tags[place], stamps[place]) = (entry.tag(), entry.stamp());
@@ -190,7 +190,7 @@ impl<'a> Shadow<'a> {
             len,
             setting,
             favour,
-            head,
+            header,
             entries,
             tags,
             stamps,
@@ -203,7 +203,7 @@ impl<'a> Shadow<'a> {
 
     /// Writes back what changed.
     pub(super) fn store(self) {
-        self.region.copy_in(self.at, &self.head);
+        self.region.copy_in(self.at, &self.header);
         let mut changed = self.changed;
         while changed != 0 {
             let place = changed.trailing_zeros();
@@ -214,7 +214,7 @@ impl<'a> Shadow<'a> {
     }
 
     fn word(&mut self, offset: u64) -> &mut u64 {
-        &mut self.head[(offset / 8) as usize]
+        &mut self.header[(offset / 8) as usize]
     }
 
     fn set(&mut self, place: usize, entry: Entry) {
@@ -324,7 +324,7 @@ impl<'a> Shadow<'a> {
     }
 
     fn oldest(&self, kind: LogKind) -> Option<usize> {
-        let now = self.head[(shadow::APPENDS / 8) as usize] as u16;
+        let now = self.header[(shadow::APPENDS / 8) as usize] as u16;
         let mut ages = [0; LEN_MOST];
         let members = self.stamps.iter().zip(&self.in_log[kind as usize]);
         for (age, (stamp, is_member)) in ages.iter_mut().zip(members) {
@@ -460,7 +460,7 @@ impl<'a> Shadow<'a> {
         let rows = shadow_rows(self.len as u64).max(1);
         let row = u64::from(hash >> 12 & 0xf) % rows;
         let at = self.at + shadow::ENTRIES + self.len as u64 * 8 + row * GHOST_ROW_BYTES;
-        Row::load(self.region, at, self.head[(shadow::HALVINGS / 8) as usize])
+        Row::load(self.region, at, self.header[(shadow::HALVINGS / 8) as usize])
     }
 }
 

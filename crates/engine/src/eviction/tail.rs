@@ -8,7 +8,7 @@ use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{log, note, shard, PolicyBits, Position, Slot};
 use crate::log::{with_scratch, LogKind};
-use crate::record::Head;
+use crate::record::RecordHeader;
 use crate::shard::Shard;
 use crate::space::Need;
 
@@ -17,7 +17,7 @@ pub(super) struct Candidate {
     pub(super) kind: LogKind,
     pub(super) position: Position,
     pub(super) offset: u64,
-    pub(super) head: Head,
+    pub(super) header: RecordHeader,
     pub(super) hash: KeyHash,
     pub(super) found: Found,
     /// Frequency, halved up to now.
@@ -48,8 +48,8 @@ impl Shard<'_> {
             let position = self.tail(kind)?;
             match self.judge_place(kind, position) {
                 Place::Live(candidate) => {
-                    let (offset, head) = (candidate.offset, &candidate.head);
-                    let reason = match self.expiry_us_at(offset, head, candidate.hash) {
+                    let (offset, header) = (candidate.offset, &candidate.header);
+                    let reason = match self.expiry_us_at(offset, header, candidate.hash) {
                         None => Reason::Damaged,
                         Some(expiry_us) if self.cache.is_expired(expiry_us) => Reason::Expired,
                         Some(_) => return Some(candidate),
@@ -68,22 +68,22 @@ impl Shard<'_> {
 
     pub(super) fn judge_place(&self, kind: LogKind, position: Position) -> Place {
         let offset = self.cache.offset_of(position);
-        let Some(head) = self.load_head(offset) else { return Place::Unreadable };
-        let Some(end) = self.end_of(position, head.log_bytes) else { return Place::Unreadable };
-        let Some(hash) = self.key_hash_at(offset, &head) else { return Place::Unreadable };
+        let Some(header) = self.load_header(offset) else { return Place::Unreadable };
+        let Some(end) = self.end_of(position, header.log_bytes) else { return Place::Unreadable };
+        let Some(hash) = self.key_hash_at(offset, &header) else { return Place::Unreadable };
         match self.slots_of(hash).and_then(|mut slots| slots.find(|it| it.slot.offset() == offset))
         {
             None => Place::Dead(end),
             Some(found) => {
                 let frequency = self.halved(found.slot, position);
-                Place::Live(Candidate { kind, position, offset, head, hash, found, frequency })
+                Place::Live(Candidate { kind, position, offset, header, hash, found, frequency })
             }
         }
     }
 
     /// Moves the log tail past an entry to which no slot leads any more.
     pub(super) fn pass(&self, candidate: &Candidate) {
-        if let Some(end) = self.end_of(candidate.position, candidate.head.log_bytes) {
+        if let Some(end) = self.end_of(candidate.position, candidate.header.log_bytes) {
             self.advance_tail(candidate.kind, end);
         }
     }
@@ -151,7 +151,7 @@ impl Shard<'_> {
             }
             Reason::Damaged => self.add_word(shard::LOST, 1),
         }
-        self.remove(candidate.hash, &candidate.found, &candidate.head);
+        self.remove(candidate.hash, &candidate.found, &candidate.header);
         hooks::reach(Point::EntryDropped);
     }
 
@@ -174,20 +174,20 @@ impl Shard<'_> {
         bits: PolicyBits,
     ) -> Option<bool> {
         let moved = with_scratch(|words| {
-            let head = self.load_record(candidate.offset, words)?;
-            if !self.is_proved(candidate.offset, &head, words, candidate.hash) {
+            let header = self.load_record(candidate.offset, words)?;
+            if !self.is_proved(candidate.offset, &header, words, candidate.hash) {
                 return Some(false);
             }
-            let room = self.find_room(to, head.log_bytes, Need::Move)?;
+            let room = self.find_room(to, header.log_bytes, Need::Move)?;
             let offset = self.cache.offset_of(room.position);
             let generation = self.arena().generation(room.position.segment);
             let hasher = &self.cache.hasher;
-            head.seal(words, hasher, candidate.hash, offset, generation);
+            header.seal(words, hasher, candidate.hash, offset, generation);
             self.append(room, words);
             self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
             self.retire(candidate.offset);
-            self.count_out(candidate.kind, &head);
-            self.count_in(to, &head);
+            self.count_out(candidate.kind, &header);
+            self.count_in(to, &header);
             Some(true)
         });
         match moved {
@@ -250,7 +250,7 @@ mod tests {
                     Place::Live(candidate) => {
                         in_first += u64::from(place.segment == tail.segment);
                         all += 1;
-                        shard.end_of(place, candidate.head.log_bytes).unwrap()
+                        shard.end_of(place, candidate.header.log_bytes).unwrap()
                     }
                     Place::Dead(end) => end,
                     Place::Unreadable => break,

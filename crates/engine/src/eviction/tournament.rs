@@ -26,7 +26,7 @@ use crate::hash::KeyHash;
 use crate::layout::{shadow_bytes, shard, tournament, Shape};
 use crate::log::LogKind;
 use crate::read::ReadersLine;
-use crate::record::Head;
+use crate::record::RecordHeader;
 use crate::shard::Shard;
 use crate::value::Favour;
 
@@ -56,17 +56,17 @@ const SURPLUS_BIAS: u64 = 1 << 63;
 /// Set in [`tournament::SHADOW_ROOM`] if the byte limit binds.
 const HAS_COSTS: u64 = 1 << 32;
 
-fn size_of(head: &Head, shape: &Shape) -> u64 {
-    (head.total_bytes(shape) / 8).min(SIZE_MOST)
+fn size_of(header: &RecordHeader, shape: &Shape) -> u64 {
+    (header.total_bytes(shape) / 8).min(SIZE_MOST)
 }
 
 impl Cache {
     /// Notes a hit if its key is sampled. Takes no lock.
     #[inline(always)]
-    pub(crate) fn sample_hit(&self, shard: ReadersLine<'_>, hash: KeyHash, head: &Head) {
+    pub(crate) fn sample_hit(&self, shard: ReadersLine<'_>, hash: KeyHash, header: &RecordHeader) {
         let below = shard.get(shard::readers_word(shard::SAMPLED_BELOW));
         if u64::from(hash.first()) < below {
-            self.note_hit(hash, size_of(head, &self.shape));
+            self.note_hit(hash, size_of(header, &self.shape));
         }
     }
 
@@ -85,26 +85,26 @@ impl Cache {
 impl Shard<'_> {
     /// Replays a lookup that missed and was followed by a store.
     #[inline]
-    pub(super) fn sample_insert(&self, hash: KeyHash, head: &Head) {
-        self.sample(Event::Read, hash, head);
+    pub(super) fn sample_insert(&self, hash: KeyHash, header: &RecordHeader) {
+        self.sample(Event::Read, hash, header);
     }
 
     /// Replays an overwrite.
     #[inline(always)]
-    pub fn sample_overwrite(&self, hash: KeyHash, head: &Head) {
-        self.sample(Event::Overwritten, hash, head);
+    pub fn sample_overwrite(&self, hash: KeyHash, header: &RecordHeader) {
+        self.sample(Event::Overwritten, hash, header);
     }
 
     /// Replays a removal or expiry: no shadow may hit the key.
     #[inline]
-    pub(super) fn sample_remove(&self, hash: KeyHash, head: &Head) {
-        self.sample(Event::Removed, hash, head);
+    pub(super) fn sample_remove(&self, hash: KeyHash, header: &RecordHeader) {
+        self.sample(Event::Removed, hash, header);
     }
 
     #[inline(always)]
-    fn sample(&self, event: Event, hash: KeyHash, head: &Head) {
+    fn sample(&self, event: Event, hash: KeyHash, header: &RecordHeader) {
         if u64::from(hash.first()) < self.word(shard::SAMPLED_BELOW) {
-            self.play(event, hash.0 >> 32 << 32 | size_of(head, &self.cache.shape));
+            self.play(event, hash.0 >> 32 << 32 | size_of(header, &self.cache.shape));
         }
     }
 
