@@ -47,7 +47,7 @@ pub use scan::{Scan, ScanState};
 pub use tuckbox_arena::clock::Clock;
 pub use tuckbox_arena::{Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter};
 pub use value::{
-    Buffer, CheckReport, Config, Entry, Favour, Item, Landing, Loss, Stats, Ttl, Value,
+    Buffer, CheckReport, Config, Entry, Favour, Item, OutputBuffer, Loss, Stats, Ttl, Value,
 };
 
 /// The longest key, in bytes.

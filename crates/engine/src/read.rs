@@ -422,7 +422,7 @@ impl Cache {
         if !self.has_bodies(&header, &buffer.record) {
             return Some(self.changed_or_missing(seen));
         }
-        match buffer.land(|record, value| self.load_bodies(&header, record, value)) {
+        match buffer.fill_value(|record, value| self.load_bodies(&header, record, value)) {
             Ok(true) => None,
             Ok(false) => Some(self.changed_or_missing(seen)),
             Err(_) => Some(Attempt::NoMemory(header.value_bytes as usize)),
@@ -573,18 +573,18 @@ impl Cache {
     #[inline(always)]
     pub(crate) fn entry_in<'b>(&self, buffer: &'b Buffer) -> Entry<'b> {
         let header = &buffer.header;
-        let mut has_landed = false;
+        let mut is_in_output = false;
         let value = if header.has(flag::NUMBER) {
             Value::Int(header.number(&buffer.record))
         } else if header.body_count != 0 {
-            let (bytes, landed) = buffer.large_value();
-            has_landed = landed;
+            let (bytes, is_output) = buffer.large_value();
+            is_in_output = is_output;
             Value::Bytes { tag: header.tag, bytes }
         } else {
             Value::Bytes { tag: header.tag, bytes: header.tail(&buffer.record, &self.shape) }
         };
         let expiry_us = (buffer.expiry_us != expiry::NEVER_US).then_some(buffer.expiry_us);
-        Entry { value, expiry_us, version: header.version(buffer.content), has_landed }
+        Entry { value, expiry_us, version: header.version(buffer.content), is_in_output }
     }
 
     /// Whether the entry in a filled buffer has expired.

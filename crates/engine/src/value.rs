@@ -66,8 +66,8 @@ pub struct Entry<'a> {
     /// Identifies this state of the entry, in 63 bits: 28 of the shard's count of writes, and 35 of
     /// a sum of the content, in case the count wraps.
     pub version: u64,
-    /// Whether the value is in the buffer's [`Landing`].
-    pub has_landed: bool,
+    /// Whether the value is in the buffer's [`OutputBuffer`].
+    pub is_in_output: bool,
 }
 
 /// A key with its entry, found by a scan.
@@ -88,31 +88,31 @@ pub struct Buffer {
     /// The sum of the record's content.
     pub(crate) content: u64,
     pub(crate) record: Vec<u64>,
-    /// The value, if it is longer than a segment and not in the landing.
+    /// The value, if it is longer than a segment and not in the output buffer.
     pub(crate) value: Vec<u8>,
     /// The error of the last read. Stored here because errors are large, and boxing one would
     /// allocate.
     pub(crate) refusal: Option<Error>,
-    landing: Option<Box<dyn Landing>>,
-    has_landed: bool,
+    output: Option<Box<dyn OutputBuffer>>,
+    is_in_output: bool,
 }
 
 /// A buffer supplied by the caller for values longer than a segment, which saves a second copy.
-pub trait Landing: Send {
+pub trait OutputBuffer: Send {
     /// Whether it accepts values with this tag.
-    fn takes(&self, tag: u8) -> bool;
+    fn accepts(&self, tag: u8) -> bool;
 
     /// Allocates memory for a value of `len_bytes` and has it filled by one call of `fill`; whether
     /// that succeeded. Discards the previous value.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
-    fn land(&mut self, len_bytes: usize, fill: &mut dyn FnMut(&mut [u8]) -> bool) -> Result<bool>;
+    fn receive(&mut self, len_bytes: usize, fill: &mut dyn FnMut(&mut [u8]) -> bool) -> Result<bool>;
 
     /// The last value.
-    fn landed(&self) -> &[u8];
+    fn bytes(&self) -> &[u8];
 
-    /// For downcasts by [`Buffer::landing`].
+    /// For downcasts by [`Buffer::output`].
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
@@ -124,13 +124,13 @@ impl Buffer {
 
     /// An empty buffer with the caller's memory for large values. Lock-free reads of a key use it;
     /// reads under a lock and scans copy into the buffer.
-    pub fn with_landing(landing: Box<dyn Landing>) -> Buffer {
-        Buffer { landing: Some(landing), ..Buffer::default() }
+    pub fn with_output(output: Box<dyn OutputBuffer>) -> Buffer {
+        Buffer { output: Some(output), ..Buffer::default() }
     }
 
-    /// The landing, if it has this type.
-    pub fn landing<T: Landing + 'static>(&mut self) -> Option<&mut T> {
-        self.landing.as_mut()?.as_any().downcast_mut()
+    /// The output buffer, if it has this type.
+    pub fn output<T: OutputBuffer + 'static>(&mut self) -> Option<&mut T> {
+        self.output.as_mut()?.as_any().downcast_mut()
     }
 
     /// The error of the last read.
@@ -141,27 +141,27 @@ impl Buffer {
 
     /// Makes sure that the buffer can hold a large value.
     pub(crate) fn make_room(&mut self, header: &RecordHeader) -> Result<()> {
-        self.has_landed = false;
+        self.is_in_output = false;
         lengthen(&mut self.value, header.value_bytes as usize)
     }
 
     /// Has a large value filled in by a function that gets the record and the memory; whether that
     /// succeeded.
-    pub(crate) fn land(&mut self, mut fill: impl FnMut(&[u64], &mut [u8]) -> bool) -> Result<bool> {
+    pub(crate) fn fill_value(&mut self, mut fill: impl FnMut(&[u64], &mut [u8]) -> bool) -> Result<bool> {
         let header = self.header;
         let len_bytes = header.value_bytes as usize;
-        if let Some(landing) = self.landing.as_mut().filter(|landing| landing.takes(header.tag)) {
-            self.has_landed = true;
-            return landing.land(len_bytes, &mut |memory| fill(&self.record, memory));
+        if let Some(output) = self.output.as_mut().filter(|output| output.accepts(header.tag)) {
+            self.is_in_output = true;
+            return output.receive(len_bytes, &mut |memory| fill(&self.record, memory));
         }
         self.make_room(&header)?;
         Ok(fill(&self.record, &mut self.value))
     }
 
-    /// The bytes of a large value, and whether they are in the landing.
+    /// The bytes of a large value, and whether they are in the output buffer.
     pub(crate) fn large_value(&self) -> (&[u8], bool) {
-        match &self.landing {
-            Some(landing) if self.has_landed => (landing.landed(), true),
+        match &self.output {
+            Some(output) if self.is_in_output => (output.bytes(), true),
             _ => (&self.value[..self.header.value_bytes as usize], false),
         }
     }

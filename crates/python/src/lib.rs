@@ -15,7 +15,7 @@ mod errors;
 #[allow(unsafe_code)]
 mod fastcall;
 mod keys;
-mod landing;
+mod output_buffer;
 mod many;
 mod names;
 mod numbers;

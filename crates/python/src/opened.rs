@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use tuckbox_engine::{ArenaError, Cache, Config, Error, Favour, Place, Rights, Value};
 
 use crate::errors::{self, classes, Quick};
-use crate::landing::BytesLanding;
+use crate::output_buffer::BytesOutput;
 use crate::scratch::{self, Kept, Used};
 use crate::{codec, keys, names, waiter};
 
@@ -113,10 +113,10 @@ impl Opened {
         key: &[u8],
     ) -> Quick<Option<Bound<'py, PyAny>>> {
         kept.with_buffer(|buffer| match self.cache.get(key, buffer) {
-            Ok(Some(entry)) if entry.has_landed => {
-                let landed = buffer.landing::<BytesLanding>().and_then(BytesLanding::take);
+            Ok(Some(entry)) if entry.is_in_output => {
+                let made = buffer.output::<BytesOutput>().and_then(BytesOutput::take);
                 Used {
-                    result: Ok(landed.map(|bytes| bytes.into_bound(py).into_any())),
+                    result: Ok(made.map(|bytes| bytes.into_bound(py).into_any())),
                     read_bytes: 0,
                 }
             }

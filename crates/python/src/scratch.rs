@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use tuckbox_engine::Buffer;
 
-use crate::landing::BytesLanding;
+use crate::output_buffer::BytesOutput;
 
 /// Memory larger than this is given back after use.
 const KEPT_BYTES: usize = 4 << 20;
@@ -19,7 +19,7 @@ thread_local! {
 
 #[cold]
 fn new_buffer() -> Box<Buffer> {
-    Box::new(Buffer::with_landing(Box::new(BytesLanding::default())))
+    Box::new(Buffer::with_output(Box::new(BytesOutput::default())))
 }
 
 /// What became of the buffer: `read_bytes` were read into it.
