@@ -29,7 +29,7 @@ mod age;
 mod budget;
 mod capacity;
 mod compact;
-mod duel;
+mod admission;
 mod ghosts;
 mod passage;
 mod room;

@@ -389,7 +389,7 @@ impl<'a> Shadow<'a> {
         let entry = self.collect(place);
         let is_admitted = entry.is_admitted() || hits >= self.setting.promote_at_hits;
         let has_room = main_used + entry.cost() <= main;
-        if main == 0 || !(has_room || self.wins_duel(entry, is_admitted)) {
+        if main == 0 || !(has_room || self.passes_admission_test(entry, is_admitted)) {
             return self.drop_entry(place);
         }
         let entry = self.entries[place];
@@ -420,7 +420,7 @@ impl<'a> Shadow<'a> {
         self.oldest(LogKind::Main)
     }
 
-    fn wins_duel(&mut self, entry: Entry, is_admitted: bool) -> bool {
+    fn passes_admission_test(&mut self, entry: Entry, is_admitted: bool) -> bool {
         let Some(place) = self.victim() else { return true };
         let victim = self.entries[place];
         let (cost, victim_cost) = match self.favour {

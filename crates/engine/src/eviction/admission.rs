@@ -13,9 +13,9 @@ use crate::value::Favour;
 
 /// What a short reuse distance adds to the frequency of an entry that is too large to be admitted
 /// by it.
-const BONUS: u64 = 2;
+const REUSE_BONUS: u64 = 2;
 /// With this frequency an entry enters the main log without the admission test, if there is space.
-const PROVED: u64 = 3;
+const DIRECT_ADMISSION_FREQUENCY: u64 = 3;
 /// Most victims that a large new entry is compared with.
 const VICTIMS_MOST: usize = 8;
 
@@ -30,7 +30,7 @@ impl Shard<'_> {
             let bits = if bits.hits() > 0 {
                 self.count_increments(1);
                 self.bits(bits.hits() - 1, candidate.frequency + 1, false)
-            } else if self.stays_as_cheap(&candidate, budget.unit) {
+            } else if self.is_kept_as_cheap(&candidate, budget.unit) {
                 self.bits(0, candidate.frequency, false)
             } else {
                 return Some(candidate);
@@ -46,7 +46,7 @@ impl Shard<'_> {
     /// Whether an entry without a hit is kept for another round because it takes fewer bytes for
     /// its frequency than a mean entry. Random, so that it stays for a time in proportion to its
     /// frequency per byte, as in GDSF (Cherkasova 1998), without a word or an order of its own.
-    fn stays_as_cheap(&self, victim: &Candidate, unit: Unit) -> bool {
+    fn is_kept_as_cheap(&self, victim: &Candidate, unit: Unit) -> bool {
         if !self.weighs_sizes(unit) {
             return false;
         }
@@ -92,8 +92,8 @@ impl Shard<'_> {
         // entries that were read a few times, not for whichever comes next. Before the first
         // eviction the main log was never filled and takes all.
         let is_new = self.word(shard::CLOCK) == 0;
-        let is_proved = budget.unit == Unit::Entries || candidate.frequency >= PROVED;
-        let may_fill = is_new || is_proved && budget.free_moves > 0;
+        let is_frequent = budget.unit == Unit::Entries || candidate.frequency >= DIRECT_ADMISSION_FREQUENCY;
+        let may_fill = is_new || is_frequent && budget.free_moves > 0;
         let has_room = may_fill
             && capacity.main_used + self.cost(&candidate.header, capacity.unit) <= capacity.main;
         if has_room {
@@ -101,7 +101,7 @@ impl Shard<'_> {
         }
         let wins = match capacity.main != 0 {
             true if has_room => true,
-            true => match self.wins_duel(&candidate, is_admitted, budget) {
+            true => match self.passes_admission_test(&candidate, is_admitted, budget) {
                 Some(wins) => wins,
                 None if budget.must_gain => false,
                 None => return,
@@ -135,7 +135,7 @@ impl Shard<'_> {
 
     /// Whether an entry passes the admission test. None if the budget is spent before there is a
     /// victim.
-    fn wins_duel(
+    fn passes_admission_test(
         &self,
         candidate: &Candidate,
         is_admitted: bool,
@@ -153,7 +153,7 @@ impl Shard<'_> {
         let (cost, victim_cost) = (self.cost(&candidate.header, unit), self.cost(&victim.header, unit));
         let margin = MARGIN * 100 * cost.min(victim_cost) / victim_cost.max(1);
         let needed = self.frequency_of_victims(&victim, cost, unit) + margin;
-        let bonus = if is_admitted { BONUS } else { 0 };
+        let bonus = if is_admitted { REUSE_BONUS } else { 0 };
         if (candidate.frequency + bonus) * 100 > needed {
             self.set_word(shard::WINS, 0);
             return Some(true);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
-    fn who_displaces_more_needs_more() {
+    fn a_larger_entry_needs_a_higher_frequency() {
         for favour in [Favour::Balanced, Favour::Hits] {
             let config = Config { size_bytes: 1 << 20, favour, ..Config::default() };
             let cache = Cache::open(&Place::Private, &config).unwrap();
