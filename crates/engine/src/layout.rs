@@ -79,15 +79,15 @@ pub mod shard {
 }
 
 /// Offsets in the shard's policy selection, which follows its index directory.
-pub mod tournament {
+pub mod policy_selection {
     /// Number of hits that readers noted; the low bits are the next place in [`NOTED`].
     pub const NOTED_COUNT: u64 = 0;
     /// How many of these were replayed.
     pub const REPLAYED_COUNT: u64 = 64;
     /// Bits 0..32 the entries that a shadow may hold; bit 32 set if entries count by their size.
-    pub const SHADOW_ROOM: u64 = REPLAYED_COUNT + 8;
+    pub const SHADOW_CAPACITY: u64 = REPLAYED_COUNT + 8;
     /// Mean bytes of an entry.
-    pub const MEAN_BYTES: u64 = SHADOW_ROOM + 8;
+    pub const MEAN_BYTES: u64 = SHADOW_CAPACITY + 8;
     /// For each setting, by how many hits it was ahead of the active one.
     pub const REGRETS: u64 = MEAN_BYTES + 8;
     /// Sampled requests that the active setting's shadow hit but the cache did not, less the
@@ -374,9 +374,9 @@ pub fn shadow_bytes(shadow_len: u64) -> u64 {
     shadow::ENTRIES + shadow_len * 8 + shadow_rows(shadow_len) * GHOST_ROW_BYTES
 }
 
-fn tournament_bytes(shadow_len: u64) -> u64 {
-    let shadows = tournament::SETTING_COUNT * shadow_bytes(shadow_len);
-    (tournament::SHADOWS + shadows).next_multiple_of(64)
+fn policy_selection_bytes(shadow_len: u64) -> u64 {
+    let shadows = policy_selection::SETTING_COUNT * shadow_bytes(shadow_len);
+    (policy_selection::SHADOWS + shadows).next_multiple_of(64)
 }
 
 /// The layout for a cache of this size.
@@ -404,7 +404,7 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         shard_count,
         shard_bytes: shard::DIRECTORY
             + directory_bytes
-            + tournament_bytes(shadow_len(size_bytes, shard_count)),
+            + policy_selection_bytes(shadow_len(size_bytes, shard_count)),
         // Rounded up to cache lines: other files are refused when they are opened.
         table_bytes: ((tag_rows + namespace_rows) * TABLE_ROW_BYTES).next_multiple_of(64),
         // An index and a log segment for each shard, so that every shard works even if the file
@@ -433,7 +433,7 @@ fn signature() -> u64 {
         shard::DIRECTORY,
         shard::SWITCHES,
         shard::DELETES,
-        tournament::SHADOWS,
+        policy_selection::SHADOWS,
         shadow::ENTRIES,
         shard::INTENT_SUM,
         log::SEGMENTS,
@@ -454,7 +454,7 @@ impl Shape {
         let plan = &geometry.plan;
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
-        let before_directory = shard::DIRECTORY + tournament_bytes(shadow_len);
+        let before_directory = shard::DIRECTORY + policy_selection_bytes(shadow_len);
         let bodies_most = (geometry.segment_count / 4).min(RecordHeader::VALUE_BYTES_MOST / segment_bytes);
         let record_bytes_most =
             RecordHeader::longest_bytes(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_most);
@@ -484,7 +484,7 @@ impl Shape {
 
     /// The offset of a shard's policy selection.
     #[inline]
-    pub fn tournament_at(&self, shard_at: u64) -> u64 {
+    pub fn policy_selection_at(&self, shard_at: u64) -> u64 {
         shard_at + shard::DIRECTORY + self.directory_len * 8
     }
 

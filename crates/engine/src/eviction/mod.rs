@@ -37,7 +37,7 @@ mod setting;
 mod shadow;
 mod tail;
 mod tidy;
-mod tournament;
+mod policy_selection;
 
 pub use self::budget::IfStuck;
 use crate::value::Favour;

@@ -2,7 +2,7 @@
 //! more against frequency. Must not know how one is selected.
 
 use crate::layout::shard;
-use crate::layout::tournament::SETTING_COUNT;
+use crate::layout::policy_selection::SETTING_COUNT;
 use crate::shard::Shard;
 
 /// The small log's share and the rules that apply.
@@ -36,11 +36,11 @@ pub(super) static SETTINGS: [Setting; SETTING_COUNT as usize] = [
 
 impl Shard<'_> {
     pub(super) fn setting(&self) -> &'static Setting {
-        &SETTINGS[self.setting_in_force()]
+        &SETTINGS[self.active_setting()]
     }
 
     /// The index of the active setting; the first if the word is damaged.
-    pub(super) fn setting_in_force(&self) -> usize {
+    pub(super) fn active_setting(&self) -> usize {
         let word = self.word(shard::SETTING) as usize;
         if word < SETTINGS.len() {
             word

@@ -248,9 +248,9 @@ impl<'a> Shadow<'a> {
         bits_of(places_of(&self.tags, hash as u16) & self.all_members()).next()
     }
 
-    /// Applies a request; whether the key was there. `room` is the capacity in costs.
-    pub(super) fn happen(&mut self, event: Event, hash: u32, cost: u64, room: u64) -> bool {
-        self.give_way(0, room);
+    /// Applies a request; whether the key was there. `capacity` is the capacity in costs.
+    pub(super) fn apply(&mut self, event: Event, hash: u32, cost: u64, capacity: u64) -> bool {
+        self.evict_until_fits(0, capacity);
         let place = self.find(hash);
         match (place, event) {
             (Some(place), Event::Read) => {
@@ -260,14 +260,14 @@ impl<'a> Shadow<'a> {
                 }
             }
             (Some(place), Event::Removed) => self.set(place, Entry::NONE),
-            (None, Event::Read | Event::Overwritten) => self.insert(hash, cost, room),
+            (None, Event::Read | Event::Overwritten) => self.insert(hash, cost, capacity),
             (Some(_), Event::Overwritten) | (None, Event::Removed) => {}
         }
         place.is_some()
     }
 
-    fn insert(&mut self, hash: u32, cost: u64, room: u64) {
-        if cost > room || cost > COST_MOST {
+    fn insert(&mut self, hash: u32, cost: u64, capacity: u64) {
+        if cost > capacity || cost > COST_MOST {
             return;
         }
         let (mut frequency, mut is_admitted) = (0, false);
@@ -286,7 +286,7 @@ impl<'a> Shadow<'a> {
             }
         }
         self.count_increments(1);
-        if self.give_way(cost, room) {
+        if self.evict_until_fits(cost, capacity) {
             let place = (!self.all_members()).trailing_zeros() as usize;
             let entry = Entry::new(hash, cost, frequency + 1, is_admitted);
             self.append(place, entry, LogKind::Small);
@@ -295,15 +295,15 @@ impl<'a> Shadow<'a> {
 
     /// Evicts until an entry of this cost fits; whether it does. Also called with cost 0: the
     /// capacity may have been reduced while every request hits.
-    fn give_way(&mut self, cost: u64, room: u64) -> bool {
+    fn evict_until_fits(&mut self, cost: u64, capacity: u64) -> bool {
         // More than enough: each step drops an entry, moves one, or takes a hit from one.
         for _ in 0..8 * LEN_MOST {
             let used = self.used(LogKind::Small) + self.used(LogKind::Main);
             let has_place = cost == 0 || (self.all_members().count_ones() as usize) < self.len;
-            if has_place && used + cost <= room {
+            if has_place && used + cost <= capacity {
                 return true;
             }
-            self.evict_one(room);
+            self.evict_one(capacity);
         }
         false
     }
@@ -363,13 +363,13 @@ impl<'a> Shadow<'a> {
         self.entries[place]
     }
 
-    fn evict_one(&mut self, room: u64) {
-        let small = (room * self.setting.small_percent / 100).max(COST_OF_MEAN);
-        let main = if self.setting.is_clock { 0 } else { room.saturating_sub(small) };
+    fn evict_one(&mut self, capacity: u64) {
+        let small = (capacity * self.setting.small_percent / 100).max(COST_OF_MEAN);
+        let main = if self.setting.is_clock { 0 } else { capacity.saturating_sub(small) };
         let main_used = self.used(LogKind::Main);
-        let gives_small = self.used(LogKind::Small) + COST_OF_MEAN > small || main_used == 0;
+        let evicts_small = self.used(LogKind::Small) + COST_OF_MEAN > small || main_used == 0;
         match self.oldest(LogKind::Small) {
-            Some(place) if gives_small => self.leave_small(place, main, main_used),
+            Some(place) if evicts_small => self.leave_small(place, main, main_used),
             _ => {
                 if let Some(victim) = self.victim() {
                     self.drop_entry(victim);
@@ -388,8 +388,8 @@ impl<'a> Shadow<'a> {
         }
         let entry = self.collect(place);
         let is_admitted = entry.is_admitted() || hits >= self.setting.promote_at_hits;
-        let has_room = main_used + entry.cost() <= main;
-        if main == 0 || !(has_room || self.passes_admission_test(entry, is_admitted)) {
+        let has_space = main_used + entry.cost() <= main;
+        if main == 0 || !(has_space || self.passes_admission_test(entry, is_admitted)) {
             return self.drop_entry(place);
         }
         let entry = self.entries[place];
@@ -476,7 +476,7 @@ mod tests {
     use crate::layout::shadow_bytes;
 
     const LEN: u64 = 64;
-    const ROOM: u64 = LEN * COST_OF_MEAN;
+    const CAPACITY: u64 = LEN * COST_OF_MEAN;
 
     fn hash(key: u64) -> u32 {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
@@ -487,8 +487,8 @@ mod tests {
         let region = Region::heap(shadow_bytes(LEN));
         keys.filter(|key| {
             let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[setting], Favour::Balanced);
-            let hit = shadow.happen(Event::Read, hash(*key), COST_OF_MEAN, ROOM);
-            assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= ROOM);
+            let hit = shadow.apply(Event::Read, hash(*key), COST_OF_MEAN, CAPACITY);
+            assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= CAPACITY);
             shadow.store();
             hit
         })
@@ -510,12 +510,12 @@ mod tests {
     fn what_is_removed_is_gone_and_an_overwrite_is_no_hit() {
         let region = Region::heap(shadow_bytes(LEN));
         let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
-        assert!(!shadow.happen(Event::Overwritten, 5, COST_OF_MEAN, ROOM));
-        assert!(shadow.happen(Event::Overwritten, 5, COST_OF_MEAN, ROOM));
+        assert!(!shadow.apply(Event::Overwritten, 5, COST_OF_MEAN, CAPACITY));
+        assert!(shadow.apply(Event::Overwritten, 5, COST_OF_MEAN, CAPACITY));
         assert_eq!(shadow.entries.iter().filter(|entry| entry.hits() > 0).count(), 0);
-        assert!(shadow.happen(Event::Read, 5, COST_OF_MEAN, ROOM));
-        assert!(shadow.happen(Event::Removed, 5, COST_OF_MEAN, ROOM));
-        assert!(!shadow.happen(Event::Read, 5, COST_OF_MEAN, ROOM));
+        assert!(shadow.apply(Event::Read, 5, COST_OF_MEAN, CAPACITY));
+        assert!(shadow.apply(Event::Removed, 5, COST_OF_MEAN, CAPACITY));
+        assert!(!shadow.apply(Event::Read, 5, COST_OF_MEAN, CAPACITY));
     }
 
     #[test]
@@ -523,24 +523,24 @@ mod tests {
         let region = Region::heap(shadow_bytes(LEN));
         let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
         for key in 0..100 {
-            shadow.happen(Event::Read, hash(key), 5 * COST_OF_MEAN, ROOM);
-            assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= ROOM);
+            shadow.apply(Event::Read, hash(key), 5 * COST_OF_MEAN, CAPACITY);
+            assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= CAPACITY);
         }
-        assert!(!shadow.happen(Event::Read, 7, COST_MOST + 1, ROOM));
-        assert!(!shadow.happen(Event::Read, 7, COST_MOST + 1, ROOM));
+        assert!(!shadow.apply(Event::Read, 7, COST_MOST + 1, CAPACITY));
+        assert!(!shadow.apply(Event::Read, 7, COST_MOST + 1, CAPACITY));
     }
 
     #[test]
-    fn a_shorter_room_holds_where_every_request_hits() {
+    fn a_reduced_capacity_holds_where_every_request_hits() {
         for (number, setting) in SETTINGS.iter().enumerate() {
             let region = Region::heap(shadow_bytes(LEN));
             let mut shadow = Shadow::load(&region, 0, LEN, setting, Favour::Balanced);
             for round in 0..20 {
                 for key in 0..LEN - 4 {
-                    let room = if round < 10 { ROOM } else { ROOM * 3 / 4 };
-                    shadow.happen(Event::Read, hash(key), COST_OF_MEAN, room);
+                    let capacity = if round < 10 { CAPACITY } else { CAPACITY * 3 / 4 };
+                    shadow.apply(Event::Read, hash(key), COST_OF_MEAN, capacity);
                     let used = shadow.used(LogKind::Small) + shadow.used(LogKind::Main);
-                    assert!(used <= room, "{used} of {room}, setting {number}");
+                    assert!(used <= capacity, "{used} of {capacity}, setting {number}");
                 }
             }
         }
@@ -558,7 +558,7 @@ mod tests {
             for setting in &SETTINGS {
                 let mut shadow = Shadow::load(&region, 0, LEN, setting, Favour::Balanced);
                 for key in 0..8 {
-                    shadow.happen(Event::Read, hash(key ^ state), 1 + state % 255, ROOM);
+                    shadow.apply(Event::Read, hash(key ^ state), 1 + state % 255, CAPACITY);
                 }
                 shadow.store();
             }

@@ -23,7 +23,7 @@ use super::setting::SETTINGS;
 use super::shadow::{Event, Shadow, COST_OF_MEAN};
 use crate::cache::Cache;
 use crate::hash::KeyHash;
-use crate::layout::{shadow_bytes, shard, tournament, Shape};
+use crate::layout::{shadow_bytes, shard, policy_selection, Shape};
 use crate::log::LogKind;
 use crate::read::ReadersLine;
 use crate::record::RecordHeader;
@@ -43,7 +43,7 @@ const SWITCH_PERCENT: u64 = 25;
 const SHADOW_LEAST: u64 = 16;
 const SHADOW_PART: u64 = 4;
 /// Most events that a sampled write replays: all notes and itself.
-const EVENTS_MOST: usize = tournament::NOTED_LEN as usize + 1;
+const EVENTS_MOST: usize = policy_selection::NOTED_LEN as usize + 1;
 /// The sample is measured again after this many writes.
 const MEASURE_EVERY: u64 = 16;
 /// The highest size of a request, in units of eight bytes.
@@ -53,7 +53,7 @@ const SIZE_MOST: u64 = u32::MAX as u64;
 const SURPLUS_MOST: u64 = 8;
 const SHORTENED_PART: u64 = 4;
 const SURPLUS_BIAS: u64 = 1 << 63;
-/// Set in [`tournament::SHADOW_ROOM`] if the byte limit binds.
+/// Set in [`policy_selection::SHADOW_CAPACITY`] if the byte limit binds.
 const HAS_COSTS: u64 = 1 << 32;
 
 fn size_of(header: &RecordHeader, shape: &Shape) -> u64 {
@@ -73,12 +73,12 @@ impl Cache {
     #[cold]
     fn note_hit(&self, hash: KeyHash, size: u64) {
         let region = self.arena.region();
-        let at = self.shape.tournament_at(self.shard_at(hash));
-        let count = region.get(at + tournament::NOTED_COUNT);
-        let place = count % tournament::NOTED_LEN;
+        let at = self.shape.policy_selection_at(self.shard_at(hash));
+        let count = region.get(at + policy_selection::NOTED_COUNT);
+        let place = count % policy_selection::NOTED_LEN;
         let word = hash.0 >> 32 << 32 | size;
-        region.set(at + tournament::NOTED + place * 8, word);
-        region.set(at + tournament::NOTED_COUNT, count.wrapping_add(1));
+        region.set(at + policy_selection::NOTED + place * 8, word);
+        region.set(at + policy_selection::NOTED_COUNT, count.wrapping_add(1));
     }
 }
 
@@ -104,7 +104,7 @@ impl Shard<'_> {
     #[inline(always)]
     fn sample(&self, event: Event, hash: KeyHash, header: &RecordHeader) {
         if u64::from(hash.first()) < self.word(shard::SAMPLED_BELOW) {
-            self.play(event, hash.0 >> 32 << 32 | size_of(header, &self.cache.shape));
+            self.replay(event, hash.0 >> 32 << 32 | size_of(header, &self.cache.shape));
         }
     }
 
@@ -132,56 +132,56 @@ impl Shard<'_> {
         };
         let entries = by_bytes.min(by_entries);
         let least = SHADOW_LEAST.min(entries);
-        let room = (entries / SHADOW_PART).clamp(least, shape.shadow_len.max(least));
+        let capacity = (entries / SHADOW_PART).clamp(least, shape.shadow_len.max(least));
         let has_costs = by_bytes < by_entries;
         // With varying sizes the number of entries varies: leave places for more than the mean.
-        let sampled = if has_costs { (room * 3 / 4).max(1) } else { room };
+        let sampled = if has_costs { (capacity * 3 / 4).max(1) } else { capacity };
         let below = ((u128::from(sampled) << 32) / u128::from(entries)) as u64;
-        let at = shape.tournament_at(self.at);
+        let at = shape.policy_selection_at(self.at);
         let costs = if has_costs { HAS_COSTS } else { 0 };
-        self.region().set(at + tournament::SHADOW_ROOM, sampled | costs);
-        self.region().set(at + tournament::MEAN_BYTES, mean_bytes);
+        self.region().set(at + policy_selection::SHADOW_CAPACITY, sampled | costs);
+        self.region().set(at + policy_selection::MEAN_BYTES, mean_bytes);
         self.set_word(shard::SAMPLED_BELOW, below);
     }
 
     /// Replays the readers' notes and then this event on all shadows. Changes the setting if
     /// another one has earned it.
     #[cold]
-    fn play(&self, event: Event, request: u64) {
+    fn replay(&self, event: Event, request: u64) {
         let region = self.region();
         let shape = &self.cache.shape;
-        let at = shape.tournament_at(self.at);
-        let room_word = region.get(at + tournament::SHADOW_ROOM);
-        let entries = (room_word & (HAS_COSTS - 1)).clamp(1, shape.shadow_len);
-        let shortened = region.get(at + tournament::SHORTENED).min(entries / SHORTENED_PART);
-        let room = (entries - shortened) * COST_OF_MEAN;
-        let mean_bytes = region.get(at + tournament::MEAN_BYTES).clamp(8, 1 << 40);
-        let cost_of = |request: u64| match room_word & HAS_COSTS {
+        let at = shape.policy_selection_at(self.at);
+        let capacity_word = region.get(at + policy_selection::SHADOW_CAPACITY);
+        let entries = (capacity_word & (HAS_COSTS - 1)).clamp(1, shape.shadow_len);
+        let shortened = region.get(at + policy_selection::SHORTENED).min(entries / SHORTENED_PART);
+        let capacity = (entries - shortened) * COST_OF_MEAN;
+        let mean_bytes = region.get(at + policy_selection::MEAN_BYTES).clamp(8, 1 << 40);
+        let cost_of = |request: u64| match capacity_word & HAS_COSTS {
             0 => COST_OF_MEAN,
             _ => ((request & SIZE_MOST) * 8 * COST_OF_MEAN / mean_bytes).max(1),
         };
-        let noted = region.get(at + tournament::NOTED_COUNT);
-        let replayed = region.get(at + tournament::REPLAYED_COUNT);
-        let new = noted.wrapping_sub(replayed).min(tournament::NOTED_LEN);
-        region.set(at + tournament::REPLAYED_COUNT, noted);
+        let noted = region.get(at + policy_selection::NOTED_COUNT);
+        let replayed = region.get(at + policy_selection::REPLAYED_COUNT);
+        let new = noted.wrapping_sub(replayed).min(policy_selection::NOTED_LEN);
+        region.set(at + policy_selection::REPLAYED_COUNT, noted);
         // On the stack: nothing is allocated under the lock.
         let mut events = SmallVec::<[_; EVENTS_MOST]>::new();
         for count in (1..=new).rev() {
-            let place = noted.wrapping_sub(count) % tournament::NOTED_LEN;
-            events.push((Event::Read, region.get(at + tournament::NOTED + place * 8)));
+            let place = noted.wrapping_sub(count) % policy_selection::NOTED_LEN;
+            events.push((Event::Read, region.get(at + policy_selection::NOTED + place * 8)));
         }
         events.push((event, request));
-        let mut regrets = region.view::<{ SETTINGS.len() }>(at + tournament::REGRETS).words();
-        let in_force = self.setting_in_force();
+        let mut regrets = region.view::<{ SETTINGS.len() }>(at + policy_selection::REGRETS).words();
+        let active = self.active_setting();
         let mut won = [[false; SETTINGS.len()]; EVENTS_MOST];
         for (index, setting) in SETTINGS.iter().enumerate() {
             let shadow_at =
-                at + tournament::SHADOWS + index as u64 * shadow_bytes(shape.shadow_len);
+                at + policy_selection::SHADOWS + index as u64 * shadow_bytes(shape.shadow_len);
             let mut shadow =
                 Shadow::load(region, shadow_at, shape.shadow_len, setting, shape.favour);
             for ((event, request), won) in events.iter().zip(&mut won) {
                 let hash = (request >> 32) as u32;
-                let was_there = shadow.happen(*event, hash, cost_of(*request), room);
+                let was_there = shadow.apply(*event, hash, cost_of(*request), capacity);
                 won[index] = was_there && *event == Event::Read;
             }
             shadow.store();
@@ -192,9 +192,9 @@ impl Shard<'_> {
             .zip(&won)
             .enumerate()
             .filter(|(_, ((event, _), _))| *event == Event::Read)
-            .map(|(index, (_, won))| (won[in_force], is_hit(index)));
+            .map(|(index, (_, won))| (won[active], is_hit(index)));
         self.compare_with_cache(at, shortened, entries, shadow_hits);
-        let weighs_bytes = shape.favour == Favour::Bytes && room_word & HAS_COSTS != 0;
+        let weighs_bytes = shape.favour == Favour::Bytes && capacity_word & HAS_COSTS != 0;
         // In a shadow of a dozen entries of different sizes a few large ones are ahead by luck, so
         // a change costs hits that count most.
         let worth_most = if weighs_bytes { WORTH_MOST } else { WORTH_OF_HIT };
@@ -203,17 +203,17 @@ impl Shard<'_> {
             let worth = worth.min(worth_most);
             for (regret, hit) in regrets.iter_mut().zip(won) {
                 let gain = worth * u64::from(*hit);
-                let given_up = worth * u64::from(won[in_force]);
+                let given_up = worth * u64::from(won[active]);
                 *regret = regret.saturating_add(gain).saturating_sub(given_up);
             }
-            if let Some(better) = better_setting(&regrets, in_force, entries, worth_most) {
+            if let Some(better) = better_setting(&regrets, active, entries, worth_most) {
                 regrets = [0; SETTINGS.len()];
                 self.set_word(shard::SETTING, better as u64);
                 self.add_word(shard::SWITCHES, 1);
                 break;
             }
         }
-        region.copy_in(at + tournament::REGRETS, &regrets);
+        region.copy_in(at + policy_selection::REGRETS, &regrets);
     }
 }
 
@@ -227,7 +227,7 @@ impl Shard<'_> {
         entries: u64,
         hits: impl Iterator<Item = (bool, bool)>,
     ) {
-        let mut surplus = self.region().get(at + tournament::SURPLUS);
+        let mut surplus = self.region().get(at + policy_selection::SURPLUS);
         if surplus.abs_diff(SURPLUS_BIAS) > SURPLUS_MOST {
             surplus = SURPLUS_BIAS;
         }
@@ -244,8 +244,8 @@ impl Shard<'_> {
             };
             surplus = SURPLUS_BIAS;
         }
-        self.region().set(at + tournament::SURPLUS, surplus);
-        self.region().set(at + tournament::SHORTENED, shortened);
+        self.region().set(at + policy_selection::SURPLUS, surplus);
+        self.region().set(at + policy_selection::SHORTENED, shortened);
     }
 }
 
@@ -253,17 +253,17 @@ impl Shard<'_> {
 /// `worth_most`.
 fn better_setting(
     regrets: &[u64],
-    in_force: usize,
+    active: usize,
     entries: u64,
     worth_most: u64,
 ) -> Option<usize> {
     let excess = |index: usize| {
-        let rebuilt = SETTINGS[index].small_percent.abs_diff(SETTINGS[in_force].small_percent);
+        let rebuilt = SETTINGS[index].small_percent.abs_diff(SETTINGS[active].small_percent);
         let price = 100 * SWITCH_HITS + entries * (rebuilt + SWITCH_PERCENT);
         regrets[index].saturating_mul(100).checked_sub(worth_most * price + 1)
     };
     (0..regrets.len())
-        .filter(|index| *index != in_force)
+        .filter(|index| *index != active)
         .filter_map(|index| Some((excess(index)?, index)))
         .max()
         .map(|(_, index)| index)
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn the_setting_follows_what_the_keys_do() {
         let cache = cache(200);
-        let setting = || cache.lock_shard(0).unwrap().setting_in_force();
+        let setting = || cache.lock_shard(0).unwrap().active_setting();
         // Each key once more after 120 others: frequency keeps none of them.
         let pairs = (0..40_000u64).map(|n| if n % 2 == 0 { n } else { n.saturating_sub(121) });
         assert!(hits(&cache, pairs) > 18_000);
@@ -308,16 +308,16 @@ mod tests {
     }
 
     #[test]
-    fn any_words_are_a_tournament() {
+    fn any_words_are_a_policy_selection() {
         let cache = cache(100);
         let at = cache.arena.geometry().shard_at(0);
-        let tournament_at = cache.shape.tournament_at(at);
-        let end = tournament_at
-            + tournament::SHADOWS
-            + tournament::SETTING_COUNT * shadow_bytes(cache.shape.shadow_len);
+        let policy_selection_at = cache.shape.policy_selection_at(at);
+        let end = policy_selection_at
+            + policy_selection::SHADOWS
+            + policy_selection::SETTING_COUNT * shadow_bytes(cache.shape.shadow_len);
         let mut state = 3u64;
         for round in 0..50u64 {
-            for word in (tournament_at..end).step_by(8) {
+            for word in (policy_selection_at..end).step_by(8) {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 cache.arena.region().set(word, state ^ state >> 31);
             }
