@@ -232,7 +232,7 @@ impl Cache {
         let (shard, hash, live) = self.lock_key(key)?;
         let Some(live) = live else { return Ok(false) };
         shard.remove(hash, &live.found, &live.header);
-        shard.let_go(hash, &live.found, &live.header);
+        shard.remember_removed(hash, &live.found, &live.header);
         shard.add_word(shard::DELETES, 1);
         drop(shard);
         self.arena.check_not_lost()?;
@@ -250,7 +250,7 @@ impl Cache {
             return Ok(None);
         }
         shard.remove(hash, &live.found, &live.header);
-        shard.let_go(hash, &live.found, &live.header);
+        shard.remember_removed(hash, &live.found, &live.header);
         shard.add_word(shard::DELETES, 1);
         drop(shard);
         self.arena.check_not_lost()?;

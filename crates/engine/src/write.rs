@@ -101,7 +101,7 @@ impl Shard<'_> {
     #[cold]
     fn collect(&self, hash: KeyHash, live: &Live) {
         self.remove(hash, &live.found, &live.header);
-        self.let_go(hash, &live.found, &live.header);
+        self.remember_removed(hash, &live.found, &live.header);
         self.add_word(shard::EXPIRATIONS, 1);
     }
 
@@ -234,8 +234,8 @@ impl Shard<'_> {
             return Err(NoRoom);
         };
         let bits = match live {
-            Some(live) => self.keep(Slot(self.region().get(live.found.at))),
-            None => self.admit(draft.hash, &header),
+            Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
+            None => self.new_entry_bits(draft.hash, &header),
         };
         let offset = self.cache.offset_of(room.position);
         let generation = self.arena().generation(room.position.segment);
@@ -412,7 +412,7 @@ impl Shard<'_> {
             let generation = self.arena().generation(room.position.segment);
             let hasher = &self.cache.hasher;
             header.seal(words, hasher, hash, new_offset, generation);
-            let bits = self.keep(Slot(self.region().get(live.found.at)));
+            let bits = self.kept_entry_bits(Slot(self.region().get(live.found.at)));
             self.append(room, words);
             self.store_slot(live.found.at, Slot::new(new_offset, hash.tag(), bits));
             self.retire(offset);

@@ -34,7 +34,7 @@ impl Shard<'_> {
     /// Moves the oldest live entry of a log to the log head. False if there is none.
     pub(super) fn compact_one(&self, kind: LogKind, budget: &mut Budget) -> bool {
         let Some(candidate) = self.candidate(kind, budget) else { return budget.steps == 0 };
-        let bits = self.keep(Slot(self.region().get(candidate.found.at)));
+        let bits = self.kept_entry_bits(Slot(self.region().get(candidate.found.at)));
         if budget.if_stuck == IfStuck::Drop {
             self.move_entry(&candidate, kind, bits);
         } else if self.try_move_entry(&candidate, kind, bits).is_none() {

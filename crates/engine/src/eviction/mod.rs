@@ -1,8 +1,8 @@
 //! The eviction policy, all of it. The rest of the engine asks it for the policy bits of an entry
-//! ([`Shard::admit`], [`Shard::keep`]), to evict for the limit of entries ([`Shard::make_way`]),
+//! ([`Shard::new_entry_bits`], [`Shard::kept_entry_bits`]), to evict for the limit of entries ([`Shard::make_way`]),
 //! for space in the logs ([`Shard::make_room`]) or for a slot ([`Shard::displace`]), for
 //! housekeeping after each write ([`Shard::tidy`]), and tells it about removed entries
-//! ([`Shard::let_go`]). Must not know how records are read or written.
+//! ([`Shard::remember_removed`]). Must not know how records are read or written.
 //!
 //! New entries enter the *small* first-in-first-out log. A read only adds a hit to its slot (two
 //! bits, so a hot entry stops being written). An entry is examined when it reaches the tail of its
@@ -31,7 +31,7 @@ mod capacity;
 mod compact;
 mod admission;
 mod ghosts;
-mod passage;
+mod policy_bits;
 mod room;
 mod setting;
 mod shadow;

@@ -11,7 +11,7 @@ use crate::shard::Shard;
 
 impl Shard<'_> {
     /// The policy bits of a new entry in the small log.
-    pub fn admit(&self, hash: KeyHash, header: &RecordHeader) -> PolicyBits {
+    pub fn new_entry_bits(&self, hash: KeyHash, header: &RecordHeader) -> PolicyBits {
         self.measure_sample();
         self.sample_insert(hash, header);
         let (mut frequency, mut is_admitted) = (0, false);
@@ -29,7 +29,7 @@ impl Shard<'_> {
     }
 
     /// The policy bits of an entry that is overwritten or moved.
-    pub fn keep(&self, slot: Slot) -> PolicyBits {
+    pub fn kept_entry_bits(&self, slot: Slot) -> PolicyBits {
         let position = self.cache.position_of(slot.offset());
         let frequency = position.map_or(0, |at| self.halved(slot, at));
         self.bits(slot.policy().hits(), frequency, slot.policy().is_admitted())
@@ -38,12 +38,12 @@ impl Shard<'_> {
     /// Remembers an entry that was removed or had expired: a key that is stored again soon is as
     /// popular as before. Its ghost carries no reuse distance. That of an entry from the main log
     /// is marked as if it came from the small log, so that it returns to the main log.
-    pub fn let_go(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
+    pub fn remember_removed(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
         let is_main = self
             .cache
             .position_of(found.slot.offset())
             .is_some_and(|at| self.log_of(at.segment) == LogKind::Main);
-        let bits = self.keep(found.slot);
+        let bits = self.kept_entry_bits(found.slot);
         self.put_ghost(hash, bits.frequency() + bits.hits(), !is_main);
         self.sample_remove(hash, header);
     }
