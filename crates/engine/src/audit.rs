@@ -146,7 +146,7 @@ impl Shard<'_> {
         report
     }
 
-    /// The last version that the shard gave out. A count from [`VERSIONS_END`] on is damaged: only
+    /// The last version that the shard freed out. A count from [`VERSIONS_END`] on is damaged: only
     /// its low bits are kept, as in records, so that no version is given out twice.
     fn plausible_version(&self, last: u64, report: &mut CheckReport) -> u64 {
         if last < VERSIONS_END {
@@ -458,7 +458,7 @@ impl Shard<'_> {
             }
             // Skipped if there is no memory for the value.
             if header.body_count > 0
-                && buffer.make_room(&header).is_ok()
+                && buffer.reserve_value(&header).is_ok()
                 && !self.cache.load_bodies(&header, &buffer.record, &mut buffer.value)
             {
                 return Proof::Damaged("a segment of its value is damaged");

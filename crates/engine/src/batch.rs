@@ -135,7 +135,7 @@ impl Cache {
                         Ok(Some(stored))
                     }
                     InPlace::NotEnough(live) => {
-                        self.make_way_and_put(shard, &mut storing, live, &[])
+                        self.evict_and_put(shard, &mut storing, live, &[])
                     }
                 },
                 None => Ok(None),

@@ -273,7 +273,7 @@ impl Cache {
             }
             match attempt {
                 0 if shard.has_damaged_log() => shard.prove(),
-                _ => _ = shard.make_room(SLICE, IfStuck::after(attempt), 0),
+                _ => _ = shard.free_space(SLICE, IfStuck::after(attempt), 0),
             }
         }
         self.arena.check_not_lost()?;

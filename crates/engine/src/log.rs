@@ -551,8 +551,8 @@ impl Shard<'_> {
 
     /// Frees the head segments of logs without entries, and the spare segments: for a shard that
     /// has nothing else to give while another has no segment at all. Whether there were any.
-    pub fn give_up_empty_logs(&self) -> bool {
-        let mut gave = self.give_up_spares();
+    pub fn free_empty_logs(&self) -> bool {
+        let mut freed = self.free_spares();
         for kind in LogKind::BOTH {
             let head = self.log_word(kind, log::HEAD);
             if head == 0 || head != self.log_word(kind, log::TAIL) {
@@ -564,10 +564,10 @@ impl Shard<'_> {
             self.set_log_word(kind, log::SEGMENTS, 0);
             if self.cache.is_usable(position.segment) {
                 self.end_and_put_back(position.segment);
-                gave = true;
+                freed = true;
             }
         }
-        gave
+        freed
     }
 
     /// Empties both logs. No slot may refer to them.

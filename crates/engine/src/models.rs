@@ -253,7 +253,7 @@ fn a_segment_is_used_again_beside_a_reader() {
                 assert!(cache.delete(KEY).unwrap());
                 let shard = cache.lock_shard(0).unwrap();
                 shard.advance_tail(LogKind::Small, shard.head_cursor(LogKind::Small).unwrap());
-                assert!(shard.give_up_empty_logs());
+                assert!(shard.free_empty_logs());
                 drop(shard);
                 set(&cache, KEY, b"new");
             })

@@ -143,7 +143,7 @@ pub(crate) enum Answer {
 impl Buffer {
     /// Space for a record of this many words; none if there is no memory for it.
     #[inline(always)]
-    fn room_for(&mut self, word_count: usize) -> Option<&mut [u64]> {
+    fn record_space(&mut self, word_count: usize) -> Option<&mut [u64]> {
         if self.record.len() < word_count {
             lengthen(&mut self.record, word_count).ok()?;
         }
@@ -504,7 +504,7 @@ impl Cache {
             return Err(CopyError::Changed);
         }
         let count = (header.log_bytes / 8) as usize;
-        let Some(words) = buffer.room_for(count) else {
+        let Some(words) = buffer.record_space(count) else {
             return Err(CopyError::NoMemory(count * 8));
         };
         let (mut is_whole, mut content) = (true, 0);

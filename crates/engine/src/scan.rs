@@ -175,7 +175,7 @@ impl Cache {
                         if !self.has_bodies(&header, &buffer.record) {
                             continue;
                         }
-                        buffer.make_room(&header)?;
+                        buffer.reserve_value(&header)?;
                         if !self.load_bodies(&header, &buffer.record, &mut buffer.value) {
                             continue;
                         }

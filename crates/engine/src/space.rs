@@ -158,19 +158,19 @@ impl Shard<'_> {
     }
 
     /// Frees the spare segment beyond those that are kept. Whether there was one.
-    pub fn give_surplus_spare(&self) -> bool {
+    pub fn free_surplus_spare(&self) -> bool {
         let surplus = self.pop_surplus_spare();
         surplus.inspect(|segment| self.arena().release_segment(*segment)).is_some()
     }
 
     /// Frees all spare segments. Whether there were any.
-    pub fn give_up_spares(&self) -> bool {
-        let mut gave = false;
+    pub fn free_spares(&self) -> bool {
+        let mut freed = false;
         while let Some(segment) = self.pop_spare() {
             self.arena().release_segment(segment);
-            gave = true;
+            freed = true;
         }
-        gave
+        freed
     }
 
     /// Whether the segment for the next new record is available, or can be taken now.
@@ -260,7 +260,7 @@ impl Cache {
     }
 
     /// The shard that evicts when this one needs space and the pool has none.
-    pub(crate) fn giver_for(&self, home: u64) -> u64 {
+    pub(crate) fn donor_for(&self, home: u64) -> u64 {
         let richest = || (0..self.shape.shard_count).max_by_key(|one| self.segments_of(*one));
         Some(home).filter(|home| !self.is_poor(*home)).or_else(richest).unwrap_or(home)
     }
@@ -384,7 +384,7 @@ impl Cache {
         // All shards evict a batch in turn until a segment is free. Only the home shard may be
         // waited for.
         for round in 0..self.shape.slices_most {
-            let first = self.giver_for(home);
+            let first = self.donor_for(home);
             for step in 0..self.shape.shard_count {
                 let index = (first + step) % self.shape.shard_count;
                 let if_stuck = IfStuck::after(round);
@@ -395,8 +395,8 @@ impl Cache {
                 };
                 if let Some(shard) = shard {
                     let wanted_bytes = count * self.shape.segment_bytes;
-                    shard.make_room(SLICE, if_stuck, wanted_bytes);
-                    shard.give_surplus_spare();
+                    shard.free_space(SLICE, if_stuck, wanted_bytes);
+                    shard.free_surplus_spare();
                 }
                 if let Some(segment) = take() {
                     return Ok(segment);

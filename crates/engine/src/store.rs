@@ -24,7 +24,7 @@ const SLICES_WITHOUT_GAIN: u64 = 1_000;
 
 /// Eviction batches that a write asks of the largest shard before its own shard evicts, if its own
 /// shard is under its quota.
-const ASKS_MOST: u32 = 64;
+const DONOR_TRIES_MOST: u32 = 64;
 
 /// The time that a write which locks its shard repeatedly may wait: the configured limit for the
 /// first lock, and the same again for all others together.
@@ -55,7 +55,7 @@ pub(crate) struct Storing<'a> {
     /// Whether the shard was repaired already because its logs were damaged.
     was_proved: bool,
     /// How often a larger shard may still be asked to evict.
-    asks_left: u32,
+    donor_tries_left: u32,
     /// How often nothing could be evicted.
     stuck: u64,
 }
@@ -74,7 +74,7 @@ impl<'a> Storing<'a> {
             condition,
             patience,
             was_proved: false,
-            asks_left: ASKS_MOST,
+            donor_tries_left: DONOR_TRIES_MOST,
             stuck: 0,
         }
     }
@@ -248,24 +248,24 @@ impl Cache {
         let shard = self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?;
         match storing.put_in_place(&shard) {
             InPlace::Done(stored) => Ok(Some(stored)),
-            InPlace::NotEnough(live) => self.make_way_and_put(shard, storing, live, bodies),
+            InPlace::NotEnough(live) => self.evict_and_put(shard, storing, live, bodies),
         }
     }
 
     /// As [`Cache::attempt`], for a value that needs a new record.
     #[inline(never)]
-    pub(crate) fn make_way_and_put(
+    pub(crate) fn evict_and_put(
         &self,
         shard: Shard<'_>,
         storing: &mut Storing<'_>,
         live: Option<Live>,
         bodies: &[Body],
     ) -> Result<Option<bool>> {
-        if live.is_none() && !shard.make_way() {
+        if live.is_none() && !shard.evict_to_limit() {
             let (index, shard_is_empty) = (shard.index, shard.entries() == 0);
             drop(shard);
             if shard_is_empty {
-                self.make_way_elsewhere(index)?;
+                self.evict_to_limit_elsewhere(index)?;
             }
             return Ok(None);
         }
@@ -282,17 +282,17 @@ impl Cache {
             shard.prove();
             return Ok(None);
         }
-        let giver = self.giver_for(index);
-        if giver != index && storing.asks_left > 0 {
+        let donor = self.donor_for(index);
+        if donor != index && storing.donor_tries_left > 0 {
             drop(shard);
-            storing.asks_left = if self.gives_way(giver)? { storing.asks_left - 1 } else { 0 };
+            storing.donor_tries_left = if self.free_space_in(donor)? { storing.donor_tries_left - 1 } else { 0 };
             return Ok(None);
         }
         let if_stuck = IfStuck::after(storing.stuck);
-        let more = shard.make_room(SLICE, if_stuck, draft.header().total_bytes(&self.shape));
+        let more = shard.free_space(SLICE, if_stuck, draft.header().total_bytes(&self.shape));
         drop(shard);
         if !more {
-            self.make_room_elsewhere(index, if_stuck)?;
+            self.free_space_elsewhere(index, if_stuck)?;
             storing.stuck += 1;
         }
         Ok(None)
@@ -301,19 +301,19 @@ impl Cache {
     /// Lets another shard evict a batch for this one, if its lock is free. Whether it did: if
     /// segments hold many entries, it takes several batches to free one.
     #[cold]
-    fn gives_way(&self, giver: u64) -> Result<bool> {
-        let Some(shard) = self.try_lock_shard(giver)? else { return Ok(false) };
-        let more = shard.make_room(SLICE, IfStuck::Stop, 0);
-        Ok(shard.give_surplus_spare() || more)
+    fn free_space_in(&self, donor: u64) -> Result<bool> {
+        let Some(shard) = self.try_lock_shard(donor)? else { return Ok(false) };
+        let more = shard.free_space(SLICE, IfStuck::Stop, 0);
+        Ok(shard.free_surplus_spare() || more)
     }
 
     /// Lets other shards evict an entry: the limit is reached, and this shard has none.
     #[cold]
-    fn make_way_elsewhere(&self, home: u64) -> Result<()> {
+    fn evict_to_limit_elsewhere(&self, home: u64) -> Result<()> {
         for step in 1..self.shape.shard_count {
             let index = (home + step) % self.shape.shard_count;
             if let Some(shard) = self.try_lock_shard(index)? {
-                if shard.make_way() {
+                if shard.evict_to_limit() {
                     return Ok(());
                 }
             }
@@ -323,12 +323,12 @@ impl Cache {
 
     /// Lets other shards free space: this one has nothing to evict.
     #[cold]
-    fn make_room_elsewhere(&self, home: u64, if_stuck: IfStuck) -> Result<()> {
+    fn free_space_elsewhere(&self, home: u64, if_stuck: IfStuck) -> Result<()> {
         self.arena.free_abandoned_segments();
         for step in 1..self.shape.shard_count {
             let index = (home + step) % self.shape.shard_count;
             if let Some(shard) = self.try_lock_shard(index)? {
-                shard.make_room(SLICE, if_stuck, 0);
+                shard.free_space(SLICE, if_stuck, 0);
             }
         }
         Ok(())

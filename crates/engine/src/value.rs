@@ -140,7 +140,7 @@ impl Buffer {
     }
 
     /// Makes sure that the buffer can hold a large value.
-    pub(crate) fn make_room(&mut self, header: &RecordHeader) -> Result<()> {
+    pub(crate) fn reserve_value(&mut self, header: &RecordHeader) -> Result<()> {
         self.is_in_output = false;
         lengthen(&mut self.value, header.value_bytes as usize)
     }
@@ -154,7 +154,7 @@ impl Buffer {
             self.is_in_output = true;
             return output.receive(len_bytes, &mut |memory| fill(&self.record, memory));
         }
-        self.make_room(&header)?;
+        self.reserve_value(&header)?;
         Ok(fill(&self.record, &mut self.value))
     }
 
@@ -274,7 +274,7 @@ pub struct Stats {
     pub takeovers: u64,
     /// Reads that were disturbed too often and continued under the lock.
     pub reads_under_lock: u64,
-    /// Reads that gave up and reported a miss.
+    /// Reads that freed up and reported a miss.
     pub reads_given_up: u64,
     /// Records whose checksum did not match when read.
     pub checksum_mismatches: u64,

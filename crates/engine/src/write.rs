@@ -226,7 +226,7 @@ impl Shard<'_> {
         let slot_at = match live {
             Some(live) => Some(live.found.at),
             None => {
-                self.make_slot(draft.hash, self.entries() + 1).or_else(|| self.displace(draft.hash))
+                self.make_slot(draft.hash, self.entries() + 1).or_else(|| self.evict_from_bucket(draft.hash))
             }
         };
         let Some(slot_at) = slot_at else {
@@ -326,7 +326,7 @@ impl Shard<'_> {
         // Uses the verified copy of the header: the one that was found may have been overwritten
         // since.
         if let Some(header) = proved.filter(|header| header.body_count > 0) {
-            buffer.make_room(&header)?;
+            buffer.reserve_value(&header)?;
         }
         let whole = proved.filter(|header| {
             header.body_count == 0

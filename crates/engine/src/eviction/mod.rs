@@ -1,6 +1,6 @@
 //! The eviction policy, all of it. The rest of the engine asks it for the policy bits of an entry
-//! ([`Shard::new_entry_bits`], [`Shard::kept_entry_bits`]), to evict for the limit of entries ([`Shard::make_way`]),
-//! for space in the logs ([`Shard::make_room`]) or for a slot ([`Shard::displace`]), for
+//! ([`Shard::new_entry_bits`], [`Shard::kept_entry_bits`]), to evict for the limit of entries ([`Shard::evict_to_limit`]),
+//! for space in the logs ([`Shard::free_space`]) or for a slot ([`Shard::evict_from_bucket`]), for
 //! housekeeping after each write ([`Shard::tidy`]), and tells it about removed entries
 //! ([`Shard::remember_removed`]). Must not know how records are read or written.
 //!
@@ -32,7 +32,7 @@ mod compact;
 mod admission;
 mod ghosts;
 mod policy_bits;
-mod room;
+mod evict;
 mod setting;
 mod shadow;
 mod tail;

@@ -32,7 +32,7 @@ impl Shard<'_> {
         let steps = steps.min(EVICT_STEPS).min(older);
         // For a shard under its quota others evict, once it needs space.
         if steps > 0 && !self.cache.is_poor(self.index) && !self.has_segment_ready() {
-            self.make_room(steps, IfStuck::Stop, 0);
+            self.free_space(steps, IfStuck::Stop, 0);
         }
     }
 

@@ -20,7 +20,7 @@ impl Shard<'_> {
 
     /// Frees space for an entry of `wanted_bytes` by examining at most `steps` entries, until a
     /// segment is gained. False if there is nothing to examine, or nothing could be done.
-    pub fn make_room(&self, steps: u32, if_stuck: IfStuck, wanted_bytes: u64) -> bool {
+    pub fn free_space(&self, steps: u32, if_stuck: IfStuck, wanted_bytes: u64) -> bool {
         let mut budget = Budget { wanted_bytes, ..Budget::new(steps, if_stuck, Unit::Bytes) };
         let evictions = self.word(shard::EVICTIONS);
         let held = self.segments_held();
@@ -31,7 +31,7 @@ impl Shard<'_> {
                 Some(kind) => self.compact_one(kind, &mut budget),
                 None => self.evict_one(&mut budget),
             };
-            if !more && if_stuck == IfStuck::Drop && self.give_up_empty_logs() {
+            if !more && if_stuck == IfStuck::Drop && self.free_empty_logs() {
                 return true;
             }
             if !more {
@@ -43,7 +43,7 @@ impl Shard<'_> {
 
     /// Evicts until one more entry is within the limit. False if the batch was not enough, or this
     /// shard has nothing to evict.
-    pub fn make_way(&self) -> bool {
+    pub fn evict_to_limit(&self) -> bool {
         let most = self.cache.shape.max_entries;
         let mut budget = Budget::new(SLICE, IfStuck::Drop, Unit::Entries);
         while most != 0 && self.cache.len() >= most {
@@ -56,7 +56,7 @@ impl Shard<'_> {
 
     /// Drops the entry with the fewest hits in the first bucket of a hash, and returns its slot.
     /// For an index that has no other way to free a slot.
-    pub fn displace(&self, hash: KeyHash) -> Option<u64> {
+    pub fn evict_from_bucket(&self, hash: KeyHash) -> Option<u64> {
         let bucket = self.choices(hash).0;
         let hits = |slot: &Slot| (slot.policy().hits(), slot.policy().frequency());
         let (at, slot) = self.taken_slots(bucket).into_iter().min_by_key(|(_, slot)| hits(slot))?;
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
-    fn who_tidies_up_drops_nothing_that_was_hit() {
+    fn housekeeping_drops_nothing_that_was_hit() {
         let config = Config { size_bytes: 1 << 20, ..Config::default() };
         let cache = Cache::open(&Place::Private, &config).unwrap();
         for key in 0..20_000u64 {
@@ -133,10 +133,10 @@ mod tests {
         let shard = cache.lock_shard(0).unwrap();
         let evictions = || shard.word(shard::EVICTIONS);
         let before = evictions();
-        (0..20).for_each(|_| _ = shard.make_room(4, IfStuck::Stop, 0));
+        (0..20).for_each(|_| _ = shard.free_space(4, IfStuck::Stop, 0));
         assert_eq!(evictions(), before);
         // A write that waits is served.
-        (0..4).for_each(|_| _ = shard.make_room(SLICE, IfStuck::Stop, 0));
+        (0..4).for_each(|_| _ = shard.free_space(SLICE, IfStuck::Stop, 0));
         assert!(evictions() > before);
     }
 }
