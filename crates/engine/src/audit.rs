@@ -161,8 +161,8 @@ impl Shard<'_> {
 
     /// A count of entries, or 0 if the logs cannot hold that many: such a count is damaged itself.
     fn plausible(&self, entries: u64) -> u64 {
-        let room_bytes = self.arena().geometry().plan.size_bytes;
-        Some(entries).filter(|count| count * RecordHeader::BYTES_LEAST <= room_bytes).unwrap_or(0)
+        let end_bytes = self.arena().geometry().plan.size_bytes;
+        Some(entries).filter(|count| count * RecordHeader::BYTES_LEAST <= end_bytes).unwrap_or(0)
     }
 
     /// Counts and reports lost entries.
@@ -482,7 +482,7 @@ impl Shard<'_> {
         if position.byte + header.log_bytes <= log_bytes {
             return position.byte + header.log_bytes <= to;
         }
-        let has_room = |segment: u32, bytes: u64| {
+        let has_space = |segment: u32, bytes: u64| {
             let reached = reach.segments.get(&segment);
             reached.is_some_and(|(its, _, end)| *its == kind && bytes <= *end)
         };
@@ -490,7 +490,7 @@ impl Shard<'_> {
         let mut segment = position.segment;
         while rest_bytes > 0 {
             match self.cache.trailer(segment) {
-                Some((next, _)) if has_room(next, rest_bytes.min(log_bytes)) => segment = next,
+                Some((next, _)) if has_space(next, rest_bytes.min(log_bytes)) => segment = next,
                 _ => return false,
             }
             rest_bytes = rest_bytes.saturating_sub(log_bytes);
@@ -500,13 +500,13 @@ impl Shard<'_> {
 
     /// Notes where a record that crosses its segment continues. It was found to be within its log.
     fn note_rests(&self, at: Position, log_bytes: u64, reach: &mut Reach) {
-        let room_bytes = self.cache.shape.log_bytes;
-        let mut rest_bytes = log_bytes.saturating_sub(room_bytes - at.byte);
+        let end_bytes = self.cache.shape.log_bytes;
+        let mut rest_bytes = log_bytes.saturating_sub(end_bytes - at.byte);
         let mut segment = at.segment;
         while rest_bytes > 0 {
             let Some((next, _)) = self.cache.trailer(segment) else { return };
-            reach.rests.insert(next, rest_bytes.min(room_bytes));
-            rest_bytes = rest_bytes.saturating_sub(room_bytes);
+            reach.rests.insert(next, rest_bytes.min(end_bytes));
+            rest_bytes = rest_bytes.saturating_sub(end_bytes);
             segment = next;
         }
     }

@@ -445,8 +445,8 @@ impl Cache {
             report.segments_index += found.segments_index;
             report.segments_body += found.segments_body;
             report.segments_spare += found.segments_spare;
-            let room = FINDINGS_MOST.saturating_sub(report.findings.len());
-            report.findings.extend(found.findings.into_iter().take(room));
+            let left = FINDINGS_MOST.saturating_sub(report.findings.len());
+            report.findings.extend(found.findings.into_iter().take(left));
         }
         self.arena.free_abandoned_segments();
         for segment in 0..self.arena.segments_present() {

@@ -390,7 +390,7 @@ impl Shard<'_> {
         let state = self.index_state();
         let count = state.buckets();
         let (new, old) = (count, count - (1 << count.ilog2()));
-        if count >= self.cache.shape.buckets_most() || !self.has_room_for(new) {
+        if count >= self.cache.shape.buckets_most() || !self.has_segment_for(new) {
             return false;
         }
         let (Some(_), Some(new_at)) = (self.bucket(old), self.cache.bucket_at(self.at, new)) else {
@@ -430,7 +430,7 @@ impl Shard<'_> {
     }
 
     /// Makes sure that the index has a segment for this bucket.
-    fn has_room_for(&self, bucket: u32) -> bool {
+    fn has_segment_for(&self, bucket: u32) -> bool {
         let (index, _) = self.cache.shape.bucket_place(bucket);
         if index >= self.cache.shape.directory_len {
             return false;

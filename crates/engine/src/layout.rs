@@ -171,7 +171,7 @@ pub const BUCKETS_AT_FIRST: u32 = 32;
 /// segment (+ 1) and that segment's generation.
 pub const TRAILER_BYTES: u64 = 16;
 /// Bytes of a record's fixed part, which never crosses the end of a segment.
-pub const RECORD_ROOM_LEAST: u64 = 64;
+pub const RECORD_SPACE_LEAST: u64 = 64;
 /// The highest limit of entries.
 pub const MAX_ENTRIES_MOST: u64 = 1 << 40;
 /// The smallest cache.

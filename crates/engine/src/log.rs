@@ -15,7 +15,7 @@ use tuckbox_arena::region::{bytes_of, SegmentSlice, View, WORD};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
-use crate::layout::{log, note, shard, Position, Shape, Slot, RECORD_ROOM_LEAST, TRAILER_BYTES};
+use crate::layout::{log, note, shard, Position, Shape, Slot, RECORD_SPACE_LEAST, TRAILER_BYTES};
 use crate::record::{expiry, flag, RecordHeader};
 use crate::shard::Shard;
 use crate::space::Need;
@@ -44,7 +44,7 @@ impl LogKind {
 
 /// Space reserved for one record: its place, and the segments that it opens.
 #[derive(Debug)]
-pub struct Room {
+pub struct Reservation {
     kind: LogKind,
     /// Where the record begins.
     pub position: Position,
@@ -54,8 +54,8 @@ pub struct Room {
     opens_segment: bool,
 }
 
-/// [`RECORD_ROOM_LEAST`] in words.
-pub(crate) const RECORD_START_WORDS: usize = (RECORD_ROOM_LEAST / WORD) as usize;
+/// [`RECORD_SPACE_LEAST`] in words.
+pub(crate) const RECORD_START_WORDS: usize = (RECORD_SPACE_LEAST / WORD) as usize;
 
 /// Segments of a record that are listed without allocating: a key takes at most sixteen of the
 /// shortest segments, and the rest of the record at most one.
@@ -111,7 +111,7 @@ impl Cache {
         };
         // Without this check an access behind the segment would still be refused, but by a panic.
         let fits = offset % 8 == 0
-            && (slice.len_bytes() >= RECORD_ROOM_LEAST + TRAILER_BYTES
+            && (slice.len_bytes() >= RECORD_SPACE_LEAST + TRAILER_BYTES
                 || tuckbox_arena::mutants::is_on("no-bounds"));
         fits.then_some(slice)
     }
@@ -364,11 +364,11 @@ impl Shard<'_> {
 
     /// The place behind a record.
     pub fn end_of(&self, position: Position, log_bytes: u64) -> Option<Position> {
-        let room_bytes = self.cache.shape.log_bytes - position.byte;
-        if log_bytes <= room_bytes {
+        let free_bytes = self.cache.shape.log_bytes - position.byte;
+        if log_bytes <= free_bytes {
             return Some(Position { byte: position.byte + log_bytes, ..position });
         }
-        let mut rest_bytes = log_bytes - room_bytes;
+        let mut rest_bytes = log_bytes - free_bytes;
         let mut segment = self.cache.trailer(position.segment)?.0;
         while rest_bytes > self.cache.shape.log_bytes {
             rest_bytes -= self.cache.shape.log_bytes;
@@ -379,21 +379,21 @@ impl Shard<'_> {
 
     /// Reserves space for a record at a log head. None if it takes more segments than can be had
     /// without evicting.
-    pub fn find_room(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Room> {
+    pub fn reserve(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Reservation> {
         let shape = &self.cache.shape;
         let head = self.head_cursor(kind);
         if head.is_none() && self.is_log_head_damaged(kind) {
             // Nothing may be written before the shard has been repaired.
             return None;
         }
-        let room_bytes = head.map_or(0, |head| shape.log_bytes.saturating_sub(head.byte));
-        let crosses = log_bytes > shape.crossing_bytes && room_bytes >= RECORD_ROOM_LEAST;
-        let fits = log_bytes <= room_bytes && room_bytes >= RECORD_ROOM_LEAST;
+        let free_bytes = head.map_or(0, |head| shape.log_bytes.saturating_sub(head.byte));
+        let crosses = log_bytes > shape.crossing_bytes && free_bytes >= RECORD_SPACE_LEAST;
+        let fits = log_bytes <= free_bytes && free_bytes >= RECORD_SPACE_LEAST;
         let opens_segment = !(fits || crosses);
         let rest_bytes =
-            if opens_segment { log_bytes } else { log_bytes.saturating_sub(room_bytes) };
+            if opens_segment { log_bytes } else { log_bytes.saturating_sub(free_bytes) };
         let count = rest_bytes.div_ceil(shape.log_bytes);
-        if need == Need::NewRecord && fits && self.would_stop_moves(kind, log_bytes, room_bytes) {
+        if need == Need::NewRecord && fits && self.would_block_moves(kind, log_bytes, free_bytes) {
             return None;
         }
         let mut segments = SmallVec::new();
@@ -409,14 +409,14 @@ impl Shard<'_> {
         let position = if opens_segment {
             Position { segment: segments[0], byte: 0 }
         } else {
-            head.expect("there is room in it")
+            head.expect("there is space in it")
         };
-        Some(Room { kind, position, log_bytes, segments, opens_segment })
+        Some(Reservation { kind, position, log_bytes, segments, opens_segment })
     }
 
     /// Gives back an unused reservation.
-    pub fn give_back(&self, room: Room) {
-        room.segments.into_iter().for_each(|segment| self.put_back(segment));
+    pub fn cancel(&self, reservation: Reservation) {
+        reservation.segments.into_iter().for_each(|segment| self.put_back(segment));
     }
 
     fn open_segment(&self, kind: LogKind, segment: u32, first_byte: u64) {
@@ -438,15 +438,15 @@ impl Shard<'_> {
 
     /// Writes a record into its reserved space, then moves the log head behind it. No slot leads to
     /// the record yet.
-    pub fn append(&self, room: Room, words: &[u64]) {
+    pub fn append(&self, reservation: Reservation, words: &[u64]) {
         let log_bytes = self.cache.shape.log_bytes;
-        debug_assert_eq!(room.log_bytes, words.len() as u64 * 8);
-        let mut segments = room.segments.iter().copied();
-        let mut before = self.head_cursor(room.kind);
-        let mut at = room.position;
-        if room.opens_segment {
-            let segment = segments.next().expect("find_room took it");
-            self.open_segment(room.kind, segment, 0);
+        debug_assert_eq!(reservation.log_bytes, words.len() as u64 * 8);
+        let mut segments = reservation.segments.iter().copied();
+        let mut before = self.head_cursor(reservation.kind);
+        let mut at = reservation.position;
+        if reservation.opens_segment {
+            let segment = segments.next().expect("reserve took it");
+            self.open_segment(reservation.kind, segment, 0);
             if let Some(before) = before {
                 self.seal(before, segment);
             }
@@ -462,9 +462,9 @@ impl Shard<'_> {
             if done == words.len() {
                 break;
             }
-            let next = segments.next().expect("find_room took as many as it needs");
+            let next = segments.next().expect("reserve took as many as it needs");
             let rest_bytes = (words.len() - done) as u64 * 8;
-            self.open_segment(room.kind, next, rest_bytes.min(log_bytes));
+            self.open_segment(reservation.kind, next, rest_bytes.min(log_bytes));
             let trailer_at = self.arena().geometry().segment_at(at.segment) + log_bytes;
             self.region().set(trailer_at, u64::from(next) + 1);
             self.region().set(trailer_at + 8, self.arena().generation(next));
@@ -472,11 +472,11 @@ impl Shard<'_> {
             at = Position { segment: next, byte: 0 };
         }
         hooks::reach(Point::RecordWritten);
-        if self.log_word(room.kind, log::TAIL) == 0 {
-            self.set_log_word(room.kind, log::TAIL, before.unwrap_or(room.position).word());
+        if self.log_word(reservation.kind, log::TAIL) == 0 {
+            self.set_log_word(reservation.kind, log::TAIL, before.unwrap_or(reservation.position).word());
         }
-        self.add_word(room.kind.at() + log::SEGMENTS, room.segments.len() as u64);
-        self.set_log_word(room.kind, log::HEAD, at.word());
+        self.add_word(reservation.kind.at() + log::SEGMENTS, reservation.segments.len() as u64);
+        self.set_log_word(reservation.kind, log::HEAD, at.word());
         hooks::reach(Point::CursorMoved);
     }
 
@@ -611,7 +611,7 @@ mod tests {
         let twins = Cache::twins(&config, 2).unwrap();
         let [one, other] = &twins[..] else { panic!("two were asked for") };
         let geometry = one.arena.geometry();
-        let (end, least_bytes) = (geometry.segment_at(1), RECORD_ROOM_LEAST + TRAILER_BYTES);
+        let (end, least_bytes) = (geometry.segment_at(1), RECORD_SPACE_LEAST + TRAILER_BYTES);
         let place = |cache: &Cache, offset| {
             let position = cache.position_of(offset)?;
             Some((position.segment, position.byte))

@@ -189,7 +189,7 @@ impl Shard<'_> {
     /// Whether a record of this length at a log head with this much space in its segment would
     /// leave too little to move the live entries of the log's oldest segment. Dead space could then
     /// only be reclaimed by evicting entries.
-    pub fn would_stop_moves(&self, kind: LogKind, log_bytes: u64, room_bytes: u64) -> bool {
+    pub fn would_block_moves(&self, kind: LogKind, log_bytes: u64, free_bytes: u64) -> bool {
         if !self.pool_is_scarce() {
             return false;
         }
@@ -204,7 +204,7 @@ impl Shard<'_> {
         // The last record of the segment may cross its end.
         let most =
             segment_bytes.saturating_sub(tail.byte) + (self.spares_kept() - 1) * segment_bytes;
-        let left = room_bytes.saturating_sub(log_bytes) + spares * segment_bytes;
+        let left = free_bytes.saturating_sub(log_bytes) + spares * segment_bytes;
         tail.segment != head.segment && left < most
     }
 

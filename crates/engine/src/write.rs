@@ -53,7 +53,7 @@ impl Live {
 }
 
 /// There is no space for a record: entries have to be evicted first.
-pub(crate) struct NoRoom;
+pub(crate) struct NoSpace;
 
 /// The result of storing without a new record.
 pub(crate) enum InPlace {
@@ -216,12 +216,12 @@ impl Shard<'_> {
         live: Option<&Live>,
         bodies: &[Body],
         need: Need,
-    ) -> std::result::Result<(), NoRoom> {
+    ) -> std::result::Result<(), NoSpace> {
         debug_assert_eq!(bodies.len() as u64, draft.header().body_count);
         let kind = live.map_or(LogKind::Small, |live| self.log_of(live.position.segment));
         let header = *draft.header();
-        let Some(room) = self.find_room(kind, header.log_bytes, need) else {
-            return Err(NoRoom);
+        let Some(reservation) = self.reserve(kind, header.log_bytes, need) else {
+            return Err(NoSpace);
         };
         let slot_at = match live {
             Some(live) => Some(live.found.at),
@@ -230,21 +230,21 @@ impl Shard<'_> {
             }
         };
         let Some(slot_at) = slot_at else {
-            self.give_back(room);
-            return Err(NoRoom);
+            self.cancel(reservation);
+            return Err(NoSpace);
         };
         let bits = match live {
             Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
             None => self.new_entry_bits(draft.hash, &header),
         };
-        let offset = self.cache.offset_of(room.position);
-        let generation = self.arena().generation(room.position.segment);
+        let offset = self.cache.offset_of(reservation.position);
+        let generation = self.arena().generation(reservation.position.segment);
         let version = self.next_version();
         if tuckbox_arena::mutants::is_on("early-publication") {
             self.store_slot(slot_at, Slot::new(offset, draft.hash.tag(), bits));
         }
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
-        self.append(room, words);
+        self.append(reservation, words);
         self.adopt_bodies(bodies);
         self.publish(draft.hash, slot_at, offset, bits, live);
         self.count_in(kind, &header);
@@ -407,13 +407,13 @@ impl Shard<'_> {
             let header = RecordHeader::from_copy(words, &self.cache.shape)?;
             words.truncate((header.log_bytes / 8) as usize);
             let kind = self.log_of(live.position.segment);
-            let room = self.find_room(kind, header.log_bytes, Need::NewRecord)?;
-            let new_offset = self.cache.offset_of(room.position);
-            let generation = self.arena().generation(room.position.segment);
+            let reservation = self.reserve(kind, header.log_bytes, Need::NewRecord)?;
+            let new_offset = self.cache.offset_of(reservation.position);
+            let generation = self.arena().generation(reservation.position.segment);
             let hasher = &self.cache.hasher;
             header.seal(words, hasher, hash, new_offset, generation);
             let bits = self.kept_entry_bits(Slot(self.region().get(live.found.at)));
-            self.append(room, words);
+            self.append(reservation, words);
             self.store_slot(live.found.at, Slot::new(new_offset, hash.tag(), bits));
             self.retire(offset);
             // Its bodies do not move.

@@ -94,13 +94,13 @@ impl Shard<'_> {
         let is_new = self.word(shard::CLOCK) == 0;
         let is_frequent = budget.unit == Unit::Entries || candidate.frequency >= DIRECT_ADMISSION_FREQUENCY;
         let may_fill = is_new || is_frequent && budget.free_moves > 0;
-        let has_room = may_fill
+        let has_space = may_fill
             && capacity.main_used + self.cost(&candidate.header, capacity.unit) <= capacity.main;
-        if has_room {
+        if has_space {
             budget.free_moves = budget.free_moves.saturating_sub(1);
         }
         let wins = match capacity.main != 0 {
-            true if has_room => true,
+            true if has_space => true,
             true => match self.passes_admission_test(&candidate, is_admitted, budget) {
                 Some(wins) => wins,
                 None if budget.must_gain => false,

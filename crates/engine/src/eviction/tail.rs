@@ -178,12 +178,12 @@ impl Shard<'_> {
             if !self.is_proved(candidate.offset, &header, words, candidate.hash) {
                 return Some(false);
             }
-            let room = self.find_room(to, header.log_bytes, Need::Move)?;
-            let offset = self.cache.offset_of(room.position);
-            let generation = self.arena().generation(room.position.segment);
+            let reservation = self.reserve(to, header.log_bytes, Need::Move)?;
+            let offset = self.cache.offset_of(reservation.position);
+            let generation = self.arena().generation(reservation.position.segment);
             let hasher = &self.cache.hasher;
             header.seal(words, hasher, candidate.hash, offset, generation);
-            self.append(room, words);
+            self.append(reservation, words);
             self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
             self.retire(candidate.offset);
             self.count_out(candidate.kind, &header);
