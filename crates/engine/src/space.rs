@@ -44,7 +44,7 @@ const SCARCE_PER_SHARD: u64 = 4;
 const BUILDERS_LEAVE_PER_SHARD: u64 = 12;
 /// A shard that lacks more than one part in this of its share is under its quota. Not any lack,
 /// because each segment from another shard costs a request.
-const POOR_PART: u64 = 8;
+const UNDER_QUOTA_PART: u64 = 8;
 
 impl Shard<'_> {
     fn spare_words(&self) -> impl Iterator<Item = u64> {
@@ -253,16 +253,16 @@ impl Shard<'_> {
 
 impl Cache {
     /// Whether a shard is under its quota, so that others must evict for it.
-    pub(crate) fn is_poor(&self, shard: u64) -> bool {
+    pub(crate) fn is_under_quota(&self, shard: u64) -> bool {
         // Of the present segments: a full file system may keep the file short.
         let share = u64::from(self.arena.segments_present()) / self.shape.shard_count;
-        self.shape.shard_count > 1 && self.segments_of(shard) < share - share / POOR_PART
+        self.shape.shard_count > 1 && self.segments_of(shard) < share - share / UNDER_QUOTA_PART
     }
 
     /// The shard that evicts when this one needs space and the pool has none.
     pub(crate) fn donor_for(&self, home: u64) -> u64 {
-        let richest = || (0..self.shape.shard_count).max_by_key(|one| self.segments_of(*one));
-        Some(home).filter(|home| !self.is_poor(*home)).or_else(richest).unwrap_or(home)
+        let largest = || (0..self.shape.shard_count).max_by_key(|one| self.segments_of(*one));
+        Some(home).filter(|home| !self.is_under_quota(*home)).or_else(largest).unwrap_or(home)
     }
 
     /// Number of segments of a shard's index and entries. Read without its lock.
@@ -390,7 +390,7 @@ impl Cache {
                 let if_stuck = IfStuck::after(round);
                 let shard = match index == home {
                     true => Some(self.lock_shard(index)?),
-                    false if if_stuck == IfStuck::Stop && self.is_poor(index) => None,
+                    false if if_stuck == IfStuck::Stop && self.is_under_quota(index) => None,
                     false => self.try_lock_shard(index)?,
                 };
                 if let Some(shard) = shard {
@@ -462,7 +462,7 @@ mod tests {
     }
 
     /// The segments of each shard, if one has less than this percentage of its share.
-    fn poor_ones(cache: &Cache, percent: u64) -> Option<Vec<u64>> {
+    fn held_if_below(cache: &Cache, percent: u64) -> Option<Vec<u64>> {
         let share = cache.arena.geometry().segment_count / 4;
         let held: Vec<u64> = (0..4).map(|shard| cache.segments_of(shard)).collect();
         held.iter().any(|held| held * 100 < share * percent).then_some(held)
@@ -481,7 +481,7 @@ mod tests {
             cache.set(&key.to_le_bytes(), Value::bytes(&value[..len]), Ttl::Never).unwrap();
             if key > 1_000 {
                 // A value may take a quarter of a share.
-                assert_eq!(poor_ones(&cache, 50), None, "after {key} sets");
+                assert_eq!(held_if_below(&cache, 50), None, "after {key} sets");
             }
         }
     }
@@ -489,7 +489,7 @@ mod tests {
     /// Values shorter than a segment: many entries must be evicted before a segment is free.
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
-    fn a_shard_that_has_all_of_the_file_gives_way_to_the_others() {
+    fn a_shard_that_holds_the_whole_file_evicts_for_the_others() {
         for len in [100, 1_000] {
             let (cache, value) = (open(), vec![7; len]);
             let set = |key: u64| {
@@ -497,9 +497,9 @@ mod tests {
             };
             let is_of_first = |key: &u64| cache.hasher.key(&key.to_le_bytes()).shard(4) == 0;
             (0..u64::MAX).filter(is_of_first).take((80 << 20) / (len + 30)).for_each(set);
-            assert!(poor_ones(&cache, 2).is_some_and(|held| held[0] > 900), "not the first's yet");
+            assert!(held_if_below(&cache, 2).is_some_and(|held| held[0] > 900), "not the first's yet");
             (0..(64 << 20) / (len as u64 + 30)).for_each(|key| set(1 << 40 | key));
-            assert_eq!(poor_ones(&cache, 80), None, "values of {len} bytes");
+            assert_eq!(held_if_below(&cache, 80), None, "values of {len} bytes");
             // The others have what the first shard lost.
             assert!(cache.stats().entry_bytes > 50_000_000, "{} bytes", cache.stats().entry_bytes);
         }

@@ -31,7 +31,7 @@ impl Shard<'_> {
         let older = self.used(LogKind::Small, Unit::Entries).saturating_sub(1) as u32;
         let steps = steps.min(EVICT_STEPS).min(older);
         // For a shard under its quota others evict, once it needs space.
-        if steps > 0 && !self.cache.is_poor(self.index) && !self.has_segment_ready() {
+        if steps > 0 && !self.cache.is_under_quota(self.index) && !self.has_segment_ready() {
             self.free_space(steps, IfStuck::Stop, 0);
         }
     }
