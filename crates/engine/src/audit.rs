@@ -77,7 +77,7 @@ enum Cause {
     /// Its last writer died: counts may be ahead of or behind what it did.
     Death,
     /// It should be sound: an entry that is counted but not found has been lost.
-    Doubt,
+    Check,
 }
 
 fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
@@ -93,13 +93,13 @@ impl Shard<'_> {
     }
 
     /// Repairs damage to the lists and counts of a shard that should be sound.
-    pub fn prove(&self) {
-        self.audit_for(Cause::Doubt, Depth::Structure);
+    pub fn repair_damage(&self) {
+        self.audit_for(Cause::Check, Depth::Structure);
     }
 
     /// Verifies the whole shard and repairs it.
     pub fn audit(&self, depth: Depth) -> CheckReport {
-        self.audit_for(Cause::Doubt, depth)
+        self.audit_for(Cause::Check, depth)
     }
 
     fn audit_for(&self, cause: Cause, depth: Depth) -> CheckReport {
@@ -118,27 +118,27 @@ impl Shard<'_> {
                 format!("shard {}: the index directory is damaged; it was emptied", self.index)
             });
             // No death leaves the directory in this state.
-            self.lose(self.plausible(counted), "the index directory is damaged", &mut report);
-            self.start_anew(&mut report);
+            self.count_lost(self.plausible(counted), "the index directory is damaged", &mut report);
+            self.reset(&mut report);
             return report;
         }
         hooks::reach(Point::RepairStep);
         let counts = self.walk_index(depth, &mut reach, &mut report);
         hooks::reach(Point::RepairStep);
         if depth == Depth::Content {
-            self.mend_dead_records(&reach);
+            self.repair_dead_records(&reach);
         }
-        self.settle_spares(&mut reach);
+        self.drop_invalid_spares(&mut reach);
         hooks::reach(Point::RepairStep);
         self.free_unreached(&reach, &mut report);
         hooks::reach(Point::RepairStep);
         // Entries dropped by a walk are reported by now; others without a slot are only counted.
         let found = counts.iter().map(|count| count.entries).sum::<u64>() + report.damaged_entries;
-        if cause == Cause::Doubt {
+        if cause == Cause::Check {
             let missing = self.plausible(counted).saturating_sub(found);
-            self.lose(missing, "no slot of the index leads to it any more", &mut report);
+            self.count_lost(missing, "no slot of the index leads to it any more", &mut report);
         }
-        self.settle_counts(counts, &mut report);
+        self.correct_counts(counts, &mut report);
         report.segments_log = reach.segments.len() as u64;
         report.segments_index = reach.index;
         report.segments_spare = reach.spares;
@@ -166,7 +166,7 @@ impl Shard<'_> {
     }
 
     /// Counts and reports lost entries.
-    fn lose(&self, entries: u64, why: &'static str, report: &mut CheckReport) {
+    fn count_lost(&self, entries: u64, why: &'static str, report: &mut CheckReport) {
         if entries == 0 || tuckbox_arena::mutants::is_on("no-loss") {
             return;
         }
@@ -200,7 +200,7 @@ impl Shard<'_> {
             if header.sequence.is_busy() && !(is_number && self.finish_number(slot.offset(), &header)) {
                 self.store_slot(slot_at, Slot::EMPTY);
                 report.damaged_entries += 1;
-                self.lose(1, "it was half written", report);
+                self.count_lost(1, "it was half written", report);
                 note_finding(report, || {
                     format!("shard {}: an entry was half written and is dropped", self.index)
                 });
@@ -222,8 +222,8 @@ impl Shard<'_> {
             let hash = self.cache.hasher.key(header.key(words));
             let (sum, number_at) = (self.word(shard::INTENT_SUM), header.number_at());
             words[number_at as usize / 8] = sum;
-            let after = header.sequence.settled();
-            let is_after = self.is_proved(offset, &header.with_sequence(after), words, hash);
+            let after = header.sequence.without_busy();
+            let is_after = self.is_valid(offset, &header.with_sequence(after), words, hash);
             if is_after {
                 self.region().store(offset + number_at, sum, Ordering::Release);
                 self.region().store(offset, after.0, Ordering::Release);
@@ -323,7 +323,7 @@ impl Shard<'_> {
     }
 
     /// Empties the shard and gives it a new index, if the damage cannot be repaired.
-    fn start_anew(&self, report: &mut CheckReport) {
+    fn reset(&self, report: &mut CheckReport) {
         self.add_word(shard::EPOCH, 1);
         for kind in LogKind::BOTH {
             for word in [log::HEAD, log::TAIL, log::ENTRIES, log::BYTES, log::BODY_BYTES] {
@@ -353,8 +353,8 @@ impl Shard<'_> {
         let mut buffer = Buffer::new();
         for bucket in 0..buckets {
             for (at, slot) in self.taken_slots(bucket) {
-                match self.prove_slot(bucket, slot, depth, reach, &mut buffer) {
-                    Proof::Sound(kind, header) => {
+                match self.verify_slot(bucket, slot, depth, reach, &mut buffer) {
+                    SlotState::Sound(kind, header) => {
                         let count = &mut counts[kind as usize];
                         count.entries += 1;
                         count.bytes += header.log_bytes;
@@ -373,14 +373,14 @@ impl Shard<'_> {
                     // A death between copying a slot to its other bucket and clearing this one. As
                     // in a move, the state advances first: a reader that passed the other bucket
                     // before the copy must look again.
-                    Proof::Twin => {
+                    SlotState::Duplicate => {
                         self.set_word(shard::STATE, self.index_state().with_move().0);
                         self.store_slot(at, Slot::EMPTY);
                     }
-                    Proof::Damaged(why) => {
+                    SlotState::Damaged(why) => {
                         self.store_slot(at, Slot::EMPTY);
                         report.damaged_entries += 1;
-                        self.lose(1, why, report);
+                        self.count_lost(1, why, report);
                         note_finding(report, || {
                             format!("shard {}: the entry at {}: {why}", self.index, slot.offset())
                         });
@@ -394,50 +394,50 @@ impl Shard<'_> {
         counts
     }
 
-    fn prove_slot(
+    fn verify_slot(
         &self,
         bucket: u32,
         slot: Slot,
         depth: Depth,
         reach: &Reach,
         buffer: &mut Buffer,
-    ) -> Proof {
+    ) -> SlotState {
         let offset = slot.offset();
         let Some(position) = self.cache.position_of(offset) else {
-            return Proof::Damaged("its slot leads outside of the pool");
+            return SlotState::Damaged("its slot leads outside of the pool");
         };
         let Some((kind, from, to)) = reach.segments.get(&position.segment) else {
-            return Proof::Damaged("its slot leads outside of the logs");
+            return SlotState::Damaged("its slot leads outside of the logs");
         };
         if position.byte < *from || position.byte >= *to {
-            return Proof::Damaged("its slot leads outside of what its log holds");
+            return SlotState::Damaged("its slot leads outside of what its log holds");
         }
         // The entry was found in its own bucket before; no writer made this copy.
         if reach.entries.contains_key(&(position.segment, position.byte)) {
-            return Proof::Twin;
+            return SlotState::Duplicate;
         }
         let Some(header) = self.load_record(offset, &mut buffer.record) else {
-            return Proof::Damaged("its lengths are damaged");
+            return SlotState::Damaged("its lengths are damaged");
         };
         if !self.is_within(position, &header, *kind, *to, reach) {
-            return Proof::Damaged("it goes on outside of its log");
+            return SlotState::Damaged("it goes on outside of its log");
         }
         if header.sequence.is_busy() {
-            return Proof::Damaged("it is half written");
+            return SlotState::Damaged("it is half written");
         }
         let hash = self.cache.hasher.key(header.key(&buffer.record));
         if hash.shard(self.cache.shape.shard_count) != self.index || hash.tag() != slot.tag() {
-            return Proof::Damaged("its key belongs elsewhere");
+            return SlotState::Damaged("its key belongs elsewhere");
         }
         let (first, second) = self.choices(hash);
         let is_in =
             |bucket| self.taken_slots(bucket).iter().any(|(_, other)| other.is_same_place(slot));
         if bucket != first {
             if is_in(first) || (bucket != second && is_in(second)) {
-                return Proof::Twin;
+                return SlotState::Duplicate;
             }
             if bucket != second {
-                return Proof::Damaged("its slot is in the wrong bucket");
+                return SlotState::Damaged("its slot is in the wrong bucket");
             }
         }
         let bodies_are_ours = header.bodies(&buffer.record).all(|body| {
@@ -450,21 +450,21 @@ impl Shard<'_> {
             })
         });
         if !bodies_are_ours {
-            return Proof::Damaged("a segment of its value is gone");
+            return SlotState::Damaged("a segment of its value is gone");
         }
         if depth == Depth::Content {
-            if !self.is_proved(offset, &header, &buffer.record, hash) {
-                return Proof::Damaged("its checksum does not match");
+            if !self.is_valid(offset, &header, &buffer.record, hash) {
+                return SlotState::Damaged("its checksum does not match");
             }
             // Skipped if there is no memory for the value.
             if header.body_count > 0
                 && buffer.reserve_value(&header).is_ok()
                 && !self.cache.load_bodies(&header, &buffer.record, &mut buffer.value)
             {
-                return Proof::Damaged("a segment of its value is damaged");
+                return SlotState::Damaged("a segment of its value is damaged");
             }
         }
-        Proof::Sound(*kind, header)
+        SlotState::Sound(*kind, header)
     }
 
     /// Whether a record lies within the records of its segment and, if it crosses segments, within
@@ -514,7 +514,7 @@ impl Shard<'_> {
     /// Walks every log segment from record to record, as eviction will. A dead record with damaged
     /// lengths would lead eviction past live entries, whose segment would then be freed. Such a
     /// record gets lengths that lead to the next entry.
-    fn mend_dead_records(&self, reach: &Reach) {
+    fn repair_dead_records(&self, reach: &Reach) {
         for (&segment, &(_, first, end)) in &reach.segments {
             // A damaged beginning must not lie within the rest of another record,
             let rest_bytes = reach.rests.get(&segment).copied().unwrap_or(0);
@@ -577,7 +577,7 @@ impl Shard<'_> {
         true
     }
 
-    fn settle_spares(&self, reach: &mut Reach) {
+    fn drop_invalid_spares(&self, reach: &mut Reach) {
         for index in 0..shard::SPARE_COUNT {
             let at = shard::SPARES + index * 8;
             let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
@@ -642,7 +642,7 @@ impl Shard<'_> {
         )
     }
 
-    fn settle_counts(&self, counts: [Count; 2], report: &mut CheckReport) {
+    fn correct_counts(&self, counts: [Count; 2], report: &mut CheckReport) {
         let mut bodies = 0;
         for kind in LogKind::BOTH {
             let count = counts[kind as usize];
@@ -652,13 +652,13 @@ impl Shard<'_> {
                 (log::BYTES, count.bytes),
                 (log::BODY_BYTES, count.body_bytes),
             ] {
-                self.settle(kind.at() + word, value, report);
+                self.correct_count(kind.at() + word, value, report);
             }
         }
-        self.settle(shard::BODY_SEGMENTS, bodies, report);
+        self.correct_count(shard::BODY_SEGMENTS, bodies, report);
     }
 
-    fn settle(&self, at: u64, value: u64, report: &mut CheckReport) {
+    fn correct_count(&self, at: u64, value: u64, report: &mut CheckReport) {
         let was = self.word(at);
         if was != value {
             self.set_word(at, value);
@@ -671,8 +671,8 @@ impl Shard<'_> {
 }
 
 /// The result of verifying a slot.
-enum Proof {
+enum SlotState {
     Sound(LogKind, RecordHeader),
-    Twin,
+    Duplicate,
     Damaged(&'static str),
 }

@@ -272,7 +272,7 @@ impl Cache {
                 return Ok(true);
             }
             match attempt {
-                0 if shard.has_damaged_log() => shard.prove(),
+                0 if shard.has_damaged_log() => shard.repair_damage(),
                 _ => _ = shard.free_space(SLICE, IfStuck::after(attempt), 0),
             }
         }

@@ -329,12 +329,12 @@ impl Shard<'_> {
     }
 
     /// Whether a copied record is valid: not busy, and checksum and expiry match.
-    pub fn is_proved(&self, offset: u64, header: &RecordHeader, words: &[u64], hash: KeyHash) -> bool {
-        self.proved_content(offset, header, words, hash).is_some()
+    pub fn is_valid(&self, offset: u64, header: &RecordHeader, words: &[u64], hash: KeyHash) -> bool {
+        self.valid_content(offset, header, words, hash).is_some()
     }
 
     /// The sum of a record's content, from a copy of it; none if the record is not valid.
-    pub fn proved_content(
+    pub fn valid_content(
         &self,
         offset: u64,
         header: &RecordHeader,
@@ -345,12 +345,12 @@ impl Shard<'_> {
         let generation = self.arena().generation(position.segment);
         let hasher = &self.cache.hasher;
         let content = header.content(words);
-        let is_proved = !header.sequence.is_busy()
+        let is_valid = !header.sequence.is_busy()
             && header.expiry_us(words, hash).is_some()
             && (tuckbox_arena::mutants::is_on("no-checksum")
                 || header.sequence.checksum()
                     == header.checksum(content, hasher, hash, offset, generation));
-        is_proved.then_some(content)
+        is_valid.then_some(content)
     }
 
     /// When the entry at a place expires; none if its expiry is damaged.

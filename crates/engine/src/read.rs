@@ -379,7 +379,7 @@ impl Cache {
             self.count_if_damaged(buffer, copied.content, offset, copied.generation);
             return None;
         }
-        if !self.proves_itself(&copied, buffer, hash, offset) {
+        if !self.verify_copy(&copied, buffer, hash, offset) {
             self.arena.count(Counter::ChecksumMismatches, 1);
             return None;
         }
@@ -435,7 +435,7 @@ impl Cache {
     fn count_if_damaged(&self, buffer: &mut Buffer, content: u64, offset: u64, generation: u64) {
         let copied = Copied { header: buffer.header, content, generation };
         let hash = self.hasher.key(copied.header.key(&buffer.record));
-        if !self.proves_itself(&copied, buffer, hash, offset) {
+        if !self.verify_copy(&copied, buffer, hash, offset) {
             self.arena.count(Counter::ChecksumMismatches, 1);
         }
     }
@@ -554,7 +554,7 @@ impl Cache {
     /// Whether the record in the buffer was written at this place under a key with this hash. Sets
     /// the buffer's fields from the record in any case.
     #[inline(always)]
-    pub(crate) fn proves_itself(
+    pub(crate) fn verify_copy(
         &self,
         copied: &Copied,
         buffer: &mut Buffer,

@@ -135,12 +135,12 @@ impl Sequence {
     }
 
     /// With the busy bit cleared.
-    pub fn settled(self) -> Sequence {
+    pub fn without_busy(self) -> Sequence {
         Sequence(self.0 & !BUSY)
     }
 
     /// With the busy bit set.
-    pub fn busy(self) -> Sequence {
+    pub fn with_busy(self) -> Sequence {
         Sequence(self.0 | BUSY)
     }
 

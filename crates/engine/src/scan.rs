@@ -168,7 +168,7 @@ impl Cache {
                 Ok(copied) => {
                     let header = copied.header;
                     let hash = self.hasher.key(header.key(&buffer.record));
-                    if !self.proves_itself(&copied, buffer, hash, slot.offset()) {
+                    if !self.verify_copy(&copied, buffer, hash, slot.offset()) {
                         return Ok(None);
                     }
                     if header.body_count != 0 {

@@ -66,14 +66,14 @@ impl Cache {
         let at = self.arena.geometry().shard_at(index);
         let acquired = self.arena.lock(at + shard::LOCK, limit)?;
         if acquired == Acquired::TakenOver {
-            self.mend(index, at);
+            self.repair_after_takeover(index, at);
         }
         Ok(Shard { cache: self, index, at })
     }
 
     /// Repairs a shard whose lock was taken over. It stays locked, unless that panics.
     #[cold]
-    fn mend(&self, index: u64, at: u64) {
+    fn repair_after_takeover(&self, index: u64, at: u64) {
         let shard = Shard { cache: self, index, at };
         if !tuckbox_arena::mutants::is_on("no-repair") {
             shard.repair();

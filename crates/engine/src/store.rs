@@ -53,7 +53,7 @@ pub(crate) struct Storing<'a> {
     condition: Condition,
     patience: Patience,
     /// Whether the shard was repaired already because its logs were damaged.
-    was_proved: bool,
+    was_repaired: bool,
     /// How often a larger shard may still be asked to evict.
     donor_tries_left: u32,
     /// How often nothing could be evicted.
@@ -73,7 +73,7 @@ impl<'a> Storing<'a> {
             draft,
             condition,
             patience,
-            was_proved: false,
+            was_repaired: false,
             donor_tries_left: DONOR_TRIES_MOST,
             stuck: 0,
         }
@@ -173,17 +173,17 @@ impl Cache {
         mut storing: Storing<'_>,
         first: Result<Option<bool>>,
     ) -> (Result<bool>, Vec<u64>) {
-        let stored = first.and_then(|_| self.store_or_prove(&mut storing));
+        let stored = first.and_then(|_| self.store_or_repair(&mut storing));
         (stored, storing.into_spare())
     }
 
-    fn store_or_prove(&self, storing: &mut Storing<'_>) -> Result<bool> {
+    fn store_or_repair(&self, storing: &mut Storing<'_>) -> Result<bool> {
         match self.store_with_bodies(storing) {
             // Nothing can be evicted: the file is damaged, or really full. One repair of the shard
             // tells which, and fixes damage.
             Err(Error::Full { .. }) => {
                 let index = storing.draft.hash.shard(self.shape.shard_count);
-                self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?.prove();
+                self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?.repair_damage();
                 storing.stuck = 0;
                 let result = self.store_with_bodies(storing);
                 if matches!(result, Err(Error::Full { .. })) {
@@ -278,8 +278,8 @@ impl Cache {
         }
         let index = shard.index;
         // Evicting elsewhere does not help a damaged log.
-        if shard.has_damaged_log() && !std::mem::replace(&mut storing.was_proved, true) {
-            shard.prove();
+        if shard.has_damaged_log() && !std::mem::replace(&mut storing.was_repaired, true) {
+            shard.repair_damage();
             return Ok(None);
         }
         let donor = self.donor_for(index);

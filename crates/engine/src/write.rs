@@ -108,11 +108,11 @@ impl Shard<'_> {
     /// As [`Shard::find_key`], for callers that need a readable entry or its version: removes it
     /// and finds nothing if it is damaged. Returns the version, too.
     #[inline(never)]
-    fn find_proved(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
+    fn find_valid(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
         let live = self.find_key(key, hash)?;
         let version = with_scratch(|words| {
             let header = self.load_record(live.offset(), words)?;
-            let content = self.proved_content(live.offset(), &header, words, hash)?;
+            let content = self.valid_content(live.offset(), &header, words, hash)?;
             Some(header.version(content))
         });
         if version.is_none() {
@@ -145,7 +145,7 @@ impl Shard<'_> {
     /// old value. A reader that still has the old slot tries again.
     pub fn retire(&self, offset: u64) {
         let sequence = Sequence(self.region().get(offset));
-        self.region().store(offset, sequence.busy().0, Ordering::Release);
+        self.region().store(offset, sequence.with_busy().0, Ordering::Release);
     }
 
     /// Frees the bodies of a record to which no slot leads any more. The bodies of a damaged record
@@ -156,7 +156,7 @@ impl Shard<'_> {
         }
         with_scratch(|words| {
             if let Some(header) = self.load_record(offset, words) {
-                if self.is_proved(offset, &header, words, hash) {
+                if self.is_valid(offset, &header, words, hash) {
                     self.free_bodies(&header, words);
                 }
             }
@@ -174,7 +174,7 @@ impl Shard<'_> {
         let (live, version) = match condition {
             // The old entry is replaced, whatever it holds.
             Condition::Always => (self.find_key(key, draft.hash), 0),
-            _ => match self.find_proved(key, draft.hash) {
+            _ => match self.find_valid(key, draft.hash) {
                 Some((live, version)) => (Some(live), version),
                 None => (None, 0),
             },
@@ -298,7 +298,7 @@ impl Shard<'_> {
         self.set_word(shard::INTENT, intent);
         fence(Ordering::Release);
         if !tuckbox_arena::mutants::is_on("no-busy") {
-            self.region().store(offset, Sequence(sequence).busy().0, Ordering::Release);
+            self.region().store(offset, Sequence(sequence).with_busy().0, Ordering::Release);
         }
         fence(Ordering::Release);
         hooks::reach(Point::RewriteBegun);
@@ -318,17 +318,17 @@ impl Shard<'_> {
         let offset = live.offset();
         let record_words = (live.header.log_bytes / 8) as usize;
         lengthen(&mut buffer.record, record_words)?;
-        let proved = self.load_record(offset, &mut buffer.record).filter(|header| {
-            let content = self.proved_content(offset, header, &buffer.record, hash);
+        let valid = self.load_record(offset, &mut buffer.record).filter(|header| {
+            let content = self.valid_content(offset, header, &buffer.record, hash);
             buffer.content = content.unwrap_or_default();
             content.is_some()
         });
         // Uses the verified copy of the header: the one that was found may have been overwritten
         // since.
-        if let Some(header) = proved.filter(|header| header.body_count > 0) {
+        if let Some(header) = valid.filter(|header| header.body_count > 0) {
             buffer.reserve_value(&header)?;
         }
-        let whole = proved.filter(|header| {
+        let whole = valid.filter(|header| {
             header.body_count == 0
                 || self.cache.has_bodies(header, &buffer.record)
                     && self.cache.load_bodies(header, &buffer.record, &mut buffer.value)
@@ -352,10 +352,10 @@ impl Shard<'_> {
     pub fn add_to_number(&self, live: &Live, hash: KeyHash, delta: i64) -> Result<Option<i64>> {
         let offset = live.offset();
         with_scratch(|words| {
-            let proved = self
+            let valid = self
                 .load_record(offset, words)
-                .filter(|header| self.is_proved(offset, header, words, hash));
-            let Some(header) = proved else {
+                .filter(|header| self.is_valid(offset, header, words, hash));
+            let Some(header) = valid else {
                 self.drop_damaged(hash, &live.found, &live.header);
                 return Ok(None);
             };
@@ -396,7 +396,7 @@ impl Shard<'_> {
         with_scratch(|words| {
             let offset = live.offset();
             let old = self.load_record(offset, words)?;
-            if !self.is_proved(offset, &old, words, hash) {
+            if !self.is_valid(offset, &old, words, hash) {
                 // The caller looks again, and finds nothing.
                 self.drop_damaged(hash, &live.found, &live.header);
                 return None;

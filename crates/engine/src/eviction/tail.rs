@@ -175,7 +175,7 @@ impl Shard<'_> {
     ) -> Option<bool> {
         let moved = with_scratch(|words| {
             let header = self.load_record(candidate.offset, words)?;
-            if !self.is_proved(candidate.offset, &header, words, candidate.hash) {
+            if !self.is_valid(candidate.offset, &header, words, candidate.hash) {
                 return Some(false);
             }
             let reservation = self.reserve(to, header.log_bytes, Need::Move)?;
