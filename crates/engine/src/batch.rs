@@ -18,7 +18,7 @@ use crate::index::{choices_of, IndexState};
 use crate::layout::shard;
 use crate::read::RECORD_BYTES;
 use crate::record::{Draft, RecordHeader};
-use crate::store::{Patience, Storing, DRAFT_WORDS};
+use crate::store::{LockBudget, Storing, DRAFT_WORDS};
 use crate::value::{Buffer, Entry, Ttl, Value};
 use crate::write::{Condition, InPlace};
 
@@ -118,16 +118,16 @@ impl Cache {
         for _ in 0..GROUP {
             let Some(place) = next else { break };
             let ((key, value), (hash, after)) = (entries[place], places[place]);
-            let mut patience = Patience::default();
+            let mut lock_budget = LockBudget::default();
             let is_short = self.is_short(key, value);
             let shard = match held.take().filter(|_| is_short) {
                 None if is_short => {
-                    Some(self.lock_shard_for(index, patience.left_of(self.lock_limit))?)
+                    Some(self.lock_shard_for(index, lock_budget.remaining(self.lock_limit))?)
                 }
                 held => held,
             };
             let draft = Draft::new(key, hash, value, expiry_us, &self.shape, spare)?;
-            let mut storing = Storing::new(key, draft, Condition::Always, patience);
+            let mut storing = Storing::new(key, draft, Condition::Always, lock_budget);
             let stored = match shard {
                 Some(shard) => match storing.put_in_place(&shard) {
                     InPlace::Done(stored) => {
@@ -142,7 +142,7 @@ impl Cache {
             };
             let (stored, words) = match stored {
                 Ok(Some(stored)) => (Ok(stored), storing.into_spare()),
-                unfinished => self.store_patiently(storing, unfinished),
+                unfinished => self.finish_store(storing, unfinished),
             };
             *spare = words;
             stored?;

@@ -9,7 +9,7 @@ use tuckbox_arena::{Arena, Counter, OwnerId, Place};
 
 use crate::audit::{Depth, FINDINGS_MOST};
 use crate::error::{Error, Result};
-use crate::eviction::{IfStuck, SLICE};
+use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::hash::{Hasher, KeyHash};
 use crate::layout::{self, log, shard, Shape, MAX_ENTRIES_MOST, SIZE_BYTES_LEAST};
 use crate::log::LogKind;
@@ -273,7 +273,7 @@ impl Cache {
             }
             match attempt {
                 0 if shard.has_damaged_log() => shard.repair_damage(),
-                _ => _ = shard.free_space(SLICE, IfStuck::after(attempt), 0),
+                _ => _ = shard.free_space(EVICTION_BATCH, IfStuck::after(attempt), 0),
             }
         }
         self.arena.check_not_lost()?;

@@ -347,7 +347,7 @@ pub struct Shape {
     pub favour: Favour,
     /// More than enough eviction batches for any write, other writers aside: twice what it takes to
     /// examine every entry of a shard and to free every segment. Bounds the work in a damaged file.
-    pub slices_most: u64,
+    pub batches_most: u64,
 }
 
 fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
@@ -471,7 +471,7 @@ impl Shape {
             value_bytes_max: bodies_most * segment_bytes,
             max_entries: plan.max_entries,
             favour: Favour::from_word(plan.features_optional),
-            slices_most: 1_000
+            batches_most: 1_000
                 + 2 * geometry.segment_count
                 + plan.size_bytes / plan.shard_count / 512,
         }

@@ -19,7 +19,7 @@ use tuckbox_arena::OperationGuard;
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::eviction::{IfStuck, SLICE};
+use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::layout::{log, shard};
 use crate::log::LogKind;
 use crate::record::{Body, RecordHeader};
@@ -383,7 +383,7 @@ impl Cache {
         }
         // All shards evict a batch in turn until a segment is free. Only the home shard may be
         // waited for.
-        for round in 0..self.shape.slices_most {
+        for round in 0..self.shape.batches_most {
             let first = self.donor_for(home);
             for step in 0..self.shape.shard_count {
                 let index = (first + step) % self.shape.shard_count;
@@ -395,7 +395,7 @@ impl Cache {
                 };
                 if let Some(shard) = shard {
                     let wanted_bytes = count * self.shape.segment_bytes;
-                    shard.free_space(SLICE, if_stuck, wanted_bytes);
+                    shard.free_space(EVICTION_BATCH, if_stuck, wanted_bytes);
                     shard.free_surplus_spare();
                 }
                 if let Some(segment) = take() {

@@ -11,7 +11,7 @@ use tuckbox_arena::{Error as ArenaError, OperationGuard};
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::eviction::{IfStuck, SLICE};
+use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::layout::shard;
 use crate::record::{Body, Draft};
 use crate::shard::Shard;
@@ -20,7 +20,7 @@ use crate::value::{Ttl, Value};
 use crate::write::{Condition, InPlace, Live};
 
 /// Eviction batches in other shards before a write gives up, if its own shard has nothing to evict.
-const SLICES_WITHOUT_GAIN: u64 = 1_000;
+const BATCHES_WITHOUT_GAIN: u64 = 1_000;
 
 /// Eviction batches that a write asks of the largest shard before its own shard evicts, if its own
 /// shard is under its quota.
@@ -29,15 +29,15 @@ const DONOR_TRIES_MOST: u32 = 64;
 /// The time that a write which locks its shard repeatedly may wait: the configured limit for the
 /// first lock, and the same again for all others together.
 #[derive(Default)]
-pub(crate) struct Patience {
+pub(crate) struct LockBudget {
     asked: bool,
     // Set at the second lock: most writes take one lock and need no clock.
     again: Option<Instant>,
 }
 
-impl Patience {
+impl LockBudget {
     #[inline(always)]
-    pub(crate) fn left_of(&mut self, limit: Duration) -> Duration {
+    pub(crate) fn remaining(&mut self, limit: Duration) -> Duration {
         if !std::mem::replace(&mut self.asked, true) {
             return limit;
         }
@@ -51,7 +51,7 @@ pub(crate) struct Storing<'a> {
     key: &'a [u8],
     draft: Draft<'a>,
     condition: Condition,
-    patience: Patience,
+    lock_budget: LockBudget,
     /// Whether the shard was repaired already because its logs were damaged.
     was_repaired: bool,
     /// How often a larger shard may still be asked to evict.
@@ -66,13 +66,13 @@ impl<'a> Storing<'a> {
         key: &'a [u8],
         draft: Draft<'a>,
         condition: Condition,
-        patience: Patience,
+        lock_budget: LockBudget,
     ) -> Storing<'a> {
         Storing {
             key,
             draft,
             condition,
-            patience,
+            lock_budget,
             was_repaired: false,
             donor_tries_left: DONOR_TRIES_MOST,
             stuck: 0,
@@ -142,14 +142,14 @@ impl Cache {
         let expiry_us = self.expiry_of(ttl);
         let mut spare = DRAFT_WORDS.take();
         let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
-        let mut storing = Storing::new(key, draft, condition, Patience::default());
+        let mut storing = Storing::new(key, draft, condition, LockBudget::default());
         // Nearly always the first attempt succeeds. Everything else is in functions of its own.
         let stored = match storing.draft.header().body_count {
             0 => self.attempt(&mut storing, &[]),
             _ => Ok(None),
         };
         let Ok(Some(stored)) = stored else {
-            return self.store_after_all(storing, stored);
+            return self.store_slowly(storing, stored);
         };
         DRAFT_WORDS.set(storing.into_spare());
         self.arena.check_not_lost()?;
@@ -158,8 +158,8 @@ impl Cache {
 
     /// Continues [`Cache::store`] if the first attempt did not finish it.
     #[inline(never)]
-    fn store_after_all(&self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
-        let (stored, spare) = self.store_patiently(storing, first);
+    fn store_slowly(&self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
+        let (stored, spare) = self.finish_store(storing, first);
         DRAFT_WORDS.set(spare);
         self.arena.check_not_lost()?;
         stored
@@ -168,7 +168,7 @@ impl Cache {
     /// Finishes what the first attempt did not. Also returns the draft's memory.
     // Passed by value: a reference would force it onto the stack in the common case, too.
     #[inline(never)]
-    pub(crate) fn store_patiently(
+    pub(crate) fn finish_store(
         &self,
         mut storing: Storing<'_>,
         first: Result<Option<bool>>,
@@ -183,7 +183,7 @@ impl Cache {
             // tells which, and fixes damage.
             Err(Error::Full { .. }) => {
                 let index = storing.draft.hash.shard(self.shape.shard_count);
-                self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?.repair_damage();
+                self.lock_shard_for(index, storing.lock_budget.remaining(self.lock_limit))?.repair_damage();
                 storing.stuck = 0;
                 let result = self.store_with_bodies(storing);
                 if matches!(result, Err(Error::Full { .. })) {
@@ -229,11 +229,11 @@ impl Cache {
     }
 
     fn attempt_again(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<bool> {
-        for _ in 0..self.shape.slices_most {
+        for _ in 0..self.shape.batches_most {
             if let Some(stored) = self.attempt(storing, bodies)? {
                 return Ok(stored);
             }
-            if storing.stuck > SLICES_WITHOUT_GAIN {
+            if storing.stuck > BATCHES_WITHOUT_GAIN {
                 break;
             }
         }
@@ -245,7 +245,7 @@ impl Cache {
     #[inline(always)]
     fn attempt(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
         let index = storing.draft.hash.shard(self.shape.shard_count);
-        let shard = self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?;
+        let shard = self.lock_shard_for(index, storing.lock_budget.remaining(self.lock_limit))?;
         match storing.put_in_place(&shard) {
             InPlace::Done(stored) => Ok(Some(stored)),
             InPlace::NotEnough(live) => self.evict_and_put(shard, storing, live, bodies),
@@ -289,7 +289,7 @@ impl Cache {
             return Ok(None);
         }
         let if_stuck = IfStuck::after(storing.stuck);
-        let more = shard.free_space(SLICE, if_stuck, draft.header().total_bytes(&self.shape));
+        let more = shard.free_space(EVICTION_BATCH, if_stuck, draft.header().total_bytes(&self.shape));
         drop(shard);
         if !more {
             self.free_space_elsewhere(index, if_stuck)?;
@@ -303,7 +303,7 @@ impl Cache {
     #[cold]
     fn free_space_in(&self, donor: u64) -> Result<bool> {
         let Some(shard) = self.try_lock_shard(donor)? else { return Ok(false) };
-        let more = shard.free_space(SLICE, IfStuck::Stop, 0);
+        let more = shard.free_space(EVICTION_BATCH, IfStuck::Stop, 0);
         Ok(shard.free_surplus_spare() || more)
     }
 
@@ -328,7 +328,7 @@ impl Cache {
         for step in 1..self.shape.shard_count {
             let index = (home + step) % self.shape.shard_count;
             if let Some(shard) = self.try_lock_shard(index)? {
-                shard.free_space(SLICE, if_stuck, 0);
+                shard.free_space(EVICTION_BATCH, if_stuck, 0);
             }
         }
         Ok(())

@@ -2,10 +2,10 @@
 //! make it endless. Must not know entries.
 
 use super::capacity::Unit;
-use super::SLICE;
+use super::EVICTION_BATCH;
 
 /// Attempts without gain before entries that should have been moved are dropped.
-const PATIENCE: u64 = 16;
+const ATTEMPTS_BEFORE_DROP: u64 = 16;
 /// One in this many examined entries may move to the main log without the admission test.
 const FREE_MOVE_EACH: u32 = 8;
 
@@ -21,7 +21,7 @@ pub enum IfStuck {
 impl IfStuck {
     /// The choice after this many attempts without gain.
     pub fn after(attempts: u64) -> IfStuck {
-        if attempts < PATIENCE {
+        if attempts < ATTEMPTS_BEFORE_DROP {
             IfStuck::Stop
         } else {
             IfStuck::Drop
@@ -49,7 +49,7 @@ pub(super) struct Budget {
 impl Budget {
     pub(super) fn new(steps: u32, if_stuck: IfStuck, unit: Unit) -> Budget {
         let free_moves = 1 + steps / FREE_MOVE_EACH;
-        Budget { steps, if_stuck, unit, must_gain: steps >= SLICE, free_moves, wanted_bytes: 0 }
+        Budget { steps, if_stuck, unit, must_gain: steps >= EVICTION_BATCH, free_moves, wanted_bytes: 0 }
     }
 
     pub(super) fn spend(&mut self) -> bool {

@@ -4,7 +4,7 @@
 use super::budget::{Budget, IfStuck};
 use super::capacity::Unit;
 use super::tail::Reason;
-use super::SLICE;
+use super::EVICTION_BATCH;
 use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{log, shard, Slot};
@@ -45,7 +45,7 @@ impl Shard<'_> {
     /// shard has nothing to evict.
     pub fn evict_to_limit(&self) -> bool {
         let most = self.cache.shape.max_entries;
-        let mut budget = Budget::new(SLICE, IfStuck::Drop, Unit::Entries);
+        let mut budget = Budget::new(EVICTION_BATCH, IfStuck::Drop, Unit::Entries);
         while most != 0 && self.cache.len() >= most {
             if budget.steps == 0 || !self.evict_one(&mut budget) {
                 return false;
@@ -136,7 +136,7 @@ mod tests {
         (0..20).for_each(|_| _ = shard.free_space(4, IfStuck::Stop, 0));
         assert_eq!(evictions(), before);
         // A write that waits is served.
-        (0..4).for_each(|_| _ = shard.free_space(SLICE, IfStuck::Stop, 0));
+        (0..4).for_each(|_| _ = shard.free_space(EVICTION_BATCH, IfStuck::Stop, 0));
         assert!(evictions() > before);
     }
 }

@@ -43,7 +43,7 @@ pub use self::budget::IfStuck;
 use crate::value::Favour;
 
 /// Entries examined in one batch, before the lock is released.
-pub const SLICE: u32 = 64;
+pub const EVICTION_BATCH: u32 = 64;
 /// Frequencies halve after this many increments per entry.
 const HALVE_AFTER: u64 = 5;
 /// The factor of the reuse distance rule, in tenths.
