@@ -263,7 +263,7 @@ impl Slot {
 pub struct PolicyBits(u64);
 
 /// A slot keeps the halvings modulo this.
-pub const HALVINGS_KEPT: u64 = 4;
+pub const HALVINGS_MODULUS: u64 = 4;
 /// The highest frequency.
 pub const FREQUENCY_MOST: u64 = 7;
 
@@ -271,7 +271,7 @@ impl PolicyBits {
     /// From its parts; the frequency saturates.
     pub fn new(hits: u64, frequency: u64, is_admitted: bool, halvings: u64) -> PolicyBits {
         let frequency = frequency.min(FREQUENCY_MOST);
-        let kept = halvings % HALVINGS_KEPT;
+        let kept = halvings % HALVINGS_MODULUS;
         PolicyBits(hits.min(3) | frequency << 2 | u64::from(is_admitted) << 5 | kept << 6)
     }
 
@@ -285,7 +285,7 @@ impl PolicyBits {
         self.0 >> 2 & 7
     }
 
-    /// Halvings when it was written, modulo [`HALVINGS_KEPT`].
+    /// Halvings when it was written, modulo [`HALVINGS_MODULUS`].
     pub fn halvings(self) -> u64 {
         self.0 >> 6 & 3
     }

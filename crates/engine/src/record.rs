@@ -81,13 +81,13 @@ const TAG_BITS: u32 = 6;
 const TAG_SHIFT: u32 = KEY_BITS + VALUE_BITS;
 /// Reserved bits of a form, for namespaces, tags and insertion order. This version treats a record
 /// with one of them set as damaged.
-const KEPT_SHIFT: u32 = TAG_SHIFT + TAG_BITS;
+const RESERVED_SHIFT: u32 = TAG_SHIFT + TAG_BITS;
 /// Bytes of a form.
 const FORM_BYTES: u64 = 4;
 const LONG_KEY_BITS: u32 = 20;
 const LONG_VALUE_BITS: u32 = 36;
 const LONG_TAG_SHIFT: u32 = LONG_KEY_BITS + LONG_VALUE_BITS;
-const LONG_KEPT_SHIFT: u32 = LONG_TAG_SHIFT + TAG_BITS;
+const LONG_RESERVED_SHIFT: u32 = LONG_TAG_SHIFT + TAG_BITS;
 
 /// The low `count` bits.
 #[inline(always)]
@@ -229,7 +229,7 @@ impl RecordHeader {
             return RecordHeader::parse_long(sequence, word, form_index, shape);
         }
         let form = form_in(word);
-        if form >> KEPT_SHIFT != 0 {
+        if form >> RESERVED_SHIFT != 0 {
             return None;
         }
         let (key_bytes, value_bytes) = (bits(form, KEY_BITS), bits(form >> KEY_BITS, VALUE_BITS));
@@ -243,7 +243,7 @@ impl RecordHeader {
     fn parse_long(sequence: Sequence, form: u64, form_index: u64, shape: &Shape) -> Option<RecordHeader> {
         let key_bytes = bits(form, LONG_KEY_BITS);
         let value_bytes = bits(form >> LONG_KEY_BITS, LONG_VALUE_BITS);
-        if form >> LONG_KEPT_SHIFT != 0
+        if form >> LONG_RESERVED_SHIFT != 0
             || key_bytes > crate::KEY_BYTES_MAX as u64
             || value_bytes > shape.value_bytes_max
         {
@@ -682,11 +682,11 @@ mod tests {
     }
 
     #[test]
-    fn a_form_with_a_kept_bit_is_no_record() {
+    fn a_form_with_a_reserved_bit_is_no_record() {
         let shape = shape();
         let words = finished(b"key", Value::bytes(b"value"), None, 1);
         assert!(RecordHeader::from_copy(&words, &shape).is_some());
-        for bit in KEPT_SHIFT..32 {
+        for bit in RESERVED_SHIFT..32 {
             let mut words = words.clone();
             words[1] ^= (1u64 << bit).to_le();
             assert!(RecordHeader::from_copy(&words, &shape).is_none(), "{bit}");

@@ -7,7 +7,7 @@
 //! bits in the slot select the number near that estimate.
 
 use super::HALVE_AFTER;
-use crate::layout::{log, note, shard, PolicyBits, Position, Slot, HALVINGS_KEPT};
+use crate::layout::{log, note, shard, PolicyBits, Position, Slot, HALVINGS_MODULUS};
 use crate::log::LogKind;
 use crate::shard::Shard;
 
@@ -22,9 +22,9 @@ fn part_after(passed: u64, byte: u64, end: u64) -> u64 {
 /// The number of halvings nearest to an estimate that has the given remainder.
 fn nearest_with_rest(guess: u64, rest: u64, most: u64) -> u64 {
     let nearest =
-        rest + (guess + HALVINGS_KEPT / 2).saturating_sub(rest) / HALVINGS_KEPT * HALVINGS_KEPT;
+        rest + (guess + HALVINGS_MODULUS / 2).saturating_sub(rest) / HALVINGS_MODULUS * HALVINGS_MODULUS;
     if nearest > most {
-        nearest.saturating_sub(HALVINGS_KEPT).max(rest)
+        nearest.saturating_sub(HALVINGS_MODULUS).max(rest)
     } else {
         nearest
     }
@@ -71,7 +71,7 @@ impl Shard<'_> {
         let (closed, end) = self.closed(at.segment).unwrap_or_default();
         let least = since(closed).min(most);
         let guess = least + part_after(most - least, at.byte, end);
-        let rest = u64::from(now).wrapping_sub(bits.halvings()) % HALVINGS_KEPT;
+        let rest = u64::from(now).wrapping_sub(bits.halvings()) % HALVINGS_MODULUS;
         bits.frequency() >> nearest_with_rest(guess, rest, most).min(7)
     }
 
@@ -101,7 +101,7 @@ mod tests {
         for passed in 0..40u64 {
             for error in -1i64..=1 {
                 let guess = passed.saturating_add_signed(error);
-                assert_eq!(nearest_with_rest(guess, passed % HALVINGS_KEPT, 100), passed);
+                assert_eq!(nearest_with_rest(guess, passed % HALVINGS_MODULUS, 100), passed);
             }
         }
         assert_eq!(nearest_with_rest(3, 3, 3), 3);
