@@ -3,7 +3,7 @@
 
 use super::budget::Budget;
 use super::capacity::{Capacity, Unit};
-use super::tail::{Candidate, Place, Reason};
+use super::tail::{Candidate, Reason, RecordState};
 use super::{worth_of_hit, MARGIN, WINS_MOST};
 use crate::layout::{shard, Slot};
 use crate::log::LogKind;
@@ -117,7 +117,7 @@ impl Shard<'_> {
             let bits = self.bits(0, candidate.frequency, is_admitted);
             self.store_slot(candidate.found.at, slot.with_policy(bits));
             self.drop_entry(&candidate, Reason::Evicted);
-            self.pass(&candidate);
+            self.advance_past(&candidate);
             return;
         }
         let frequency = candidate.frequency;
@@ -126,7 +126,7 @@ impl Shard<'_> {
         while self.used(LogKind::Main, capacity.unit) > capacity.main {
             let Some(victim) = self.victim(budget) else { break };
             self.drop_entry(&victim, Reason::Evicted);
-            self.pass(&victim);
+            self.advance_past(&victim);
             if !budget.spend() {
                 break;
             }
@@ -205,8 +205,8 @@ impl Shard<'_> {
             let Some(at) = position.and_then(|at| self.next_record(LogKind::Main, at)) else {
                 break;
             };
-            match self.judge_place(LogKind::Main, at) {
-                Place::Live(next) => {
+            match self.inspect_record(LogKind::Main, at) {
+                RecordState::Live(next) => {
                     let next_cost = self.cost(&next.header, unit);
                     let share = (cost - covered).min(next_cost);
                     needed += displaced(next.frequency, share, next_cost);
@@ -214,11 +214,11 @@ impl Shard<'_> {
                     seen += 1;
                     position = self.end_of(at, next.header.log_bytes);
                 }
-                Place::Dead(end) => {
+                RecordState::Dead(end) => {
                     seen += 1;
                     position = Some(end);
                 }
-                Place::Unreadable => break,
+                RecordState::Unreadable => break,
             }
         }
         // Victims further back are taken to be like these. Otherwise the largest candidate would

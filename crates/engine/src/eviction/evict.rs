@@ -95,7 +95,7 @@ impl Shard<'_> {
         match self.victim(budget).or_else(|| oldest(budget)) {
             Some(victim) => {
                 self.drop_entry(&victim, Reason::Evicted);
-                self.pass(&victim);
+                self.advance_past(&victim);
                 budget.spend();
                 true
             }
@@ -103,7 +103,7 @@ impl Shard<'_> {
             None => match self.candidate(LogKind::Small, budget) {
                 Some(candidate) => {
                     self.drop_entry(&candidate, Reason::Evicted);
-                    self.pass(&candidate);
+                    self.advance_past(&candidate);
                     budget.spend();
                     true
                 }

@@ -26,7 +26,7 @@ pub(super) struct Candidate {
 
 /// What is at a place of a log. Used at once and not stored, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
-pub(super) enum Place {
+pub(super) enum RecordState {
     Live(Candidate),
     Dead(Position),
     Unreadable,
@@ -46,8 +46,8 @@ impl Shard<'_> {
     pub(super) fn candidate(&self, kind: LogKind, budget: &mut Budget) -> Option<Candidate> {
         loop {
             let position = self.tail(kind)?;
-            match self.judge_place(kind, position) {
-                Place::Live(candidate) => {
+            match self.inspect_record(kind, position) {
+                RecordState::Live(candidate) => {
                     let (offset, header) = (candidate.offset, &candidate.header);
                     let reason = match self.expiry_us_at(offset, header, candidate.hash) {
                         None => Reason::Damaged,
@@ -55,10 +55,10 @@ impl Shard<'_> {
                         Some(_) => return Some(candidate),
                     };
                     self.drop_entry(&candidate, reason);
-                    self.pass(&candidate);
+                    self.advance_past(&candidate);
                 }
-                Place::Dead(end) => self.advance_tail(kind, end),
-                Place::Unreadable => self.skip_damaged(kind, position),
+                RecordState::Dead(end) => self.advance_tail(kind, end),
+                RecordState::Unreadable => self.skip_damaged(kind, position),
             }
             if !budget.spend() {
                 return None;
@@ -66,23 +66,23 @@ impl Shard<'_> {
         }
     }
 
-    pub(super) fn judge_place(&self, kind: LogKind, position: Position) -> Place {
+    pub(super) fn inspect_record(&self, kind: LogKind, position: Position) -> RecordState {
         let offset = self.cache.offset_of(position);
-        let Some(header) = self.load_header(offset) else { return Place::Unreadable };
-        let Some(end) = self.end_of(position, header.log_bytes) else { return Place::Unreadable };
-        let Some(hash) = self.key_hash_at(offset, &header) else { return Place::Unreadable };
+        let Some(header) = self.load_header(offset) else { return RecordState::Unreadable };
+        let Some(end) = self.end_of(position, header.log_bytes) else { return RecordState::Unreadable };
+        let Some(hash) = self.key_hash_at(offset, &header) else { return RecordState::Unreadable };
         match self.slots_of(hash).and_then(|mut slots| slots.find(|it| it.slot.offset() == offset))
         {
-            None => Place::Dead(end),
+            None => RecordState::Dead(end),
             Some(found) => {
                 let frequency = self.halved(found.slot, position);
-                Place::Live(Candidate { kind, position, offset, header, hash, found, frequency })
+                RecordState::Live(Candidate { kind, position, offset, header, hash, found, frequency })
             }
         }
     }
 
     /// Moves the log tail past an entry to which no slot leads any more.
-    pub(super) fn pass(&self, candidate: &Candidate) {
+    pub(super) fn advance_past(&self, candidate: &Candidate) {
         if let Some(end) = self.end_of(candidate.position, candidate.header.log_bytes) {
             self.advance_tail(candidate.kind, end);
         }
@@ -92,7 +92,7 @@ impl Shard<'_> {
     /// only the index can tell.
     pub fn skip_damaged(&self, kind: LogKind, from: Position) {
         let Some(head) = self.head_cursor(kind) else { return };
-        if let Some(byte) = self.leave_and_find_next(from) {
+        if let Some(byte) = self.drop_and_find_next(from) {
             return self.advance_tail(kind, Position { byte, ..from });
         }
         match self.next_in_log(from.segment) {
@@ -110,7 +110,7 @@ impl Shard<'_> {
 
     /// Drops the entry at a place, if there is one, and returns where the next entry of the segment
     /// begins. Searches the whole index.
-    fn leave_and_find_next(&self, from: Position) -> Option<u64> {
+    fn drop_and_find_next(&self, from: Position) -> Option<u64> {
         let mut next = None;
         for bucket in 0..self.bucket_count() {
             for (at, slot) in self.taken_slots(bucket) {
@@ -160,7 +160,7 @@ impl Shard<'_> {
     pub(super) fn move_entry(&self, candidate: &Candidate, to: LogKind, bits: PolicyBits) -> bool {
         self.try_move_entry(candidate, to, bits).unwrap_or_else(|| {
             self.drop_entry(candidate, Reason::Evicted);
-            self.pass(candidate);
+            self.advance_past(candidate);
             false
         })
     }
@@ -191,7 +191,7 @@ impl Shard<'_> {
             Some(true)
         });
         match moved {
-            Some(true) => self.pass(candidate),
+            Some(true) => self.advance_past(candidate),
             // Its lengths may be damaged, so they do not tell where the next record begins.
             Some(false) => {
                 self.drop_entry(candidate, Reason::Damaged);
@@ -227,14 +227,14 @@ impl Shard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cache, Config, Place as PlaceOfCache, Ttl, Value};
+    use crate::{Cache, Config, Place, Ttl, Value};
 
     /// A damaged extent claims that the records of a segment begin or end behind it.
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
     fn a_log_that_leads_out_of_its_segment_ends_there() {
         let config = Config { size_bytes: 1 << 20, ..Config::default() };
-        let cache = Cache::open(&PlaceOfCache::Private, &config).unwrap();
+        let cache = Cache::open(&Place::Private, &config).unwrap();
         for key in 0..20_000u64 {
             cache.set(&key.to_le_bytes(), Value::bytes(&[7; 160]), Ttl::Never).unwrap();
         }
@@ -246,14 +246,14 @@ mod tests {
             shard.arena().set_note(second, note::EXTENT, first << 32 | note::EXTENT_MAIN | end);
             let (mut at, mut in_first, mut all) = (tail, 0, 0);
             while let Some(place) = shard.next_record(LogKind::Main, at) {
-                at = match shard.judge_place(LogKind::Main, place) {
-                    Place::Live(candidate) => {
+                at = match shard.inspect_record(LogKind::Main, place) {
+                    RecordState::Live(candidate) => {
                         in_first += u64::from(place.segment == tail.segment);
                         all += 1;
                         shard.end_of(place, candidate.header.log_bytes).unwrap()
                     }
-                    Place::Dead(end) => end,
-                    Place::Unreadable => break,
+                    RecordState::Dead(end) => end,
+                    RecordState::Unreadable => break,
                 };
             }
             (in_first, all)
