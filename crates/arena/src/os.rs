@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::region::LockWord;
 
 /// A call is given up after this many interruptions by signals.
-const INTERRUPTIONS_MOST: u32 = 1000;
+const INTERRUPTIONS_MAX: u32 = 1000;
 /// Attempts of a call whose error may be transient.
 pub const ATTEMPTS: u32 = 3;
 
@@ -205,7 +205,7 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
             // it give back what it had allocated.
             Err(error)
                 if error.kind() == io::ErrorKind::Interrupted
-                    && interruptions < INTERRUPTIONS_MOST =>
+                    && interruptions < INTERRUPTIONS_MAX =>
             {
                 interruptions += 1;
             }
@@ -223,7 +223,7 @@ pub fn make_durable(fd: RawFd) -> io::Result<()> {
         match checked(unsafe { libc::fsync(fd) }) {
             Err(error)
                 if error.kind() == io::ErrorKind::Interrupted
-                    && interruptions < INTERRUPTIONS_MOST =>
+                    && interruptions < INTERRUPTIONS_MAX =>
             {
                 interruptions += 1;
             }

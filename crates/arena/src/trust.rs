@@ -18,7 +18,7 @@ use crate::os;
 use crate::users::is_private_group;
 
 /// As many symbolic links as the kernel follows in one path.
-const LINKS_MOST: u32 = 40;
+const LINKS_MAX: u32 = 40;
 const STICKY: u32 = 0o1000;
 /// The user id that a user namespace shows for users that it does not know.
 const UNKNOWN_USER: u32 = 65534;
@@ -263,7 +263,7 @@ fn walk(path: &Path, folder: &Path) -> Result<OwnedFd> {
             ));
         }
         links += 1;
-        if links > LINKS_MOST {
+        if links > LINKS_MAX {
             return Err(refused(io::Error::from_raw_os_error(libc::ELOOP)));
         }
         let target = os::read_link(next.as_raw_fd()).map_err(refused)?;

@@ -20,7 +20,7 @@ use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Loss};
 
 /// Most findings in a report.
-pub const FINDINGS_MOST: usize = 100;
+pub const FINDINGS_MAX: usize = 100;
 
 /// No shard ever counts this many writes.
 const VERSIONS_END: u64 = 1 << 63;
@@ -81,7 +81,7 @@ enum Cause {
 }
 
 fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
-    if report.findings.len() < FINDINGS_MOST {
+    if report.findings.len() < FINDINGS_MAX {
         report.findings.push(finding());
     }
 }
@@ -162,7 +162,7 @@ impl Shard<'_> {
     /// A count of entries, or 0 if the logs cannot hold that many: such a count is damaged itself.
     fn plausible(&self, entries: u64) -> u64 {
         let end_bytes = self.arena().geometry().plan.size_bytes;
-        Some(entries).filter(|count| count * RecordHeader::BYTES_LEAST <= end_bytes).unwrap_or(0)
+        Some(entries).filter(|count| count * RecordHeader::BYTES_MIN <= end_bytes).unwrap_or(0)
     }
 
     /// Counts and reports lost entries.
@@ -522,7 +522,7 @@ impl Shard<'_> {
             // nor so close to an entry that no dead record fits in between.
             let mut from_first = reach.entries.range((segment, byte)..(segment + 1, 0));
             let first_entry = from_first.next().map(|(at, _)| at.1);
-            if let Some(entry) = first_entry.filter(|at| *at < byte + RecordHeader::BYTES_LEAST) {
+            if let Some(entry) = first_entry.filter(|at| *at < byte + RecordHeader::BYTES_MIN) {
                 byte = entry;
             }
             if byte != first {
@@ -545,7 +545,7 @@ impl Shard<'_> {
                             true => {
                                 after.byte > byte
                                     && (after.byte == target
-                                        || after.byte + RecordHeader::BYTES_LEAST <= target)
+                                        || after.byte + RecordHeader::BYTES_MIN <= target)
                             }
                             false => {
                                 let first = reach.segments.get(&after.segment).map(|at| at.1);

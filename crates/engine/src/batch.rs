@@ -29,7 +29,7 @@ const GROUP: usize = 16;
 /// An entry with more bytes of key and value is stored alone.
 const SHORT_BYTES: usize = 4096;
 /// Words of the longest record of a shorter entry.
-const SHORT_WORDS: usize = SHORT_BYTES / 8 + RecordHeader::WORDS_MOST as usize + 1;
+const SHORT_WORDS: usize = SHORT_BYTES / 8 + RecordHeader::WORDS_MAX as usize + 1;
 /// A smaller file is mostly in the processor's own caches once it is in use.
 const FAR_FROM_BYTES: u64 = 16 << 20;
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::{Arena, Counter, OwnerId, Place};
 
-use crate::audit::{Depth, FINDINGS_MOST};
+use crate::audit::{Depth, FINDINGS_MAX};
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::hash::{Hasher, KeyHash};
-use crate::layout::{self, log, shard, Shape, MAX_ENTRIES_MOST, SIZE_BYTES_LEAST};
+use crate::layout::{self, log, shard, Shape, MAX_ENTRIES_MAX, SIZE_BYTES_MIN};
 use crate::log::LogKind;
 use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Config, Entry, Stats, Ttl, Value};
@@ -445,7 +445,7 @@ impl Cache {
             report.segments_index += found.segments_index;
             report.segments_body += found.segments_body;
             report.segments_spare += found.segments_spare;
-            let left = FINDINGS_MOST.saturating_sub(report.findings.len());
+            let left = FINDINGS_MAX.saturating_sub(report.findings.len());
             report.findings.extend(found.findings.into_iter().take(left));
         }
         self.arena.free_abandoned_segments();
@@ -478,14 +478,14 @@ impl Shard<'_> {
 
 fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
     let size_bytes = config.size_bytes;
-    if size_bytes < SIZE_BYTES_LEAST {
-        let least_bytes = SIZE_BYTES_LEAST;
+    if size_bytes < SIZE_BYTES_MIN {
+        let least_bytes = SIZE_BYTES_MIN;
         let asked_bytes = size_bytes;
         return Err(tuckbox_arena::Error::SizeTooSmall { asked_bytes, least_bytes }.into());
     }
     if let Some(given) = config.max_entries {
-        if !(1..=MAX_ENTRIES_MOST).contains(&given) {
-            return Err(Error::MaxEntriesOutOfRange { given, most: MAX_ENTRIES_MOST });
+        if !(1..=MAX_ENTRIES_MAX).contains(&given) {
+            return Err(Error::MaxEntriesOutOfRange { given, most: MAX_ENTRIES_MAX });
         }
     }
     let plan = layout::plan(size_bytes, config.max_entries.unwrap_or(0));

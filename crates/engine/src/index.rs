@@ -35,9 +35,9 @@ use crate::shard::Shard;
 const FILL_MOST_64THS: u64 = 57;
 /// An index with more slots per entry than this is not split for keys with the same two buckets:
 /// such keys were chosen on purpose, and splitting would not end. Fewer entries than
-/// [`ENTRIES_LEAST`] count as that many.
-const SLOTS_PER_ENTRY_MOST: u64 = 4;
-const ENTRIES_LEAST: u64 = 64;
+/// [`ENTRIES_MIN`] count as that many.
+const SLOTS_PER_ENTRY_MAX: u64 = 4;
+const ENTRIES_MIN: u64 = 64;
 /// Words of a bucket.
 const BUCKET_WORDS: usize = (BUCKET_BYTES / WORD) as usize;
 /// The words of a bucket that are slots, one bit each.
@@ -241,7 +241,7 @@ impl Shard<'_> {
 
     /// Number of buckets to walk over, bounded in case the state is damaged.
     pub fn bucket_count(&self) -> u32 {
-        self.index_state().buckets().min(self.cache.shape.buckets_most())
+        self.index_state().buckets().min(self.cache.shape.buckets_max())
     }
 
     fn set_index_state(&self, state: IndexState) {
@@ -321,7 +321,7 @@ impl Shard<'_> {
         if entries * 64 > slots() * FILL_MOST_64THS {
             self.split();
         }
-        let slots_most = entries.max(ENTRIES_LEAST) * SLOTS_PER_ENTRY_MOST;
+        let slots_max = entries.max(ENTRIES_MIN) * SLOTS_PER_ENTRY_MAX;
         for _ in 0..SPLITS_PER_INSERT {
             let (first, second) = self.choices(hash);
             let first_at = self.bucket(first)?;
@@ -342,7 +342,7 @@ impl Shard<'_> {
                     return Some(at);
                 }
             }
-            if slots() > slots_most || !self.split() {
+            if slots() > slots_max || !self.split() {
                 return None;
             }
         }
@@ -390,7 +390,7 @@ impl Shard<'_> {
         let state = self.index_state();
         let count = state.buckets();
         let (new, old) = (count, count - (1 << count.ilog2()));
-        if count >= self.cache.shape.buckets_most() || !self.has_segment_for(new) {
+        if count >= self.cache.shape.buckets_max() || !self.has_segment_for(new) {
             return false;
         }
         let (Some(_), Some(new_at)) = (self.bucket(old), self.cache.bucket_at(self.at, new)) else {

@@ -171,11 +171,11 @@ pub const BUCKETS_AT_FIRST: u32 = 32;
 /// segment (+ 1) and that segment's generation.
 pub const TRAILER_BYTES: u64 = 16;
 /// Bytes of a record's fixed part, which never crosses the end of a segment.
-pub const RECORD_SPACE_LEAST: u64 = 64;
+pub const RECORD_SPACE_MIN: u64 = 64;
 /// The highest limit of entries.
-pub const MAX_ENTRIES_MOST: u64 = 1 << 40;
+pub const MAX_ENTRIES_MAX: u64 = 1 << 40;
 /// The smallest cache.
-pub const SIZE_BYTES_LEAST: u64 = 64 << 10;
+pub const SIZE_BYTES_MIN: u64 = 64 << 10;
 /// A small cache has one shard for this many bytes,
 const SHARD_FOR_EACH_BYTES: u64 = 16 << 20;
 /// up to this many shards;
@@ -183,8 +183,8 @@ const SHARDS_SMALL: u64 = 4;
 /// a large cache has one shard for this many bytes,
 const SHARD_FOR_EACH_BYTES_LARGE: u64 = 64 << 20;
 /// up to this many shards.
-const SHARDS_MOST: u64 = 64;
-const SHARD_ENTRIES_LEAST: u64 = 64;
+const SHARDS_MAX: u64 = 64;
+const SHARD_ENTRIES_MIN: u64 = 64;
 /// A shard's share of the file is divided into this many segments,
 const SEGMENTS_PER_SHARD: u64 = 256;
 /// or into this many while segments are shorter than [`SEGMENT_BYTES_FEW`]: a segment should be
@@ -193,8 +193,8 @@ const SEGMENTS_PER_SHARD_FEW: u64 = 128;
 const SEGMENT_BYTES_FEW: u64 = 64 << 10;
 const TABLE_ROW_BYTES: u64 = 16;
 const SHADOW_ENTRY_FOR_EACH_BYTES: u64 = 16 << 10;
-const SHADOW_LEN_LEAST: u64 = 16;
-const SHADOW_LEN_MOST: u64 = 64;
+const SHADOW_LEN_MIN: u64 = 16;
+const SHADOW_LEN_MAX: u64 = 64;
 const SHADOW_ENTRIES_PER_ROW: u64 = 4;
 
 /// A word of the index: where a record is, and the policy's bits.
@@ -265,12 +265,12 @@ pub struct PolicyBits(u64);
 /// A slot keeps the halvings modulo this.
 pub const HALVINGS_MODULUS: u64 = 4;
 /// The highest frequency.
-pub const FREQUENCY_MOST: u64 = 7;
+pub const FREQUENCY_MAX: u64 = 7;
 
 impl PolicyBits {
     /// From its parts; the frequency saturates.
     pub fn new(hits: u64, frequency: u64, is_admitted: bool, halvings: u64) -> PolicyBits {
-        let frequency = frequency.min(FREQUENCY_MOST);
+        let frequency = frequency.min(FREQUENCY_MAX);
         let kept = halvings % HALVINGS_MODULUS;
         PolicyBits(hits.min(3) | frequency << 2 | u64::from(is_admitted) << 5 | kept << 6)
     }
@@ -340,14 +340,14 @@ pub struct Shape {
     /// The longest value.
     pub value_bytes_max: u64,
     /// Words of the longest record in its log.
-    pub record_words_most: usize,
+    pub record_words_max: usize,
     /// Limit of entries, 0 for none.
     pub max_entries: u64,
     /// What eviction maximises.
     pub favour: Favour,
     /// More than enough eviction batches for any write, other writers aside: twice what it takes to
     /// examine every entry of a shard and to free every segment. Bounds the work in a damaged file.
-    pub batches_most: u64,
+    pub batches_max: u64,
 }
 
 fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
@@ -359,7 +359,7 @@ fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
 /// less of larger ones.
 fn shadow_len(size_bytes: u64, shard_count: u64) -> u64 {
     (size_bytes / shard_count.max(1) / SHADOW_ENTRY_FOR_EACH_BYTES)
-        .clamp(SHADOW_LEN_LEAST, SHADOW_LEN_MOST)
+        .clamp(SHADOW_LEN_MIN, SHADOW_LEN_MAX)
         / SHADOW_ENTRIES_PER_ROW
         * SHADOW_ENTRIES_PER_ROW
 }
@@ -382,12 +382,12 @@ fn policy_selection_bytes(shadow_len: u64) -> u64 {
 /// The layout for a cache of this size.
 pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
     let by_entries = match max_entries {
-        0 => SHARDS_MOST,
-        entries => (entries / SHARD_ENTRIES_LEAST).max(1),
+        0 => SHARDS_MAX,
+        entries => (entries / SHARD_ENTRIES_MIN).max(1),
     };
     let small = (size_bytes / SHARD_FOR_EACH_BYTES).clamp(1, SHARDS_SMALL);
     let large = size_bytes / SHARD_FOR_EACH_BYTES_LARGE;
-    let shard_count = large.clamp(small, SHARDS_MOST).min(by_entries);
+    let shard_count = large.clamp(small, SHARDS_MAX).min(by_entries);
     let share_bytes = size_bytes / shard_count;
     let wanted_bytes = (share_bytes / SEGMENTS_PER_SHARD)
         .max((share_bytes / SEGMENTS_PER_SHARD_FEW).min(SEGMENT_BYTES_FEW))
@@ -422,8 +422,8 @@ pub fn layer() -> Layer {
 /// of [`signature`].
 fn is_plan(plan: &Plan) -> bool {
     let of_file = |plan: &Plan| Plan { features_optional: 0, first_segments: 0, ..plan.clone() };
-    plan.size_bytes >= SIZE_BYTES_LEAST
-        && plan.max_entries <= MAX_ENTRIES_MOST
+    plan.size_bytes >= SIZE_BYTES_MIN
+        && plan.max_entries <= MAX_ENTRIES_MAX
         && of_file(plan) == of_file(&self::plan(plan.size_bytes, plan.max_entries))
 }
 
@@ -455,12 +455,12 @@ impl Shape {
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
         let before_directory = shard::DIRECTORY + policy_selection_bytes(shadow_len);
-        let bodies_most = (geometry.segment_count / 4).min(RecordHeader::VALUE_BYTES_MOST / segment_bytes);
-        let record_bytes_most =
-            RecordHeader::longest_bytes(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_most);
+        let bodies_max = (geometry.segment_count / 4).min(RecordHeader::VALUE_BYTES_MAX / segment_bytes);
+        let record_bytes_max =
+            RecordHeader::longest_bytes(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_max);
         Shape {
             segment_bytes,
-            record_words_most: (record_bytes_most / 8) as usize,
+            record_words_max: (record_bytes_max / 8) as usize,
             segment_shift: segment_bytes.trailing_zeros(),
             segment_mask: segment_bytes - 1,
             log_bytes: segment_bytes - TRAILER_BYTES,
@@ -468,10 +468,10 @@ impl Shape {
             directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
             shadow_len,
             shard_count: plan.shard_count,
-            value_bytes_max: bodies_most * segment_bytes,
+            value_bytes_max: bodies_max * segment_bytes,
             max_entries: plan.max_entries,
             favour: Favour::from_word(plan.features_optional),
-            batches_most: 1_000
+            batches_max: 1_000
                 + 2 * geometry.segment_count
                 + plan.size_bytes / plan.shard_count / 512,
         }
@@ -489,7 +489,7 @@ impl Shape {
     }
 
     /// The most buckets that a shard's index can have.
-    pub fn buckets_most(&self) -> u32 {
+    pub fn buckets_max(&self) -> u32 {
         let most = self.directory_len / INDEX_GROUP * self.buckets_per_group();
         u32::try_from(most).unwrap_or(u32::MAX)
     }
@@ -559,7 +559,7 @@ mod tests {
         for size_bytes in [64 << 10, 1 << 20, 64 << 20, 1 << 30] {
             let shape = Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
             let mut places = std::collections::HashSet::new();
-            for bucket in 0..shape.buckets_most().min(1 << 16) {
+            for bucket in 0..shape.buckets_max().min(1 << 16) {
                 let (index, byte) = shape.bucket_place(bucket);
                 let at = byte % shape.segment_bytes;
                 assert!(index < shape.directory_len && !Shape::has_ghosts(index));
@@ -588,11 +588,11 @@ mod tests {
 
     #[test]
     fn plans_that_this_build_never_makes_are_refused() {
-        for (size_bytes, max_entries) in [(SIZE_BYTES_LEAST, 0), (1 << 30, 0), (1 << 42, 7)] {
+        for (size_bytes, max_entries) in [(SIZE_BYTES_MIN, 0), (1 << 30, 0), (1 << 42, 7)] {
             let sound = Plan { features_optional: 1, ..plan(size_bytes, max_entries) };
             assert!(is_plan(&sound) && is_plan(&Plan { first_segments: 0, ..sound.clone() }));
             for other in [
-                Plan { size_bytes: SIZE_BYTES_LEAST - 1, ..sound.clone() },
+                Plan { size_bytes: SIZE_BYTES_MIN - 1, ..sound.clone() },
                 Plan { size_bytes: size_bytes * 4, ..sound.clone() },
                 Plan { max_entries: u64::MAX, ..sound.clone() },
                 Plan { segment_bytes: sound.segment_bytes * 2, ..sound.clone() },
@@ -612,21 +612,21 @@ mod tests {
         assert_eq!(shape(1 << 30).value_bytes_max >> 20, 255);
         for size_bytes in [1 << 38, 1 << 40, 1 << 42] {
             let most = shape(size_bytes).value_bytes_max;
-            assert!((1 << 35..=RecordHeader::VALUE_BYTES_MOST).contains(&most), "{most}");
+            assert!((1 << 35..=RecordHeader::VALUE_BYTES_MAX).contains(&most), "{most}");
         }
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn plans_leave_room_for_the_policy() {
-        for size_bytes in [SIZE_BYTES_LEAST, 1 << 20, 15 << 20, 64 << 20, 300_000_000, 1 << 34] {
+        for size_bytes in [SIZE_BYTES_MIN, 1 << 20, 15 << 20, 64 << 20, 300_000_000, 1 << 34] {
             let plan = plan(size_bytes, 0);
             let shard_count = plan.shard_count;
             let geometry = Geometry::new(plan).unwrap();
             let least = if size_bytes >= 1 << 20 { 48 } else { 10 };
             assert!(geometry.segment_count / shard_count >= least, "{size_bytes}");
         }
-        for size_bytes in (SIZE_BYTES_LEAST..SIZE_BYTES_LEAST * 9).step_by(997) {
+        for size_bytes in (SIZE_BYTES_MIN..SIZE_BYTES_MIN * 9).step_by(997) {
             let plan = plan(size_bytes, 0);
             assert_eq!((plan.table_bytes % 64, plan.shard_bytes % 64), (0, 0), "{size_bytes}");
         }

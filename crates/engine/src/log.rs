@@ -15,7 +15,7 @@ use tuckbox_arena::region::{bytes_of, SegmentSlice, View, WORD};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
-use crate::layout::{log, note, shard, Position, Shape, Slot, RECORD_SPACE_LEAST, TRAILER_BYTES};
+use crate::layout::{log, note, shard, Position, Shape, Slot, RECORD_SPACE_MIN, TRAILER_BYTES};
 use crate::record::{expiry, flag, RecordHeader};
 use crate::shard::Shard;
 use crate::space::Need;
@@ -54,8 +54,8 @@ pub struct Reservation {
     opens_segment: bool,
 }
 
-/// [`RECORD_SPACE_LEAST`] in words.
-pub(crate) const RECORD_START_WORDS: usize = (RECORD_SPACE_LEAST / WORD) as usize;
+/// [`RECORD_SPACE_MIN`] in words.
+pub(crate) const RECORD_START_WORDS: usize = (RECORD_SPACE_MIN / WORD) as usize;
 
 /// Segments of a record that are listed without allocating: a key takes at most sixteen of the
 /// shortest segments, and the rest of the record at most one.
@@ -75,7 +75,7 @@ thread_local! {
 #[inline]
 pub fn reserve_scratch(shape: &Shape) -> Result<()> {
     // One more word, for an expiry that may be inserted.
-    let words = shape.record_words_most + 1;
+    let words = shape.record_words_max + 1;
     if SCRATCH_WORDS.get() >= words {
         return Ok(());
     }
@@ -111,7 +111,7 @@ impl Cache {
         };
         // Without this check an access behind the segment would still be refused, but by a panic.
         let fits = offset % 8 == 0
-            && (slice.len_bytes() >= RECORD_SPACE_LEAST + TRAILER_BYTES
+            && (slice.len_bytes() >= RECORD_SPACE_MIN + TRAILER_BYTES
                 || tuckbox_arena::mutants::is_on("no-bounds"));
         fits.then_some(slice)
     }
@@ -387,8 +387,8 @@ impl Shard<'_> {
             return None;
         }
         let free_bytes = head.map_or(0, |head| shape.log_bytes.saturating_sub(head.byte));
-        let crosses = log_bytes > shape.crossing_bytes && free_bytes >= RECORD_SPACE_LEAST;
-        let fits = log_bytes <= free_bytes && free_bytes >= RECORD_SPACE_LEAST;
+        let crosses = log_bytes > shape.crossing_bytes && free_bytes >= RECORD_SPACE_MIN;
+        let fits = log_bytes <= free_bytes && free_bytes >= RECORD_SPACE_MIN;
         let opens_segment = !(fits || crosses);
         let rest_bytes =
             if opens_segment { log_bytes } else { log_bytes.saturating_sub(free_bytes) };
@@ -611,7 +611,7 @@ mod tests {
         let twins = Cache::twins(&config, 2).unwrap();
         let [one, other] = &twins[..] else { panic!("two were asked for") };
         let geometry = one.arena.geometry();
-        let (end, least_bytes) = (geometry.segment_at(1), RECORD_SPACE_LEAST + TRAILER_BYTES);
+        let (end, least_bytes) = (geometry.segment_at(1), RECORD_SPACE_MIN + TRAILER_BYTES);
         let place = |cache: &Cache, offset| {
             let position = cache.position_of(offset)?;
             Some((position.segment, position.byte))

@@ -19,7 +19,7 @@ use tuckbox_arena::modelled;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::Acquired;
 
-use crate::layout::{bucket_of, shard, Slot, SIZE_BYTES_LEAST};
+use crate::layout::{bucket_of, shard, Slot, SIZE_BYTES_MIN};
 use crate::log::LogKind;
 use crate::read::Seen;
 use crate::space::Need;
@@ -81,7 +81,7 @@ fn set_hot(cache: &Cache, value: &[u8]) {
 
 fn twins(count: u32) -> Vec<Arc<Cache>> {
     let config = Config {
-        size_bytes: SIZE_BYTES_LEAST,
+        size_bytes: SIZE_BYTES_MIN,
         lock_limit: Duration::from_secs(1000),
         ..Config::default()
     };

@@ -211,14 +211,14 @@ pub struct RecordHeader {
 
 impl RecordHeader {
     /// The shortest record.
-    pub const BYTES_LEAST: u64 = 16;
+    pub const BYTES_MIN: u64 = 16;
     /// Maximum number of words before the body list.
-    pub const WORDS_MOST: u64 = 4;
+    pub const WORDS_MAX: u64 = 4;
     /// The longest value whose length fits in a form.
-    pub const VALUE_BYTES_MOST: u64 = (1 << LONG_VALUE_BITS) - 1;
+    pub const VALUE_BYTES_MAX: u64 = (1 << LONG_VALUE_BITS) - 1;
 
     /// Parses a header. `first` is word 0, and `word` returns others by their index, which is below
-    /// [`RecordHeader::WORDS_MOST`]. None if no writer of this version writes such a record.
+    /// [`RecordHeader::WORDS_MAX`]. None if no writer of this version writes such a record.
     #[inline(always)]
     pub fn parse(first: u64, word: impl FnOnce(usize) -> u64, shape: &Shape) -> Option<RecordHeader> {
         let sequence = Sequence(first);
@@ -267,7 +267,7 @@ impl RecordHeader {
     /// The two words of a record of `log_bytes` without key and value. None if a record cannot be
     /// that short.
     pub fn filler(log_bytes: u64) -> Option<[u64; 2]> {
-        let value_bytes = log_bytes.checked_sub(RecordHeader::BYTES_LEAST)?;
+        let value_bytes = log_bytes.checked_sub(RecordHeader::BYTES_MIN)?;
         Some([flag::LONG, value_bytes << LONG_KEY_BITS])
     }
 
@@ -275,7 +275,7 @@ impl RecordHeader {
     /// the list of its bodies.
     pub fn longest_bytes(key_bytes: u64, segment_bytes: u64, body_count: u64) -> u64 {
         let payload_bytes = whole_words(key_bytes + segment_bytes);
-        (RecordHeader::WORDS_MOST + BODY_WORDS * body_count) * 8 + payload_bytes
+        (RecordHeader::WORDS_MAX + BODY_WORDS * body_count) * 8 + payload_bytes
     }
 
     /// The index of the word that holds the form.
@@ -502,7 +502,7 @@ impl<'a> Draft<'a> {
             (tag_word << TAG_SHIFT | value_bytes << KEY_BITS | key_bytes).to_le()
         };
         let form_index = RecordHeader::form_index(flags) as usize;
-        let mut fixed = [0u64; RecordHeader::WORDS_MOST as usize];
+        let mut fixed = [0u64; RecordHeader::WORDS_MAX as usize];
         fixed[0] = flags;
         fixed[form_index] = form;
         if let Some(expiry_us) = expiry_us {

@@ -23,9 +23,9 @@ use crate::shard::Shard;
 use crate::value::{Buffer, Item};
 
 /// Walks of a shard without its lock.
-const WALKS_MOST: u32 = 2;
+const WALKS_MAX: u32 = 2;
 /// The same for a read-only handle, which cannot take the lock afterwards.
-const READ_ONLY_WALKS_MOST: u32 = 64;
+const READ_ONLY_WALKS_MAX: u32 = 64;
 /// Attempts to read a slot that keeps changing.
 const ATTEMPTS: u32 = 64;
 
@@ -105,12 +105,12 @@ impl Cache {
             let shard_at = self.arena.geometry().shard_at(walk.shard);
             let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Acquire);
             let began = *walk.moves.get_or_insert(state >> 32);
-            if walk.bucket >= IndexState(state).buckets().min(self.shape.buckets_most()) {
+            if walk.bucket >= IndexState(state).buckets().min(self.shape.buckets_max()) {
                 walk.walks += 1;
                 if state >> 32 == began {
                     *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
-                } else if walk.walks < WALKS_MOST || self.arena.is_read_only() {
-                    if walk.walks == READ_ONLY_WALKS_MOST {
+                } else if walk.walks < WALKS_MAX || self.arena.is_read_only() {
+                    if walk.walks == READ_ONLY_WALKS_MAX {
                         *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
                         continue;
                     }

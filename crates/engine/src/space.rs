@@ -383,7 +383,7 @@ impl Cache {
         }
         // All shards evict a batch in turn until a segment is free. Only the home shard may be
         // waited for.
-        for round in 0..self.shape.batches_most {
+        for round in 0..self.shape.batches_max {
             let first = self.donor_for(home);
             for step in 0..self.shape.shard_count {
                 let index = (first + step) % self.shape.shard_count;

@@ -24,7 +24,7 @@ const BATCHES_WITHOUT_GAIN: u64 = 1_000;
 
 /// Eviction batches that a write asks of the largest shard before its own shard evicts, if its own
 /// shard is under its quota.
-const DONOR_TRIES_MOST: u32 = 64;
+const DONOR_TRIES_MAX: u32 = 64;
 
 /// The time that a write which locks its shard repeatedly may wait: the configured limit for the
 /// first lock, and the same again for all others together.
@@ -74,7 +74,7 @@ impl<'a> Storing<'a> {
             condition,
             lock_budget,
             was_repaired: false,
-            donor_tries_left: DONOR_TRIES_MOST,
+            donor_tries_left: DONOR_TRIES_MAX,
             stuck: 0,
         }
     }
@@ -229,7 +229,7 @@ impl Cache {
     }
 
     fn attempt_again(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<bool> {
-        for _ in 0..self.shape.batches_most {
+        for _ in 0..self.shape.batches_max {
             if let Some(stored) = self.attempt(storing, bodies)? {
                 return Ok(stored);
             }

@@ -14,7 +14,7 @@ fn play(image: &Specimen, cases: impl Iterator<Item = Damage>, is_used: bool) {
             let Some(cache) = image.open(&bytes, &scratch)? else { return Ok(()) };
             let lost = image.entries() - image.read_all(&cache)?.found;
             if let Damage::Byte { at, .. } | Damage::Word { at, .. } = damage {
-                assert!(lost <= image.loss_most(at), "{damage:?}: {lost} entries are gone");
+                assert!(lost <= image.loss_max(at), "{damage:?}: {lost} entries are gone");
             }
             if is_used {
                 specimen::use_it(&cache, image.size_bytes)?;

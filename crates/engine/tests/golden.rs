@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
 use tuckbox_testkit::specimen::{config, name, stamped, works_after_check, Scratch};
 
-const FILE_BYTES_MOST: u64 = 256 << 10;
+const FILE_BYTES_MAX: u64 = 256 << 10;
 
 fn path(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file)
@@ -74,7 +74,7 @@ fn make_the_files() {
 fn what_this_format_s_builds_made_is_read_exactly() {
     for kind in kinds() {
         let bytes = std::fs::read(path(kind.file)).expect("a golden file");
-        assert!(bytes.len() as u64 <= FILE_BYTES_MOST, "{}", kind.file);
+        assert!(bytes.len() as u64 <= FILE_BYTES_MAX, "{}", kind.file);
         let scratch = Scratch::new();
         scratch.fill(&bytes);
         // The options of the program that opens the file do not matter.

@@ -134,7 +134,7 @@ struct Setting {
     /// Everything fits: the map and the cache agree exactly.
     is_roomy: bool,
     /// Bytes that the entries of a roomy cache may have together.
-    bytes_most: u64,
+    bytes_max: u64,
 }
 
 /// The cache, the map, and the clock of both.
@@ -243,7 +243,7 @@ impl Machine {
     fn fits(&self, key: &[u8], held: &Held) -> bool {
         let cost = |key: &[u8], held: &Held| (key.len() + held.value().len() + 100) as u64;
         let all: u64 = self.map.iter().map(|(key, entry)| cost(key, &entry.held)).sum();
-        !self.is_roomy() || all + cost(key, held) <= self.setting.bytes_most
+        !self.is_roomy() || all + cost(key, held) <= self.setting.bytes_max
     }
 
     /// Compares a result with the map, and learns the version of the entry.
@@ -636,7 +636,7 @@ proptest! {
             size_bytes: 4 << 20,
             max_entries: None,
             is_roomy: true,
-            bytes_most: 2 << 20,
+            bytes_max: 2 << 20,
         };
         Machine::run(setting, &ops);
     }
@@ -647,7 +647,7 @@ proptest! {
             size_bytes: 512 << 10,
             max_entries: None,
             is_roomy: true,
-            bytes_most: 200 << 10,
+            bytes_max: 200 << 10,
         };
         Machine::run(setting, &ops);
     }
@@ -655,7 +655,7 @@ proptest! {
     #[test]
     fn a_crowded_cache_never_answers_what_is_not_so(ops in ops(4_096, 300)) {
         let setting =
-            Setting { size_bytes: 64 << 10, max_entries: None, is_roomy: false, bytes_most: 0 };
+            Setting { size_bytes: 64 << 10, max_entries: None, is_roomy: false, bytes_max: 0 };
         Machine::run(setting, &ops);
     }
 
@@ -664,7 +664,7 @@ proptest! {
         size_bytes in 65_536u64..400_000,
         ops in ops(4_096, 200),
     ) {
-        let setting = Setting { size_bytes, max_entries: None, is_roomy: false, bytes_most: 0 };
+        let setting = Setting { size_bytes, max_entries: None, is_roomy: false, bytes_max: 0 };
         Machine::run(setting, &ops);
     }
 
@@ -677,7 +677,7 @@ proptest! {
             size_bytes: 1 << 20,
             max_entries: Some(most),
             is_roomy: false,
-            bytes_most: 0,
+            bytes_max: 0,
         };
         Machine::run(setting, &ops);
     }

@@ -269,7 +269,7 @@ impl Specimen {
     }
 
     /// How many entries reads may miss when one word at this place is damaged.
-    pub fn loss_most(&self, at: u64) -> u64 {
+    pub fn loss_max(&self, at: u64) -> u64 {
         match self.part(at) {
             Part::Table => 0,
             // A bucket's own word hides its slots.

@@ -9,7 +9,7 @@
 use twox_hash::XxHash3_64;
 
 /// The shortest stamped value.
-pub const STAMP_BYTES_LEAST: usize = HEADER_BYTES + 8;
+pub const STAMP_BYTES_MIN: usize = HEADER_BYTES + 8;
 const HEADER_BYTES: usize = 32;
 
 /// What a value says about itself.
@@ -66,9 +66,9 @@ fn body_stream(key_hash: u64, stamp: Stamp) -> Stream {
 /// Writes a value of `len` bytes into `value`, replacing its content.
 ///
 /// # Panics
-/// If `len` is below [`STAMP_BYTES_LEAST`].
+/// If `len` is below [`STAMP_BYTES_MIN`].
 pub fn make(key: &[u8], stamp: Stamp, len: usize, value: &mut Vec<u8>) {
-    assert!(len >= STAMP_BYTES_LEAST, "a stamped value has {STAMP_BYTES_LEAST} bytes at least");
+    assert!(len >= STAMP_BYTES_MIN, "a stamped value has {STAMP_BYTES_MIN} bytes at least");
     let key_hash = XxHash3_64::oneshot(key);
     value.clear();
     for word in [key_hash, stamp.writer, stamp.sequence, len as u64] {
@@ -90,7 +90,7 @@ pub fn make(key: &[u8], stamp: Stamp, len: usize, value: &mut Vec<u8>) {
 /// Why it cannot have been stored there.
 pub fn read(key: &[u8], value: &[u8]) -> Result<Stamp, Forgery> {
     let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
-    if value.len() < STAMP_BYTES_LEAST {
+    if value.len() < STAMP_BYTES_MIN {
         return Err(Forgery::Length);
     }
     let end = value.len() - 8;

@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::hooks::{self, Point};
 
 /// Growth takes at least this much at a time, so that a busy cache seldom calls the system,
-const GROWTH_BYTES_LEAST: u64 = 128 << 10;
+const GROWTH_BYTES_MIN: u64 = 128 << 10;
 /// and at most this much, so that no single write waits long for it.
-const GROWTH_BYTES_MOST: u64 = 1 << 20;
+const GROWTH_BYTES_MAX: u64 = 1 << 20;
 
 impl Arena {
     /// The present length of the file. A file that became shorter is lost.
@@ -91,7 +91,7 @@ impl Arena {
         hooks::reach(Point::GrowthBegun);
         let segment_bytes = self.geometry.plan.segment_bytes;
         let step_bytes = (self.region.usable_bytes() / 128)
-            .clamp(GROWTH_BYTES_LEAST, GROWTH_BYTES_MOST)
+            .clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX)
             .next_multiple_of(segment_bytes);
         let from = self.geometry.pool_at + u64::from(before) * segment_bytes;
         let to = (from + step_bytes).min(self.geometry.file_bytes_max());

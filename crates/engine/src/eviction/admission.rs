@@ -4,7 +4,7 @@
 use super::budget::Budget;
 use super::capacity::{Capacity, Unit};
 use super::tail::{Candidate, Reason, RecordState};
-use super::{worth_of_hit, MARGIN, WINS_MOST};
+use super::{worth_of_hit, MARGIN, WINS_MAX};
 use crate::layout::{shard, Slot};
 use crate::log::LogKind;
 use crate::record::RecordHeader;
@@ -17,7 +17,7 @@ const REUSE_BONUS: u64 = 2;
 /// With this frequency an entry enters the main log without the admission test, if there is space.
 const DIRECT_ADMISSION_FREQUENCY: u64 = 3;
 /// Most victims that a large new entry is compared with.
-const VICTIMS_MOST: usize = 8;
+const VICTIMS_MAX: usize = 8;
 
 impl Shard<'_> {
     /// The victim: the main log's oldest entry without a hit. Entries with a hit move to the log
@@ -161,7 +161,7 @@ impl Shard<'_> {
         // Small entries at the tail rightly win against large ones, but must not shield what lies
         // behind them for long.
         self.add_word(shard::WINS, (cost / victim_cost.max(1)).max(1));
-        if self.word(shard::WINS) >= WINS_MOST {
+        if self.word(shard::WINS) >= WINS_MAX {
             self.set_word(shard::WINS, 0);
             let bits = self.bits(0, victim.frequency, false);
             self.move_entry(&victim, LogKind::Main, bits);
@@ -201,7 +201,7 @@ impl Shard<'_> {
         let mut needed = displaced(first.frequency, cost.min(covered), covered);
         let mut position = self.end_of(first.position, first.header.log_bytes);
         let mut seen = 1;
-        while covered < cost && seen < VICTIMS_MOST {
+        while covered < cost && seen < VICTIMS_MAX {
             let Some(at) = position.and_then(|at| self.next_record(LogKind::Main, at)) else {
                 break;
             };

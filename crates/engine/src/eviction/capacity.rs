@@ -20,7 +20,7 @@ pub(super) struct Capacity {
     /// The small log's share.
     pub(super) small: u64,
     /// What the small log keeps before the main log evicts.
-    pub(super) small_least: u64,
+    pub(super) small_min: u64,
     /// The main log's share.
     pub(super) main: u64,
     pub(super) small_used: u64,
@@ -62,7 +62,7 @@ impl Shard<'_> {
             };
             let small = (all * self.setting().small_percent / 100).max(1);
             let main = all.saturating_sub(small);
-            return Capacity { unit, small, small_least: small, main, small_used, main_used };
+            return Capacity { unit, small, small_min: small, main, small_used, main_used };
         }
         let log_bytes = self.cache.shape.log_bytes;
         let sum = |word| LogKind::BOTH.iter().map(|kind| self.log_count(*kind, word)).sum::<u64>();
@@ -77,7 +77,7 @@ impl Shard<'_> {
         Capacity {
             unit,
             small,
-            small_least: small.saturating_sub(2 * log_bytes).max(small / 4),
+            small_min: small.saturating_sub(2 * log_bytes).max(small / 4),
             main: all.saturating_sub(slack + small),
             small_used,
             main_used,

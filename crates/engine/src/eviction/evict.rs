@@ -78,7 +78,7 @@ impl Shard<'_> {
         let capacity = self.capacity(budget.unit, false);
         let least = match budget.wanted_bytes > capacity.small && budget.unit == Unit::Bytes {
             true => 0,
-            false => capacity.small_least,
+            false => capacity.small_min,
         };
         let small_first = capacity.small_used + 1 > least || capacity.main_used == 0;
         if small_first {

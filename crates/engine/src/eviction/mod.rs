@@ -56,7 +56,7 @@ const BYTES_PART: u64 = 16;
 /// Admission tests that a victim may win in a row before it moves to the log head; against larger
 /// entries, times its own bytes. Otherwise a dead key with another key's ghost would block the main
 /// log forever, and a small one would shield large ones behind it.
-const WINS_MOST: u64 = 64;
+const WINS_MAX: u64 = 64;
 
 /// The worth of a hit of an entry with this cost, for comparison with another one.
 fn worth_of_hit(favour: Favour, cost: u64, mean: u64) -> u64 {

@@ -34,30 +34,30 @@ use crate::value::Favour;
 /// cost if bytes are favoured,
 const WORTH_OF_HIT: u64 = COST_OF_MEAN;
 /// but at most this much, so that no single hit decides.
-const WORTH_MOST: u64 = 4 * COST_OF_MEAN;
+const WORTH_MAX: u64 = 4 * COST_OF_MEAN;
 /// Hits that a change of setting costs in any case.
 const SWITCH_HITS: u64 = 4;
 /// The percentage of the cache's places that change their role in any case.
 const SWITCH_PERCENT: u64 = 25;
 /// Minimum entries of a shadow, if the cache has as many; and the maximum part of the cache.
-const SHADOW_LEAST: u64 = 16;
+const SHADOW_MIN: u64 = 16;
 const SHADOW_PART: u64 = 4;
 /// Most events that a sampled write replays: all notes and itself.
-const EVENTS_MOST: usize = policy_selection::NOTED_LEN as usize + 1;
+const EVENTS_MAX: usize = policy_selection::NOTED_LEN as usize + 1;
 /// The sample is measured again after this many writes.
 const MEASURE_EVERY: u64 = 16;
 /// The highest size of a request, in units of eight bytes.
-const SIZE_MOST: u64 = u32::MAX as u64;
+const SIZE_MAX: u64 = u32::MAX as u64;
 /// After this many more hits than the cache's, the shadows' capacity is reduced by an entry, up to
 /// this part of it.
-const SURPLUS_MOST: u64 = 8;
+const SURPLUS_MAX: u64 = 8;
 const SHORTENED_PART: u64 = 4;
 const SURPLUS_BIAS: u64 = 1 << 63;
 /// Set in [`policy_selection::SHADOW_CAPACITY`] if the byte limit binds.
 const HAS_COSTS: u64 = 1 << 32;
 
 fn size_of(header: &RecordHeader, shape: &Shape) -> u64 {
-    (header.total_bytes(shape) / 8).min(SIZE_MOST)
+    (header.total_bytes(shape) / 8).min(SIZE_MAX)
 }
 
 impl Cache {
@@ -131,7 +131,7 @@ impl Shard<'_> {
             most => most.div_ceil(shape.shard_count),
         };
         let entries = by_bytes.min(by_entries);
-        let least = SHADOW_LEAST.min(entries);
+        let least = SHADOW_MIN.min(entries);
         let capacity = (entries / SHADOW_PART).clamp(least, shape.shadow_len.max(least));
         let has_costs = by_bytes < by_entries;
         // With varying sizes the number of entries varies: leave places for more than the mean.
@@ -158,14 +158,14 @@ impl Shard<'_> {
         let mean_bytes = region.get(at + policy_selection::MEAN_BYTES).clamp(8, 1 << 40);
         let cost_of = |request: u64| match capacity_word & HAS_COSTS {
             0 => COST_OF_MEAN,
-            _ => ((request & SIZE_MOST) * 8 * COST_OF_MEAN / mean_bytes).max(1),
+            _ => ((request & SIZE_MAX) * 8 * COST_OF_MEAN / mean_bytes).max(1),
         };
         let noted = region.get(at + policy_selection::NOTED_COUNT);
         let replayed = region.get(at + policy_selection::REPLAYED_COUNT);
         let new = noted.wrapping_sub(replayed).min(policy_selection::NOTED_LEN);
         region.set(at + policy_selection::REPLAYED_COUNT, noted);
         // On the stack: nothing is allocated under the lock.
-        let mut events = SmallVec::<[_; EVENTS_MOST]>::new();
+        let mut events = SmallVec::<[_; EVENTS_MAX]>::new();
         for count in (1..=new).rev() {
             let place = noted.wrapping_sub(count) % policy_selection::NOTED_LEN;
             events.push((Event::Read, region.get(at + policy_selection::NOTED + place * 8)));
@@ -173,7 +173,7 @@ impl Shard<'_> {
         events.push((event, request));
         let mut regrets = region.view::<{ SETTINGS.len() }>(at + policy_selection::REGRETS).words();
         let active = self.active_setting();
-        let mut won = [[false; SETTINGS.len()]; EVENTS_MOST];
+        let mut won = [[false; SETTINGS.len()]; EVENTS_MAX];
         for (index, setting) in SETTINGS.iter().enumerate() {
             let shadow_at =
                 at + policy_selection::SHADOWS + index as u64 * shadow_bytes(shape.shadow_len);
@@ -197,16 +197,16 @@ impl Shard<'_> {
         let weighs_bytes = shape.favour == Favour::Bytes && capacity_word & HAS_COSTS != 0;
         // In a shadow of a dozen entries of different sizes a few large ones are ahead by luck, so
         // a change costs hits that count most.
-        let worth_most = if weighs_bytes { WORTH_MOST } else { WORTH_OF_HIT };
+        let worth_max = if weighs_bytes { WORTH_MAX } else { WORTH_OF_HIT };
         for ((_, request), won) in events.iter().zip(&won) {
             let worth = if weighs_bytes { cost_of(*request) } else { WORTH_OF_HIT };
-            let worth = worth.min(worth_most);
+            let worth = worth.min(worth_max);
             for (regret, hit) in regrets.iter_mut().zip(won) {
                 let gain = worth * u64::from(*hit);
                 let given_up = worth * u64::from(won[active]);
                 *regret = regret.saturating_add(gain).saturating_sub(given_up);
             }
-            if let Some(better) = better_setting(&regrets, active, entries, worth_most) {
+            if let Some(better) = better_setting(&regrets, active, entries, worth_max) {
                 regrets = [0; SETTINGS.len()];
                 self.set_word(shard::SETTING, better as u64);
                 self.add_word(shard::SWITCHES, 1);
@@ -228,13 +228,13 @@ impl Shard<'_> {
         hits: impl Iterator<Item = (bool, bool)>,
     ) {
         let mut surplus = self.region().get(at + policy_selection::SURPLUS);
-        if surplus.abs_diff(SURPLUS_BIAS) > SURPLUS_MOST {
+        if surplus.abs_diff(SURPLUS_BIAS) > SURPLUS_MAX {
             surplus = SURPLUS_BIAS;
         }
         let mut shortened = shortened;
         for (shadow, cache) in hits {
             surplus = surplus + u64::from(shadow) - u64::from(cache);
-            if surplus.abs_diff(SURPLUS_BIAS) < SURPLUS_MOST {
+            if surplus.abs_diff(SURPLUS_BIAS) < SURPLUS_MAX {
                 continue;
             }
             shortened = if surplus > SURPLUS_BIAS {
@@ -250,17 +250,17 @@ impl Shard<'_> {
 }
 
 /// The setting that most exceeds the price of the change, if any does. A hit counts at most
-/// `worth_most`.
+/// `worth_max`.
 fn better_setting(
     regrets: &[u64],
     active: usize,
     entries: u64,
-    worth_most: u64,
+    worth_max: u64,
 ) -> Option<usize> {
     let excess = |index: usize| {
         let rebuilt = SETTINGS[index].small_percent.abs_diff(SETTINGS[active].small_percent);
         let price = 100 * SWITCH_HITS + entries * (rebuilt + SWITCH_PERCENT);
-        regrets[index].saturating_mul(100).checked_sub(worth_most * price + 1)
+        regrets[index].saturating_mul(100).checked_sub(worth_max * price + 1)
     };
     (0..regrets.len())
         .filter(|index| *index != active)
@@ -341,9 +341,9 @@ mod tests {
         regrets[1] = 37 * WORTH_OF_HIT;
         assert_eq!(better_setting(&regrets, 0, 64, WORTH_OF_HIT), Some(1));
         // If a hit may count four, the price is four times as high.
-        assert_eq!(better_setting(&regrets, 0, 64, WORTH_MOST), None);
+        assert_eq!(better_setting(&regrets, 0, 64, WORTH_MAX), None);
         regrets[2] = 4 * 36 * WORTH_OF_HIT + 1;
-        assert_eq!(better_setting(&regrets, 0, 64, WORTH_MOST), Some(2));
+        assert_eq!(better_setting(&regrets, 0, 64, WORTH_MAX), Some(2));
         // Damaged sums are accepted.
         assert!(better_setting(&[u64::MAX; SETTINGS.len()], 4, 64, WORTH_OF_HIT).is_some());
     }

@@ -14,17 +14,17 @@ use tuckbox_arena::region::Region;
 
 use super::ghosts::Row;
 use super::setting::Setting;
-use super::{worth_of_hit, HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MOST};
-use crate::layout::{shadow, shadow_rows, FREQUENCY_MOST, GHOST_ROW_BYTES};
+use super::{worth_of_hit, HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MAX};
+use crate::layout::{shadow, shadow_rows, FREQUENCY_MAX, GHOST_ROW_BYTES};
 use crate::log::LogKind;
 use crate::value::Favour;
 
 /// The cost of an entry of mean size.
 pub(super) const COST_OF_MEAN: u64 = 64;
 /// The highest cost, also for larger entries.
-const COST_MOST: u64 = 0xfff;
+const COST_MAX: u64 = 0xfff;
 /// Entries of the longest shadow.
-const LEN_MOST: usize = 64;
+const LEN_MAX: usize = 64;
 /// Words before the entries.
 const HEADER_WORDS: usize = (shadow::ENTRIES / 8) as usize;
 const STAMP_MASK: u64 = 0xffff;
@@ -43,10 +43,10 @@ impl Entry {
     fn new(hash: u32, cost: u64, frequency: u64, is_admitted: bool) -> Entry {
         Entry(
             u64::from(hash as u16) << 48
-                | cost.clamp(1, COST_MOST) << 8
+                | cost.clamp(1, COST_MAX) << 8
                 | 1 << 7
                 | u64::from(is_admitted) << 5
-                | frequency.min(FREQUENCY_MOST) << 2,
+                | frequency.min(FREQUENCY_MAX) << 2,
         )
     }
 
@@ -71,7 +71,7 @@ impl Entry {
     }
 
     fn with_frequency(self, frequency: u64) -> Entry {
-        Entry(self.0 & !(7 << 2) | frequency.min(FREQUENCY_MOST) << 2)
+        Entry(self.0 & !(7 << 2) | frequency.min(FREQUENCY_MAX) << 2)
     }
 
     fn is_admitted(self) -> bool {
@@ -87,7 +87,7 @@ impl Entry {
     }
 
     fn cost(self) -> u64 {
-        self.0 >> 8 & COST_MOST
+        self.0 >> 8 & COST_MAX
     }
 
     fn stamp(self) -> u16 {
@@ -124,12 +124,12 @@ pub(super) struct Shadow<'a> {
     setting: &'static Setting,
     favour: Favour,
     header: [u64; HEADER_WORDS],
-    entries: [Entry; LEN_MOST],
+    entries: [Entry; LEN_MAX],
     // The most searched fields side by side: hash parts, append stamps, and for each log all ones
     // at the places of its entries.
-    tags: [u16; LEN_MOST],
-    stamps: [u16; LEN_MOST],
-    in_log: [[u16; LEN_MOST]; 2],
+    tags: [u16; LEN_MAX],
+    stamps: [u16; LEN_MAX],
+    in_log: [[u16; LEN_MAX]; 2],
     /// The entries that differ from the file, one bit each.
     changed: u64,
     /// The entries of each log, one bit each, and their total cost.
@@ -141,13 +141,13 @@ fn bits_of(mut members: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = members.trailing_zeros() as usize;
         members &= members.wrapping_sub(1);
-        (place < LEN_MOST).then_some(place)
+        (place < LEN_MAX).then_some(place)
     })
 }
 
 /// The places of `wanted`, one bit each. Compares all before branching, so that the compiler can
 /// use vector instructions.
-fn places_of(values: &[u16; LEN_MOST], wanted: u16) -> u64 {
+fn places_of(values: &[u16; LEN_MAX], wanted: u16) -> u64 {
     let same = values.map(|value| u8::from(value == wanted));
     (0..).zip(same.chunks_exact(8)).fold(0, |places, (part, same)| {
         let same = u64::from_le_bytes(same.try_into().expect("chunks of eight"));
@@ -164,15 +164,15 @@ impl<'a> Shadow<'a> {
         setting: &'static Setting,
         favour: Favour,
     ) -> Shadow<'a> {
-        let len = (shadow_len as usize).min(LEN_MOST);
-        let mut words = [0u64; HEADER_WORDS + LEN_MOST];
+        let len = (shadow_len as usize).min(LEN_MAX);
+        let mut words = [0u64; HEADER_WORDS + LEN_MAX];
         region.copy_out(at, &mut words[..HEADER_WORDS + len]);
         let mut header = [0; HEADER_WORDS];
         header.copy_from_slice(&words[..HEADER_WORDS]);
-        let mut entries = [Entry::NONE; LEN_MOST];
+        let mut entries = [Entry::NONE; LEN_MAX];
         let (mut members, mut used) = ([0; 2], [0; 2]);
-        let (mut tags, mut stamps) = ([0; LEN_MOST], [0; LEN_MOST]);
-        let mut in_log = [[0; LEN_MOST]; 2];
+        let (mut tags, mut stamps) = ([0; LEN_MAX], [0; LEN_MAX]);
+        let mut in_log = [[0; LEN_MAX]; 2];
         for (place, word) in words[HEADER_WORDS..HEADER_WORDS + len].iter().enumerate() {
             let entry = Entry(*word);
             entries[place] = entry;
@@ -267,7 +267,7 @@ impl<'a> Shadow<'a> {
     }
 
     fn insert(&mut self, hash: u32, cost: u64, capacity: u64) {
-        if cost > capacity || cost > COST_MOST {
+        if cost > capacity || cost > COST_MAX {
             return;
         }
         let (mut frequency, mut is_admitted) = (0, false);
@@ -297,7 +297,7 @@ impl<'a> Shadow<'a> {
     /// capacity may have been reduced while every request hits.
     fn evict_until_fits(&mut self, cost: u64, capacity: u64) -> bool {
         // More than enough: each step drops an entry, moves one, or takes a hit from one.
-        for _ in 0..8 * LEN_MOST {
+        for _ in 0..8 * LEN_MAX {
             let used = self.used(LogKind::Small) + self.used(LogKind::Main);
             let has_place = cost == 0 || (self.all_members().count_ones() as usize) < self.len;
             if has_place && used + cost <= capacity {
@@ -325,7 +325,7 @@ impl<'a> Shadow<'a> {
 
     fn oldest(&self, kind: LogKind) -> Option<usize> {
         let now = self.header[(shadow::APPENDS / 8) as usize] as u16;
-        let mut ages = [0; LEN_MOST];
+        let mut ages = [0; LEN_MAX];
         let members = self.stamps.iter().zip(&self.in_log[kind as usize]);
         for (age, (stamp, is_member)) in ages.iter_mut().zip(members) {
             *age = now.wrapping_sub(*stamp) & is_member;
@@ -394,7 +394,7 @@ impl<'a> Shadow<'a> {
         }
         let entry = self.entries[place];
         self.append(place, entry, LogKind::Main);
-        for _ in 0..LEN_MOST {
+        for _ in 0..LEN_MAX {
             if self.used(LogKind::Main) <= main {
                 break;
             }
@@ -405,7 +405,7 @@ impl<'a> Shadow<'a> {
 
     /// The main log's oldest entry without a hit; entries with one go round.
     fn victim(&mut self) -> Option<usize> {
-        for _ in 0..4 * LEN_MOST {
+        for _ in 0..4 * LEN_MAX {
             let place = self.oldest(LogKind::Main)?;
             let hits = self.entries[place].hits();
             if hits == 0 {
@@ -438,7 +438,7 @@ impl<'a> Shadow<'a> {
         }
         let wins = self.word(shadow::WINS).saturating_add(1);
         *self.word(shadow::WINS) = wins;
-        if wins >= WINS_MOST {
+        if wins >= WINS_MAX {
             *self.word(shadow::WINS) = 0;
             self.append(place, victim, LogKind::Main);
         }
@@ -526,8 +526,8 @@ mod tests {
             shadow.apply(Event::Read, hash(key), 5 * COST_OF_MEAN, CAPACITY);
             assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= CAPACITY);
         }
-        assert!(!shadow.apply(Event::Read, 7, COST_MOST + 1, CAPACITY));
-        assert!(!shadow.apply(Event::Read, 7, COST_MOST + 1, CAPACITY));
+        assert!(!shadow.apply(Event::Read, 7, COST_MAX + 1, CAPACITY));
+        assert!(!shadow.apply(Event::Read, 7, COST_MAX + 1, CAPACITY));
     }
 
     #[test]
