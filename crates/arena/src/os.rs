@@ -282,7 +282,8 @@ pub fn unmap(base: *mut u8, len_bytes: usize) {
     unsafe { libc::munmap(base.cast(), len_bytes) };
 }
 
-/// Replaces a mapping by [`map_shared`] with private zeros; whether that succeeded. Async-signal-safe.
+/// Replaces a mapping by [`map_shared`] with private zeros; whether that succeeded.
+/// Async-signal-safe.
 pub fn zeros_over(base: *mut u8, len_bytes: usize) -> bool {
     // SAFETY: the range is one of our mappings. Only references to atomics into it exist, and they
     // stay valid because the addresses never stop being mapped.

@@ -112,9 +112,9 @@ fn fork_lock() -> MutexGuard<'static, ()> {
 #[derive(Debug)]
 pub struct ForkMutex<T>(Mutex<T>);
 
-/// Access to a [`ForkMutex`] value. Fields drop in order, so the inner mutex is free before the fork
-/// lock: a child forked in between would inherit it locked by a thread that does not exist there.
-/// Two local guards would not guarantee this order.
+/// Access to a [`ForkMutex`] value. Fields drop in order, so the inner mutex is free before the
+/// fork lock: a child forked in between would inherit it locked by a thread that does not exist
+/// there. Two local guards would not guarantee this order.
 pub struct ForkMutexGuard<'a, T> {
     held: MutexGuard<'a, T>,
     _fork_lock: MutexGuard<'static, ()>,

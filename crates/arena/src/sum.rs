@@ -12,7 +12,8 @@
 //! The number of words is not part of the sum: the first word of a record tells it. The algorithm
 //! is specified in `docs/format.md`, "Records". It is in this crate because code for one kind
 //! of processor is unsafe to call; it does not touch shared memory.
-//! [`SegmentSlice::copy_out_summed`](crate::region::SegmentSlice::copy_out_summed) computes the same sums.
+//! [`SegmentSlice::copy_out_summed`](crate::region::SegmentSlice::copy_out_summed) computes the
+//! same sums.
 
 /// The first digits of pi: the four states at the beginning. The first three are also the keys of
 /// the last three rounds.

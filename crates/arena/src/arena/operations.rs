@@ -12,7 +12,8 @@ use crate::error::Result;
 use crate::process::{OwnerId, FORKS};
 
 thread_local! {
-    /// The handles whose operations this thread is in the middle of, see [`Arena::allow_host_code`].
+    /// The handles whose operations this thread is in the middle of, see
+    /// [`Arena::allow_host_code`].
     static ENTERED_HANDLES: RefCell<SmallVec<[usize; 8]>> = const { RefCell::new(SmallVec::new_const()) };
 }
 
