@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_found_and_nothing_else() {
+    fn a_search_finds_exactly_the_free_segments() {
         for count in [1u32, 63, 64, 65, 4_096, 300_000] {
             let (region, map) = map(u64::from(count));
             assert_eq!(map.next(&region, 0), Some(0));

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_known_to_who_looks() {
+    fn a_handle_learns_of_growth_when_it_looks() {
         let [one, other] = &twins()[..] else { panic!("two were asked for") };
         assert!(one.grow().unwrap());
         assert!(one.segments_present() > 2);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_builder_took_of_a_longer_file_is_freed() {
+    fn segments_that_a_dead_builder_took_after_growth_are_freed() {
         let [dead, other] = &twins()[..] else { panic!("two were asked for") };
         assert!(dead.grow().unwrap());
         let builder = Owner::Builder(dead.owner().unwrap());

@@ -22,7 +22,7 @@ fn descriptors(path: &Path) -> Vec<RawFd> {
 }
 
 #[test]
-fn whoever_lost_its_descriptors_in_another_pid_namespace_lives() {
+fn a_process_without_descriptors_in_another_pid_namespace_is_alive() {
     let folder = std::fs::canonicalize(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.join(format!("descriptors-{}.tuck", std::process::id()));
     // Opened and closed once: descriptors of a newly created file do not show its name.

@@ -385,7 +385,7 @@ fn a_clear_beside_a_reader() {
 }
 
 #[test]
-fn a_lock_is_held_by_one_and_nobody_sleeps_for_ever() {
+fn a_lock_has_one_owner_and_every_sleeper_wakes() {
     explore("lock", false, |begin| {
         let twins = twins(3);
         let at = twins[0].arena.geometry().shard_at(0);

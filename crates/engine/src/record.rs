@@ -591,7 +591,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
-    fn a_record_gives_back_what_it_was_made_of() {
+    fn a_record_returns_what_it_was_built_from() {
         let (hasher, shape) = (Hasher::new([5, 6]), shape());
         let lens = |most: usize| [0, 1, 3, 4, 5, 11, 12, 36, most - 1, most, most + 1, 4 * most];
         for key_len in lens(1 << KEY_BITS) {

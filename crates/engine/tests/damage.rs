@@ -133,7 +133,7 @@ fn a_slot_that_leads_to_an_old_record_finds_nothing() {
 
 /// `check` reports in which shard entries were lost, how many, and why; `stats` counts them.
 #[test]
-fn what_is_lost_is_named_and_counted() {
+fn lost_entries_are_reported_and_counted() {
     let image = Specimen::small();
     let scratch = Scratch::new();
     let open = |damage: Damage| {

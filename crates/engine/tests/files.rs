@@ -46,7 +46,7 @@ fn a_link_in_place_of_the_file_is_not_followed() {
 }
 
 #[test]
-fn what_others_can_change_or_replace_is_refused_until_the_command_was_run() {
+fn an_unsafe_file_is_refused_until_the_given_command_was_run() {
     let folder = Folder::new("rights");
     let path = folder.0.join("cache.tuck");
     drop(open(&path).unwrap());

@@ -61,7 +61,7 @@ fn the_document_and_the_code_agree() {
 }
 
 #[test]
-fn what_lies_together_does_not_overlap() {
+fn adjacent_words_do_not_overlap() {
     // Each word with its length up to the next one.
     let shard_words = [
         (shard::LOCK, 64),

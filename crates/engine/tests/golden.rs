@@ -71,7 +71,7 @@ fn make_the_files() {
 }
 
 #[test]
-fn what_this_format_s_builds_made_is_read_exactly() {
+fn files_of_this_format_are_read_exactly() {
     for kind in kinds() {
         let bytes = std::fs::read(path(kind.file)).expect("a golden file");
         assert!(bytes.len() as u64 <= FILE_BYTES_MAX, "{}", kind.file);
@@ -98,7 +98,7 @@ fn what_this_format_s_builds_made_is_read_exactly() {
 }
 
 #[test]
-fn what_another_layout_s_builds_made_is_refused_and_left_alone() {
+fn files_of_another_layout_are_refused_and_left_alone() {
     let bytes = std::fs::read(path("layout-before-1-64k.tuck")).expect("a golden file");
     let mut newer = std::fs::read(path("format-1-64k.tuck")).expect("a golden file");
     newer[8] = 2;

@@ -686,7 +686,7 @@ proptest! {
 /// A write to a shard full of dead space moves live entries: any amount may be written as long as
 /// the live entries fit.
 #[test]
-fn overwriting_for_ever_costs_no_entry() {
+fn endless_overwriting_costs_no_entry() {
     for (size_bytes, live, len) in [(1 << 20, 400u64, 1_200u64), (256 << 10, 60, 1_500)] {
         let config = Config { size_bytes, ..Config::default() };
         let cache = Cache::open(&Place::Private, &config).unwrap();

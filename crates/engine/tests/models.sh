@@ -29,8 +29,8 @@ no-taker-fence       a_spare_segment_is_used_by_another_process_beside_a_reader
 late-generation      a_segment_is_taken_by_another_process_beside_a_reader
 no-second-look       a_free_segment_is_found_however_taking_and_freeing_meet
 no-epoch-check       a_clear_beside_a_reader
-relaxed-unlock       a_lock_is_held_by_one_and_nobody_sleeps_for_ever
-one-sleeper          a_lock_is_held_by_one_and_nobody_sleeps_for_ever
+relaxed-unlock       a_lock_has_one_owner_and_every_sleeper_wakes
+one-sleeper          a_lock_has_one_owner_and_every_sleeper_wakes
 steal                a_dead_owners_lock_is_taken_over_by_one
 rescue-by-store      an_abandoned_segment_is_rescued_once
 "

@@ -61,7 +61,7 @@ fn patch(path: &Path, at: u64, words: &[u64]) {
 }
 
 #[test]
-fn it_reads_what_others_store_before_and_after_it_was_opened() {
+fn a_reader_sees_what_others_store_before_and_after_it_was_opened() {
     let folder = Folder::new("reads");
     let writer = writer(&folder.file());
     writer.set(b"old", Value::bytes(b"1"), Ttl::Never).unwrap();

@@ -98,7 +98,7 @@ fn many_entries_split_the_index_and_stay() {
 }
 
 #[test]
-fn a_full_cache_goes_on_and_stays_sound() {
+fn a_full_cache_keeps_working_and_stays_sound() {
     for size_bytes in [64 << 10, 1 << 20, 8 << 20] {
         let cache = cache(size_bytes);
         let count = size_bytes / 100;
@@ -128,7 +128,7 @@ fn a_full_cache_goes_on_and_stays_sound() {
 }
 
 #[test]
-fn what_was_just_stored_is_there() {
+fn an_entry_that_was_just_stored_is_found() {
     // Large values fill the small log alone; evicting for the next one must not cost the last one.
     for size_bytes in [64 << 10, 1 << 20, 8 << 20] {
         let cache = cache(size_bytes);
@@ -247,7 +247,7 @@ fn a_file_is_there_again_after_it_was_closed() {
 /// Many small entries lie at the end of a log while long ones are overwritten: the long ones' need
 /// for the last free segments must not evict the small ones.
 #[test]
-fn overwriting_costs_nobody_an_entry() {
+fn overwriting_costs_no_other_entry() {
     for (small, keys, length) in
         [(3000u64, 20u64, 60_000usize), (500, 15, 90_000), (9000, 9, 140_000)]
     {
@@ -290,7 +290,7 @@ fn hits_by_size(favour: Favour) -> (u64, u64) {
 }
 
 #[test]
-fn what_is_favoured_stays() {
+fn favoured_entries_are_kept() {
     let (small_of_hits, large_of_hits) = hits_by_size(Favour::Hits);
     let (small_of_bytes, large_of_bytes) = hits_by_size(Favour::Bytes);
     assert!(small_of_hits > 25_000, "{small_of_hits}");
@@ -323,7 +323,7 @@ fn percent_of_smallest(favour: Favour) -> u64 {
 }
 
 #[test]
-fn what_is_cheap_for_its_frequency_stays() {
+fn entries_that_are_cheap_for_their_frequency_are_kept() {
     let [hits, balanced, bytes] =
         [Favour::Hits, Favour::Balanced, Favour::Bytes].map(percent_of_smallest);
     println!("{hits} % of the smallest favouring hits, {balanced} balanced, {bytes} bytes");
@@ -331,7 +331,7 @@ fn what_is_cheap_for_its_frequency_stays() {
 }
 
 #[test]
-fn small_entries_do_not_shield_large_ones_that_nobody_asks_for() {
+fn small_entries_do_not_shield_unused_large_ones() {
     let config = Config { size_bytes: 4 << 20, ..Config::default() };
     let cache = Cache::open(&Place::Private, &config).unwrap();
     let mut buffer = Buffer::new();

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_last_is_right_and_nothing_else() {
+    fn only_the_last_stored_value_is_right() {
         with_oracle(|oracle| {
             oracle.announce(1, change(5, Outcome::Present));
             oracle.acknowledge(1);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_does_not_come_back() {
+    fn a_deleted_value_does_not_come_back() {
         with_oracle(|oracle| {
             oracle.announce(2, change(1, Outcome::Present));
             oracle.acknowledge(2);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_writer_left_is_settled_by_what_is_there() {
+    fn a_read_settles_what_a_dead_writer_left() {
         with_oracle(|oracle| {
             oracle.announce(3, change(1, Outcome::Present));
             oracle.acknowledge(3);

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_copied_out_is_summed_up() {
+    fn a_copy_and_its_sum_match() {
         let source: Vec<u64> =
             (1..100).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let mut region = Region::heap(64 + 1024);

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_setting_follows_what_the_keys_do() {
+    fn the_setting_follows_the_requests() {
         let cache = cache(200);
         let setting = || cache.lock_shard(0).unwrap().active_setting();
         // Each key once more after 120 others: frequency keeps none of them.
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_takes_over_when_it_has_paid_for_what_is_rebuilt() {
+    fn a_setting_takes_over_when_it_has_paid_for_the_rebuilding() {
         // From 5 to 30 per cent of 64 entries: 4 + 64 * 0.5 = 36 hits.
         let mut regrets = [0u64; SETTINGS.len()];
         regrets[2] = 36 * WORTH_OF_HIT;

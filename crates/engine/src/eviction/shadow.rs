@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_gone_and_an_overwrite_is_no_hit() {
+    fn a_removed_key_is_missing_and_an_overwrite_is_no_hit() {
         let region = Region::heap(shadow_bytes(LEN));
         let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
         assert!(!shadow.apply(Event::Overwritten, 5, COST_OF_MEAN, CAPACITY));
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_count_and_what_never_fits_is_left_out() {
+    fn sizes_count_and_too_large_entries_are_left_out() {
         let region = Region::heap(shadow_bytes(LEN));
         let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
         for key in 0..100 {

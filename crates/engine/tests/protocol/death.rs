@@ -385,7 +385,7 @@ fn a_number_does_not_get_the_expiry_of_another() {
 /// The repair searched only up to the file's end as the survivor knew it, and the segment stayed
 /// the shard's until the next check.
 #[test]
-fn what_the_dead_one_took_of_a_longer_file_is_found() {
+fn segments_that_a_dead_writer_took_after_growth_are_found() {
     // A record in one segment, one that crosses into the next, and a value with bodies.
     for (len, points) in [
         (300, &[Point::SegmentTaken, Point::RecordWritten][..]),

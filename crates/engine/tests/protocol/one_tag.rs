@@ -87,7 +87,7 @@ fn found_after(
 /// word. While it was stopped, the other key was deleted and the wanted key's record reused its
 /// place, so the wanted slot, elsewhere, held that word.
 #[test]
-fn a_key_is_found_whose_record_lies_where_anothers_was() {
+fn a_key_is_found_whose_record_reuses_anothers_place() {
     const WRITES: usize = 53;
     let _watchdog = Watchdog::new("keys of one tag", Duration::from_secs(120));
     let keys = alike(2);

@@ -506,7 +506,7 @@ fn a_builder_and_any_other_party() {
 
 /// Two builders: the second one finds the pool empty, or dies.
 #[test]
-fn what_a_dead_builder_held_is_there_again() {
+fn segments_of_a_dead_builder_are_freed() {
     let twins = twins(SMALL, 8);
     let most = twins[0].value_bytes_max();
     for victim in 0..6 {
@@ -652,7 +652,7 @@ fn a_stopped_writer_keeps_its_lock_and_readers_go_on() {
 /// Guards against this bug: a failed attempt to lock a second shard released that lock while its
 /// owner was still writing.
 #[test]
-fn a_lock_tried_in_vain_stays_its_owners() {
+fn a_failed_try_lock_leaves_the_lock_to_its_owner() {
     let config =
         Config { size_bytes: 32 << 20, lock_limit: Duration::from_millis(5), ..Config::default() };
     let twins: Vec<_> = Cache::twins(&config, 3).unwrap().into_iter().map(Arc::new).collect();
