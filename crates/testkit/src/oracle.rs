@@ -19,7 +19,7 @@ pub enum Outcome {
     /// An entry.
     Present,
     /// An entry that may vanish at any moment, because it expires.
-    Fading,
+    Expiring,
 }
 
 /// A change of a key: its number, which is used once per key, and its outcome.
@@ -40,7 +40,7 @@ impl Change {
         let outcome = match word & 3 {
             0 => Outcome::Absent,
             1 => Outcome::Present,
-            _ => Outcome::Fading,
+            _ => Outcome::Expiring,
         };
         Change { sequence: word >> 2, outcome }
     }
@@ -68,7 +68,7 @@ pub enum Wrong {
     /// A value older than the one that was certainly there: stored before, or deleted since.
     Stale,
     /// A value that had not been stored yet.
-    Unborn,
+    NotStoredYet,
     /// No value, although there was one and nobody was changing it.
     Lost,
 }
@@ -144,9 +144,9 @@ impl<'a> Oracle<'a> {
         let known = before.acknowledged;
         match found {
             Some(sequence) if sequence < known.sequence => Err(Wrong::Stale),
-            Some(sequence) if sequence > after.announced.sequence => Err(Wrong::Unborn),
+            Some(sequence) if sequence > after.announced.sequence => Err(Wrong::NotStoredYet),
             Some(_) if undisturbed && known.outcome == Outcome::Absent => Err(Wrong::Stale),
-            Some(sequence) if undisturbed && sequence != known.sequence => Err(Wrong::Unborn),
+            Some(sequence) if undisturbed && sequence != known.sequence => Err(Wrong::NotStoredYet),
             None if undisturbed && known.outcome == Outcome::Present && !may_forget => {
                 Err(Wrong::Lost)
             }
@@ -168,7 +168,7 @@ impl<'a> Oracle<'a> {
             Some(sequence) if sequence == known.announced.sequence => known.announced,
             Some(sequence) if sequence == known.acknowledged.sequence => known.acknowledged,
             Some(sequence) if sequence < known.acknowledged.sequence => return Err(Wrong::Stale),
-            Some(_) => return Err(Wrong::Unborn),
+            Some(_) => return Err(Wrong::NotStoredYet),
             // The victim's own entry may be missing; its number must not be used again.
             None => Change { outcome: Outcome::Absent, ..known.announced },
         };
@@ -204,7 +204,7 @@ mod tests {
             let known = oracle.known(1);
             assert_eq!(oracle.judge(1, known, Some(5), false), Ok(()));
             assert_eq!(oracle.judge(1, known, Some(4), false), Err(Wrong::Stale));
-            assert_eq!(oracle.judge(1, known, Some(6), false), Err(Wrong::Unborn));
+            assert_eq!(oracle.judge(1, known, Some(6), false), Err(Wrong::NotStoredYet));
             assert_eq!(oracle.judge(1, known, None, false), Err(Wrong::Lost));
             assert_eq!(oracle.judge(1, known, None, true), Ok(()));
         });
@@ -220,7 +220,7 @@ mod tests {
             for found in [Some(1), Some(2), None] {
                 assert_eq!(oracle.judge(0, known, found, false), Ok(()));
             }
-            assert_eq!(oracle.judge(0, known, Some(3), false), Err(Wrong::Unborn));
+            assert_eq!(oracle.judge(0, known, Some(3), false), Err(Wrong::NotStoredYet));
             oracle.acknowledge(0);
             assert_eq!(oracle.judge(0, oracle.known(0), Some(1), false), Err(Wrong::Stale));
         });
@@ -248,7 +248,7 @@ mod tests {
                 (Some(1), Ok(())),
                 (Some(2), Ok(())),
                 (None, Ok(())),
-                (Some(3), Err(Wrong::Unborn)),
+                (Some(3), Err(Wrong::NotStoredYet)),
                 (Some(0), Err(Wrong::Stale)),
             ] {
                 oracle.announce(3, change(1, Outcome::Present));

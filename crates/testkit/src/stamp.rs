@@ -23,7 +23,7 @@ pub struct Stamp {
 
 /// Why a value cannot have been stored under this key by a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forgery {
+pub enum StampError {
     /// Shorter than any stamped value, or of another length than it says.
     Length,
     /// Its checksum does not match.
@@ -88,26 +88,26 @@ pub fn make(key: &[u8], stamp: Stamp, len: usize, value: &mut Vec<u8>) {
 ///
 /// # Errors
 /// Why it cannot have been stored there.
-pub fn read(key: &[u8], value: &[u8]) -> Result<Stamp, Forgery> {
+pub fn read(key: &[u8], value: &[u8]) -> Result<Stamp, StampError> {
     let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
     if value.len() < STAMP_BYTES_MIN {
-        return Err(Forgery::Length);
+        return Err(StampError::Length);
     }
     let end = value.len() - 8;
     if XxHash3_64::oneshot(&value[..end]) != word(end) {
-        return Err(Forgery::Checksum);
+        return Err(StampError::Checksum);
     }
     if word(24) != value.len() as u64 {
-        return Err(Forgery::Length);
+        return Err(StampError::Length);
     }
     if word(0) != XxHash3_64::oneshot(key) {
-        return Err(Forgery::OtherKey);
+        return Err(StampError::OtherKey);
     }
     let stamp = Stamp { writer: word(8), sequence: word(16) };
     let mut stream = body_stream(word(0), stamp);
     for part in value[HEADER_BYTES..end].chunks(8) {
         if *part != stream.next_word().to_le_bytes()[..part.len()] {
-            return Err(Forgery::Body);
+            return Err(StampError::Body);
         }
     }
     Ok(stamp)
@@ -129,7 +129,7 @@ mod tests {
             let value = value(b"key", 9, len);
             assert_eq!(value.len(), len);
             assert_eq!(read(b"key", &value), Ok(Stamp { writer: 3, sequence: 9 }));
-            assert_eq!(read(b"other", &value), Err(Forgery::OtherKey));
+            assert_eq!(read(b"other", &value), Err(StampError::OtherKey));
             assert!(read(b"key", &value[..len - 1]).is_err());
         }
     }
@@ -154,6 +154,6 @@ mod tests {
         // Not even with a valid checksum.
         let mut mixed = [&one[..96], &two[96..192]].concat();
         mixed.extend_from_slice(&XxHash3_64::oneshot(&mixed).to_le_bytes());
-        assert_eq!(read(b"key", &mixed), Err(Forgery::Body));
+        assert_eq!(read(b"key", &mixed), Err(StampError::Body));
     }
 }
