@@ -248,7 +248,7 @@ impl<'a> Shadow<'a> {
         bits_of(places_of(&self.tags, hash as u16) & self.all_members()).next()
     }
 
-    /// Applies a request; whether the key was there. `capacity` is the capacity in costs.
+    /// Applies a request; whether the key was there. `capacity` is in units of cost.
     pub(super) fn apply(&mut self, event: Event, hash: u32, cost: u64, capacity: u64) -> bool {
         self.evict_until_fits(0, capacity);
         let place = self.find(hash);
