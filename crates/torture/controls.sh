@@ -56,7 +56,7 @@ control no-guard cut --cases 24
 control no-look cut --cases 48
 control aborting-buffers allocations
 control no-takeover allocations
-control token-inherited fork --children 50
+control lock-inherited fork --children 50
 control slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
 control no-checksum damage --cases 30000 --large 200
 control no-checksum scribble --seconds 8 --words-per-ms 100

@@ -1,5 +1,5 @@
 //! What can go wrong between a program and its cache file. Every variant says what happened and to
-//! what; `Display` adds what to do. Knows nothing of keys and values: those errors are the engine's.
+//! what; `Display` adds what to do. Must not know keys and values: those errors are the engine's.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ pub enum Error {
     /// The operating system refused.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was attempted, as a verb: "open", "map".
+        /// The attempted action, as a verb: "open", "map".
         action: &'static str,
         /// The file or directory concerned.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file system has no room for the file or for its next segments.
+    /// The file system has no space for the file or for its next segments.
     #[error(
         "no space left for {path}, which needs {wanted_bytes} more bytes; \
          free some space, or create the cache with a smaller size"
@@ -30,68 +30,67 @@ pub enum Error {
     NoSpace {
         /// The cache file.
         path: PathBuf,
-        /// How many more bytes were asked for.
+        /// How many more bytes were needed.
         wanted_bytes: u64,
     },
-    /// The file system cannot allocate space before it is written to.
+    /// The file system cannot allocate space before it is written.
     #[error(
         "{path} is on a file system without fallocate, so the cache cannot reserve space to grow; \
          choose a directory on ext4, XFS, Btrfs or tmpfs, for example in /dev/shm"
     )]
     NoFallocate {
-        /// The file that was to be created, opened or lengthened.
+        /// The file to create, open or lengthen.
         path: PathBuf,
     },
     /// The path leads to something that is not a regular file.
     #[error("{path} is {kind}, not a cache file; give the path of a file")]
     NotAFile {
-        /// What was to be opened.
+        /// The path to open.
         path: PathBuf,
         /// What it is, with its article: "a directory".
         kind: &'static str,
     },
-    /// Somebody else could have put the file there, or can change it or take it away. It was not
-    /// changed.
+    /// Another user could have put the file there, or can change or remove it. It was not changed.
     #[error("{path} is not safe to use: {reason}; {remedy}")]
     Unsafe {
-        /// The file that was to be opened.
+        /// The file to open.
         path: PathBuf,
-        /// What about it, or about its directory.
+        /// What is unsafe about it, or about its directory.
         reason: String,
-        /// What to do, with the command to run if there is one.
+        /// What to do, with a command to run if there is one.
         remedy: String,
     },
-    /// The file system keeps its files on another machine, or shares them with some.
+    /// The file system keeps its files on another machine, or shares them with other machines.
     #[error(
         "{path} is on {kind}, which other machines can use too, and they would not share the \
          cache's memory or locks; choose a directory on a local disk, or in /dev/shm"
     )]
     NetworkFileSystem {
-        /// The file that was to be opened.
+        /// The file to open.
         path: PathBuf,
         /// The kind of file system.
         kind: String,
     },
-    /// There is no file, and a read-only open makes none.
+    /// There is no file, and a read-only open creates none.
     #[error(
         "{path} does not exist, and read_only does not create it; \
          open it without read_only first"
     )]
     Missing {
-        /// The file that was to be opened.
+        /// The file to open.
         path: PathBuf,
     },
-    /// The machine stopped while the cache was in use. Its entries are to be discarded, and a handle that
-    /// only reads cannot do that.
+    /// The machine stopped while the cache was in use. Its entries must be discarded, which a
+    /// read-only handle cannot do.
     #[error(
-        "the machine stopped while {path} was in use, so its entries are to be discarded, and opening \
-         it read-only cannot do that: let a process that writes to it open it first"
+        "the machine stopped while {path} was in use, so its entries must be discarded, which \
+         read_only cannot do; open it without read_only first"
     )]
     CutOff {
         /// The cache file.
         path: PathBuf,
     },
-    /// A change was asked of a handle that only reads. Nothing was changed.
+    /// A change through a read-only handle. Nothing was changed.
     #[error(
         "{path} was opened with read_only; nothing was changed: open it without read_only to write"
     )]
@@ -99,7 +98,7 @@ pub enum Error {
         /// The cache file.
         path: PathBuf,
     },
-    /// A file that Tuckbox did not make. It was not changed.
+    /// A file that Tuckbox did not create. It was not changed.
     #[error(
         "{path} is not a Tuckbox cache ({reason}); it was not changed: choose another path, \
          or remove the file if it is not needed"
@@ -107,10 +106,10 @@ pub enum Error {
     NotACache {
         /// The foreign file.
         path: PathBuf,
-        /// How one can tell.
+        /// How this was recognised.
         reason: &'static str,
     },
-    /// A cache of a format that this version cannot use. It was not changed.
+    /// A cache in a format that this version cannot use. It was not changed.
     #[error(
         "{path} has format {found}, but this version of Tuckbox reads format {known}; \
          it was not changed: use another path, or remove the file to start with an empty cache"
@@ -118,12 +117,13 @@ pub enum Error {
     VersionMismatch {
         /// The cache file.
         path: PathBuf,
-        /// What the file says.
+        /// The format of the file.
         found: String,
-        /// What this build knows.
+        /// The format of this build.
         known: String,
     },
-    /// A cache whose fixed part does not prove itself. It was not changed.
+    /// A cache whose fixed part does not match its checksum, or holds impossible values. It was not
+    /// changed.
     #[error(
         "{path} is damaged ({what}); it was not changed: remove the file to start with an \
          empty cache"
@@ -131,18 +131,18 @@ pub enum Error {
     Damaged {
         /// The cache file.
         path: PathBuf,
-        /// Which part, and how one can tell.
+        /// Which part is damaged, and how this was recognised.
         what: &'static str,
     },
-    /// A size for which no cache can be laid out.
+    /// A size that is too small for a cache.
     #[error("size {asked_bytes} bytes is too small; the minimum is {least_bytes} bytes")]
     SizeTooSmall {
-        /// What was asked for.
+        /// The requested size.
         asked_bytes: u64,
         /// The smallest size that works.
         least_bytes: u64,
     },
-    /// Every process slot of the file is taken by a live process.
+    /// Live processes hold all process slots of the file.
     #[error(
         "all {slots} process slots of {path} are in use; close a process or handle that has it \
          open, or create the cache with a larger size"
@@ -150,10 +150,10 @@ pub enum Error {
     TooManyProcesses {
         /// The cache file.
         path: PathBuf,
-        /// How many slots it has.
+        /// How many slots the file has.
         slots: u32,
     },
-    /// More handles in one process than can be made safe over `fork`.
+    /// More handles in one process than can be kept safe over `fork`.
     #[error(
         "this process already has {limit} caches open, the maximum; share one handle instead"
     )]
@@ -167,14 +167,14 @@ pub enum Error {
          nothing was changed: try again, or raise lock_timeout"
     )]
     LockTimeout {
-        /// How long was waited.
+        /// How long the operation waited.
         waited: Duration,
     },
-    /// The program that embeds the cache asked to stop waiting. Nothing was changed.
+    /// The host program asked to stop waiting. Nothing was changed.
     #[error("interrupted while waiting for a lock; nothing was changed")]
     Interrupted,
-    /// This process was forked in the middle of an operation, by a handler of the program that embeds the
-    /// cache. Nothing was changed in the child; the parent goes on.
+    /// Host code forked this process in the middle of an operation. Nothing was changed in the
+    /// child; the parent continues.
     #[error(
         "this process was forked during an operation; nothing was changed: try again"
     )]

@@ -1,5 +1,5 @@
-//! Writing the header of a new file, and deciding whether an existing file may be used.
-//! Nothing is written to a file before all of it has been checked.
+//! Writes the header of a new file, and decides whether an existing file may be used. Must not know
+//! what lies behind the header. Nothing is written to a file before all of the header was checked.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::layout::{
 };
 use crate::region::Region;
 
-/// What the header holds besides the geometry.
+/// What the header holds in addition to the geometry.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity {
     /// Random; tells two caches apart.
@@ -22,7 +22,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A new one, from the system's random numbers.
+    /// A new identity from the system's random numbers.
     pub fn random() -> Identity {
         let mut words = [0u64; 4];
         for word in &mut words {
@@ -32,8 +32,8 @@ impl Identity {
     }
 }
 
-/// Where the system call for random numbers fails: what the device gives, or, without that, what
-/// nobody outside of this process knows well: the time to the nanosecond, and where its memory is.
+/// Used if the system call for random numbers fails: `/dev/urandom`, or else values that are hard
+/// to guess from outside of this process (nanosecond time, addresses).
 fn fallback_random() -> u64 {
     use std::io::Read;
     let mut bytes = [0; 8];
@@ -89,8 +89,8 @@ pub fn write(region: &Region, geometry: &Geometry, identity: &Identity, above: u
     region.store(header::CHECKSUM, checksum(region), Ordering::Release);
 }
 
-/// Reads the fixed part of a mapped file whose header page is usable, and believes nothing that it
-/// cannot compute again.
+/// Reads the fixed part of a mapped file whose header page is usable. Believes only what it can
+/// compute again.
 ///
 /// # Errors
 /// [`Error::NotACache`], [`Error::VersionMismatch`] or [`Error::Damaged`].
@@ -187,8 +187,7 @@ mod tests {
 
     const ABOVE: u64 = 7;
 
-    /// What is answered to a header in which one word was changed by somebody who knows how its
-    /// checksum is made.
+    /// The error for a header with one changed word and a valid checksum.
     fn answer(at: u64, value: u64) -> String {
         let plan = Plan {
             size_bytes: 1 << 20,
@@ -224,7 +223,7 @@ mod tests {
              without them; it was not changed: use another path, or remove the file to start with \
              an empty cache"
         );
-        // A build with words of another width, or another layout, has another signature.
+        // A build with another word size or layout has another signature.
         assert_eq!(
             answer(header::LAYOUT_SIGNATURE, 0x32),
             format!(

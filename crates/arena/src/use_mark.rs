@@ -137,11 +137,11 @@ pub fn recovered(region: &Region, boot: u64) {
 pub fn end(
     region: &Region,
     boot: u64,
-    anyone_lives: impl Fn() -> bool,
+    is_anyone_alive: impl Fn() -> bool,
     sync: impl Fn() -> Result<()>,
 ) {
     // Most of the work comes first, so that little is left to do while the mark says *closing*.
-    if anyone_lives() || sync().is_err() {
+    if is_anyone_alive() || sync().is_err() {
         return;
     }
     let closing = loop {
@@ -156,7 +156,7 @@ pub fn end(
         }
     };
     fence(Ordering::SeqCst);
-    if anyone_lives() {
+    if is_anyone_alive() {
         closing.replaced_by(region, closing.counted().with(Phase::InUse, boot));
         return;
     }

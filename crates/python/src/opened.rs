@@ -11,7 +11,7 @@ use tuckbox_engine::{
 };
 
 use crate::errors::{self, classes, Quick};
-use crate::output::BytesOutput;
+use crate::output_buffer::BytesOutput;
 use crate::scratch::{self, Kept, Used};
 use crate::{codec, keys, names, waiter};
 
@@ -116,10 +116,10 @@ impl Opened {
         key: &[u8],
     ) -> Quick<Option<Bound<'py, PyAny>>> {
         kept.with_buffer(|buffer| match self.cache.get(key, buffer) {
-            Ok(Some(entry)) if entry.has_landed => {
-                let object = buffer.landing::<BytesOutput>().and_then(BytesOutput::take);
+            Ok(Some(entry)) if entry.is_in_output => {
+                let made = buffer.output::<BytesOutput>().and_then(BytesOutput::take);
                 Used {
-                    result: Ok(object.map(|bytes| bytes.into_bound(py).into_any())),
+                    result: Ok(made.map(|bytes| bytes.into_bound(py).into_any())),
                     read_bytes: 0,
                 }
             }

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use tuckbox_engine::Buffer;
 
-use crate::output::BytesOutput;
+use crate::output_buffer::BytesOutput;
 
 /// A larger buffer is freed after use.
 const KEPT_BYTES: usize = 4 << 20;
@@ -19,7 +19,7 @@ thread_local! {
 
 #[cold]
 fn new_buffer() -> Box<Buffer> {
-    Box::new(Buffer::with_landing(Box::new(BytesOutput::default())))
+    Box::new(Buffer::with_output(Box::new(BytesOutput::default())))
 }
 
 /// The end of an operation that used the buffer.

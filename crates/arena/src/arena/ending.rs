@@ -34,8 +34,8 @@ impl Arena {
     pub(super) fn end_use(&self, file: &CacheFile) {
         let is_lost = self.region.is_lost() || self.lost.load(Ordering::Acquire);
         if self.discards() && !is_lost {
-            let anyone_lives = || process::anyone_lives(&self.region, &self.geometry, file);
-            use_mark::end(&self.region, self.boot, anyone_lives, || file.sync());
+            let is_anyone_alive = || process::is_anyone_alive(&self.region, &self.geometry, file);
+            use_mark::end(&self.region, self.boot, is_anyone_alive, || file.sync());
         }
     }
 

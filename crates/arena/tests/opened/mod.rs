@@ -1,4 +1,4 @@
-//! A small arena at a path, as the tests that start processes open it.
+//! A small arena at a path, for the tests that start processes.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::any::Any;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tuckbox_engine::{Error, Landing};
+use tuckbox_engine::{Error, OutputBuffer};
 
 use crate::codec;
 
@@ -22,12 +22,12 @@ impl BytesOutput {
     }
 }
 
-impl Landing for BytesOutput {
-    fn takes(&self, tag: u8) -> bool {
+impl OutputBuffer for BytesOutput {
+    fn accepts(&self, tag: u8) -> bool {
         codec::is_bytes(tag)
     }
 
-    fn land(
+    fn receive(
         &mut self,
         len_bytes: usize,
         fill: &mut dyn FnMut(&mut [u8]) -> bool,
@@ -45,7 +45,7 @@ impl Landing for BytesOutput {
         })
     }
 
-    fn landed(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         Python::attach(|py| self.filled.as_ref().map_or(&[][..], |object| object.as_bytes(py)))
     }
 
