@@ -1,4 +1,4 @@
-"""The lab: caches compared on the reader's own machine, with every answer checked.
+"""The lab: compares caches on the user's own machine and checks every answer.
 
-A program of its own. It uses what a stranger could install, and nothing in the product knows of it.
+A separate program. It uses Tuckbox as installed from a package; Tuckbox does not know the lab.
 """

@@ -1,6 +1,6 @@
 """The command line: `python -m lab run`, `demo`, `list` and the others below.
 
-Owns the list of commands, no command itself.
+Owns the list of commands, but no command.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lab.commands.run import demo, run
 
 @click.group()
 def main() -> None:
-    """Compare caches on this machine, with every answer checked."""
+    """Compare caches on this machine and check every answer."""
 
 
 for command in (demo, run, list_, install, report, compare_, publish):

@@ -1,4 +1,4 @@
-"""What a store occupies: its folder, and shared memory that is named after the folder.
+"""The size of a store: its folder, and shared memory that is named after the folder.
 
 Owns that measure and the rule for the names. Must not know whose folder it is.
 """
@@ -16,28 +16,28 @@ _BLOCK_BYTES = 512
 
 
 def memory_name(folder: Path) -> str:
-    """Return how the names of all shared memory of the store in `folder` must begin.
+    """Return the prefix for the names of all shared memory of the store in `folder`.
 
-    It is then counted and removed with the folder. A library's own prefix may come first.
+    Such memory is counted and removed with the folder. A library's own prefix may come first.
     """
     return f"{folder.parent.name}-{folder.name}-"
 
 
 def remove_memory(beginning: str) -> None:
-    """Remove the shared memory whose names begin like this: with `memory_name` of a store, say."""
+    """Remove the shared memory whose names start with `beginning`, such as a `memory_name`."""
     for path in _memory_named(beginning):
         path.unlink(missing_ok=True)
 
 
 def _memory_named(beginning: str) -> Iterator[Path]:
-    # Some libraries put a prefix of their own before every name.
+    # Some libraries add their own prefix to every name.
     return SHARED_MEMORY.glob(f"*{escape(beginning)}*")
 
 
 def bytes_occupied(folder: Path) -> int:
     """Return the bytes of all blocks allocated to the files below `folder` and to its memory.
 
-    Files that vanish meanwhile count as nothing.
+    Files that disappear meanwhile do not count.
     """
     total = 0
     for path in chain(folder.rglob("*"), _memory_named(memory_name(folder))):

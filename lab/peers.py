@@ -1,7 +1,7 @@
-"""The door for benchmarks and trials: contestants opened in this process, and their servers.
+"""The interface for benchmarks and trials: opens contestants in this process, and their servers.
 
-Owns how a peer is opened and what it is called. Must not time or judge anything, nor know a peer:
-how each is driven, and with which settings, is in its adapter.
+Owns how a peer is opened and named. Must not time or judge anything, nor know a peer: its adapter
+has its settings and how it is driven.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rig.cores import cores, kept_to
 
 
 class PeerMissingError(Exception):
-    """A peer is not installed; the message says which, and how to get it."""
+    """A peer is not installed; the message says which, and how to install it."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,8 @@ class Peer:
 def opened(row: str, folder: Path, bytes_max: int = 0) -> Iterator[Peer]:
     """Open the contestant `row` in a folder, with a limit in bytes, 0 for none.
 
-    If it has a server, a new one runs meanwhile on the core that `on_one_core` keeps this process
-    to, asked over a socket in a private folder. Raises PeerMissingError, and ServerError where a
-    server does not start.
+    If it has a server, a new one runs meanwhile on the core of `on_one_core`, on a socket in a
+    private folder. Raises PeerMissingError, and ServerError if a server does not start.
     """
     contestant = _contestant(row)
     title = title_of(row)
@@ -56,7 +55,7 @@ def opened(row: str, folder: Path, bytes_max: int = 0) -> Iterator[Peer]:
         if contestant.server:
             server = stack.enter_context(_server(contestant, StoreLimits(bytes=bytes_max)))
             settings = server.settings
-            # Some servers say much more than their version.
+            # Some servers print much more than their version.
             found = re.search(r"\d+(\.\d+)+", server.version)
             number = f" {found[0]}" if found else ""
             title = f"{server_of(contestant).title}{number} by {title}"
@@ -72,9 +71,9 @@ def opener(
     bytes_max: int = 0,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Path], Store]:
-    """Import an adapter; return what opens the contestant's store in a folder, as it is there.
+    """Import an adapter; return a function that opens the contestant's store in a folder.
 
-    `settings` go before the contestant's own. One with a server has them tell where the server is.
+    `settings` take precedence over the contestant's own; with a server, they say how to reach it.
     Raises PeerMissingError.
     """
     contestant = _contestant(row)
@@ -92,13 +91,13 @@ def title_of(row: str) -> str:
     distribution = contestant.install.distribution
     if distribution:
         return f"{distribution} {version(distribution)}"
-    # What is no distribution of Python's says its version itself.
+    # Without a Python distribution, the adapter has the version.
     return f"{contestant.title.partition(',')[0]} {getattr(adapter, 'VERSION', '')}".rstrip()
 
 
 @contextmanager
 def on_one_core() -> Iterator[None]:
-    """Keep this process, and servers that are opened meanwhile, to one core."""
+    """Pin this process, and servers opened meanwhile, to one core."""
     with kept_to(client_cores("same core", cores())):
         yield
 
@@ -107,7 +106,7 @@ def missing(row: str, why: object) -> PeerMissingError:
     """Return the error that says that a contestant is not installed."""
     name = row.partition(":")[0]
     return PeerMissingError(
-        f"{name} is not installed ({why}): python -m lab install --contestant {name}"
+        f"{name} is not installed ({why}); run: python -m lab install --contestant {name}"
     )
 
 

@@ -1,7 +1,7 @@
-"""The messages between the runner and a host: one JSON object a line, as PROTOCOL.md describes.
+"""The messages between the runner and a host: one JSON object per line (see PROTOCOL.md).
 
-Owns the shape of each message. Must not know how a host obeys, or what the runner does with a
-reply.
+Owns the fields of each message. Must not know how a host executes a request, or what the runner
+does with a reply.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class StreamOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PhaseOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One phase: a stream for each worker, or a single one that whoever is asked runs."""
+    """One phase: a stream for each worker, or a single one that any worker may be asked to run."""
 
     name: str
     streams: list[StreamOf]
 
 
 class Request(msgspec.Struct, tag_field="verb", frozen=True, forbid_unknown_fields=True):
-    """What the runner asks of a host."""
+    """A request of the runner to a host."""
 
 
 class Load(Request, tag="load", frozen=True):
@@ -61,17 +61,18 @@ class ProbeWrite(Request, tag="probe_write", frozen=True):
 
 
 class ProbeRead(Request, tag="probe_read", frozen=True):
-    """Read the probe keys of `workers` and say what is lost, stale or wrong."""
+    """Read the probe keys of `workers` and report what is lost, stale or wrong."""
 
     workers: list[int]
 
 
 class Prepare(Request, tag="prepare", frozen=True):
-    """Obey the warm-up of a pass over the worker's stream and make what follows it ready.
+    """Run the warm-up of a pass over the worker's stream, and prepare its first stretch.
 
     `block` and `stretch` count operations: the clock is read after each block, answers are checked
-    after each stretch. `batch` gets are asked for at once; above 1 the stream has gets alone, and
-    all other counts are multiples of it. `seconds_max` limits the warm-up, and the pass by itself.
+    after each stretch. `batch` is the number of gets per request; above 1 the stream has only gets,
+    and all other counts are multiples of it. `seconds_max` limits the warm-up and, separately, the
+    pass.
     """
 
     phase: int
@@ -84,7 +85,7 @@ class Prepare(Request, tag="prepare", frozen=True):
 
 
 class Run(Request, tag="run", frozen=True):
-    """Obey the prepared pass once the monotonic clock has reached `start_ns`.
+    """Run the prepared pass once the monotonic clock has reached `start_ns`.
 
     `durations` is a file to create, or empty.
     """
@@ -96,7 +97,7 @@ class Run(Request, tag="run", frozen=True):
 class Replay(Request, tag="replay", frozen=True):
     """Look up the keys of a slice of the worker's stream of a phase, and store on a miss.
 
-    Slices follow each other. An empty one only makes room for what the host remembers.
+    Slices follow each other. An empty slice only makes the host allocate its own memory.
     """
 
     phase: int
@@ -109,14 +110,14 @@ class Clear(Request, tag="clear", frozen=True):
 
 
 class Close(Request, tag="close", frozen=True):
-    """Close the store. The host stays for another open, or leaves at the end of its input."""
+    """Close the store. The host waits for another open, or exits at the end of its input."""
 
 
 AnyRequest = Load | Open | ProbeWrite | ProbeRead | Prepare | Run | Replay | Clear | Close
 
 
 class Verdict(msgspec.Struct, forbid_unknown_fields=True):
-    """What checking the answers found. Counts of operations; `examples` tells the first few."""
+    """The result of checking answers: counts of operations, and `examples` of the first few."""
 
     wrong: int = 0
     stale: int = 0
@@ -125,7 +126,7 @@ class Verdict(msgspec.Struct, forbid_unknown_fields=True):
     examples: list[str] = []
 
     def add(self, other: Verdict) -> None:
-        """Add the counts of `other`, and its examples as far as there is room for them."""
+        """Add the counts of `other`, and as many of its examples as fit."""
         self.wrong += other.wrong
         self.stale += other.stale
         self.lost += other.lost
@@ -137,7 +138,7 @@ EXAMPLES_MAX = 5
 
 
 class Tally(msgspec.Struct, forbid_unknown_fields=True):
-    """One action of one pass: operations, misses, those of them that are right, wrong answers."""
+    """One action of one pass: operations, misses, right misses (`absent`), and wrong answers."""
 
     count: int = 0
     miss: int = 0
@@ -146,13 +147,13 @@ class Tally(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Reply(msgspec.Struct, tag_field="event", frozen=True, forbid_unknown_fields=True):
-    """What a host answers."""
+    """The reply of a host."""
 
 
 class Loaded(Reply, tag="loaded", frozen=True):
-    """The adapter is there. `timer_ns` has pairs of clock readings with nothing between.
+    """The adapter is loaded. `timer_ns` has the differences of pairs of clock readings.
 
-    `started_ns` is the reading of the monotonic clock with which the host's program began.
+    `started_ns` is the monotonic clock at the start of the host's program.
     """
 
     runtime: str
@@ -169,7 +170,7 @@ class Opened(Reply, tag="opened", frozen=True):
 
 
 class Probed(Reply, tag="probed", frozen=True):
-    """What the probe keys showed. `refused` counts sets the contestant answered with False."""
+    """The result of a probe. `refused` counts sets that the contestant answered with False."""
 
     keys: int
     refused: int
@@ -181,11 +182,11 @@ class Prepared(Reply, tag="prepared", frozen=True):
 
 
 class Ran(Reply, tag="ran", frozen=True):
-    """One pass, as far as it came.
+    """One pass, or the part of it that was done in time.
 
     `started_ns` and `ended_ns` are readings of the monotonic clock. `elapsed_ns` adds up the
-    stretches, without what is between them, and `cpu_ns` the CPU time of the process in them.
-    `blocks_ns` has each full block of a throughput pass.
+    stretches without the pauses between them, `cpu_ns` the CPU time of the process in them.
+    `blocks_ns` has the time of each full block of a throughput pass.
     """
 
     done: int
@@ -207,7 +208,7 @@ class Replayed(Reply, tag="replayed", frozen=True):
 
 
 class Cleared(Reply, tag="cleared", frozen=True):
-    """The store is empty, or, if not `cleared`, the contestant cannot empty it."""
+    """The store is empty, or, without `cleared`, the contestant cannot empty it."""
 
     cleared: bool
     elapsed_ns: int
@@ -220,7 +221,7 @@ class Closed(Reply, tag="closed", frozen=True):
 
 
 class Failed(Reply, tag="failed", frozen=True):
-    """The host could not obey. `missing` says that the contestant is not installed."""
+    """The request failed. `missing` says that the contestant is not installed."""
 
     reason: str
     missing: bool = False

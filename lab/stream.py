@@ -1,6 +1,6 @@
 """The recorded operation stream, which every host reads before the clock starts.
 
-Owns the file format (PROTOCOL.md describes it). Must not know how operations are drawn or obeyed.
+Owns the file format (see PROTOCOL.md). Must not know how operations are drawn or run.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ GET, SET, DELETE = 0, 1, 2
 VERB_NAMES = ("get", "set", "delete")
 
 _MAGIC = b"LABOPS01"
-# A verb is one byte and three zeros, so that a record is three numbers.
+# A verb is one byte and three zeros, so a record is three 32-bit numbers.
 _RECORD_BYTES = 12
-# Records written or read at once: a stream of ten million operations is never a list.
+# Records written or read at once, to avoid long lists.
 _CHUNK = 65_536
 
 
 class Operation(NamedTuple):
     """One operation.
 
-    `size` is that of the value to store, in bytes or fields, and 0 for get and delete. In a replay
+    `size` is the size of the value to store, in bytes or fields; 0 for get and delete. In a replay
     it is the size of the value to store after a miss.
     """
 
@@ -35,14 +35,14 @@ class Operation(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a stream has: the verb of each operation, and how many keys there are up to its last."""
+    """A written stream: the verb of each operation, and one more than its highest key number."""
 
     verbs: bytes
     key_count: int
 
 
 def write(path: Path, operations: Iterable[Operation]) -> Written:
-    """Write a stream to a new file. Raises FileExistsError when `path` is there."""
+    """Write a stream to a new file. Raises FileExistsError if `path` exists."""
     left = iter(operations)
     verbs = bytearray()
     key_count = 0
@@ -56,14 +56,14 @@ def write(path: Path, operations: Iterable[Operation]) -> Written:
 
 
 def read(path: Path) -> Iterator[Operation]:
-    """Yield the operations of a stream. Raises ValueError when the file is not one."""
+    """Yield the operations of a stream. Raises ValueError if the file is not a stream."""
     return map(Operation._make, zip(*columns(path), strict=True))
 
 
 def columns(path: Path) -> tuple[bytes, array[int], array[int]]:
-    """Return the verbs, keys and sizes of a stream. Raises ValueError when the file is not one.
+    """Return the verbs, keys and sizes of a stream. Raises ValueError if the file is not a stream.
 
-    Nothing is made for each operation: what a host frees before a replay is not measured there.
+    Creates no object per operation: a store could use memory that a host frees before a replay.
     """
     verbs = bytearray()
     keys, sizes = array("I"), array("I")
@@ -82,7 +82,7 @@ def columns(path: Path) -> tuple[bytes, array[int], array[int]]:
 
 
 def _little(numbers: array[int]) -> array[int]:
-    """Turn numbers from this machine's order of bytes to that of the file, or back."""
+    """Convert numbers between this machine's byte order and that of the file."""
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers

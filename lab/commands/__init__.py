@@ -1,1 +1,1 @@
-"""The commands of `python -m lab`, one theme each. They choose and call; they measure nothing."""
+"""The commands of `python -m lab`, one module each. They only parse options and call others."""

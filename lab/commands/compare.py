@@ -1,4 +1,4 @@
-"""`lab compare`: two files of records, row by row."""
+"""`lab compare`: compares two files of records row by row."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STYLES: dict[Verdict, str] = {"faster": "green", "slower": "red", "undecided": 
 @click.command("compare")
 @click.argument("first", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("second", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--all", "everything", is_flag=True, help="Also the rows that are undecided.")
+@click.option("--all", "everything", is_flag=True, help="Also show undecided rows.")
 def compare_(first: Path, second: Path, *, everything: bool) -> None:
-    """Compare the rates of two files of records: SECOND by FIRST.
+    """Compare the rates of two files of records: SECOND divided by FIRST.
 
-    A row is faster or slower when the interval of the ratio lies above or below 1. Rows with fewer
-    than six rounds are undecided. Hit ratios of replays are not compared.
+    A row is faster or slower if the interval of its ratio lies entirely above or below 1. Rows
+    with fewer than six rounds are undecided. Hit ratios of replays are not compared.
     """
     try:
         runs = read(first), read(second)
@@ -36,10 +36,10 @@ def compare_(first: Path, second: Path, *, everything: bool) -> None:
         raise click.ClickException(str(error)) from error
     console = open_console()
     for sentence in differences(*runs):
-        console.print(Text(f"Careful: {sentence}", style="yellow"))
+        console.print(Text(f"Warning: {sentence}", style="yellow"))
     if not found:
         raise click.ClickException(
-            "the two runs have no rate in common; hit ratios of replays have no rounds to compare"
+            "the runs have no rates in common; hit ratios of replays are not compared"
         )
     shown = [one for one in found if everything or one.verdict != "undecided"]
     if shown:

@@ -1,6 +1,6 @@
-"""`lab install`: get what contestants, servers and hosts need.
+"""`lab install`: installs what contestants, servers and hosts need.
 
-Owns which contestant needs what. How it is got is the installer's.
+Owns which contestant needs what. The installer owns how to get it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ BROWSER = frozenset({"chromium", "chromium-driver"})
 @click.argument("suites", nargs=-1, metavar="[SUITE[/PART]]...")
 @options.contestants_folder
 @options.contestant_names
-@click.option("--tests", is_flag=True, help="Also the browser that the lab's own tests drive.")
+@click.option("--tests", is_flag=True, help="Also install the browser for the lab's own tests.")
 def install(suites: tuple[str, ...], folder: Path, names: tuple[str, ...], tests: bool) -> None:
-    """Install what the contestants of the suites need, of all suites when none is named.
+    """Install what the contestants of the named suites need; by default, of all suites.
 
-    The exit status is 1 when something could not be installed.
+    The exit status is 1 if something could not be installed.
     """
     console = open_console()
     try:
@@ -68,7 +68,7 @@ def install(suites: tuple[str, ...], folder: Path, names: tuple[str, ...], tests
 
 
 def needs(rows: Iterable[Contestant]) -> Needs:
-    """Return what `rows` need to run, their hosts and servers included."""
+    """Return what `rows`, their hosts and their servers need to run."""
     apt: set[str] = set()
     extensions: set[str] = set()
     pip: set[str] = set()
@@ -102,4 +102,5 @@ def _show(console: Console, step: Step) -> None:
         what = f"{step.what}: " if step.failed else f"{step.what}, not available: "
         console.print(Text(what, style=style), Text(step.reason), sep="")
     else:
-        console.print(f"{step.what}: {'installed' if step.new else 'there'}", highlight=False)
+        state = "installed" if step.new else "already installed"
+        console.print(f"{step.what}: {state}", highlight=False)

@@ -1,4 +1,4 @@
-"""`lab list`: what there is to run."""
+"""`lab list`: lists the suites and contestants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rig.terminal import open_console
 @click.command("list")
 @options.contestants_folder
 def list_(folder: Path) -> None:
-    """List suites and contestants, and what each contestant can do."""
+    """List the suites, the contestants, and what each contestant can do."""
     try:
         suites, contestants = catalogue.suites(), catalogue.contestants(folder)
     except CatalogueError as error:

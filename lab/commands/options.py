@@ -1,6 +1,6 @@
-"""Options and choices that several commands have in common.
+"""Options and choices that several commands share.
 
-Owns how a name that nobody knows is answered. Must not run anything.
+Owns the answer to an unknown name. Must not run anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lab.runner.catalogue import CatalogueError, Contestant, FormName, PhasesSui
 from lab.runner.catalogue.definition import unknown
 from lab.runner.plan import check_names
 
-# The suite that --smoke runs when none is named, and that no other form has.
+# The suite that --smoke runs by default. Other forms do not have it.
 SMOKE = "smoke"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ def contestants_folder(command: F) -> F:
         "folder",
         default=catalogue.LAB / "contestants",
         type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
-        help="Look for contestants in this folder, and for their servers in the one beside it.",
+        help="Folder of the contestants; the folder `servers` next to it has their servers.",
     )(command)
 
 
@@ -40,7 +40,7 @@ def records_folder(command: F) -> F:
         "kept_in",
         default=catalogue.LAB / "records",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Add the records of this run to this folder.",
+        help="Folder of the records.",
     )(command)
 
 
@@ -51,12 +51,12 @@ def contestant_names(command: F) -> F:
         "names",
         multiple=True,
         metavar="NAME",
-        help="Only this one; all its forms when it has several. Repeatable.",
+        help="Run only this contestant, with all its forms. Repeatable.",
     )(command)
 
 
 def choose_contestants(known: dict[str, Contestant], names: Sequence[str]) -> list[Contestant]:
-    """Return the rows that `names` choose, all for none. Raises click.BadParameter."""
+    """Return the rows that `names` choose, or all without names. Raises click.BadParameter."""
     for name in names:
         if not any(_means(name, row) for row in known):
             raise click.BadParameter(
@@ -72,9 +72,9 @@ def _means(name: str, row: str) -> bool:
 
 
 def choose_suites(names: Sequence[str], form: FormName) -> tuple[list[Suite], tuple[str, ...]]:
-    """Return the suites that `names` choose, `suite` or `suite/part`, and the names of parts.
+    """Return the suites that `names` (`suite` or `suite/part`) choose, and the names of parts.
 
-    Without a name: the smoke suite for the smoke form, all others for the other forms. Raises
+    Without names, the smoke form has the smoke suite and every other form all other suites. Raises
     click.BadParameter for an unknown name, CatalogueError for a malformed suite.
     """
     known = catalogue.suites()
@@ -94,7 +94,7 @@ def check_choice(
     variants: Sequence[str] = (),
     form: FormName | None = None,
 ) -> None:
-    """Raise click.BadParameter for a part, variant or form that the chosen suites do not have."""
+    """Raise click.BadParameter for a part, variant or form that the chosen suites lack."""
     phases = [one for one in suites if isinstance(one, PhasesSuite)]
     try:
         check_names(phases, parts, variants)

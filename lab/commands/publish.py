@@ -1,4 +1,4 @@
-"""`lab publish`: the files of a run that are kept in the repository.
+"""`lab publish`: writes the files of a run that the repository keeps.
 
 Owns which files these are. Must not measure anything.
 """
@@ -46,20 +46,23 @@ _FLAGS = (
     help="Write to this folder.",
 )
 def publish(path: Path | None, kept_in: Path, output: Path) -> None:
-    """Write page, CSV and picture of a finished run, of the newest one when none is named.
+    """Write the page, CSV and picture of a finished run; by default, of the newest one.
 
-    Only the forms middle and full have figures that may be quoted: others are refused.
+    Only runs of the forms middle and full are accepted, because only their figures may be quoted.
     """
     if path is None:
         path = next(iter(files(kept_in)), None)
         if path is None:
-            raise click.UsageError(f"there are no records in {kept_in}: python -m lab run --middle")
+            raise click.UsageError(
+                f"no records in {kept_in}; to make some, run: python -m lab run --middle"
+            )
     try:
         run = read(path)
         if run.header.settings.form not in FORMS or run.ending is None:
             state = run.header.settings.form if run.ending else "unfinished"
             raise click.ClickException(
-                f"{path} is of a run that nobody should quote ({state}): run --middle to its end"
+                f"{path} must not be quoted ({state}): publish needs a finished run of the form "
+                f"middle or full"
             )
         output.mkdir(parents=True, exist_ok=True)
         write_page(path, output / "index.html")
@@ -71,10 +74,13 @@ def publish(path: Path | None, kept_in: Path, output: Path) -> None:
 
 
 def draw(page: Path, picture: Path) -> None:
-    """Draw the first screen of a page. Raises ClickException without a browser that can."""
+    """Draw the first screen of a page. Raises ClickException if no browser can do it."""
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if browser is None:
-        raise click.ClickException("no Chromium is here to draw the picture: lab install --tests")
+        raise click.ClickException(
+            "Chromium, which draws the picture, is not installed; run: "
+            "python -m lab install --tests"
+        )
     size = f"--window-size={_PICTURE_WIDTH},{_PICTURE_HEIGHT}"
     with tempfile.TemporaryDirectory(prefix="lab-browser-") as profile:
         drawn = subprocess.run(
@@ -91,5 +97,5 @@ def draw(page: Path, picture: Path) -> None:
             check=False,
         )
     if drawn.returncode != 0 or not picture.exists():
-        last = (drawn.stderr.strip().splitlines() or ["it did not say why"])[-1]
-        raise click.ClickException(f"{browser} drew no picture: {last}")
+        last = (drawn.stderr.strip().splitlines() or ["no error message"])[-1]
+        raise click.ClickException(f"{browser} could not draw the picture: {last}")

@@ -1,4 +1,4 @@
-"""`lab report`: make the report of a run again from its records."""
+"""`lab report`: writes the report of a run again from its records."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from lab.runner.records import RecordsError, files
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the report to this file instead of one beside the records.",
+    help="Write the page to this file and the CSV next to it. Default: next to the records.",
 )
 def report(path: Path | None, kept_in: Path, output: Path | None) -> None:
-    """Write the page and the CSV of a file of records, of the newest one when none is named."""
+    """Write the page and the CSV of a file of records; by default, of the newest one."""
     if path is None:
         path = next(iter(files(kept_in)), None)
         if path is None:
-            raise click.UsageError(f"there are no records in {kept_in}: python -m lab run")
+            raise click.UsageError(f"no records in {kept_in}; to make some, run: python -m lab run")
     page = output or path.with_suffix(".html")
     try:
         write_page(path, page)

@@ -1,6 +1,6 @@
 """`lab run` and `lab demo`: measure, record, show.
 
-Owns what is asked for and the exit status. The order of a whole run is that of `whole`.
+Owns the options and the exit status. `whole` owns the order of a run.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ DEMO = ("django/main", "web07")
 def _form(command: options.F) -> options.F:
     for name, text in reversed(
         (
-            ("smoke", "300 checked operations of each; nothing to quote."),
-            ("quick", "Ten minutes, one round: figures show the order of magnitude."),
-            ("middle", "An hour, six rounds: figures may be quoted."),
-            ("full", "Hours, seven rounds of all operations: figures may be quoted."),
+            ("smoke", "300 checked operations per contestant. Figures mean nothing."),
+            ("quick", "Ten minutes, one round. Figures show orders of magnitude."),
+            ("middle", "An hour, six rounds. Figures may be quoted."),
+            ("full", "Hours, seven rounds, all operations. Figures may be quoted. The default."),
         )
     ):
         command = click.option(f"--{name}", "form", flag_value=name, help=text)(command)
@@ -52,7 +52,7 @@ def _common(command: options.F) -> options.F:
             type=click.Path(
                 exists=True, file_okay=False, writable=True, resolve_path=True, path_type=Path
             ),
-            help="Keep the stores in this folder while they are measured.",
+            help="Folder for the stores during the run. Default: memory, if there is room.",
         ),
         options.contestants_folder,
         options.records_folder,
@@ -65,35 +65,43 @@ def _common(command: options.F) -> options.F:
 @click.command()
 @click.argument("suites", nargs=-1, metavar="[SUITE[/PART]]...")
 @_common
-@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant.")
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    metavar="NAME",
+    help="Run only this variant. Repeatable.",
+)
 @click.option(
     "--placement",
     "placements",
     multiple=True,
     type=click.Choice(PLACEMENTS),
-    help="Only cells that are placed like this.",
+    help="Run only cells with this placement. Repeatable.",
 )
-@click.option("--rounds", default=0, metavar="N", help="So many rounds instead of the form's.")
-@click.option("--resume", is_flag=True, help="Continue the newest unfinished run like this one.")
+@click.option("--rounds", default=0, metavar="N", help="Number of rounds, instead of the form's.")
+@click.option(
+    "--resume", is_flag=True, help="Continue the newest unfinished run with the same settings."
+)
 @click.option(
     "--workload",
     "workloads",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Run the workload in this TOML file: see lab/workloads. Repeatable.",
+    help="Run the workload in this TOML file (see lab/workloads). Repeatable.",
 )
 @click.option(
     "--trace",
     "own_traces",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Replay the requests in this file: see lab/traces. Repeatable.",
+    help="Replay the requests in this file (see lab/traces). Repeatable.",
 )
 @click.option(
     "--trace-format",
     "trace_format",
     type=click.Choice(list(FORMATS)),
-    help="With --trace: the format of all files, for those whose names and first lines mislead.",
+    help="With --trace: the format of the files. Default: by their names and first lines.",
 )
 @click.option(
     "--capacity",
@@ -101,7 +109,7 @@ def _common(command: options.F) -> options.F:
     multiple=True,
     type=float,
     metavar="SHARE",
-    help="With --trace: a share of the bytes of all distinct values. Repeatable.",
+    help="With --trace: capacity, as a share of the bytes of all distinct values. Repeatable.",
 )
 @click.option(
     "--value-size",
@@ -109,7 +117,7 @@ def _common(command: options.F) -> options.F:
     default=0,
     type=click.IntRange(0, 3 << 20),
     metavar="BYTES",
-    help="With --trace: give every value this size, not the trace's.",
+    help="With --trace: size of every value, instead of the trace's sizes.",
 )
 def run(
     suites: tuple[str, ...],
@@ -130,10 +138,10 @@ def run(
     capacities: tuple[float, ...],
     value_bytes: int,
 ) -> None:
-    """Run suites, workloads and traces: what is named, or all suites in full.
+    """Run the named suites, workloads and traces; by default, all suites.
 
-    The exit status is 0 for a clean run; 1 when something was wrong, stale or lost, failed or is
-    missing; 2 for a wrong command or file; 130 for an interrupt.
+    The exit status is 0 for a clean run; 1 if a value was wrong or stale, an entry was lost, or a
+    contestant failed or is missing; 2 for a wrong command or file; 130 after an interrupt.
     """
     _run(
         suites,
@@ -167,7 +175,8 @@ def demo(
 ) -> None:
     """Run DiskCache's Django benchmark, then compare hit ratios on a trace.
 
-    What is not installed has a row that says so, and is no fault unless it was named.
+    A contestant that is not installed gets a row that says so. It makes the run fail only if you
+    named it.
     """
     _run(DEMO, form or "quick", names, seed, data, folder, kept_in, missing_is_fault=bool(names))
 
@@ -180,12 +189,12 @@ def _own(
     value_bytes: int,
     trace_format: str,
 ) -> Iterator[tuple[Suite, Callable[[Contestant], str]]]:
-    """Return the suites that the reader brought, each with who is refused.
+    """Return the suites made from the user's own files, each with a function that refuses rows.
 
     Raises CatalogueError and UsageError.
     """
     if (capacities or value_bytes or trace_format) and not own_traces:
-        raise click.UsageError("--capacity, --value-size and --trace-format are for --trace")
+        raise click.UsageError("--capacity, --value-size and --trace-format need --trace")
     for path in workloads:
         one = load(path)
         yield suite_of(one), partial(_refusal, one, room(data))
@@ -200,7 +209,7 @@ def _refusal(one: Workload, free: Room, contestant: Contestant) -> str:
 
 def _say_refused(console: Console, name: str, refused: Mapping[str, Sequence[str]]) -> None:
     for reason, rows in refused.items():
-        console.print(f"Not in {name}, {reason}: {', '.join(rows)}.", highlight=False)
+        console.print(f"Not in {name} ({reason}): {', '.join(rows)}.", highlight=False)
 
 
 def _run(
@@ -253,35 +262,37 @@ def _run(
             missing_is_fault=missing_is_fault,
         )
         if not whole.planned:
-            raise click.UsageError("nothing to run: none of the contestants takes part there")
+            raise click.UsageError(
+                "nothing to run: no chosen contestant takes part in the chosen suites"
+            )
         sys.exit(asyncio.run(whole.run()))
     except (CatalogueError, TraceError) as error:
         raise _Unreadable(str(error)) from error
     except OSError as error:
         _say_left_off(console, whole)
-        raise click.ClickException(f"the run was broken off, its data removed: {error}") from error
+        raise click.ClickException(f"the run ended early, its data removed: {error}") from error
     except (KeyboardInterrupt, asyncio.CancelledError):
-        console.print("Interrupted: everything started was stopped, all data was removed.")
+        console.print("Interrupted. All processes were stopped and all data was removed.")
         _say_left_off(console, whole)
         sys.exit(EXIT_INTERRUPTED)
 
 
 class _Unreadable(click.ClickException):
-    """A file of the reader's, or of the lab's, is not what it should be: nothing was run."""
+    """A file of the user or of the lab is malformed, so nothing was run."""
 
     exit_code = click.UsageError.exit_code
 
 
 def _say_left_off(console: Console, whole: Whole | None) -> None:
-    """Say what is kept of a run that was broken off, and how to go on with it."""
+    """Say what is kept of an unfinished run, and how to continue it."""
     if whole is None or whole.records is None:
         return
     arguments = [one for one in sys.argv[1:] if one != "--resume"]
     console.print(
-        f"Kept, marked as unfinished: {whole.recorded_count:,} of {len(whole.planned):,} cells in "
+        f"Kept as an unfinished run: {whole.recorded_count:,} of {len(whole.planned):,} cells in "
         f"{whole.records}\n"
-        f"  to go on:   {shlex.join(['python', '-m', 'lab', *arguments, '--resume'])}\n"
-        f"  to see it:  {shlex.join(['python', '-m', 'lab', 'report', str(whole.records)])}",
+        f"  to continue it: {shlex.join(['python', '-m', 'lab', *arguments, '--resume'])}\n"
+        f"  to report it:   {shlex.join(['python', '-m', 'lab', 'report', str(whole.records)])}",
         highlight=False,
         soft_wrap=True,
     )

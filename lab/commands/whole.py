@@ -1,6 +1,6 @@
 """A whole run: from the machine sheet to the report.
 
-Owns the order, and who is told what. Must not measure or format anything itself.
+Owns the order of its steps. Must not measure or format anything itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EXIT_FAULT = 1
 
 
 class Whole:
-    """One run of some suites. `planned` are its cells, in their order."""
+    """One run of some suites. `planned` has its cells in order."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class Whole:
         self._missing_is_fault = missing_is_fault
         self._cores = cores()
         self._recorded: dict[CellName, AnyCell] = {}
-        # Where cells are recorded as they come, once the first can.
+        # The file that the cells are written to, once it is open.
         self.records: str | None = None
         self.recorded_count = 0
-        # Read before anything runs: a trace that is damaged must not end a run of hours.
+        # Read before anything runs: a damaged trace must not end a run after hours.
         self._requests = {
             one.name: traces.requests(one.trace)
             for one in suites
@@ -76,7 +76,7 @@ class Whole:
         self.planned = [name for one in suites for name in plan.cells(one, choice, self._cores)]
 
     async def run(self) -> int:
-        """Measure, record, show; return the exit status. Raises OSError and CancelledError."""
+        """Measure, record and show; return the exit status. Raises OSError and CancelledError."""
         _cancel_on_signals()
         disturbances = Disturbances()
         with ExitStack() as of_records:
@@ -118,7 +118,7 @@ class Whole:
         before = unfinished(self._kept_in, header) if self._resume else None
         if before is None:
             if self._resume:
-                self._console.print("No broken-off run is like this one: a new one begins.")
+                self._console.print("No unfinished run has these settings: starting a new run.")
             kept = stack.enter_context(begun(header, self._kept_in))
             self.records = _shown(kept.path)
             return kept
@@ -126,8 +126,8 @@ class Whole:
         self.recorded_count = len(before.cells)
         self._recorded = {name_of(cell): cell for cell in before.cells}
         self._console.print(
-            f"Going on with {_shown(before.path)}: {len(self._recorded):,} of "
-            f"{len(self.planned):,} cells are there.",
+            f"Continuing {_shown(before.path)}: {len(self._recorded):,} of "
+            f"{len(self.planned):,} cells are recorded.",
             highlight=False,
         )
         return stack.enter_context(resumed(before))
@@ -137,7 +137,7 @@ class Whole:
         self.recorded_count += 1
 
     def _repeat(self) -> tuple[str, ...]:
-        """Return how the command begins that repeats a cell."""
+        """Return the beginning of the command that repeats a cell."""
         command = ["python", "-m", "lab", "run"]
         if self._folder != LAB / "contestants":
             command += ["--contestants", str(self._folder)]
@@ -197,7 +197,7 @@ class Whole:
 
 @dataclass
 class _Ran:
-    """What one suite brought back."""
+    """The results of one suite."""
 
     suite: Suite
     cells: list[PhasesCell] = field(default_factory=list)
@@ -205,9 +205,9 @@ class _Ran:
 
 
 def _cancel_on_signals() -> None:
-    """Make the first interrupt or request to terminate unwind the run, so that it cleans up.
+    """Make the first interrupt or termination signal unwind the run, so that it cleans up.
 
-    Any more of them are ignored, to the very end of the process: cleaning up takes seconds at most.
+    Later signals are ignored until the process ends: cleaning up takes seconds at most.
     """
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
@@ -218,7 +218,7 @@ def _cancel_on_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
         loop.call_soon_threadsafe(task.cancel)
 
-    # Not the loop's own handlers: it takes them away when it closes, before everything is told.
+    # Not the loop's own handlers: it removes them when it closes, before the last output.
     for number in numbers:
         signal.signal(number, cancel)
 

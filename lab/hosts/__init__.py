@@ -1,1 +1,1 @@
-"""One folder for each runtime: the loop that drives an adapter."""
+"""A folder for each runtime, with the loop that drives an adapter."""

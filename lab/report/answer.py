@@ -1,7 +1,7 @@
-"""Which cache to use: the best one for each language, range of sharing, durability and size.
+"""Which cache to use: the best one for each language, sharing scope, durability and value size.
 
-Owns the ranking and the sentence that gives its reason. Must not know how either is shown, nor
-measure anything: rates are those of the suite that has an `[answer]`.
+Owns the ranking and the sentence that explains it. Must not know how either is shown, nor measure
+anything: the rates come from the suite that has an `[answer]`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from lab.runner.summary import Figure, Summary
 Language = Literal["any", "python", "perl", "php", "native"]
 Sharing = Literal["process", "machine", "network"]
 
-# Which contestants do for a question, by who shares their data. The workers of a web server are
-# forked from one process as a rule, so that what only forks share will do on one machine.
+# Which contestants satisfy a question, by who can share their data. Web servers usually fork their
+# workers from one process, so data shared by forks counts as shared on one machine.
 _WILL_DO: dict[Sharing, tuple[SharedBy, ...]] = {
     "process": ("process", "fork", "machine", "network"),
     "machine": ("fork", "machine", "network"),
@@ -45,7 +45,7 @@ DEFAULT_SHARING: Sharing = "machine"
 
 
 class Question(NamedTuple):
-    """What a cache is wanted for: `size` is a variant of the suite, `survives` a restart."""
+    """What the reader needs. `size` is a variant of the suite; `survives` means a restart."""
 
     language: Language
     sharing: Sharing
@@ -55,21 +55,21 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A contestant at one size of values, with its server where it is fastest."""
+    """A contestant at one value size, with its server in its fastest placement."""
 
     row: Summary
     rate: Figure
 
     @property
     def name(self) -> str:
-        """What the page calls it."""
+        """Its name on the page."""
         forks = self.row.contestant.shared_by == "fork"
         return f"{title(self.row)} (one process and its forks)" if forks else title(self.row)
 
 
 @dataclass(frozen=True)
 class Aside:
-    """A contestant that fits and is not ranked, and why: its rate is of less work, or it has none.
+    """A contestant that fits but is not ranked: it did less work than the others, or has no rate.
 
     `rate` is None without figures.
     """
@@ -80,18 +80,18 @@ class Aside:
 
     @property
     def name(self) -> str:
-        """What the page calls it."""
+        """Its name on the page."""
         return title(self.row)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What answers a question.
+    """The answer to a question.
 
     `ranked` are caches that did all of the work, the fastest first. `tied` are the first and those
-    that cannot be told from it; `leaders` has the same of each language. `unbounded` are stores
-    that do not evict: whoever uses one must limit it. `asides` fit and are not ranked. `reason`
-    says in a sentence or two why the first is first.
+    whose intervals overlap with it; `leaders` has the same for each language. `unbounded` are
+    stores that do not evict, so their users must limit them. `asides` fit but are not ranked.
+    `reason` says in one or two sentences why the first is first.
     """
 
     question: Question
@@ -104,7 +104,7 @@ class Answer:
 
     @property
     def first(self) -> Candidate | None:
-        """The fastest cache, None where none fits."""
+        """The fastest cache; None when none fits."""
         return self.ranked[0] if self.ranked else None
 
 
@@ -115,13 +115,13 @@ def questions(suite: PhasesSuite) -> list[Question]:
 
 
 def default_question(suite: PhasesSuite) -> Question:
-    """Return the question that is asked before the reader chooses."""
+    """Return the question that the page shows first."""
     assert suite.answer is not None
     return Question(DEFAULT_LANGUAGE, DEFAULT_SHARING, survives=False, size=suite.answer.default)
 
 
 def answers(suite: PhasesSuite, summaries: Sequence[Summary]) -> dict[Question, Answer]:
-    """Return the answer to every question. `suite` has an answer plan."""
+    """Return the answer to every question. `suite` must have an `[answer]`."""
     entrants = {
         variant.name: _entrants(suite, summaries, variant.name)
         for variant in suite.parts[0].variants
@@ -132,7 +132,7 @@ def answers(suite: PhasesSuite, summaries: Sequence[Summary]) -> dict[Question, 
 def _entrants(
     suite: PhasesSuite, summaries: Sequence[Summary], variant: str
 ) -> list[Candidate | Aside]:
-    """Return each contestant once, where it is fastest: who did all of the work comes first."""
+    """Return each contestant once, in its fastest placement; the ranked ones come first."""
     found: dict[str, Candidate | Aside] = {}
     for row in summaries:
         here = (row.suite, row.part, row.variant) == (suite.name, suite.parts[0].name, variant)
@@ -157,18 +157,18 @@ def _order(one: Candidate | Aside) -> tuple[bool, float]:
 
 
 _OUTCOMES: dict[Outcome, str] = {
-    "stopped": "could not be filled within its time",
+    "stopped": "filling the store exceeded the time limit",
     "failed": "failed",
     "missing": "not installed",
-    "unavailable": "cannot be had",
+    "unavailable": "cannot be installed",
 }
 
 
 def _shortfall(row: Summary) -> str:
-    """Return why a row did less than it was asked to, in any round; empty when it did everything.
+    """Return why a row did less work than the others in any round; empty when it did everything.
 
-    The limit of this workload leaves room for everything, so that a set that is refused or a get
-    that misses a stored key is work that others did.
+    Everything fits into the limit of this workload. A refused set or a missed get of a stored key
+    is therefore work that the other contestants did.
     """
     if row.outcome != "measured":
         return f"{_OUTCOMES[row.outcome]}: {row.reason}" if row.reason else _OUTCOMES[row.outcome]
@@ -222,9 +222,9 @@ def _fits(row: Summary, question: Question) -> bool:
 
 
 def _tied(ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Return the first and those that the rounds cannot tell from it: their bounds overlap.
+    """Return the first and those whose bounds overlap with its own.
 
-    One round has no bounds: then nothing is said of ties.
+    One round has no bounds, so it shows no ties.
     """
     own = ranked[0].rate.bounds if ranked else None
     return tuple(
@@ -236,24 +236,24 @@ def _tied(ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
 
 def _reason(ranked: Sequence[Candidate], tied: Sequence[Candidate]) -> str:
     if not ranked:
-        return "No cache of this run fits."
+        return "No cache in this run fits."
     first = ranked[0]
     what = first.row.contestant.what.rstrip(".")
     if len(tied) > 1:
-        return f"A tie: their intervals overlap. {first.name}: {what}."
-    figure = f"{rate(first.rate.median)} operations a second"
+        return f"A tie: the intervals overlap. {first.name}: {what}."
+    figure = f"{rate(first.rate.median)} operations per second"
     if len(ranked) == 1:
-        said = f"It is the only cache that fits, with {figure}."
+        said = f"The only cache that fits, at {figure}."
     else:
         second = ranked[1]
         ahead = times(first.rate.median / max(second.rate.median, 1e-9))
-        said = f"{figure}, {ahead} those of {second.name}."
+        said = f"{figure}, {ahead} the rate of {second.name}."
     return f"{said} {what}.{_caution(first.rate)}"
 
 
 def _caution(first: Figure) -> str:
     if first.rounds == 1:
-        return " One round: its error is unknown, and ties cannot be seen."
+        return " One round only: no interval, so ties cannot be detected."
     if first.interval is None:
-        return f" Fewer than {SAMPLES_MIN} rounds: no interval, ties go by the range."
+        return f" Fewer than {SAMPLES_MIN} rounds: no interval, so ties compare the ranges."
     return ""

@@ -1,6 +1,6 @@
-"""The short table of a suite: what a run prints on a terminal when the suite has ended.
+"""The short tables that a run prints on the terminal; the page has the complete ones.
 
-Owns which rows and columns it has. Must not know how it is printed; the page has everything.
+Owns their rows and columns. Must not know how they are printed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from lab.runner.results import ReplayCell, capacity_text
 from lab.runner.summary import SPREAD_MAX, PhaseSummary, Summary
 
 ROWS_MAX = 12
-# The actions whose latencies are worth a column where one phase mixes several.
+# The actions that get latency columns in the table of a mixed phase.
 _ACTIONS = ("get", "set")
 
 
 def table(suite: PhasesSuite, rows: Sequence[Summary]) -> Table | None:
     """Return the fastest rows of the suite's first part, and ours; None without figures.
 
-    Of several variants it is the one in the middle.
+    Of several variants it shows the middle one.
     """
     part = suite.parts[0]
     variant = part.variants[(len(part.variants) - 1) // 2]
@@ -50,7 +50,7 @@ def table(suite: PhasesSuite, rows: Sequence[Summary]) -> Table | None:
 
 
 def leaders(found: Answer) -> Table:
-    """Return the best cache of each language, with its interval and whoever ties with it."""
+    """Return the best cache of each language, with its interval and those that tie with it."""
     columns = (
         Column("Language", figures=False),
         Column("Best", figures=False),
@@ -72,9 +72,9 @@ def leaders(found: Answer) -> Table:
         for language, tied in found.leaders.items()
         if (first := tied[0])
     )
-    notes = ("A tie is written =: the intervals overlap; the figures are of the first.",)
+    notes = ("= marks a tie: the intervals overlap. The figures are those of the first name.",)
     return Table(
-        "The best of each language",
+        "The fastest cache for each language",
         columns,
         lines,
         notes=notes if any(len(tied) > 1 for tied in found.leaders.values()) else (),
@@ -82,7 +82,7 @@ def leaders(found: Answer) -> Table:
 
 
 def replayed(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Table:
-    """Return the hit ratio of each contestant at each capacity, in equal measured bytes."""
+    """Return the hit ratio of each contestant at each capacity, at equal measured bytes."""
     capacities = sorted({one.capacity for one in cells})
     found: dict[str, dict[float, ReplayCell]] = {}
     for one in cells:
@@ -106,8 +106,8 @@ def replayed(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Table:
     ]
     lines.sort(key=lambda line: -(line.cells[-2].order or 0.0))
     note = (
-        "Hit ratio by capacity, a share of the bytes of all distinct values; all occupy the same "
-        "measured bytes. In brackets: more bytes than that, no limit came nearer."
+        "Hit ratio by capacity, a share of the bytes of all distinct values. All contestants use "
+        "the same measured bytes; those in brackets used more under every limit that was tried."
     )
     return Table(f"{suite.name}: {suite.title}", columns, tuple(lines), notes=(note,))
 
@@ -132,7 +132,9 @@ def _title(suite: PhasesSuite, part: Part, variant: Variant) -> str:
 
 def _notes(measured: Sequence[Summary], shown: Sequence[Summary]) -> tuple[str, ...]:
     more = len(measured) - len(shown)
-    return (f"{more} slower rows, the other parts and variants are on the page.",) if more else ()
+    if not more:
+        return ()
+    return (f"The page has {more} slower rows, and the other parts and variants.",)
 
 
 def _row(row: Summary, phases: Sequence[str], *, mixed: bool) -> Row:

@@ -1,10 +1,10 @@
-"""Two runs side by side: which rows of the second are faster or slower than in the first.
+"""Compares two runs: which rows of the second are faster or slower than in the first.
 
 Owns that verdict. Must not print.
 
-The interval of a ratio is that of both medians at their farthest: it covers the true ratio at least
-as often as both intervals cover their medians at once. A ratio whose interval holds 1 is undecided,
-and so is one of runs with too few rounds for intervals.
+The interval of a ratio divides the farthest bounds of both intervals. It covers the true ratio at
+least as often as both intervals cover their medians together. A row is undecided if the interval
+of its ratio contains 1, or if a run has too few rounds for an interval.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _Name = tuple[str, str, str, str, str, str]
 
 @dataclass(frozen=True)
 class Compared:
-    """One phase of one row in both runs: the rate of the second by that of the first.
+    """One phase of one row in both runs: the rate of the second divided by that of the first.
 
     `low` and `high` are the interval of the ratio, None where a run has fewer than six rounds;
-    `coverage` is the least chance that it holds the true ratio.
+    `coverage` is the least probability that it contains the true ratio.
     """
 
     suite: str
@@ -44,7 +44,7 @@ class Compared:
 
     @property
     def verdict(self) -> Verdict:
-        """What the rounds of both runs say."""
+        """Whether the second run is faster, slower, or neither for certain."""
         if self.low is None or self.high is None or self.low <= 1 <= self.high:
             return "undecided"
         return "faster" if self.low > 1 else "slower"
@@ -58,17 +58,17 @@ def compare(first: Run, second: Run) -> list[Compared]:
 
 
 def differences(first: Run, second: Run) -> list[str]:
-    """Return a sentence for everything that makes the runs unfit to be compared."""
+    """Return a sentence for each difference that makes the comparison doubtful."""
     found = []
     own, other = first.header, second.header
     if own.settings.form != other.settings.form:
         found.append(f"The forms differ: {own.settings.form} and {other.settings.form}.")
     if own.settings.seed != other.settings.seed:
-        found.append("The seeds differ, so the operations do too.")
+        found.append("The seeds differ, so the operations differ too.")
     if (own.machine.cpu, own.machine.cores) != (other.machine.cpu, other.machine.cores):
         found.append(f"The processors differ: {own.machine.cpu} and {other.machine.cpu}.")
     if own.settings.data != other.settings.data:
-        found.append(f"The stores lay in {own.settings.data} and in {other.settings.data}.")
+        found.append(f"The stores were in {own.settings.data} and in {other.settings.data}.")
     suites = {one.name: one for one in own.suites}
     changed = [one.name for one in other.suites if suites.get(one.name, one) != one]
     if changed:

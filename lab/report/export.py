@@ -1,7 +1,7 @@
 """The figures of a run as CSV, one line for each operation of each row.
 
-Owns the columns. Must not compute a figure: they are those of the page. Times are nanoseconds,
-sizes bytes, shares 0 to 1; an empty field is a figure that does not exist.
+Owns the columns. Must not compute a figure: they are the page's. Times are in nanoseconds, sizes
+in bytes, shares from 0 to 1; an empty field means that there is no figure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a report says, free of how it is shown: tables, charts and notes.
+"""The content of a report, without its presentation: tables, charts and notes.
 
-Owns the shapes that layouts make, and that the terminal and the page show. Must not know either,
+Owns the types that layouts build and that the terminal and the page show. Must not know either,
 nor compute a figure.
 """
 
@@ -12,22 +12,22 @@ from typing import Literal
 
 from lab.runner.results import AnyCell
 
-# "fault": something is wrong. "weak": to be read with care. "aside": of lesser weight.
+# "fault": something is wrong. "weak": read with care. "aside": of lesser importance.
 Mark = Literal["", "fault", "weak", "aside"]
 
-# Whose data a row of a chart is: behind a server, shared without one, of one process alone, or
-# nobody's.
+# Who can use the data of a chart's row: several processes through a server or without one, or one
+# process alone. "null" stores nothing.
 Kind = Literal["server", "shared", "alone", "null"]
 
-# What an axis counts: nanoseconds, seconds, operations in a second, a share of one, entries.
+# The unit of an axis: "rate" is operations per second, "share" 0 to 1, "count" entries.
 Unit = Literal["ns", "s", "rate", "share", "count", "bytes"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table. `order` is what a sorted column goes by, its text where there is none.
+    """A cell of a table. A sorted column compares `order`, or the text where `order` is None.
 
-    `short` is its text on a terminal.
+    `short` is the text on a terminal.
     """
 
     text: str
@@ -38,10 +38,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column. Columns of one `group` have a heading in common.
+    """A column. Columns of one `group` share a heading.
 
-    `head` columns are the same in all rows of a block. `published` columns have the original's
-    figures. `means` explains the heading in a sentence.
+    `head` columns repeat in all rows of a block. `published` columns have the original's figures.
+    `means` explains the heading in one sentence.
     """
 
     heading: str
@@ -54,7 +54,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row. `keys` is what pickers choose by, `records` the cells its figures come from."""
+    """A row. Pickers filter by `keys`; `records` are the cells behind its figures."""
 
     cells: tuple[Cell, ...]
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -65,9 +65,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Picker:
-    """A choice among rows: those whose key `name` is the chosen option, or that lack the key.
+    """A filter: shows the rows whose key `name` is the chosen option, and those without that key.
 
-    `first` is chosen at first, or else the first of the options.
+    `first` is the initial choice; without it, the first option is.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Picker:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. `keys` is what the pickers of a sheet choose by."""
+    """A table. The pickers of a sheet filter by `keys`."""
 
     title: str
     columns: tuple[Column, ...]
@@ -91,8 +91,8 @@ class Table:
 class Dots:
     """A chart of rows with a dot for each of `marks` on one logarithmic axis.
 
-    Rows are sorted by their first value; `better` says which end is good, `marked` what the marks
-    are.
+    Rows are sorted by their first value. `better` says which end is good, `marked` what the marks
+    mean.
     """
 
     title: str
@@ -108,7 +108,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class DotRow:
-    """A row of dots; None where there is no figure. `ranges` are their intervals, if known."""
+    """A row of dots. A value is None where there is no figure. `ranges` are the intervals."""
 
     name: str
     kind: Kind
@@ -121,10 +121,9 @@ class DotRow:
 
 @dataclass(frozen=True)
 class Lines:
-    """A chart of lines. Its vertical axis can be switched between logarithmic and linear.
+    """A line chart, whose vertical axis can be switched between logarithmic and linear.
 
-    With `panels` it is several small charts side by side, each with the rows of its `panel` and
-    with axes of its own.
+    With `panels` it is several small charts side by side, each with its own rows and axes.
     """
 
     title: str
@@ -142,7 +141,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class LineRow:
-    """A line. `ended` says why it ends early, if it does. `panel` is the small chart it is in."""
+    """A line. `ended` says why it ends early, if it does. `panel` names its small chart."""
 
     name: str
     kind: Kind
@@ -159,12 +158,11 @@ Chart = Dots | Lines
 
 @dataclass(frozen=True)
 class Sheet:
-    """What there is to say of one part of a suite.
+    """Everything about one part of a suite.
 
-    `tables` are in the original's layout, today's figures beside the published ones, and `pickers`
-    choose among them; `corrected` has what it left out, and `beyond` the rows that did not keep
-    within the limits, or None. `resources` are checks, memory and
-    processor time of each contestant.
+    `tables` are in the original's layout, with measured and published figures; `pickers` choose
+    among them. `corrected` adds what the original left out. `beyond` has the rows that exceeded
+    the limits, or is None. `resources` are checks, memory and CPU time of each contestant.
     """
 
     name: str

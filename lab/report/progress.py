@@ -1,7 +1,7 @@
-"""The progress of a run: what runs now and how much time is left.
+"""The progress of a run: what is running and how much time is left.
 
-Owns the bar and the estimate. Must not influence what runs. Where the output is no terminal there
-is no bar, and a line tells of each cell that has ended.
+Owns the bar and the estimate. Must not influence what runs. If the output is not a terminal, it
+prints a line for each finished cell instead of the bar.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REDRAWS_PER_SECOND = 2
 
 
 class _Kind(NamedTuple):
-    """Cells that take about as long as each other."""
+    """Cells that take about the same time."""
 
     suite: str
     part: str
@@ -31,7 +31,7 @@ class _Kind(NamedTuple):
 
 
 class CellProgress:
-    """Watches the cells of a run. `expected` has the seconds that each took in an earlier one."""
+    """Watches the cells of a run. `expected` has the seconds that each took in an earlier run."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class CellProgress:
         self._bar.stop()
 
     def starts(self, contestant: str, where: str) -> None:
-        """Show what runs now."""
+        """Show what is running."""
         self._running[contestant, where] = monotonic()
         self._at_once = max(self._at_once, len(self._running))
         self._show_running()
@@ -93,10 +93,10 @@ class CellProgress:
             self._console.print(f"{contestant}, {where}: {seconds:.1f} s", highlight=False)
 
     def seconds_left(self) -> float | None:
-        """Return the estimate, or None while there is nothing to go by.
+        """Return the estimate, or None while there is no basis for one.
 
-        A cell to come takes as long as those of its contestant did in this part; before there are
-        any, as in an earlier run; else as the mean of all.
+        A pending cell counts with the mean of its contestant's finished cells in the same part,
+        else with that of an earlier run, else with the mean of all.
         """
         means = {kind: mean(seconds) for kind, seconds in self._seconds.items()}
         known = [*means.values(), *(self._expected.values() if not means else ())]
@@ -112,12 +112,12 @@ class CellProgress:
 
     def _show_running(self) -> None:
         running = "; ".join(f"{contestant}, {where}" for contestant, where in self._running)
-        # At once, for what runs now may run for a while.
+        # Refresh at once: this cell may run for a while.
         self._bar.update(self._task, now=running, refresh=True)
 
 
 class _Left(ProgressColumn):
-    """The time left, from the cells' own estimate: unlike cells have no common speed."""
+    """The time left, estimated per cell: different cells have no common speed."""
 
     def __init__(self, cells: CellProgress) -> None:
         super().__init__()

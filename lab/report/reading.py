@@ -28,7 +28,7 @@ def source_of(cells: Iterable[AnyCell]) -> str:
 
 
 def suites_of(run: Run) -> list[SuiteRows]:
-    """Return the suites in phases that have cells, as they and the contestants were then."""
+    """Return the suites in phases that have cells, with the definitions that the run recorded."""
     cells = [cell for cell in run.cells if isinstance(cell, PhasesCell)]
     return [
         SuiteRows(suite, summarise(suite, run.header.contestants, cells))
@@ -38,7 +38,7 @@ def suites_of(run: Run) -> list[SuiteRows]:
 
 
 def replays_of(run: Run) -> list[tuple[ReplaySuite, list[ReplayCell]]]:
-    """Return the replays that have cells, and these."""
+    """Return the replays that have cells, with these cells."""
     cells = [cell for cell in run.cells if isinstance(cell, ReplayCell)]
     found = []
     for suite in run.header.suites:

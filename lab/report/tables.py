@@ -1,6 +1,6 @@
-"""Tables on a terminal: how those of `model` become rich's.
+"""Prints tables of `model` on a terminal, by way of rich.
 
-Owns their looks. Must not know what is in them.
+Owns their looks. Must not know their content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def show(console: Console, table: Table) -> None:
         rich.add_column(
             Text(column.heading),
             justify="right" if column.figures else "left",
-            # Figures are of no use when they are cut; names may be folded.
+            # A truncated figure is useless; names may wrap.
             no_wrap=column.figures,
             overflow="fold",
             vertical="bottom" if column.figures else "top",

@@ -1,4 +1,4 @@
-"""What a run prints: the machine, a short table for each suite, the answer, and what went wrong.
+"""What a run prints: the machine, a short table for each suite, the answer, and the faults.
 
 Owns the order. Must not run anything, nor compute a figure. Everything else is on the page.
 """
@@ -24,17 +24,17 @@ from rig.machine import Disturbance, Machine
 
 
 def show_machine(console: Console, machine: Machine, data: str, seed: int) -> None:
-    """Print what the figures to come depend on."""
+    """Print what the figures depend on: machine, medium and seed."""
     console.print(
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_bytes / 1e9:.0f} GB, "
         f"{machine.system}, {machine.kernel}, {machine.python}\n"
-        f"Data in {data}, removed afterwards. Seed {seed}.",
+        f"Stores in {data}, removed afterwards. Seed {seed}.",
         highlight=False,
     )
 
 
 def show_plan(console: Console, planned: Sequence[CellName], seconds: float | None) -> None:
-    """Print how many cells each suite has, and how long they take if an earlier run tells."""
+    """Print how many cells each suite has, and the expected time if an earlier run is known."""
     counts = Counter(name.suite for name in planned)
     listed = ", ".join(f"{suite} {count:,}" for suite, count in counts.items())
     minutes = "" if seconds is None else f", about {max(round(seconds / 60), 1)} minutes"
@@ -48,7 +48,7 @@ def show_answer(console: Console, suite: PhasesSuite, summaries: Sequence[Summar
         return
     console.rule("Which cache?")
     console.print(
-        f"Shared by all processes of one machine, values of {found.question.size}: "
+        f"Shared by all processes on one machine, values of {found.question.size}: "
         f"{found.first.name}. {found.reason}\n",
         highlight=False,
     )
@@ -56,7 +56,7 @@ def show_answer(console: Console, suite: PhasesSuite, summaries: Sequence[Summar
 
 
 def show_phases(console: Console, suite: PhasesSuite, summaries: Sequence[Summary]) -> None:
-    """Print the short table of a suite, and who has no figures."""
+    """Print the short table of a suite, and the contestants without figures."""
     short = brief.table(suite, summaries)
     if short is not None:
         tables.show(console, short)
@@ -71,7 +71,7 @@ def show_replay(console: Console, suite: ReplaySuite, cells: Sequence[ReplayCell
     """Print the table of hit ratios."""
     tables.show(console, brief.replayed(suite, cells))
     console.print(
-        f"Requests of {suite.name}: {source_of(cells)}. A cache that evicts nothing hits "
+        f"Requests of {suite.name}: {source_of(cells)}. A cache that never evicts would reach "
         f"{ratio(suite.trace.hit_ratio_max)}.\n",
         highlight=False,
     )
@@ -84,12 +84,12 @@ def show_ending(
     faults: Sequence[str],
     path: str,
 ) -> None:
-    """Print whether the run was quiet, what was wrong with it, and where its records are."""
+    """Print whether the run was quiet, its faults, and where its records are."""
     if noise:
-        console.print(Text("A noisy run: ", style="bold yellow"), "; ".join(noise), ".", sep="")
+        console.print(Text("Noisy run: ", style="bold yellow"), "; ".join(noise), ".", sep="")
     else:
         console.print(
-            f"A quiet run: other programs used {disturbance.others:.1%} of the machine.",
+            f"Quiet run: other programs used {disturbance.others:.1%} of the machine.",
             highlight=False,
         )
     for fault in faults:

@@ -1,4 +1,4 @@
-"""Numbers as people read them. Owns the formats; must not know what is measured."""
+"""Formats numbers for people. Must not know what is measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import floor, log10
 
 
 def duration(nanoseconds: float) -> str:
-    """Return a duration in the unit that suits it: `87ns`, `36.001µs`, `10.202ms`, `28.962s`."""
+    """Return a duration in a suitable unit: `87ns`, `36.001µs`, `10.202ms`, `28.962s`."""
     if nanoseconds < 1_000:
         return f"{nanoseconds:.0f}ns"
     for unit, size in (("µs", 1e3), ("ms", 1e6)):
@@ -18,25 +18,25 @@ def duration(nanoseconds: float) -> str:
 def brief(nanoseconds: float) -> str:
     """Return a duration with three digits: `87 ns`, `36.0 µs`, `412 µs`, `10.2 ms`, `29.0 s`."""
     for unit, size in (("ns", 1.0), ("µs", 1e3), ("ms", 1e6)):
-        # Rounding must not make four digits of it: 999.6 ns are 1.00 µs.
+        # Rounding must not produce four digits: 999.6 ns is 1.00 µs.
         if nanoseconds < 999.5 * size:
             return f"{digits(nanoseconds / size)} {unit}"
     return f"{digits(nanoseconds / 1e9)} s"
 
 
 def digits(number: float) -> str:
-    """Return a number with three digits, a larger one whole: `0.12`, `8.73`, `4,120`."""
+    """Return a number with three digits, or all digits of a larger one: `0.12`, `8.73`, `4,120`."""
     if number <= 0:
         return "0"
     decimals = max(2 - floor(log10(number)), 0)
-    # 9.996 has three digits only as 10.0.
+    # 9.996 rounds to 10.0, not to 10.00.
     if round(number, decimals) >= 10 ** (3 - decimals):
         decimals = max(decimals - 1, 0)
     return f"{number:,.{min(decimals, 2)}f}"
 
 
 def rate(operations: float) -> str:
-    """Return operations in a second, whole: `228,927`."""
+    """Return operations per second, without decimals: `228,927`."""
     return f"{operations:,.0f}"
 
 
@@ -56,7 +56,7 @@ def ratio(share: float) -> str:
 
 
 def hit_rate(share: float) -> str:
-    """Return a share of one with three decimals. Only what is whole is shown as 1.000."""
+    """Return a share of one with three decimals. Only exactly 1 is shown as 1.000."""
     return f"{min(share, 0.999) if share < 1 else share:.3f}"
 
 
@@ -68,7 +68,7 @@ def times(factor: float) -> str:
 
 
 def spread(share: float) -> str:
-    """Return a range by its median as a whole percentage, `<1%` when it is small."""
+    """Return a range divided by its median as a whole percentage, `<1%` when it is small."""
     return "<1%" if share < 0.005 else f"{share:.0%}"
 
 

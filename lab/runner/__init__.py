@@ -1,1 +1,1 @@
-"""Plans, starts, measures, checks, records and stops. It prints nothing: `lab.report` does."""
+"""Plans, starts, measures, checks, records and stops. It never prints; `lab.report` does."""

@@ -1,4 +1,4 @@
-"""What the lab has built from source: where it is, and why it is not there.
+"""The lab's builds from source: where they are, or why they are missing.
 
 Owns the folder `built`. Must not build or start anything.
 """
@@ -18,21 +18,21 @@ _MARKER = "built.json"
 
 
 class _Built(msgspec.Struct, frozen=True):
-    """What a finished build leaves in its folder."""
+    """The marker that a finished build leaves in its folder."""
 
     recipe: str
     archive: str
 
 
 def prefix(one: Source) -> Path:
-    """Return the folder that a build installs into; it may not be there."""
+    """Return the folder that a build installs into; it may not exist."""
     return FOLDER / f"{one.name}-{one.version}"
 
 
 def archive_of(one: Source) -> str:
-    """Return the name of the archive that was built; empty when there is no finished build.
+    """Return the name of the archive that was built; empty without a finished build.
 
-    A build of another recipe, or one that was broken off, is no finished build.
+    An interrupted build, or a build of another recipe, does not count.
     """
     try:
         built = msgspec.json.decode((prefix(one) / _MARKER).read_bytes(), type=_Built)
@@ -47,7 +47,7 @@ def finish(one: Source, archive: str) -> None:
 
 
 def note_absence(one: Source, reason: str) -> None:
-    """Keep the reason why there is no archive to build; an empty one forgets it."""
+    """Keep the reason why there is no archive to build; an empty reason removes it."""
     path = _absence(one)
     if reason:
         path.write_text(reason, "utf-8")
@@ -56,12 +56,12 @@ def note_absence(one: Source, reason: str) -> None:
 
 
 def words(name: str) -> dict[str, str]:
-    """Return the placeholder `prefix` for whatever is built from the source `name`."""
+    """Return the placeholder `prefix` for the build of the source `name`."""
     return {"prefix": str(prefix(source(name)))} if name else {}
 
 
 def program(server: Server) -> str:
-    """Return the path of a server's program in a finished build; empty when there is none."""
+    """Return the path of a server's program in a finished build; empty without one."""
     if server.install.build and archive_of(source(server.install.build)):
         path = prefix(source(server.install.build)) / "bin" / server.program
         return str(path) if path.exists() else ""
@@ -75,14 +75,14 @@ def version_of(version: str, name: str) -> str:
 
 
 def why_absent(one: Contestant) -> str:
-    """Return why a contestant or its server cannot be installed here; empty when it can."""
+    """Return why a contestant or its server cannot be installed here; empty if it can."""
     return _why_absent(one.install.absent, one.install.build) or (
         why_server_absent(server_of(one)) if one.server else ""
     )
 
 
 def why_server_absent(server: Server) -> str:
-    """Return why a server cannot be installed here; empty when it can."""
+    """Return why a server cannot be installed here; empty if it can."""
     return _why_absent(server.install.absent, server.install.build)
 
 

@@ -1,10 +1,10 @@
-"""Finds the limit under which a store occupies a given number of bytes.
+"""Finds the limit under which a store uses a given number of bytes.
 
-Owns that search and what "equal bytes" means. Must not run anything.
+Owns that search and the meaning of "equal bytes". Must not run anything.
 
-What a contestant calls its limit is rarely what it occupies: one leaves out its tables, another
-counts in pages, a third includes what the empty server needs. So a limit is tried, the bytes are
-measured, and the next limit lies where a straight line through the measurements meets the target.
+A contestant's limit rarely equals its measured size: one leaves out its tables, another counts in
+pages, a third includes the needs of the empty server. So the lab tries a limit and measures the
+bytes. A straight line through the measurements gives the next limit.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from collections.abc import Sequence
 from lab.runner.results import ReplayCell, Try
 
 TRIES_MAX = 6
-# From this share of the target on a measurement is near enough.
+# A measurement of at least this share of the target is close enough.
 _NEAR = 0.97
-# What a try aims at, since memory is noisy and more than the target is of no use.
+# A try aims below the target, because memory is noisy and a try above the target is useless.
 _AIM = 0.985
-# A straight line through one or two measurements is trusted so far and no further.
+# One step changes a limit by at most this factor.
 _FACTOR_MAX = 4.0
-# Memory is noisy: so much more than the permitted bytes is not yet more.
+# Memory is noisy, so a store may exceed the allowed bytes by this share.
 TOLERANCE = 0.03
-# A store that occupies more than this share of its bytes under half the limit does not obey it.
+# A store does not obey its limit if half the limit leaves more than this share of its bytes.
 _LEVEL = 0.9
 
 
 def target(references: Sequence[ReplayCell], nominal: int) -> int:
-    """Return how many bytes a contestant may occupy that is compared with measured `references`.
+    """Return how many bytes a contestant may use when it is compared with measured `references`.
 
-    The smallest measurement there is, which is the one least kind to their rivals. Without any
-    there is nothing to be equal to, and the nominal limit stands.
+    This is the smallest of all their measurements, the strictest for the others. Without
+    references it is the nominal limit.
     """
     return min(
         (min(cell.best.bytes_peak, cell.best.bytes_settled) for cell in references),
@@ -39,12 +39,12 @@ def target(references: Sequence[ReplayCell], nominal: int) -> int:
 
 
 def next_limit(bytes_max: int, step: int, tries: Sequence[Try]) -> int | None:
-    """Return the limit to try next, a multiple of `step`; None when no other would be better."""
+    """Return the next limit to try, a multiple of `step`; None if no other would be better."""
     if not tries:
         return _stepped(bytes_max, step)
     *before, last = tries
     if last.reason or any(one.bytes_measured == last.bytes_measured for one in before):
-        # It cannot live with such a limit, or there is nothing between two of its steps.
+        # It fails with such a limit, or there is nothing between two of its steps.
         return None
     fitting = [one for one in tries if one.bytes_measured <= bytes_max]
     exceeding = [one for one in tries if one.bytes_measured > bytes_max]
@@ -66,7 +66,7 @@ def next_limit(bytes_max: int, step: int, tries: Sequence[Try]) -> int | None:
         return None
     limit = _stepped(guess, step)
     if low is not None and high is not None and not low.limit < limit < high.limit:
-        # The line is not straight, or the step is coarse: what lies between is still to be had.
+        # The relation is not linear, or the step is coarse: try the middle.
         limit = _stepped((low.limit + high.limit) / 2, step)
         if not low.limit < limit < high.limit:
             return None
@@ -74,9 +74,9 @@ def next_limit(bytes_max: int, step: int, tries: Sequence[Try]) -> int | None:
 
 
 def best(bytes_max: int, tries: Sequence[Try]) -> int:
-    """Return which try counts: of those that fit the one that occupied most, else the smallest.
+    """Return the try to keep: the one that used most without exceeding, else the smallest.
 
-    Hits are no reason: the choice is made by bytes alone.
+    Only bytes decide, never hits.
     """
     ran = [number for number, one in enumerate(tries) if not one.reason]
     fitting = [number for number in ran if tries[number].bytes_measured <= bytes_max]
@@ -86,30 +86,33 @@ def best(bytes_max: int, tries: Sequence[Try]) -> int:
 
 
 def excess(cell: ReplayCell) -> str:
-    """Return why the bytes of a measured cell are not equal; empty when they are."""
+    """Return why the bytes of a measured cell are not equal; empty if they are."""
     measured = cell.best.bytes_measured
     if measured <= cell.bytes_max:
         return ""
     least = min(one.limit for one in cell.tries)
     return (
-        f"it occupied at least {measured:,} bytes and may occupy {cell.bytes_max:,}; the smallest "
-        f"limit tried was {least:,}"
+        f"it used at least {measured:,} bytes, more than the allowed {cell.bytes_max:,}; the "
+        f"smallest limit tried was {least:,}"
     )
 
 
 def exceeds(measured: int, bytes_max: int) -> bool:
-    """Return whether a store that was measured once occupies more than it may."""
+    """Return whether a store that was measured once exceeds the allowed bytes."""
     return measured > (1 + TOLERANCE) * bytes_max
 
 
 def _is_level(low: Try, high: Try) -> bool:
-    """Return whether a much smaller limit makes no difference to the bytes."""
+    """Return whether a much smaller limit leaves the bytes almost the same."""
     halved = 2 * low.limit <= high.limit
     return halved and low.bytes_measured > _LEVEL * high.bytes_measured
 
 
 def _on_line(one: Try, other: Try, wanted: float) -> float | None:
-    """Return where the line through two measurements reaches `wanted`; None if it is level."""
+    """Return the limit at which the line through two measurements reaches `wanted`.
+
+    None if the line is level.
+    """
     rise = other.bytes_measured - one.bytes_measured
     if rise == 0:
         return None
@@ -119,7 +122,8 @@ def _on_line(one: Try, other: Try, wanted: float) -> float | None:
 def _beyond(nearest: Sequence[Try], wanted: float) -> float | None:
     """Return a limit beyond the first of `nearest`, whose measurements are on one side of `wanted`.
 
-    One measurement is taken to be in proportion to its limit. None when limits make no difference.
+    With one measurement, bytes are assumed to be proportional to the limit. None if limits make no
+    difference.
     """
     first = nearest[0]
     if first.bytes_measured == 0:
@@ -129,7 +133,7 @@ def _beyond(nearest: Sequence[Try], wanted: float) -> float | None:
     if guess is None:
         return None
     if (guess < first.limit) != (proportional < first.limit):
-        # By chance more bytes were measured under the smaller limit.
+        # Noise: the smaller limit gave more bytes.
         guess = proportional
     return min(max(guess, first.limit / _FACTOR_MAX), first.limit * _FACTOR_MAX)
 

@@ -1,7 +1,6 @@
-"""Measures one cell: a contestant under a variant of a part, placed somehow, in one round.
+"""Measures one cell: a contestant under a variant of a part, in one placement and one round.
 
-Owns the order of its steps and what becomes of every way in which they can fail. Must not know of
-any other cell.
+Owns the order of its steps, and how each failure is recorded. Must not know any other cell.
 """
 
 from __future__ import annotations
@@ -63,25 +62,26 @@ from lab.runner.session import Session
 from rig.cores import core_count
 from rig.marks import kill_marked
 
-# How long all workers of a pass have to read the request that names its start.
+# The time for all workers of a pass to read the request that names its start.
 BARRIER_NS = 50_000_000
 
-# A preload that takes longer leaves no time for what is to be measured.
+# A longer preload would leave no time for the measured phases.
 PRELOAD_SHARE_MAX = 0.25
 
-# Each worker probes so many keys with values of so many bytes (PROTOCOL.md), three times over.
+# Keys of each worker's probe, and the bytes of their values (PROTOCOL.md).
 _PROBE_KEYS = 64
 _PROBE_BYTES = 160
-# Of the keys that each worker probes a quarter is deleted again.
+# The probe deletes a quarter of its keys.
 _PROBE_KEYS_KEPT = 48
-# A store may need several times the bytes it is given. Half of the entries, an eighth of the bytes.
+# The probe may use half of the allowed entries and an eighth of the allowed bytes: a store may need
+# several times the bytes of its values.
 _PROBE_ENTRIES_SHARE = 2
 _PROBE_BYTES_SHARE = 8
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be measured, and how. With `probe` the store is probed before."""
+    """What to measure, and how. With `probe`, the store is probed first."""
 
     contestant: Contestant
     part: Part
@@ -93,7 +93,7 @@ class Job:
 
 @dataclass
 class _Stage:
-    """Everything that runs for one store: its hosts, its server if it has one, and its folder."""
+    """Everything that runs for one store: its hosts, its server if any, and its folder."""
 
     processes: list[HostProcess]
     server: RunningServer | None
@@ -101,12 +101,12 @@ class _Stage:
 
     @property
     def pids(self) -> list[int]:
-        """The clients."""
+        """The process ids of the clients."""
         return [process.started.pid for process in self.processes]
 
 
 async def measure(session: Session, job: Job, cell: PhasesCell) -> None:
-    """Fill in `cell`, whatever happens. Raises only what ends the whole run."""
+    """Fill in `cell`, whatever happens. Raises only errors that end the whole run."""
     clock = asyncio.get_running_loop().time
     started = clock()
     try:
@@ -124,12 +124,12 @@ async def measure(session: Session, job: Job, cell: PhasesCell) -> None:
     except (CellError, CatalogueError) as error:
         cell.outcome, cell.reason = "failed", str(error)
     except OSError as error:
-        cell.outcome, cell.reason = "failed", f"the runner could not go on: {error}"
+        cell.outcome, cell.reason = "failed", f"the runner failed: {error}"
     cell.seconds = round(clock() - started, 3)
 
 
 def probe_fits(part: Part, limits: StoreLimits) -> bool:
-    """Return whether the probe's entries are so few that nothing may be evicted."""
+    """Return whether the probe has so few entries that a store must not evict any."""
     entries = part.processes * _PROBE_KEYS
     fits_entries = limits.entries == 0 or entries * _PROBE_ENTRIES_SHARE <= limits.entries
     fits_bytes = limits.bytes == 0 or entries * _PROBE_BYTES * _PROBE_BYTES_SHARE <= limits.bytes
@@ -156,7 +156,7 @@ class _Measurement:
                 await self._on_stage(self._probe)
             await self._on_stage(self._measure)
         finally:
-            # What an adapter or a server started in a session of its own.
+            # An adapter or server may have started processes in other sessions.
             kill_marked(self.mark)
 
     async def _on_stage(self, act: Callable[[_Stage], Awaitable[None]]) -> None:
@@ -168,7 +168,7 @@ class _Measurement:
 
     @asynccontextmanager
     async def _stage(self) -> AsyncIterator[_Stage]:
-        """Start everything anew: a server, if there is one, a folder, and the hosts."""
+        """Start a new server, if there is one, with a new folder and new hosts."""
         contestant = self.job.contestant
         async with AsyncExitStack() as stack:
             running = None
@@ -265,29 +265,29 @@ class _Measurement:
         self.cell.refused = sum(probed.refused for probed in written)
         reads = []
         for worker in range(count):
-            # A store that a process has for itself owes nobody else's keys.
+            # The store of a single process has no keys of other workers.
             alone = count == 1 or not self.job.contestant.is_shared
             reads.append(ProbeRead([worker] if alone else [worker, (worker + 1) % count]))
         for probed in await ask_all(stage.processes, reads, Probed):
             self.cell.probe_keys += probed.keys
             self.cell.probe.add(probed.verdict)
-        # A key of which a set was refused owes nothing, so that its absence would tell nothing.
+        # After a refused set, a missing key proves nothing.
         if self.job.part.empties and not self.cell.refused and await self._clear(stage):
             await self._probe_cleared(stage)
         await self._close(stage)
 
     async def _probe_cleared(self, stage: _Stage) -> None:
-        """Count what is left of the probe in a store that was emptied."""
+        """Count the probe's entries that remain in a store that was emptied."""
         reads = [ProbeRead([worker]) for worker in range(len(stage.processes))]
         for probed in await ask_all(stage.processes, reads, Probed):
             found = probed.verdict
             left = _PROBE_KEYS_KEPT - found.lost
-            said = f"{left} entries are still there after the store was emptied"
+            said = f"{left} entries remain after the store was emptied"
             examples = [said] if left else []
             self.cell.probe.add(Verdict(found.wrong, found.stale + left, examples=examples))
 
     async def _clear(self, stage: _Stage) -> bool:
-        """Empty the store and return True, or return False if the contestant cannot."""
+        """Empty the store and return True; return False if the contestant cannot."""
         owners = self._owners(stage)
         cleared = await ask_all(owners, [Clear()] * len(owners), Cleared)
         if not all(one.cleared for one in cleared):
@@ -296,7 +296,7 @@ class _Measurement:
         return True
 
     def _owners(self, stage: _Stage) -> list[HostProcess]:
-        """Return the processes that must each act for what concerns the whole store."""
+        """Return the processes that must act for the whole store: one, or each for its own."""
         return stage.processes[:1] if self.job.contestant.is_shared else stage.processes
 
     async def _measure(self, stage: _Stage) -> None:
@@ -326,7 +326,7 @@ class _Measurement:
         await self._close(stage)
 
     def _weigh(self, stage: _Stage) -> int:
-        """Return the bytes of files, or of a server's data and files; 0 where a client has them."""
+        """Return the bytes of files, or of a server's data and files; 0 for client memory."""
         weighed = self.job.contestant.weighed_by
         if weighed == "file":
             return bytes_occupied(stage.folder)
@@ -335,30 +335,30 @@ class _Measurement:
         try:
             return resources.data_bytes(stage.server.pid) + stage.server.bytes_grown
         except OSError:
-            # It is Linux that tells.
+            # Only Linux provides it.
             return 0
 
     def _hold(self, grown: int) -> None:
-        """Note by how much the store has grown, where it was not weighed before the rounds."""
+        """Record the growth of the store, unless it was weighed before the rounds."""
         held = self.cell.held
         if held is None:
             return
         if held.weighed == "file" or (held.weighed == "server" and not held.tries):
             held.bytes = max(grown, 0)
         if not held.bytes and not held.reason:
-            held.reason = f"nothing of it is seen where its {held.weighed} is measured"
+            held.reason = f"no growth of its {held.weighed} was measured"
 
     async def _preload(self, stage: _Stage, planned: PlannedPass) -> None:
         loaders = self._owners(stage)
         seconds_max = self.job.form.cell_seconds_max * PRELOAD_SHARE_MAX
-        # Nothing is timed: answers are checked after each block, however many load.
+        # Nothing is timed, so answers are checked after each block even with several workers.
         pace = self._pace(planned, workers=1)
         for ran in await self._run(loaders, planned, pace, seconds_max, []):
             self.cell.probe.add(ran.verdict)
             self.cell.refused += ran.actions["set"].miss
             if ran.done < planned.operations:
                 raise StoppedError(
-                    f"{planned.phase.name} came to {ran.done:,} of {planned.operations:,} "
+                    f"{planned.phase.name} reached {ran.done:,} of {planned.operations:,} "
                     f"operations within {seconds_max:g} s"
                 )
 
@@ -373,7 +373,7 @@ class _Measurement:
             ran = await self._run(stage.processes, planned, pace, seconds_max, paths)
             if stage.server is not None:
                 used_ns = resources.cpu_ns(stage.server.pid) - before_ns
-                # A thread that has ended meanwhile took its time with it.
+                # The time of a thread that ended meanwhile is lost.
                 self.cell.resources.server_cpu_ns += max(used_ns, 0)
             merged = merge(planned, pace, ran, paths)
         finally:
@@ -391,7 +391,7 @@ class _Measurement:
         seconds_max: float,
         durations: Sequence[Path],
     ) -> list[Ran]:
-        """Have all processes make a pass ready, and start it at the same moment."""
+        """Let all processes prepare a pass, and start it at the same moment."""
         measured = "" if planned.phase.preload else f" ({planned.measure})"
         step = f"{planned.phase.name}{measured}"
         prepare = Prepare(

@@ -1,14 +1,14 @@
-"""Why a cell has no figures. Owns the errors that end one cell and nothing else."""
+"""The errors that end one cell and nothing else."""
 
 from __future__ import annotations
 
 
 class CellError(Exception):
-    """A cell went wrong: something died, hung, or could not obey."""
+    """A cell failed: something died, hung, or reported an error."""
 
 
 class HostError(CellError):
-    """A worker died, hung, or could not obey."""
+    """A worker died, hung, or reported an error."""
 
 
 class ServerError(CellError):
@@ -16,12 +16,12 @@ class ServerError(CellError):
 
 
 class NotInstalledError(Exception):
-    """What is to be measured is not here, and could be."""
+    """The contestant is not installed, but could be."""
 
 
 class UnavailableError(Exception):
-    """What is to be measured is not here, and cannot be installed."""
+    """The contestant is not installed, and cannot be."""
 
 
 class StoppedError(Exception):
-    """Filling a store met its time limit, so that there is nothing to measure."""
+    """Filling a store reached its time limit, so there is nothing to measure."""

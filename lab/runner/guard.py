@@ -1,12 +1,12 @@
-"""The guard: a process that cleans up behind a runner that was killed.
+"""The guard: a process that cleans up after a runner that was killed.
 
-Owns what must not stay: processes, mounts, folders, and shared memory named after folders. Must not
-know what they are for. The runner tells the guard of each before it uses it, through a pipe that
-nobody else has; when the pipe ends without a goodbye, the runner was killed, and the guard removes
-what is left of it.
+Owns what must be removed: processes, mounts, folders, and shared memory named after folders. Must
+not know what they are for. The runner tells the guard about each of them before using it, through a
+pipe that no other process holds. When the pipe ends, the guard removes everything that the runner
+has not reported as removed.
 
-Everything a runner starts has a mark. So even what an adapter has started in a session of its own
-is found.
+Everything that a runner starts carries a mark, so the guard also finds processes that an adapter
+started in other sessions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Kind = Literal["session", "mount", "folder"]
 
 
 class Note(msgspec.Struct):
-    """There is something of a kind, or it has gone."""
+    """Something of a kind exists, or has been removed."""
 
     kind: Kind
     name: str
@@ -40,11 +40,11 @@ class Note(msgspec.Struct):
 
 
 class GuardError(OSError):
-    """The guard itself has gone: the run cannot promise any more to leave nothing behind."""
+    """The guard has died, so the run can no longer guarantee to leave nothing behind."""
 
 
 class Guard:
-    """The runner's end: starts the guard and tells it what there is."""
+    """The runner's side: starts the guard and tells it what exists."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(8)
@@ -61,7 +61,7 @@ class Guard:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        # At its end it looks for marked processes once more, and finds none.
+        # The guard looks for marked processes once more at its end.
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -72,11 +72,11 @@ class Guard:
             self._process.wait()
 
     def watch(self, kind: Kind, name: str) -> None:
-        """Tell of something that must not stay. Raises GuardError."""
+        """Register something that must be removed. Raises GuardError."""
         self._tell(Note(kind, name))
 
     def forget(self, kind: Kind, name: str) -> None:
-        """Tell that it has gone. A guard that has gone too need not know."""
+        """Report that it was removed. A dead guard does not need to know."""
         with suppress(GuardError):
             self._tell(Note(kind, name, gone=True))
 
@@ -86,11 +86,11 @@ class Guard:
             self._process.stdin.write(msgspec.json.encode(note) + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError as error:
-            raise GuardError("the process that cleans up after a crash was killed") from error
+            raise GuardError("the guard, which cleans up after a crash, was killed") from error
 
 
 def unmount(folder: str) -> bool:
-    """Unmount a file system, if need be from under those that still use it. Say whether it went."""
+    """Unmount a file system, lazily if it is still in use. Return whether it worked."""
     return any(
         subprocess.run(
             [*command, folder],
@@ -105,7 +105,7 @@ def unmount(folder: str) -> bool:
 
 
 def main() -> None:
-    """Read notes until the pipe ends, then remove whatever was not reported gone."""
+    """Read notes until the pipe ends, then remove everything not reported as removed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     there: dict[tuple[Kind, str], None] = {}

@@ -1,4 +1,4 @@
-"""Durations become histograms, which can be merged, kept in a record and read again.
+"""Makes histograms of durations, and reads them again from records.
 
 Owns the histogram's range and encoding, and the file of durations that a host writes (PROTOCOL.md).
 Must not know what was timed.
@@ -24,7 +24,7 @@ SIGNIFICANT_DIGITS = 3
 def encode(durations_ns: Iterable[int]) -> str:
     """Return the histogram of `durations_ns` in HdrHistogram's V2 encoding, as base64 text.
 
-    From 1 ns to an hour, exact to three digits; a duration of 0 counts as 1 ns. Nothing for no
+    Covers 1 ns to one hour with three significant digits; 0 counts as 1 ns. Empty without
     durations. Raises ValueError for more than an hour.
     """
     counts = Counter(durations_ns)
@@ -33,7 +33,7 @@ def encode(durations_ns: Iterable[int]) -> str:
     histogram = HdrHistogram(LATENCY_NS_MIN, LATENCY_NS_MAX, SIGNIFICANT_DIGITS)
     for duration_ns, count in counts.items():
         if not histogram.record_value(max(duration_ns, LATENCY_NS_MIN), count):
-            raise ValueError(f"a duration of {duration_ns} ns is beyond the histogram's hour")
+            raise ValueError(f"a duration of {duration_ns} ns exceeds the maximum of one hour")
     return str(histogram.encode().decode("ascii"))
 
 
@@ -45,7 +45,7 @@ def decode(encoded: str) -> HdrHistogram:
 def percentiles_ns(encoded: str, percents: Sequence[float]) -> list[int]:
     """Return the percentiles of a histogram of at least one duration.
 
-    As the library's own, which counts up from the smallest duration once for each percentile.
+    Gives the library's results, but scans the counts only once for all percentiles.
     """
     histogram = decode(encoded)
     last = histogram.get_counts_array_index(histogram.get_max_value())

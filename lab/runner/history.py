@@ -1,6 +1,6 @@
-"""How long cells took in earlier runs, so that a run can say at once how much time is left.
+"""The duration of cells in earlier runs, so that a run can estimate its time from the start.
 
-Owns that guess. Must not know what was measured.
+Owns that estimate. Must not know what was measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Header(msgspec.Struct):
 
 
 class _Cell(msgspec.Struct):
-    """As much of a cell as is needed: a record has kilobytes of histograms."""
+    """The needed fields of a cell. The rest of a record is kilobytes of histograms."""
 
     suite: str = ""
     part: str = ""
@@ -32,9 +32,9 @@ class _Cell(msgspec.Struct):
 
 
 def expected_seconds(folder: Path, form: FormName) -> dict[tuple[str, str, str], float]:
-    """Return how long a cell of suite, part and contestant took in the newest run of this form.
+    """Return the mean duration of a cell by suite, part and contestant, in the newest such run.
 
-    Nothing for what it did not run, and when there is no such run, or none that can be read.
+    Empty if there is no readable run of this form.
     """
     for path in files(folder):
         try:

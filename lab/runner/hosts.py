@@ -1,7 +1,7 @@
-"""Starts hosts, talks to them, and makes sure that none is left.
+"""Starts hosts, talks to them, and makes sure that none is left running.
 
-Owns the conversation: how a host dies, hangs or refuses becomes a HostError that says so plainly.
-Must not know what the requests mean.
+Owns the conversation: a host that dies, hangs or refuses becomes a HostError. Must not know what
+the requests mean.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from lab.runner.install.extensions import EXTENSIONS
 from lab.runner.placeholders import fill, limit_words
 from lab.runner.processes import Started, start
 
-# A runtime that frees ten million entries one by one needs most of it.
+# A runtime that frees ten million entries one by one needs most of this time.
 GOODBYE_SECONDS_MAX = 60.0
 
 R = TypeVar("R", bound=AnyReply)
 
 
 class HostProcess:
-    """One running host. `awaited` is the step whose reply is being waited for, or empty.
+    """One running host. `awaited` is the step whose reply is pending, or empty.
 
-    `stop_ns` is the time that it took to end when it was asked to.
+    `stop_ns` is the time between the request to end and the end.
     """
 
     def __init__(self, worker: int, started: Started) -> None:
@@ -49,7 +49,7 @@ class HostProcess:
     async def ask(self, request: AnyRequest, kind: type[R], step: str = "") -> R:
         """Send `request` and return the answer. Raises HostError or NotInstalledError.
 
-        `step` is what messages call it, the request's own name when it is empty.
+        `step` is the name for messages; if empty, the request's own name.
         """
         step = step or str(request.__struct_config__.tag)
         self.awaited = step
@@ -81,7 +81,7 @@ class HostProcess:
             raise HostError(f"worker {self.worker} answered {step} with {error}") from error
 
     async def leave(self) -> None:
-        """End the host's input, which asks it to go, and give it a moment to do so."""
+        """End the host's input, which asks it to exit, and wait until it has exited."""
         assert self.started.process.stdin is not None
         asked_ns = time.monotonic_ns()
         self.started.process.stdin.close()
@@ -101,16 +101,16 @@ async def hosts(
     words: Path,
     cores: set[int] | None,
 ) -> AsyncIterator[list[HostProcess]]:
-    """Start `count` hosts for a contestant, whose error output goes to files in `words`.
+    """Start `count` hosts for a contestant, and end them all at the end.
 
-    Each is a new process by exec, not a fork of the runner: like a worker that a process manager
-    starts it inherits no state, and any runtime can be one. At the end all have gone.
+    Their error output goes to files in `words`. Each is a new process by exec, not a fork of the
+    runner, so it inherits no state and can be written in any language.
     """
     command = command_of(host, contestant, limits)
     started: list[HostProcess] = []
     try:
         for worker in range(count):
-            # One by one, so that those that were started are known when one cannot be.
+            # One by one, so that the started ones are known if one fails to start.
             try:
                 process = await start(
                     command,
@@ -123,7 +123,7 @@ async def hosts(
                 )
             except FileNotFoundError:
                 raise NotInstalledError(
-                    f"{_program(command)}; python -m lab install gets what can be got"
+                    f"{_program(command)}; run: python -m lab install"
                 ) from None
             started.append(HostProcess(worker, process))
         yield started
@@ -161,7 +161,7 @@ async def ask_all(
     kind: type[R],
     step: str = "",
 ) -> list[R]:
-    """Ask each process its request at the same time; return the answers in order.
+    """Send each process its request at the same time; return the answers in order.
 
     Raises the first failure at once, without waiting for the others.
     """
@@ -185,7 +185,7 @@ def _program(command: Sequence[str]) -> str:
 def _hung(processes: Sequence[HostProcess]) -> str:
     waiting = [process for process in processes if process.awaited]
     if not waiting:
-        return "a worker would not leave when asked, and was killed"
+        return "a worker did not exit when asked, and was killed"
     workers = ", ".join(str(process.worker) for process in waiting)
     plural = "s" if len(waiting) > 1 else ""
     steps = ", ".join(sorted({process.awaited for process in waiting}))

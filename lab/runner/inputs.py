@@ -1,4 +1,4 @@
-"""What all contestants of a variant are given: files of keys and of operation streams.
+"""The inputs of all contestants of a variant: files of keys and of operation streams.
 
 Owns those files, the bases of sequences, and the pace of a pass. Must not know who reads them.
 """
@@ -25,10 +25,11 @@ from lab.runner.catalogue import (
 )
 from lab.runner.session import Session
 
-# The answers of a block are kept until the clock has stopped; of several workers, those of a pass.
+# Limits of the answers that are kept until the clock stops: those of a block, or, with several
+# workers, those of a pass.
 ANSWER_BYTES_MAX = 64 << 20
 PASS_BYTES_MAX = 2 << 30
-# A field of a complex value: eight digits and twenty, and what a runtime needs to keep them.
+# The memory of a field of a complex value in a runtime.
 FIELD_BYTES = 256
 # The text of a field of a complex value.
 COMPLEX_FIELD_BYTES = 28
@@ -36,10 +37,10 @@ COMPLEX_FIELD_BYTES = 28
 
 @dataclass(frozen=True)
 class PlannedPass:
-    """One pass of a phase. `index` is its place in `phases` of a load request.
+    """One pass of a phase. `index` is its position in `phases` of a load request.
 
-    `operations` of each worker have `warmup` among them. `verbs` has the verbs of each stream, a
-    byte for each operation.
+    `operations` counts those of one worker, including `warmup`. `verbs` has one byte for each
+    operation of each stream.
     """
 
     phase: Phase
@@ -51,9 +52,9 @@ class PlannedPass:
 
 
 class Stored:
-    """The keys that are ever stored, in that order, and the size of each when it is stored first.
+    """The keys that are ever stored, in order, with the size of the first value of each.
 
-    In arrays: there may be ten million.
+    Uses arrays, because there may be ten million keys.
     """
 
     def __init__(self) -> None:
@@ -66,7 +67,7 @@ class Stored:
         return key < len(self._seen) and bool(self._seen[key])
 
     def noting(self, operations: Iterable[stream.Operation]) -> Iterator[stream.Operation]:
-        """Yield the operations, and note what they store first."""
+        """Yield the operations, and note each key that is stored for the first time."""
         for operation in operations:
             key = operation.key
             if operation.verb == stream.SET and not self.has(key):
@@ -81,7 +82,7 @@ class Stored:
 class Inputs:
     """The files of one variant of a part, and the passes over them.
 
-    `payload` is how many bytes the keys and values in `stored` have.
+    `payload` is the number of bytes of the keys and values in `stored`.
     """
 
     keys: Path
@@ -95,11 +96,11 @@ class Inputs:
 def inputs(
     session: Session, suite: PhasesSuite, part: Part, variant: Variant, form: Form
 ) -> Iterator[Inputs]:
-    """Write the keys and streams of a variant. At the end they are gone."""
+    """Write the keys and streams of a variant, and delete them at the end."""
     folder = session.desk.fresh("inputs")
     try:
         keys = folder / "keys.txt"
-        # What a worker inserts gets numbers of its own, beyond those of all keys so far.
+        # Each worker inserts keys with its own numbers, above all numbers used so far.
         new_from = part.keys_of(variant) + streams.keys_absent(part, variant)
         phases: list[PhaseOf] = []
         passes: list[PlannedPass] = []
@@ -152,9 +153,9 @@ def inputs(
 
 @dataclass(frozen=True)
 class Pace:
-    """How many operations of a pass are between two readings of the clock, and between two checks.
+    """The operations between two readings of the clock (`block`) and two checks (`stretch`).
 
-    `cores` is how many cores all workers have between them.
+    `cores` is the number of cores that all workers share.
     """
 
     block: int
@@ -166,10 +167,10 @@ class Pace:
 def pace(
     planned: PlannedPass, contestant: Contestant, variant: Variant, workers: int, cores: int
 ) -> Pace:
-    """Return the pace of a pass. Raises CatalogueError when it would keep too many bytes.
+    """Return the pace of a pass. Raises CatalogueError if the kept answers were too large.
 
-    A block has whole batches. One worker checks its answers after each block. Several check them
-    when the whole pass is over, so that nobody checks while others are measured.
+    A block has whole batches. One worker checks its answers after each block. Several workers check
+    them after the whole pass, so that no worker checks while others are measured.
     """
     largest = variant.sizes.largest * (FIELD_BYTES if variant.value == "complex" else 1)
     batch = planned.phase.batch
@@ -181,6 +182,6 @@ def pace(
     if kept > PASS_BYTES_MAX:
         raise CatalogueError(
             f"{workers} workers would keep {kept / 1e9:.1f} GB of answers in phase "
-            f"{planned.phase.name!r}: give it fewer operations or smaller values"
+            f"{planned.phase.name!r}: use fewer operations or smaller values"
         )
     return Pace(block, planned.operations, workers, cores)

@@ -3,10 +3,10 @@
 Owns that computation. Must not know what was sampled.
 
 The interval from the k-th smallest to the k-th largest of n independent samples misses the median
-of their distribution when fewer than k samples fall on one of its sides. That has the chance
-2 * P(X < k), X being binomial with n trials of chance 1/2, whatever the distribution is
-(W. J. Conover, Practical Nonparametric Statistics, section 3.2). No interval of five samples
-misses it less often than 1 in 20, so that six are the fewest.
+of their distribution if fewer than k samples fall on one of its sides. The probability is
+2 * P(X < k) for a binomial X with n trials of probability 1/2, for any distribution (W. J. Conover,
+Practical Nonparametric Statistics, section 3.2). With five samples it is always above 1 in 20, so
+six are the minimum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COVERAGE_MIN = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """Holds the median with the chance `coverage`, between 0 and 1."""
+    """Contains the median with probability `coverage`, between 0 and 1."""
 
     low: float
     high: float
@@ -29,7 +29,7 @@ class Interval:
 
 
 def interval(samples: Sequence[float]) -> Interval | None:
-    """Return the tightest interval of two ordered samples that covers the median in 95 % of cases.
+    """Return the tightest interval between two ordered samples with at least 95 % coverage.
 
     None for fewer than six samples.
     """

@@ -1,4 +1,4 @@
-"""What makes a run a failure, and why it may not be called quiet.
+"""The faults that make a run a failure, and the reasons to call it noisy.
 
 Owns both judgements. Must not format or print, nor compute a figure.
 """
@@ -23,10 +23,10 @@ def faults(
     *,
     missing_is_fault: bool = True,
 ) -> list[str]:
-    """Return a sentence for everything that makes the run a failure; none for a clean run.
+    """Return a sentence for each fault; empty for a clean run.
 
-    What is unavailable or met a time limit is no fault, nor, if so told, what is missing. What is
-    missing for the same reason shares a sentence, however many rows it has.
+    An unavailable contestant or a time limit is not a fault, nor is a missing contestant unless
+    `missing_is_fault`. Contestants missing for the same reason share one sentence.
     """
     found = []
     missing: dict[str, list[str]] = {}
@@ -53,7 +53,7 @@ def faults(
 
 
 def _without_place(row: Summary) -> str:
-    """Return why a row is missing, which is the same wherever it is."""
+    """Return why a row is missing, without the place where it was found missing."""
     return row.cells[-1].reason if row.cells else row.reason.rpartition(" (")[0]
 
 
@@ -66,14 +66,14 @@ def _faults_of(name: str, verdict: Verdict, excused: Sequence[str]) -> list[str]
     named = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
     if not named:
         return []
-    example = f", for one: {verdict.examples[0]}" if verdict.examples else ""
+    example = f", for example: {verdict.examples[0]}" if verdict.examples else ""
     return [f"{name}: {named}{example}"]
 
 
 def noise(summaries: Sequence[Summary], disturbance: Disturbance) -> list[str]:
-    """Return the reasons why this run may not be called quiet; none for a quiet one.
+    """Return the reasons to call this run noisy; empty for a quiet run.
 
-    Which rows are noisy each says itself: `Summary.noisy`.
+    `Summary.noisy` says which rows are noisy.
     """
     judged = [row for row in summaries if row.measured and row.contestant.stores]
     reasons = []
@@ -86,7 +86,7 @@ def noise(summaries: Sequence[Summary], disturbance: Disturbance) -> list[str]:
             f"({worst.variant}, {worst.placement}) by {worst.spread:.0%}"
         )
     if any(row.rounds < SAMPLES_MIN for row in judged):
-        reasons.append(f"fewer than {SAMPLES_MIN} rounds cannot show what noise there was")
+        reasons.append(f"fewer than {SAMPLES_MIN} rounds cannot show the noise")
     if disturbance.others > OTHERS_MAX:
         reasons.append(f"other programs used {disturbance.others:.0%} of the machine")
     if disturbance.stolen > STOLEN_MAX:

@@ -1,6 +1,6 @@
-"""File systems in memory of a contestant's own, mounted on the folder of its store.
+"""In-memory file systems for single contestants, mounted on the folder of the store.
 
-Owns that they are always unmounted. Must not know who uses them.
+Guarantees that they are unmounted. Must not know who uses them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from lab.runner.guard import Guard, unmount
 async def mounted(
     contestant: Contestant, limits: StoreLimits, folder: Path, guard: Guard
 ) -> AsyncIterator[None]:
-    """Mount what the contestant wants on `folder`, if anything, and unmount it at the end.
+    """Mount the contestant's file system on `folder`, if it has one, and unmount it at the end.
 
-    Raises NotInstalledError when this is not root's run, and CellError when it cannot be done.
+    Raises NotInstalledError if the user is not root, and CellError if mounting fails.
     """
     if not contestant.mount:
         yield
         return
     if os.geteuid() != 0:
-        raise NotInstalledError(f"only root may mount the {contestant.mount} that it needs")
+        raise NotInstalledError(f"it needs a {contestant.mount} mount, which only root may make")
     sized = limits.bytes and contestant.sizing == "limited"
     options = ["-o", f"size={limits.bytes}"] if sized else []
     guard.watch("mount", str(folder))

@@ -1,4 +1,4 @@
-"""The size of the pages that processes get.
+"""The page size of processes.
 
 Owns that one request to the kernel. Must not know who is started.
 """
@@ -16,9 +16,9 @@ _PR_GET_THP_DISABLE = 42
 
 @contextmanager
 def small_pages() -> Iterator[None]:
-    """Have what is started meanwhile use no huge pages: with them memory grows in steps of 2 MB.
+    """Disable huge pages for processes started meanwhile: with them, memory grows in 2 MB steps.
 
-    Linux only, and a wish: a kernel that knows no huge pages need not be asked.
+    Linux only. An error is ignored: a kernel without huge pages needs no request.
     """
     if sys.platform != "linux":
         yield

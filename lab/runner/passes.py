@@ -1,6 +1,6 @@
-"""Makes one pass out of what its workers answered and of the durations that they wrote.
+"""Merges the answers and durations of all workers into one pass.
 
-Owns that sum, and the check that a host's own figures agree with each other. Must not ask anybody.
+Owns that sum, and the check that a host's figures are consistent. Must not ask any host.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def merge(
 ) -> Pass:
     """Return the passes of all workers as one: counts and sums added, histograms of all readings.
 
-    `durations` has the file of each worker of a latency pass. Raises HostError when the figures of
-    a host contradict each other or cannot be, OSError when a file cannot be read.
+    `durations` has the file of each worker of a latency pass. Raises HostError if a host's figures
+    are contradictory or impossible, OSError if a file cannot be read.
     """
     for worker, one in enumerate(ran):
         _check_counts(planned, worker, one)
@@ -48,7 +48,7 @@ def merge(
     try:
         merged.work.check()
     except ImpossibleRateError as error:
-        raise HostError(f"the host's times cannot be: {error}") from error
+        raise HostError(f"the host's times are impossible: {error}") from error
     for one in ran:
         merged.verdict.add(one.verdict)
         for action in ACTIONS:
@@ -90,8 +90,8 @@ def _check_counts(planned: PlannedPass, worker: int, ran: Ran) -> None:
     told = sum(tally.count for tally in ran.actions.values())
     if set(ran.actions) != set(ACTIONS) or told != _counted(planned, ran):
         raise HostError(
-            f"worker {worker} says that it did {ran.done:,} operations, {planned.warmup:,} of them "
-            f"to warm up, and counts {told:,}"
+            f"worker {worker} reports {ran.done:,} operations, {planned.warmup:,} of them "
+            f"warm-up, but its counts add up to {told:,}"
         )
     if ran.done > planned.operations:
         raise HostError(f"worker {worker} did more operations than its stream has: {ran.done:,}")
@@ -101,8 +101,8 @@ def _check_times(pace: Pace, worker: int, ran: Ran) -> None:
     between_ns = ran.ended_ns - ran.started_ns
     if not 0 <= ran.elapsed_ns <= between_ns:
         raise HostError(
-            f"worker {worker} says that {ran.elapsed_ns:,} of {between_ns:,} ns "
-            f"were under the clock"
+            f"worker {worker} reports {ran.elapsed_ns:,} ns under the clock, but "
+            f"{between_ns:,} ns passed"
         )
     if pace.workers > 1 and ran.elapsed_ns != between_ns:
         raise HostError(f"worker {worker} paused while others were measured")
@@ -121,7 +121,7 @@ def _add_durations(
         verbs = planned.verbs[worker][planned.warmup : one.done : planned.phase.batch]
         if len(durations_ns) != len(verbs):
             raise HostError(
-                f"worker {worker} wrote {len(durations_ns):,} durations of {len(verbs):,} "
+                f"worker {worker} wrote {len(durations_ns):,} durations for {len(verbs):,} "
                 f"operations or batches"
             )
         for verb, of_verb_ns in enumerate(by_verb):

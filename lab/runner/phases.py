@@ -1,7 +1,7 @@
 """Runs a suite in phases: every cell of every part, in the order of the plan.
 
-Owns what is skipped: what was recorded before, and what has failed in the same part. Must not
-print; it tells a Watcher what runs now.
+Owns what is skipped: recorded cells, and contestants that failed in the same part. Must not print;
+it tells a Watcher what is running.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ async def run(
     recorded: Mapping[CellName, PhasesCell],
     watcher: Watcher,
 ) -> list[PhasesCell]:
-    """Run the cells that are not recorded yet; return all, in the order of the plan.
+    """Run the cells that are not recorded; return all cells in the order of the plan.
 
-    A contestant that failed, or is not there, is not run again in its part; one that could not be
-    filled in time is not run again where there are as many entries or more.
+    A contestant that failed or is missing is not run again in its part. One that could not be
+    filled in time is not run again with as many entries or more.
     """
     found: list[PhasesCell] = []
     for part in choice.parts_of(suite):
@@ -75,7 +75,7 @@ class _Part:
         with inputs(self.session, self.suite, self.part, variant, form) as given:
 
             async def take_turn(name: CellName, row: Contestant) -> None:
-                # A semaphore lets them in by the order in which they came.
+                # A semaphore is fair: cells start in the order of the plan.
                 async with turns:
                     cell = await self._cell(name, row, variant, given)
                     if cell is not None:
@@ -87,7 +87,7 @@ class _Part:
     async def _cell(
         self, name: CellName, row: Contestant, variant: Variant, given: Inputs
     ) -> PhasesCell | None:
-        """Run one cell, unless it is known already that it cannot be."""
+        """Run one cell, unless an earlier cell shows that it cannot run."""
         if not self._may_run(row, variant):
             self.watcher.ended(name.contestant, name.where, 0.0, "")
             return None
@@ -116,17 +116,17 @@ class _Part:
         return cell
 
     def _is_in_vain(self, cell: PhasesCell) -> bool:
-        """Return whether a store outgrew the bytes under a limit found for it: it has none then."""
+        """Return whether a store exceeded the bytes under its found limit; then drop that limit."""
         held = cell.held
         if held is None or held.told >= held.bytes_max or not exceeds(held.bytes, held.bytes_max):
             return False
-        reason = f"told {held.told:,} bytes it held {held.bytes:,} after its phases"
+        reason = f"with a limit of {held.told:,} bytes it used {held.bytes:,} after its phases"
         again = msgspec.structs.replace(held, told=held.bytes_max, reason=reason)
         self.held[cell.contestant, cell.variant] = again
         return True
 
     async def _held(self, job: Job) -> Held | None:
-        """Weigh the store of a row before its first round. Nothing is timed in the smoke form."""
+        """Weigh the store of a row before its first round; never in the smoke form."""
         if self.choice.form == "smoke":
             return None
         key = job.contestant.name, job.variant.name
@@ -135,7 +135,7 @@ class _Part:
                 self.session, job.contestant, self.part, job.variant, job.form, job.inputs
             )
         held = self.held[key]
-        # Each cell adds what it sees for itself.
+        # A copy: each cell adds its own measurements.
         return msgspec.structs.replace(held) if held is not None else None
 
     def _may_run(self, row: Contestant, variant: Variant) -> bool:

@@ -1,7 +1,6 @@
 """Placeholders in commands, arguments and settings, such as `{port}`.
 
-Owns how they are filled in, and what the suite's limit is in words a server understands. Must not
-know where they occur.
+Owns how they are filled in, and how the suite's limit is expressed. Must not know where they occur.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lab.runner.catalogue import CatalogueError, StoreLimits
 
-# What a system that needs a number is told where the suite has no limit.
+# The limit of a system that needs a number, where the suite has none.
 BYTES_WITHOUT_LIMIT = 1 << 30
 # The suites store values of up to 3 MiB.
 ITEM_KIB = 4096
@@ -23,8 +22,8 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 def limit_words(limits: StoreLimits) -> dict[str, str]:
     """Return `limit_bytes`, `limit_mib` and `item_kib`.
 
-    `limit_mib` are whole mebibytes that are no less, at least one. `item_kib` is room for the
-    longest value, in kibibytes, but at most half of `limit_mib`.
+    `limit_mib` is the limit rounded up to whole mebibytes, at least one. `item_kib` is the room for
+    the longest value in kibibytes, at most half of `limit_mib`.
     """
     count = limits.bytes or BYTES_WITHOUT_LIMIT
     mib = max(-(-count // _MIB), 1)
@@ -33,7 +32,7 @@ def limit_words(limits: StoreLimits) -> dict[str, str]:
 
 
 def limit_step(texts: Iterable[str]) -> int:
-    """Return which limits `texts` tell apart: multiples of so many bytes."""
+    """Return the smallest difference in bytes between two limits that `texts` can express."""
     return _MIB if any("{limit_mib}" in text for text in texts) else 1
 
 
@@ -44,7 +43,7 @@ def fill(texts: Sequence[str], words: Mapping[str, str]) -> list[str]:
         name = match.group(1)
         if name not in words:
             known = ", ".join(words)
-            raise CatalogueError(f"{match.string!r} has a placeholder that is none of {known}")
+            raise CatalogueError(f"{match.string!r}: unknown placeholder {name!r}. Known: {known}")
         return words[name]
 
     return [_PLACEHOLDER.sub(word, text) for text in texts]

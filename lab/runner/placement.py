@@ -7,7 +7,7 @@ from rig.cores import Cores
 
 
 def placements(contestant: Contestant, part: Part, usable: Cores) -> list[Placement]:
-    """Return how a contestant's cells of a part are placed: one way, or for a server both."""
+    """Return the placements of a contestant's cells of a part: one, or with a server two."""
     if part.processes > 1 or usable.client is None:
         return ["free"]
     if not contestant.server:
@@ -16,14 +16,14 @@ def placements(contestant: Contestant, part: Part, usable: Cores) -> list[Placem
 
 
 def client_cores(placement: Placement, usable: Cores) -> set[int] | None:
-    """Return the cores a client is pinned to, or None when the scheduler decides."""
+    """Return the cores that a client is pinned to; None if the scheduler decides."""
     if placement == "free" or usable.client is None:
         return None
     return {usable.client}
 
 
 def server_cores(placement: Placement, usable: Cores) -> set[int] | None:
-    """Return the cores a server is pinned to, or None when the scheduler decides."""
+    """Return the cores that a server is pinned to; None if the scheduler decides."""
     if placement == "split cores" and usable.server is not None:
         return {usable.server}
     return client_cores(placement, usable)

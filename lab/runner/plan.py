@@ -1,7 +1,7 @@
-"""Which cells a suite has, and in which order.
+"""The cells of a suite and their order.
 
-Owns the order: all of one variant before the next; within a variant the rounds are interleaved,
-A B C A B C; a server's placements follow each other. Must not run anything.
+Owns the order: one variant after the other; within a variant the rounds are interleaved, A B C
+A B C; the placements of a server follow each other. Must not run anything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rig.cores import Cores
 
 
 class CellName(NamedTuple):
-    """What tells a cell from all others of a run. A replay has its capacity as its variant."""
+    """Identifies a cell in a run. The variant of a replay is its capacity."""
 
     suite: str
     part: str
@@ -41,7 +41,7 @@ class CellName(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The cell in words, without its contestant."""
+        """The name of the cell without its contestant, for people."""
         part = f"/{self.part}" if self.part else ""
         placed = "" if self.placement in ("free", "one core") else f", {self.placement}"
         return f"{self.suite}{part}, {self.variant}, round {self.round}{placed}"
@@ -63,10 +63,7 @@ def replay_name(suite: str, contestant: str, capacity: float) -> CellName:
 
 @dataclass(frozen=True)
 class Choice:
-    """What of the catalogue is to run. An empty tuple chooses all.
-
-    `parts` are `suite/part`.
-    """
+    """What to run from the catalogue. An empty tuple chooses all. `parts` are `suite/part`."""
 
     form: FormName
     contestants: Sequence[Contestant]
@@ -87,7 +84,7 @@ class Choice:
         ]
 
     def form_of(self, suite: PhasesSuite) -> Form:
-        """Return how long the suite runs. Raises CatalogueError when it has no such form."""
+        """Return the chosen form of the suite. Raises CatalogueError if it has no such form."""
         form = suite.form(self.form)
         return msgspec.structs.replace(form, rounds=self.rounds) if self.rounds else form
 
@@ -111,7 +108,7 @@ class Choice:
     def placements_of(
         self, suite: PhasesSuite, contestant: Contestant, part: Part, cores: Cores
     ) -> list[Placement]:
-        """Return how a contestant's cells are placed. In the smoke form nothing is timed."""
+        """Return the placements of a contestant's cells. The smoke form times nothing."""
         if self.form == "smoke":
             return ["free"]
         possible = placements(contestant, part, cores)

@@ -1,8 +1,8 @@
 """Starts programs so that they end with the runner, whatever happens to it.
 
-Owns how a process is started and ended. Must not know what it is for. Each leads a session of its
-own, so that an interrupt at the terminal reaches the runner alone, and has a mark in its
-environment, so that whatever it starts can be found.
+Owns how a process is started and ended. Must not know what it is for. Each process leads its own
+session, so that an interrupt at the terminal reaches only the runner. It has a mark in its
+environment, so that its children can be found.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Started:
 
     @property
     def pid(self) -> int:
-        """The process, which leads its session."""
+        """The process id, which is also the id of its session."""
         return self.process.pid
 
     async def cause(self) -> str:
-        """Return how it ended, once it has, and its last words."""
+        """Wait for its end; return how it ended and its last output."""
         code = await self.process.wait()
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         last = self.last_words()
-        return f"{cause}, last words: {last}" if last else cause
+        return f"{cause}, last output: {last}" if last else cause
 
     def last_words(self) -> str:
         """Return the last line that it wrote to its error output."""
@@ -56,7 +56,7 @@ class Started:
         return last[:_LAST_WORDS_MAX]
 
     async def end(self, seconds_max: float) -> None:
-        """Ask it to end, wait so long, then kill it and its session; wait until it has ended."""
+        """Ask it to end, wait up to `seconds_max`, then kill it and its session."""
         try:
             with suppress(ProcessLookupError):
                 self.process.terminate()
@@ -83,10 +83,10 @@ async def start(
     cores: set[int] | None,
     piped: bool,
 ) -> Started:
-    """Start a program in `folder`, pinned to `cores`. Raises OSError when it cannot be started.
+    """Start a program in `folder`, pinned to `cores`. Raises OSError if it cannot be started.
 
-    `piped` gives it pipes as input and output. Otherwise it has no input, and its output goes to
-    `words` with its errors.
+    With `piped`, input and output are pipes. Otherwise there is no input, and the output goes to
+    `words` together with the error output.
     """
     with words.open("wb") as output, kept_to(cores):
         spawned_ns = time.monotonic_ns()

@@ -1,12 +1,12 @@
-"""Records: one file of JSON lines for each run, written as the run goes and only ever added to.
+"""Records: one append-only file of JSON lines for each run, written during the run.
 
-Owns the file: who may write it, what is left of it when a run is broken off, and how it is read
-again. Must not know what a result means.
+Owns the file: who may write it, what an interrupted run leaves, and how it is read. Must not know
+what a result means.
 
-The first line is a `Header`, the last of a finished run an `Ending`; between them are the cells as
-they ended, and a `Resumed` where a broken-off run was taken up again. A line that was not written
-to its end, because the runner was killed or the disk full, is no record: reading ignores it, and
-resuming cuts it off.
+The first line is a `Header`, the last line of a finished run an `Ending`. Between them are the
+cells in the order in which they ended, and a `Resumed` where an unfinished run was continued. A
+last line without its line feed (the runner was killed, or the disk was full) is ignored when
+reading and removed when resuming.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ FORMAT = 3
 
 
 class Settings(msgspec.Struct):
-    """What was asked for. `command` is what was typed; empty lists chose all, 0 rounds the form's.
+    """The settings of a run. `command` is what the user typed.
 
-    `data` says in words where the stores lay.
+    An empty list means all; 0 rounds means the form's number. `data` is a text that says where the
+    stores were.
     """
 
     command: list[str]
@@ -49,8 +50,8 @@ class Settings(msgspec.Struct):
 class Header(msgspec.Struct, tag_field="record", tag="header"):
     """The first line of a file.
 
-    `suites` and `contestants` are the definitions as they were: figures are read with these, also
-    when the catalogue has changed since.
+    `suites` and `contestants` are the definitions at the time of the run. Figures are read with
+    these, even if the catalogue is different.
     """
 
     started: datetime
@@ -61,7 +62,7 @@ class Header(msgspec.Struct, tag_field="record", tag="header"):
     format: int = FORMAT
 
     def same_run(self, other: Header) -> bool:
-        """Return whether the cells of `other` could be this run's: same machine and settings."""
+        """Return whether the cells of `other` fit this run: same machine, settings, definitions."""
 
         def compared(one: Header) -> object:
             settings = msgspec.structs.replace(one.settings, command=[])
@@ -72,13 +73,13 @@ class Header(msgspec.Struct, tag_field="record", tag="header"):
 
 
 class Resumed(msgspec.Struct, tag_field="record", tag="resumed"):
-    """From here on another process wrote."""
+    """Another process wrote the lines after this one."""
 
     resumed: datetime
 
 
 class Ending(msgspec.Struct, tag_field="record", tag="ending"):
-    """The last line of a file. A file without one is of a run that was broken off."""
+    """The last line of a file. A file without it belongs to an unfinished run."""
 
     ended: datetime
     disturbance: Disturbance
@@ -91,7 +92,7 @@ AnyRecord = Header | PhasesCell | ReplayCell | Resumed | Ending
 
 @dataclass
 class Run:
-    """A file of records that was read. `lines` has the line number of each cell, from 1."""
+    """The content of a file of records. `lines` has the line number of each cell, from 1."""
 
     path: Path
     header: Header
@@ -106,15 +107,15 @@ class Run:
 
 
 class RecordsError(Exception):
-    """A file is not what this version of the lab can read; the message says why."""
+    """This version of the lab cannot read the file; the message says why."""
 
 
 def read(path: Path) -> Run:
-    """Return what is in a file of records. Raises RecordsError and OSError."""
+    """Return the content of a file of records. Raises RecordsError and OSError."""
     decoder = msgspec.json.Decoder(AnyRecord)
     run: Run | None = None
     lines = path.read_bytes().split(b"\n")
-    # What follows the last line feed is nothing, or a line that was not written to its end.
+    # After the last line feed there is nothing, or an incomplete line.
     for number, line in enumerate(lines[:-1], 1):
         try:
             record = decoder.decode(line)
@@ -125,7 +126,7 @@ def read(path: Path) -> Run:
         if isinstance(record, Header):
             run = Run(path, record)
         elif run is None:
-            raise RecordsError(f"{path} does not begin with a header")
+            raise RecordsError(f"{path} does not start with a header")
         elif isinstance(record, Ending):
             run.ending = record
         elif isinstance(record, Resumed):
@@ -139,12 +140,12 @@ def read(path: Path) -> Run:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the files of records in `folder`, the newest first: their names begin with a time."""
+    """Return the files of records in `folder`, the newest first (names start with a time)."""
     return sorted(folder.glob("*.jsonl"), reverse=True)
 
 
 def unfinished(folder: Path, header: Header) -> Run | None:
-    """Return the newest broken-off run with the settings of `header`, if nobody still writes it."""
+    """Return the newest unfinished run with the settings of `header` that no process writes."""
     for path in files(folder):
         try:
             with path.open("rb") as file:
@@ -152,7 +153,7 @@ def unfinished(folder: Path, header: Header) -> Run | None:
                     continue
             run = read(path)
         except (RecordsError, OSError):
-            # A file of another version, or of nobody's run, cannot be this one.
+            # An unreadable file cannot be the one to continue.
             continue
         if run.ending is None and run.header.same_run(header):
             return run
@@ -174,7 +175,7 @@ class Records:
 
 @contextmanager
 def begun(header: Header, folder: Path) -> Iterator[Records]:
-    """Open a new file in `folder` that begins with `header`. An existing file is never opened."""
+    """Create a file in `folder` that starts with `header`. Never opens an existing file."""
     folder.mkdir(parents=True, exist_ok=True)
     stamp = header.started.strftime("%Y%m%dT%H%M%S")
     path = folder / f"{stamp}-{os.getpid()}.jsonl"
@@ -187,11 +188,11 @@ def begun(header: Header, folder: Path) -> Iterator[Records]:
 
 @contextmanager
 def resumed(run: Run) -> Iterator[Records]:
-    """Open the file of a broken-off run to add to it. Raises OSError when another one writes it."""
+    """Open the file of an unfinished run for appending. Raises OSError if another run writes it."""
     with run.path.open("r+b") as file:
         if not _lock(file):
-            raise OSError(f"another run still writes {run.path}")
-        # Cut off a line that was not written to its end.
+            raise OSError(f"another run is still writing {run.path}")
+        # Remove an incomplete last line.
         content = file.read()
         file.truncate(content.rfind(b"\n") + 1)
         file.seek(0, os.SEEK_END)
@@ -201,12 +202,12 @@ def resumed(run: Run) -> Iterator[Records]:
 
 
 def now() -> datetime:
-    """Return this moment, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 def _lock(file: BinaryIO) -> bool:
-    """Lock a file as long as it is open. False when another process has."""
+    """Lock a file until it is closed. False if another process holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

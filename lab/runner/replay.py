@@ -1,7 +1,7 @@
 """Runs a replay suite: hit ratios at equal measured bytes.
 
-Owns who sets the measure: the references run first, under a nominal limit; everyone else may occupy
-the smallest number of bytes that was measured for them. Must not print.
+Owns the target: the references run first, under a nominal limit, and their smallest measured size
+is the target of all others. Must not print.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from lab.runner.session import Session, Watcher
 from lab.runner.together import together
 from lab.runner.traces import Requests
 
-# "reference": runs under the nominal limit, and sets the measure. "compared": may occupy no more
-# than that. "alone": no reference could be measured, and the nominal limit stands.
+# "reference": runs under the nominal limit and sets the target. "compared": must not exceed the
+# target. "alone": no reference could be measured, so the nominal limit is the target.
 _Role = Literal["reference", "compared", "alone"]
 
 
@@ -82,7 +82,7 @@ class _Suite:
         self._turns = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def run(self, capacity: float) -> list[ReplayCell]:
-        """Run what is not recorded yet of a capacity, the references first, and return all."""
+        """Run the cells of a capacity that are not recorded, references first; return all."""
         plan = self._suite.replay
         rows = self._choice.rows(self._suite)
         trace = self._suite.trace
@@ -129,14 +129,14 @@ class _Suite:
             cell.seconds = round(clock() - started, 3)
             self._watcher.ended(row.name, name.where, cell.seconds, cell.reason)
         if cell.outcome == "measured" and role != "alone":
-            # A reference is equal to the others by its limit, and is never refused.
+            # A reference sets the target, so it always counts as equal.
             cell.reason = calibration.excess(cell) if role == "compared" else ""
             cell.equal = not cell.reason
         self._session.record(cell)
         return cell
 
     def _repeat(self, row: Contestant) -> Sequence[str]:
-        # The references come too: without them there is nothing to be equal to.
+        # Include the references, because they set the target.
         names = dict.fromkeys([*self._suite.replay.references, row.name])
         chosen = [word for name in names for word in ("--contestant", name)]
         seed = str(self._session.seed)
@@ -150,6 +150,6 @@ def source(suite: ReplaySuite) -> Source:
         recorded=True,
         text=(
             f"recorded in {trace.file}, {trace.requests:,} {trace.what} ({trace.distinct:,} "
-            f"distinct keys), of {trace.origin}, {trace.licence}, SHA-256 {trace.sha256}"
+            f"distinct keys), from {trace.origin}, {trace.licence}, SHA-256 {trace.sha256}"
         ),
     )

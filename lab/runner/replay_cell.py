@@ -1,7 +1,7 @@
-"""Measures one cell of a replay: a contestant whose store may occupy so many bytes.
+"""Measures one cell of a replay: a contestant whose store may use a given number of bytes.
 
-Owns what is weighed, and when, and what becomes of every way in which a try can fail. Must not know
-of any other cell.
+Owns what is weighed and when, and how each failure of a try is recorded. Must not know any other
+cell.
 """
 
 from __future__ import annotations
@@ -41,16 +41,15 @@ from lab.runner.servers import RunningServer
 from lab.runner.session import Session
 from rig.marks import kill_marked
 
-# After so many requests the store is weighed. The host waits meanwhile, so that what is measured
-# does not depend on the time that anything takes.
+# The host waits while the store is weighed, so that measurements do not depend on speed.
 REQUESTS_BETWEEN_WEIGHINGS = 1_000
 
 
 @dataclass(frozen=True)
 class Given:
-    """What all cells of a suite are given: files of keys and requests, and the time for one try.
+    """The inputs of all cells of a suite: files of keys and requests, and the time for one try.
 
-    A store that hits `hits_max` keeps everything.
+    A store with `hits_max` hits keeps everything.
     """
 
     keys: Path
@@ -66,7 +65,7 @@ class Given:
 async def fill_in(
     cell: ReplayCell, session: Session, contestant: Contestant, given: Given, tries_max: int
 ) -> None:
-    """Fill in `cell`, whatever happens. Raises only what ends the whole run."""
+    """Fill in `cell`, whatever happens. Raises only errors that end the whole run."""
     try:
         await _Cell(cell, session, contestant, given).run(tries_max)
     except NotInstalledError as error:
@@ -80,7 +79,7 @@ async def fill_in(
     except (CellError, CatalogueError) as error:
         cell.outcome, cell.reason = "failed", str(error)
     except OSError as error:
-        cell.outcome, cell.reason = "failed", f"the runner could not go on: {error}"
+        cell.outcome, cell.reason = "failed", f"the runner failed: {error}"
 
 
 class _Cell:
@@ -96,7 +95,7 @@ class _Cell:
         self._mark = session.mark()
 
     async def run(self, tries_max: int) -> None:
-        """Try limits until the bytes are as near to the permitted ones as they get."""
+        """Try limits until the bytes are as close to the target as possible."""
         cell, step = self._cell, self._limit_step()
         try:
             while len(cell.tries) < tries_max:
@@ -106,11 +105,11 @@ class _Cell:
                 cell.tries.append(await self._try(limit))
             cell.kept = calibration.best(cell.bytes_max, cell.tries)
         finally:
-            # What an adapter or a server started in a session of its own.
+            # An adapter or server may have started processes in other sessions.
             kill_marked(self._mark)
 
     def _keeps_all(self) -> bool:
-        """Return whether the last try kept everything within the bytes: no other keeps more."""
+        """Return whether the last try kept everything within the bytes, so no other is better."""
         cell = self._cell
         last = cell.tries[-1] if cell.tries else None
         return (
@@ -135,7 +134,7 @@ class _Cell:
         except CellError as error:
             if not self._cell.tries:
                 raise
-            # It cannot live with such a limit; what came before stands.
+            # It fails with such a limit; the earlier tries count.
             return Try(limit, reason=str(error))
 
     @asynccontextmanager
@@ -155,10 +154,10 @@ class _Cell:
         free = shutil.disk_usage(folder).free
         try:
             if row.weighed_by == "file" and free < self._cell.bytes_max:
-                # It would be full before its store is, and evict as if it had been told to.
+                # The disk would be full before the store, and evictions would look deliberate.
                 raise CellError(
-                    f"there are {free:,} bytes free in {session.data.medium}, and its store may "
-                    f"occupy {self._cell.bytes_max:,}: give a larger --data"
+                    f"{session.data.medium} has {free:,} bytes free, but its store may use "
+                    f"{self._cell.bytes_max:,}: choose another folder with --data"
                 )
             async with mounted(row, limits, folder, session.guard):
                 async with (
@@ -217,7 +216,7 @@ class _Cell:
     def _scales(
         self, process: HostProcess, server: RunningServer | None, folder: Path
     ) -> Callable[[], int]:
-        """Return what weighs the store."""
+        """Return a function that weighs the store."""
         weighed = self._contestant.weighed_by
         if weighed == "client":
             return lambda: data_bytes(process.started.pid)
@@ -229,9 +228,9 @@ class _Cell:
     async def _requests(self, process: HostProcess, weigh: Callable[[], int], limit: int) -> Try:
         """Replay everything, slice by slice, and weigh the store after each."""
         done = Try(limit)
-        # The empty slice has the host make room for all that it will remember.
+        # The empty slice makes the host allocate everything that it will remember.
         await process.ask(Replay(0, 0, 0), Replayed)
-        # What a process had before is not the store's; a folder was empty before it was opened.
+        # Memory used before is not the store's; a folder was empty before it was opened.
         before = 0 if self._contestant.weighed_by == "file" else weigh()
         for start in range(0, self._given.requests, REQUESTS_BETWEEN_WEIGHINGS):
             stop = min(start + REQUESTS_BETWEEN_WEIGHINGS, self._given.requests)

@@ -1,4 +1,4 @@
-"""What a cell uses of the machine: memory and CPU time of its processes.
+"""Memory and CPU time of the processes of a cell.
 
 Owns those questions to the operating system. Must not judge the answers.
 """
@@ -12,9 +12,9 @@ import psutil  # type: ignore[import-untyped, unused-ignore]
 
 
 def client_bytes(pids: Iterable[int]) -> int:
-    """Return the memory of the clients: pages that several share are divided among them.
+    """Return the memory of the clients, with shared pages divided among them.
 
-    The proportional set size; where the system does not tell it, the resident set size.
+    This is the proportional set size, or the resident set size where the system has no other.
     """
     total = 0
     for pid in pids:
@@ -35,10 +35,10 @@ def server_bytes(pid: int) -> int:
 
 
 def cpu_ns(pid: int) -> int:
-    """Return the CPU time, user and system, that the threads of a process have used.
+    """Return the CPU time, user and system, of the threads of a process.
 
-    Linux tells it of each living thread in nanoseconds. Elsewhere it is that of the process, in
-    steps of the kernel's tick, mostly 10 ms.
+    Linux reports it for each living thread in nanoseconds. Elsewhere it is the process's time, in
+    steps of the kernel's tick, usually 10 ms.
     """
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
@@ -56,15 +56,15 @@ def _thread_cpu_ns(task: Path) -> int:
     try:
         return int((task / "schedstat").read_text("ascii").split()[0])
     except ProcessLookupError:
-        # It has ended just now.
+        # The thread has just ended.
         return 0
 
 
 def data_bytes(pid: int) -> int:
-    """Return the memory of a process that is no part of a mapped file, swapped out or not.
+    """Return the memory of a process without mapped files, including swapped-out memory.
 
-    What several processes share is divided among them. Raises OSError where the kernel does not
-    tell: it is Linux that does.
+    Memory shared by several processes is divided among them. Raises OSError on systems other than
+    Linux.
     """
     total = 0
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():

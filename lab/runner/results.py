@@ -1,6 +1,6 @@
-"""What a cell brings back: one contestant, once, under one variant of one part of a suite.
+"""The result of a cell: one contestant, once, under one variant of one part of a suite.
 
-Owns the shape of the results, which is also that of the records. Must not compute anything.
+Owns the shape of the results, which the records share. Must not compute anything.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from lab.protocol import Action, Tally, Verdict
 from lab.runner.catalogue import Placement, Weighed
 from lab.runner.rates import Work
 
-# "measured": there are figures, if perhaps fewer than planned: `done` of a pass says where it
-# ended. "stopped": filling the store met its time limit, so that there was nothing to measure; no
-# fault. "failed": it was here and went wrong. "missing": it is not here, and could be.
-# "unavailable": it is not here because it cannot be installed; its row keeps the reason, no fault.
+# "measured": there are figures, perhaps of fewer operations than planned (`done` of a pass).
+# "stopped": filling the store reached its time limit, so nothing was measured; not a fault.
+# "failed": it ran and failed. "missing": it could be installed but is not.
+# "unavailable": it cannot be installed, and the row keeps the reason; not a fault.
 Outcome = Literal["measured", "stopped", "failed", "missing", "unavailable"]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where the operations of a cell came from, in words. `recorded`: real requests of a trace."""
+    """A text that says where the operations of a cell come from. `recorded`: from a trace."""
 
     recorded: bool
     text: str
@@ -46,14 +46,13 @@ class Step(msgspec.Struct):
 
 
 class Pass(msgspec.Struct):
-    """One pass of all workers together, warm-up left out.
+    """One pass of all workers together, without the warm-up.
 
-    `planned` and `done` count operations; they differ where the pass met its time limit.
+    `planned` and `done` count operations; they differ if the pass reached its time limit.
     `elapsed_ns` is the time under the clock: of one worker the sum of its stretches, of several the
     time from the first start to the last end. `together_ns` is the part of it in which all workers
-    were at work. `cpu_ns` is the CPU time of all `workers` in their stretches, of which there were
-    `stretches` in all, on `cores` cores. `block_ns` is the median time of a full block. `steps` are
-    there when the suite asks for them.
+    were at work. `cpu_ns` is the CPU time of all `workers` in all their `stretches`, on `cores`
+    cores. `block_ns` is the median time of a full block. `steps` exist if the suite asks for them.
     """
 
     planned: int
@@ -72,7 +71,7 @@ class Pass(msgspec.Struct):
 
     @property
     def work(self) -> Work:
-        """What its rate is computed from."""
+        """The numbers that its rate is computed from."""
         return Work(self.done, self.elapsed_ns, self.cpu_ns, self.cores, self.stretches)
 
 
@@ -87,9 +86,9 @@ class PhaseResult(msgspec.Struct):
 class Resources(msgspec.Struct):
     """Bytes and CPU time of a cell.
 
-    Client bytes are the proportional set size of all workers, once the store was open and after
-    the last phase; server bytes its resident set at the same moments. `store_bytes` are the blocks
-    of all files of the store before it was closed. `server_cpu_ns` was used during measured phases.
+    Client bytes are the proportional set size of all workers, server bytes the server's resident
+    set: both after the store was opened and after the last phase. `store_bytes` are the blocks of
+    all files of the store before it was closed. `server_cpu_ns` covers the measured phases.
     """
 
     client_bytes_opened: int = 0
@@ -101,10 +100,10 @@ class Resources(msgspec.Struct):
 
 
 class Try(msgspec.Struct):
-    """One replay by a contestant that was told to keep within `limit` bytes.
+    """One replay by a contestant that was given a limit of `limit` bytes.
 
-    `bytes_peak` is the most that its store was seen to occupy, `bytes_settled` what its files
-    occupy once it is closed, where files are what is measured. `reason` says why it has no figures.
+    `bytes_peak` is the largest measured size of its store. `bytes_settled` is the size of its files
+    after closing, if files are measured. `reason` says why it has no figures.
     """
 
     limit: int
@@ -117,18 +116,18 @@ class Try(msgspec.Struct):
 
     @property
     def bytes_measured(self) -> int:
-        """The most that the store occupied, open or closed."""
+        """The largest size of the store, open or closed."""
         return max(self.bytes_peak, self.bytes_settled)
 
 
 class Held(msgspec.Struct):
-    """What a store occupied in bytes, and under which limit. METHODOLOGY.md says how it is weighed.
+    """The size of a store in bytes, and its limit. METHODOLOGY.md says how stores are weighed.
 
-    `bytes_max` is the suite's limit. `told` is what the contestant was told: that limit, or the one
-    of `tries` under which it occupied most without exceeding `bytes_max`. Where there are `tries`,
-    a store of its own was weighed before the rounds. `binds`: whether keys and values alone come
-    near to the limit. `bytes` is 0 when they could not be measured; `reason` says why, or why no
-    limit keeps the contestant within `bytes_max`.
+    `bytes_max` is the suite's limit. `told` is the limit that the contestant was given: the suite's
+    own, or that of the `tries` under which it used most without exceeding `bytes_max`. If there are
+    `tries`, a separate store was weighed before the rounds. `binds`: whether keys and values alone
+    come close to the limit. `bytes` is 0 if the size could not be measured. `reason` says why, or
+    why no limit keeps the contestant within `bytes_max`.
     """
 
     weighed: Weighed
@@ -141,16 +140,16 @@ class Held(msgspec.Struct):
 
 
 class PhasesCell(msgspec.Struct, tag_field="record", tag="phases"):
-    """One contestant under one variant, placed somehow, in one round.
+    """One contestant under one variant, in one placement and one round.
 
     `contestant` is the name of the row, `folder` or `folder:form`. `timer` is the histogram of the
-    clock's own cost. `start_ns` is the time from starting the process to the host's first line,
-    `stop_ns` the time that the host took to end. Both, and `create_ns`, `open_ns` and `close_ns`,
-    are those of the slowest worker. `clear_ns` is the time that emptying the store took, None if
-    the part does not ask for it or the contestant cannot.
-    `probe` is what the probe and the preloads showed, and `refused` how many of their sets were
-    refused; the probe is in a contestant's first cell of a part. `held` is None where the suite has
-    no limit in bytes, for null and in the smoke form. `seconds` is what the cell took.
+    cost of reading the clock. `start_ns` is the time from starting the process to the host's first
+    line, `stop_ns` the time that the host took to end. Both, and `create_ns`, `open_ns` and
+    `close_ns`, are those of the slowest worker. `clear_ns` is the time to empty the store; None if
+    the part does not ask for it or the contestant cannot do it.
+    `probe` is the verdict of the probe and the preloads, and `refused` the number of their refused
+    sets. Only a contestant's first cell of a part has a probe. `held` is None if the suite has no
+    limit in bytes, for null and in the smoke form. `seconds` is the duration of the cell.
     `repeat` is the command that measures this cell alone again.
     """
 
@@ -186,10 +185,10 @@ class PhasesCell(msgspec.Struct, tag_field="record", tag="phases"):
 class ReplayCell(msgspec.Struct, tag_field="record", tag="replay"):
     """One contestant at one capacity.
 
-    `bytes_max` is what its store may occupy, and `tries` are the replays under limits that come
-    nearer and nearer to that; the figures are those of the one numbered `kept`. `equal` says
-    whether that one occupied no more than `bytes_max`; `reason` why not. A reference is equal to
-    the others by its limit: `bytes_max` is then its nominal limit.
+    `bytes_max` is the most that its store may use, and `tries` are the replays under limits that
+    approach it. The figures are those of the try numbered `kept`. `equal` says whether that try
+    used at most `bytes_max`, and `reason` why not. For a reference, `bytes_max` is its nominal
+    limit, and `equal` is always true.
     """
 
     suite: str
@@ -212,12 +211,12 @@ class ReplayCell(msgspec.Struct, tag_field="record", tag="replay"):
 
     @property
     def best(self) -> Try:
-        """The try whose figures count; only of a measured cell."""
+        """The try that gives the figures; only for a measured cell."""
         return self.tries[self.kept]
 
     @property
     def hit_ratio(self) -> float:
-        """Hits by requests; only of a measured cell."""
+        """Hits divided by requests; only for a measured cell."""
         return self.best.hits / self.best.requests
 
 
@@ -225,5 +224,5 @@ AnyCell = PhasesCell | ReplayCell
 
 
 def capacity_text(capacity: float) -> str:
-    """Return a capacity as a percentage that tells it from every other one."""
+    """Return a capacity as a percentage with as many digits as needed."""
     return f"{100 * capacity:g}%"

@@ -1,6 +1,6 @@
-"""Whether a workload has room on this machine, before anything starts.
+"""Checks before anything starts whether a workload fits on this machine.
 
-Owns the estimate of the memory and the disk that a cell takes. Must not start anything.
+Owns the estimate of the memory and disk space of a cell. Must not start anything.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from lab.runner.workloads import KEY_BYTES, PASSES, Workload
 from lab.runner.workspace import place
 from rig.machine import memory_free
 
-# Of an operation of any worker each host keeps its record, and of a set where it was.
+# Each host keeps the record of every worker's operations, and the position of each set.
 _OPERATION_BYTES = 24
-# Of each entry, besides key and value, in a store that is as thrifty as they come.
+# Overhead of an entry, besides key and value, in the most economical stores.
 _ENTRY_BYTES = 64
 
 
 @dataclass(frozen=True)
 class Room:
-    """How many bytes are free: of memory, and where the stores will lie."""
+    """The free bytes: of memory, and in the folder of the stores."""
 
     memory: int
     stores: int
@@ -31,15 +31,15 @@ class Room:
 
 
 def room(data: Path | None) -> Room:
-    """Return what is free now, for stores in `data` or where they lie when nothing was asked."""
+    """Return what is free, for stores in `data` or in the default folder."""
     folder, _ = place(data)
     return Room(memory_free(), shutil.disk_usage(folder).free, str(folder))
 
 
 def bytes_needed(one: Workload, contestant: Contestant) -> int:
-    """Return about how many bytes of memory a cell takes: its hosts' tables and its entries.
+    """Return the approximate memory of a cell: its hosts' tables and its entries.
 
-    A store whose bookkeeping is large takes more.
+    A store with much overhead takes more.
     """
     drawn = PASSES * one.operations * one.processes
     of_host = _keys(one) * host(contestant.host).key_bytes
@@ -48,19 +48,19 @@ def bytes_needed(one: Workload, contestant: Contestant) -> int:
 
 
 def refusal(one: Workload, contestant: Contestant, free: Room) -> str:
-    """Return why memory or the disk of the stores does not suffice; empty when both do."""
+    """Return why memory or disk space is insufficient; empty if both suffice."""
     needed = bytes_needed(one, contestant)
     if needed > free.memory:
         processes = f" in {one.processes} processes" if one.processes > 1 else ""
         return (
-            f"its {contestant.host} host{processes} and its entries would need about "
-            f"{needed / 1e9:,.1f} GB of memory, and {free.memory / 1e9:,.1f} GB are free"
+            f"its {contestant.host} host{processes} and its entries need about "
+            f"{needed / 1e9:,.1f} GB of memory, but only {free.memory / 1e9:,.1f} GB are free"
         )
     kept = min(_payload(one), one.memory or _payload(one))
     if contestant.weighed_by == "file" and kept > free.stores:
         return (
-            f"its entries have {kept / 1e6:,.3f} MB, and {free.where} has "
-            f"{free.stores / 1e6:,.3f} MB free: give a larger --data"
+            f"its entries need {kept / 1e6:,.3f} MB, but {free.where} has only "
+            f"{free.stores / 1e6:,.3f} MB free: choose another folder with --data"
         )
     return ""
 

@@ -1,7 +1,7 @@
-"""Starts the servers that contestants talk to, a fresh one for each cell, and always stops them.
+"""Starts the servers that contestants use, a fresh one for each cell, and always stops them.
 
-Owns ports, sockets, templates and readiness, and how a server dies becomes a ServerError with its
-last words. Must not know what is asked of it.
+Owns ports, sockets, templates and readiness. The death of a server becomes a ServerError with its
+last output. Must not know the requests.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from lab.runner.processes import Started, start
 from lab.runner.workspace import Workspace
 
 LOOPBACK = "127.0.0.1"
-# What it stored is thrown away, so that there is no reason to wait for a clean end, of which some
-# servers make a second: there are hundreds of them in a run.
+# The data is thrown away anyway, and a run has hundreds of servers. A clean end takes some of them
+# a second.
 GOODBYE_SECONDS_MAX = 0.05
 PREPARE_SECONDS_MAX = 120.0
 
-# Another program may take a port between our choice and the server's: then it gets a new one.
+# Another program may take the chosen port first; the server then gets a new one.
 _PORTS_TRIED_MAX = 5
 _SECONDS_BETWEEN_KNOCKS = 0.01
-# Of a server that dies and the client that fails of it, either may be heard of first.
+# A dead server and the failure of its client may be noticed in either order.
 _SECONDS_FOR_LAST_WORDS = 0.5
-# The path of a socket has room for 107 bytes in the kernel's structure.
+# The kernel limits the path of a socket to 107 bytes.
 _SOCKET_PATH_BYTES_MAX = 100
 
 T = TypeVar("T")
 
 
 def free_port() -> int:
-    """Return a port on loopback that nobody has at this moment."""
+    """Return a port on loopback that is free at this moment."""
     with closing(socket.socket()) as probe:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
@@ -55,7 +55,7 @@ def free_port() -> int:
 
 
 class RunningServer:
-    """A server that accepts connections. `settings` tell an adapter where, `version` is its own."""
+    """A server that accepts connections. `settings` tell an adapter how to reach it."""
 
     def __init__(
         self, server: Server, started: Started, settings: dict[str, str], version: str, folder: Path
@@ -70,11 +70,11 @@ class RunningServer:
 
     @property
     def bytes_grown(self) -> int:
-        """The bytes that its folder occupies beyond those it had when it was ready."""
+        """The bytes that its folder has gained since the server was ready."""
         return max(bytes_occupied(self._folder) - self._bytes_ready, 0)
 
     async def outlive(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what `work` returns. Raises ServerError as soon as the server has died."""
+        """Return the result of `work`. Raises ServerError as soon as the server has died."""
         task = asyncio.ensure_future(work)
         death = asyncio.ensure_future(self._started.process.wait())
         try:
@@ -82,10 +82,10 @@ class RunningServer:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             failed = task.done() and isinstance(task.exception(), HostError)
             if death.done() or failed:
-                # One of them has died of the other.
+                # One may have failed because of the other.
                 await asyncio.wait(both, timeout=_SECONDS_FOR_LAST_WORDS)
             if death.done() and not (task.done() and task.exception() is None):
-                client = f"; the client: {task.exception()}" if task.done() else ""
+                client = f"; its client failed with: {task.exception()}" if task.done() else ""
                 raise ServerError(
                     f"the server {self._server.name} died: {await self._started.cause()}{client}"
                 )
@@ -97,9 +97,9 @@ class RunningServer:
 
 
 class Servers:
-    """The servers of one run: what was prepared once, and a folder for sockets.
+    """The servers of one run, with their templates and versions.
 
-    `data` is where a server keeps what it stores, `desk` where its output goes.
+    `data` is the place for their stores, `desk` the place for their output.
     """
 
     def __init__(self, guard: Guard, data: Workspace, desk: Workspace) -> None:
@@ -194,18 +194,18 @@ class Servers:
             await asyncio.shield(started.kill())
             if not dead:
                 within = f"{server.ready_seconds_max:g} s"
-                said = f", last words: {cause}" if cause else ""
+                said = f", last output: {cause}" if cause else ""
                 raise ServerError(f"the server {server.name} was not ready within {within}{said}")
             if port is None or not _is_taken(port):
                 raise ServerError(f"the server {server.name} did not start: {cause}")
         raise ServerError(
-            f"the server {server.name} found each of {_PORTS_TRIED_MAX} ports taken: {cause}"
+            f"the server {server.name} found each of {_PORTS_TRIED_MAX} ports in use: {cause}"
         )
 
     async def _prepared(
         self, server: Server, words: dict[str, str], mark: str
     ) -> tuple[Path | None, str]:
-        """Return the template of a server, if it has one, and its version: made once in a run."""
+        """Return a server's template, if it has one, and its version; both made once per run."""
         async with self._lock:
             if server.name not in self._versions:
                 desk = self._desk.fresh(f"{server.name}-prepare")
@@ -228,12 +228,13 @@ class Servers:
             code, said = await self._finish(filled, mark, desk, what)
             if code != 0:
                 self._data.discard(template)
-                raise ServerError(f"{what} ended with {code}: {said[-1] if said else 'no words'}")
+                last = said[-1] if said else "no output"
+                raise ServerError(f"{what} failed with exit status {code}: {last}")
 
     async def _version(self, server: Server, words: dict[str, str], mark: str, desk: Path) -> str:
         if not server.version:
             return ""
-        what = f"the server {server.name}, asked for its version,"
+        what = f"the version command of the server {server.name}"
         _, said = await self._finish(fill(server.version, words), mark, desk, what)
         version = said[0] if said else ""
         return built.version_of(version, server.install.build)
@@ -241,7 +242,7 @@ class Servers:
     async def _finish(
         self, command: list[str], mark: str, desk: Path, what: str
     ) -> tuple[int, list[str]]:
-        """Run a command to its end. Return its exit status and the lines that it said."""
+        """Run a command to its end. Return its exit status and the lines of its output."""
         try:
             started = await start(
                 command,
@@ -268,12 +269,12 @@ def _command(server: Server, contestant: Contestant) -> list[str]:
     transport = server.tcp if contestant.transport == "tcp" else server.socket
     sizing = server.limited if contestant.sizing == "limited" else server.stock
     as_root = server.root if os.geteuid() == 0 else []
-    # What is said last may be an argument and no option, so that sizing comes last.
+    # Sizing comes last, because it may be an argument instead of an option.
     return [*server.command, *as_root, *(transport or []), *(sizing or [])]
 
 
 def _program(server: Server) -> str:
-    """Return the path of the server's program: the lab's own build, else what the PATH has."""
+    """Return the path of the server's program: the lab's own build, else the one on the PATH."""
     (named,) = fill([server.program], {"python": sys.executable})
     found = built.program(server) or shutil.which(named)
     if not found:
@@ -286,18 +287,18 @@ def _jars(server: Server) -> str:
         return ""
     found = jars(server.name)
     if not found:
-        raise _absent(server, f"the jars of {server.name} are not there")
+        raise _absent(server, f"the jars of {server.name} are missing")
     return found
 
 
 def _absent(server: Server, what: str) -> NotInstalledError | UnavailableError:
     if absent := built.why_server_absent(server):
         return UnavailableError(f"{what}: {absent}")
-    return NotInstalledError(f"{what}; python -m lab install gets what can be got")
+    return NotInstalledError(f"{what}; run: python -m lab install")
 
 
 async def _ready(started: Started, port: int | None, path: Path, seconds_max: float) -> bool:
-    """Wait until the server accepts a connection. False when it died or the time was over."""
+    """Wait until the server accepts a connection. False if it died or the time was over."""
     death = asyncio.ensure_future(started.process.wait())
     try:
         async with asyncio.timeout(seconds_max):
@@ -328,9 +329,9 @@ async def _accepts(port: int | None, path: Path) -> bool:
 
 
 def _listens(pid: int, port: int | None) -> bool:
-    """Return whether it is our server that listens: the port may be another program's."""
+    """Return whether our server listens on the port, and not another program."""
     if port is None:
-        # Nobody else can make a socket in our folder.
+        # No other program can create a socket in our folder.
         return True
     try:
         leader = psutil.Process(pid)
@@ -343,7 +344,7 @@ def _listens(pid: int, port: int | None) -> bool:
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:
-        # A server that changed its user does not show us; that it answered must do.
+        # A server under another user hides its connections. Accepting one must be enough.
         return True
 
 

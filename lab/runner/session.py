@@ -1,6 +1,6 @@
-"""What every suite of one run has in common.
+"""The state that all suites of a run share.
 
-Owns that bundle and the two ways in which a suite tells what happens. Must not run anything.
+Owns that bundle, and the two interfaces by which a suite reports. Must not run anything.
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ from rig.cores import Cores
 
 
 class Watcher(Protocol):
-    """Whoever wants to know what runs now. `where` names the cell, `contestant` its row."""
+    """Observes the cells of a run. `where` names the cell, `contestant` its row."""
 
     def starts(self, contestant: str, where: str) -> None:
         """A cell starts."""
 
     def ended(self, contestant: str, where: str, seconds: float, failure: str) -> None:
-        """A cell has ended; `failure` is empty when it was measured.
+        """A cell has ended; `failure` is empty if it was measured.
 
-        A cell that was planned and never started ends after 0 seconds.
+        A planned cell that never started ends with 0 seconds.
         """
 
 
 @dataclass(frozen=True)
 class Session:
-    """One run: its seed, where its data lives, and where its results go as they come.
+    """One run: its seed, its folders, and the receiver of its results.
 
-    `data` is where the stores are, `desk` where the runner's own files are: streams, durations and
-    what processes write as errors. `at_once` is how many cells may run at the same time, 1 when
-    anything is timed.
+    `data` has the stores, `desk` the runner's own files: streams, durations and error output.
+    `at_once` is how many cells may run at the same time; it is 1 if anything is timed.
     """
 
     seed: int
@@ -51,5 +50,5 @@ class Session:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def mark(self) -> str:
-        """Return a new mark, which what is started for a cell has in its environment."""
+        """Return a new mark for the environment of all processes of a cell."""
         return f"{self.guard.token}.{next(self._numbers)}."

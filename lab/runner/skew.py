@@ -1,10 +1,10 @@
-"""Draws numbers whose frequency falls with a power of their rank.
+"""Draws numbers with a Zipf distribution.
 
-Owns that one distribution. Must not know what the numbers stand for.
+Owns that one distribution. Must not know what the numbers mean.
 
 The sampler is rejection-inversion (W. Hormann and G. Derflinger, Rejection-inversion to generate
 variates from monotone discrete distributions, ACM TOMACS 6, 1996). It takes the same time for a
-thousand ranks as for ten million, and any exponent above 0.
+thousand ranks as for ten million, and works for any exponent above 0.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from math import exp, gcd, log
 
 
 class Zipf:
-    """Ranks from 0 to `count` - 1; rank r has a frequency in proportion to (r + 1) ** -exponent.
+    """Ranks from 0 to `count` - 1; the frequency of rank r is proportional to (r+1) ** -exponent.
 
-    Raises ValueError for no ranks and for an exponent that is not above 0.
+    Raises ValueError without ranks and for an exponent that is not above 0.
     """
 
     def __init__(self, count: int, exponent: float, dice: random.Random) -> None:
         if count < 1 or exponent <= 0:
-            raise ValueError(f"Zipf needs ranks and an exponent above 0, not {count}, {exponent}")
+            raise ValueError(
+                f"Zipf needs at least one rank and an exponent above 0, not {count} and {exponent}"
+            )
         self._count = count
         self._exponent = exponent
         self._dice = dice
@@ -52,12 +54,12 @@ class Zipf:
 
 
 def scatter(rank: int, count: int) -> int:
-    """Return the number of a rank, so that frequent ranks are no neighbours: a permutation."""
+    """Return the key number of a rank: a permutation that separates frequent ranks."""
     return rank * _stride(count) % count
 
 
 def _stride(count: int) -> int:
-    # Near the golden section of the count, where multiples lie farthest apart.
+    # Close to the golden section of the count, whose multiples lie farthest apart.
     stride = max(round(count * 0.6180339887498949), 1)
     while gcd(stride, count) != 1:
         stride += 1

@@ -1,7 +1,7 @@
-"""Draws the operations of a phase and makes the keys they name.
+"""Draws the operations of a phase and makes their keys.
 
-Owns every random choice of the lab but a replay's. Must not know any contestant: all get the same
-streams.
+Owns every random choice of the lab; a replay has none. Must not know any contestant: all get the
+same streams.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _SEED_AND_KEY = struct.Struct("<QQ")
 
 
 def operations(phase: Phase, part: Part, variant: Variant, form: Form) -> int:
-    """Return how many operations each worker does in a pass of a phase, warm-up included.
+    """Return how many operations each worker does in a pass of a phase, including the warm-up.
 
-    A preload is never shortened: what it fills is what the other phases are about. Nor is a sweep
-    that stores, below one operation for each key. Batches are whole.
+    A form never shortens a preload, because the other phases need its entries, and never shortens
+    a sweep that stores below one operation per key. Batches are whole.
     """
     keys = part.keys_of(variant)
     whole = phase.operations or phase.operations_per_key * keys
@@ -43,15 +43,15 @@ def operations(phase: Phase, part: Part, variant: Variant, form: Form) -> int:
 
 
 def warmup(phase: Phase, count: int) -> int:
-    """Return how many of `count` operations are not counted: at most a tenth, whole batches."""
+    """Return how many of `count` operations are the warm-up: at most a tenth, whole batches."""
     return min(phase.warmup, count // 10) // phase.batch * phase.batch
 
 
 def keys_drawn(part: Part, variant: Variant, form: Form) -> int:
-    """Return how many keys the operations are about: numbers below this are drawn.
+    """Return the number of keys to draw from; key numbers are below it.
 
-    All of the variant, or, where the first phase that stores does so in order and a form shortens
-    it, as many as that stores: a short form then asks for what is there.
+    These are all keys of the variant. If the first phase that stores does so in order and the form
+    shortens it, they are only the keys that it stores, so that a short form requests stored keys.
     """
     keys = part.keys_of(variant)
     for phase in part.phases:
@@ -63,7 +63,7 @@ def keys_drawn(part: Part, variant: Variant, form: Form) -> int:
 
 
 def keys_absent(part: Part, variant: Variant) -> int:
-    """Return how many keys beyond the variant's are asked for and never stored."""
+    """Return how many additional keys are requested but never stored."""
     return part.keys_of(variant) if any(phase.absent for phase in part.phases) else 0
 
 
@@ -83,7 +83,7 @@ def dice(
     measure: Measure,
     worker: int,
 ) -> random.Random:
-    """Return the dice of one stream. The same arguments give the same throws."""
+    """Return the random generator of one stream. The same arguments give the same numbers."""
     return random.Random(f"{seed}/{suite}/{part}/{variant}/{phase}/{measure}/{worker}")
 
 
@@ -97,7 +97,7 @@ def draw(
 ) -> Iterator[stream.Operation]:
     """Yield the operations of one worker in one pass of a phase.
 
-    `new_from` is the number of the first key that nobody else stores: inserts begin with it.
+    `new_from` is the first key number that no other stream uses; inserts start there.
     """
     throw = thrown.random
     keys, absent = keys_drawn(part, variant, form), keys_absent(part, variant)
@@ -133,7 +133,7 @@ def draw(
 
 
 class _New:
-    """The keys that a worker inserts, from `first` on."""
+    """The keys that a worker inserts, starting at `first`."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -147,7 +147,7 @@ class _New:
 
 def _numbers(phase: Phase, keys: int, thrown: random.Random, new: _New) -> Iterator[int]:
     if phase.batch > 1:
-        # Nobody asks for a key twice in one request.
+        # The keys of one request are all different.
         while True:
             yield from thrown.sample(range(keys), phase.batch)
     if phase.order == "once":
@@ -169,7 +169,7 @@ def _numbers(phase: Phase, keys: int, thrown: random.Random, new: _New) -> Itera
 
 
 def _shuffled(keys: int, thrown: random.Random) -> Iterator[int]:
-    """Yield what `thrown.sample(range(keys), keys)` has, in a twentieth of its memory."""
+    """Yield all keys like `thrown.sample(range(keys), keys)`, in a twentieth of its memory."""
     pool = array("I", range(keys))
     for left in range(keys, 0, -1):
         place = thrown.randrange(left)
@@ -188,7 +188,7 @@ def draw_size(sizes: Sizes, thrown: random.Random) -> int:
 
 
 def key_text(shape: Literal["decimal", "uuid"], seed: int, key: int) -> str:
-    """Return the key with the number `key`: its digits, or a UUID of the seed and the number."""
+    """Return the key number `key` as digits, or as a UUID made of the seed and the number."""
     if shape == "decimal":
         return str(key)
     digest = hashlib.sha512(_SEED_AND_KEY.pack(seed, key)).digest()

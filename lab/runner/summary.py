@@ -1,11 +1,10 @@
-"""What the cells say together: medians of rounds, their spread and their intervals.
+"""Summarises cells: medians of rounds, their spread and their intervals.
 
 Owns every figure that is computed from more than one cell. Must not format or print, nor read a
-file: all functions are pure, and the tables on the terminal and the report use the same.
+file: all functions are pure, and the terminal and the page share their results.
 
-`summarise` turns the cells of a suite into one `Summary` for each row of each table: a contestant
-under a variant of a part, placed somehow. `against_null` says how much of a row is the host's own
-cost.
+`summarise` turns the cells of a suite into one `Summary` per table row: a contestant under a
+variant of a part, in one placement. `against_null` says how much of a row is the host's own cost.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ PLACEMENTS: tuple[Placement, ...] = ("one core", "same core", "split cores", "fr
 
 @dataclass(frozen=True)
 class Figure:
-    """One number over the rounds: their median, least and greatest, and how many there were.
+    """One number over the rounds: median, least, greatest, and the number of rounds.
 
-    `interval` is that of the median, None for fewer than six rounds.
+    `interval` is the interval of the median; None for fewer than six rounds.
     """
 
     median: float
@@ -51,7 +50,7 @@ class Figure:
 
     @property
     def spread(self) -> float | None:
-        """The range of the rounds by their median; None for one round, which has none."""
+        """The range of the rounds divided by their median; None for one round."""
         if self.rounds < 2 or not self.median:
             return None
         return (self.greatest - self.least) / self.median
@@ -68,10 +67,10 @@ class Figure:
 class ActionSummary:
     """One action of one pass.
 
-    `count`, `miss` and `absent` are the medians of the rounds, `wrong` the sum of them. What a miss
-    is PROTOCOL.md says: for a set it is a refusal. The times are those of a latency pass, None of a
-    throughput pass and of an action that did not occur: medians of the rounds, of the percentiles
-    and of `total_ns` (the latencies of all workers added), but the largest of all for `max_ns`.
+    `count`, `miss` and `absent` are medians of the rounds, `wrong` is their sum. PROTOCOL.md
+    defines a miss; for a set it is a refusal. Times exist only in a latency pass and only for an
+    action that occurred. They are medians of the rounds, except `max_ns`, the largest of all
+    rounds. `total_ns` adds the latencies of all workers.
     """
 
     action: Action
@@ -89,21 +88,21 @@ class ActionSummary:
 
 @dataclass(frozen=True)
 class PassSummary:
-    """One pass of a phase, over the rounds. Operations of the warm-up are in none of its figures.
+    """One pass of a phase, over the rounds. No figure includes the warm-up.
 
-    `rate`: operations in a second: of one worker by the time under the clock, of several by the
-        time from the first start to the last end. In a latency pass the clock is read around each
-        operation, and its cost is in it.
-    `operation_ns`: of a throughput pass the median block by its operations, robust against what
-        interrupts; where there was no full block, or in a latency pass, the mean time of one worker
-        for an operation. A row is compared with null by it.
+    `rate`: operations per second: for one worker by the time under the clock, for several by the
+        time from the first start to the last end. In a latency pass it includes the cost of reading
+        the clock around each operation.
+    `operation_ns`: in a throughput pass the median time of a block divided by its operations, which
+        is robust against interruptions. Without a full block, or in a latency pass, the mean time
+        of one worker per operation. Rows are compared with null by this figure.
     `elapsed_ns`: the time that the rate is computed from.
     `together`: share of the elapsed time in which all workers were at work, 0 to 1.
-    `cpu_ns`: the clients' CPU time for one operation.
-    `hit_ratio`: (gets - misses) / (gets - misses that are right): found of those that should have
-        been there. None without such gets. `hit_ratio_all`: (gets - misses) / gets.
-    `planned`, `done`: operations of all workers, medians; `stopped` when any round did fewer than
-        planned, because it met its time limit.
+    `cpu_ns`: CPU time of the clients per operation.
+    `hit_ratio`: (gets - misses) / (gets - right misses): the share found of the keys that should
+        have been there. None without such gets. `hit_ratio_all`: (gets - misses) / gets.
+    `planned`, `done`: operations of all workers, medians. `stopped`: whether any round did fewer
+        than planned because it reached its time limit.
     `steps`: medians of the time that the first `count` operations took.
     """
 
@@ -121,7 +120,7 @@ class PassSummary:
     steps: tuple[Step, ...]
 
     def action(self, action: Action) -> ActionSummary:
-        """Return the line of an action."""
+        """Return the summary of an action."""
         return self.actions[ACTIONS.index(action)]
 
 
@@ -143,20 +142,18 @@ class PhaseSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """A row: one contestant under one variant of one part, placed somehow, over all rounds.
+    """A row: one contestant under one variant of one part, in one placement, over all rounds.
 
-    `outcome` is that of the last cell, `reason` why it is not "measured"; there may be figures all
-    the same, from the rounds before. A contestant that failed or is missing is not run again in its
-    part: its rows of the other variants have the same outcome, no cells, and a reason that says
-    where it happened.
+    `outcome` is that of the last cell, and `reason` says why it is not "measured". Earlier rounds
+    may still have given figures. A contestant that failed or is missing is not run again in its
+    part: its other rows have the same outcome, no cells, and a reason that says where it happened.
 
     `phases` are in the suite's order; empty without figures. `start_ns`, `create_ns`, `open_ns`,
-    `clear_ns`, `close_ns` and `stop_ns` are medians. `timer` is the histogram of the clock's own
-    cost, encoded. `verdict` adds up all checks, probes included. `weak` is the share of the values
-    that came back which were too short for a strong check. `refused` counts refused sets of the
-    probe and of preloads. `resources` are medians, field by field, and so are the bytes of
-    `held`. `cells` are the records behind
-    it, in the order of rounds.
+    `clear_ns`, `close_ns` and `stop_ns` are medians. `timer` is the encoded histogram of the cost
+    of reading the clock. `verdict` adds up all checks, including the probe. `weak` is the share of
+    the returned values that were too short for a strong check. `refused` counts refused sets of the
+    probe and of preloads. `resources` and the bytes of `held` are medians, field by field. `cells`
+    are the records behind the row, in the order of rounds.
     """
 
     suite: str
@@ -192,18 +189,18 @@ class Summary:
 
     @property
     def stopped(self) -> bool:
-        """Whether a pass met its time limit before all its operations were done."""
+        """Whether a pass reached its time limit before all its operations were done."""
         passes = [one for phase in self.phases for one in (phase.throughput, phase.latency)]
         return any(one is not None and one.stopped for one in passes)
 
     @property
     def spread(self) -> float:
-        """The largest spread of the rate of any phase, each by its main pass."""
+        """The largest spread of any phase's rate, by its main pass."""
         return max((phase.main.rate.spread or 0.0 for phase in self.phases), default=0.0)
 
     @property
     def noisy(self) -> bool:
-        """Whether its rounds differ too much. Null is shown and not judged: it does too little."""
+        """Whether its rounds differ too much. Null is not judged: its operations are too short."""
         return self.contestant.stores and self.spread > SPREAD_MAX
 
     def phase(self, name: str) -> PhaseSummary | None:
@@ -216,8 +213,8 @@ def summarise(
 ) -> list[Summary]:
     """Return the rows of all parts of a suite, in the order of its file.
 
-    Within a part they are ordered by variant, then as `contestants` are, then by placement. A row
-    without a cell and without a failure that explains it was not run, and is left out.
+    Within a part they are ordered by variant, then like `contestants`, then by placement. A row
+    that was not run is left out, unless a failure explains why.
     """
     of_suite = [cell for cell in cells if cell.suite == suite.name]
     return [
@@ -268,7 +265,7 @@ def _summary(
     cells: Sequence[PhasesCell],
     elsewhere: str,
 ) -> Summary:
-    """Return the row of `cells`. `elsewhere` says where they ran when they are not its own."""
+    """Return the row of `cells`. `elsewhere` says where they ran if they belong to another row."""
     last = cells[-1]
     own = () if elsewhere else tuple(sorted(cells, key=lambda cell: cell.round))
     with_figures = [cell for cell in own if cell.outcome == "measured"]
@@ -420,7 +417,7 @@ def _held(cells: Sequence[PhasesCell]) -> Held | None:
 
 
 def figure(rounds: Sequence[float]) -> Figure:
-    """Return what the figures of the rounds, of which there is at least one, say together."""
+    """Return the summary of the figures of at least one round."""
     return Figure(_median(rounds), min(rounds), max(rounds), len(rounds), interval(rounds))
 
 
@@ -435,10 +432,10 @@ def null_of(summaries: Iterable[Summary], row: Summary) -> Summary | None:
 
 
 def against_null(row: Summary, null: Summary | None, phase: str) -> float | None:
-    """Return how many times as long an operation of a phase takes as the host's own loop.
+    """Return the time of an operation of a phase in multiples of the host's own loop.
 
-    By `operation_ns` of the main pass. A row below NULL_TIMES_MIN is to be marked: much of its
-    figure is the lab's own cost. None without figures, without null, and for null itself.
+    Uses `operation_ns` of the main pass. Reports mark a row below NULL_TIMES_MIN, since much of
+    its figure is the lab's own cost. None without figures, without null, and for null itself.
     """
     own = row.phase(phase)
     other = null.phase(phase) if null is not None else None

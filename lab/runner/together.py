@@ -1,4 +1,4 @@
-"""Runs several things at once. Owns what happens when one of them fails: the others are stopped."""
+"""Runs several coroutines at once. If one fails, the others are stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the results in order. The first failure stops the rest and is raised by itself."""
+    """Return the results in order. The first failure stops the rest and is raised alone."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]

@@ -1,9 +1,9 @@
-"""The formats in which requests are recorded, each as a reader of lines or of fixed records.
+"""The formats of recorded requests, each as a reader of lines or of fixed-size records.
 
-Owns the formats and how one is told from another. Must not know what is done with a request.
+Owns the formats and their detection. Must not know what is done with a request.
 
 The binary formats are those of libCacheSim, the text formats those of Twitter's cluster logs and of
-memcached's `watch` command. Decision 35 says why no library reads them for us.
+memcached's `watch` command. Decision 35 says why the lab uses no library for them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ class TraceError(Exception):
     """A trace is missing, damaged or malformed; the message says where and what."""
 
 
-# A key and the size of its value, 0 for none; or what is wrong. Each with its number, from 1 on.
+# Its number, from 1, with the key and the size of its value (0 for none), or with an error.
 Record = tuple[int, str | tuple[str, int]]
 _Reader = Callable[[bytes], Iterator[Record]]
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a file is read, and what one request of it is called."""
+    """The reader of a format, and the name of one of its units."""
 
     records: _Reader
     unit: str
 
 
-# Columns of the lab's own CSV: the first two, or three, or all.
+# Columns of the lab's own CSV: the first two, the first three, or all.
 _COLUMNS = ["key", "size", "op", "ttl"]
 _COLUMNS_MIN = 2
 _OPS = ("get", "set", "delete")
@@ -51,13 +51,13 @@ _MEMCACHED = re.compile(
     r"cfd=-?[0-9]+ size=(?P<stored>[0-9]{1,9}))"
 )
 _FIRST_LINE_MAX = 4_096
-# Of oracleGeneral: a place that no trace is long enough for, and what stands for no next request.
+# oracleGeneral: the highest plausible position, and the value that means no next request.
 _PLACE_MAX, _NEVER = 1 << 48, (1 << 63) - 1
 _TWR_OPERATION_MAX, _TWR_INVALID = 14, 255
 
 
 def content_of(path: Path) -> bytes:
-    """Return what is in a file, without its compression (`.zst`, `.gz`). Raises TraceError."""
+    """Return the content of a file, decompressed if it is `.zst` or `.gz`. Raises TraceError."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -69,27 +69,27 @@ def content_of(path: Path) -> bytes:
             return gzip.decompress(content)
     except (zstandard.ZstdError, EOFError, OSError, zlib.error) as error:
         raise TraceError(
-            f"{path} is not whole, or not compressed as {path.suffix} says: {error}"
+            f"{path} is incomplete, or not compressed as {path.suffix} says: {error}"
         ) from error
     return content
 
 
 def _unpacked(content: bytes) -> bytes:
-    """Return all frames: a file may have several, and must not end within one."""
+    """Return the content of all frames. A file may have several, all of them complete."""
     frames = []
     while content:
         frame = zstandard.ZstdDecompressor().decompressobj()
         frames.append(frame.decompress(content))
         if not frame.eof:
-            raise EOFError("the last frame has no end")
+            raise EOFError("the last frame is incomplete")
         content = frame.unused_data
     return b"".join(frames)
 
 
 def format_of(path: Path, content: bytes) -> str:
-    """Return the format that a file's name or its first line has. Raises TraceError for neither.
+    """Return the format by the file's name or its first line. Raises TraceError if neither tells.
 
-    The name of a binary format is a part of the file's name between dots: `w06.oracleGeneral.zst`.
+    A binary format is recognised by a part of the name between dots: `w06.oracleGeneral.zst`.
     """
     words = path.name.lower().split(".")[1:]
     for word in words:
@@ -103,13 +103,13 @@ def format_of(path: Path, content: bytes) -> str:
     if "csv" in words or first.startswith("key,"):
         return "csv"
     raise TraceError(
-        f"{path}: neither its name nor its first line says which format it has: give "
-        f"--trace-format, one of {', '.join(FORMATS)}"
+        f"{path}: neither its name nor its first line shows its format: use --trace-format with "
+        f"one of {', '.join(FORMATS)}"
     )
 
 
 def _text(content: bytes) -> str:
-    # What is not UTF-8 becomes a character that no key may have, so that its line can be named.
+    # Invalid UTF-8 becomes a character that no key may have, so that the error names its line.
     return content.decode("utf-8", errors="replace")
 
 
@@ -129,7 +129,7 @@ def _csv(content: bytes) -> Iterator[Record]:
         if not content:
             return
         raise TraceError(
-            f"line 1: a trace begins with the line 'key,size', 'key,size,op' or "
+            f"line 1: a trace starts with the line 'key,size', 'key,size,op' or "
             f"'key,size,op,ttl', not {','.join(columns)!r}"
         )
     for number, line in lines:
@@ -143,9 +143,9 @@ def _csv_problem(fields: list[str], columns: int) -> str:
         return f"it has {len(fields)} fields, not {columns}"
     _, size, *others = fields
     if not _DIGITS.fullmatch(size) or not int(size):
-        return f"the size {size!r} is not a number from 1 on"
+        return f"the size {size!r} is not a number of at least 1"
     if others and others[0] not in _OPS:
-        return f"the op {others[0]!r} is none of {', '.join(_OPS)}"
+        return f"the op {others[0]!r} is not one of {', '.join(_OPS)}"
     if len(others) > 1 and not _TTL.fullmatch(others[1]):
         return f"the ttl {others[1]!r} is not a number of seconds"
     return ""
@@ -168,17 +168,17 @@ def _twitter(content: bytes) -> Iterator[Record]:
 
 
 def _memcached(content: bytes) -> Iterator[Record]:
-    """What memcached's `watch fetchers mutations` writes. Other events than these are no requests.
+    """The output of memcached's `watch fetchers mutations`. Other events are ignored.
 
-    A get that found nothing has no size; the set after it has one.
+    A get that found nothing has no size; the set that follows it has one.
     """
     for number, line in _lines(content):
         found = _MEMCACHED.match(line)
         if found is None:
             if line.startswith("[skipped"):
-                yield number, f"memcached left requests out here ({line})"
+                yield number, f"memcached skipped requests here ({line})"
             elif line != "OK" and (not line.startswith("ts=") or " type=item_" in line):
-                yield number, f"{line[:60]!r} is no line of watch fetchers mutations"
+                yield number, f"{line[:60]!r} is not a line of watch fetchers mutations"
             continue
         if found["got"]:
             yield number, (unquote(found["got"]), int(found["found"]))
@@ -188,15 +188,15 @@ def _memcached(content: bytes) -> Iterator[Record]:
 
 
 def _fixed(layout: str, request: Callable[..., str | tuple[str, int]]) -> _Reader:
-    """Return the reader of a file of records of one layout and nothing else."""
+    """Return the reader of a file that contains only records of one layout."""
     record = struct.Struct(layout)
 
     def records(content: bytes) -> Iterator[Record]:
         whole, left = divmod(len(content), record.size)
         if left:
             raise TraceError(
-                f"record {whole + 1}: it has {left} bytes, not {record.size}: the file is not "
-                f"whole, or has another format"
+                f"record {whole + 1}: it has {left} bytes, not {record.size}: the file is "
+                f"incomplete, or has another format"
             )
         for number, fields in enumerate(record.iter_unpack(content), 1):
             yield number, request(*fields)
@@ -206,14 +206,14 @@ def _fixed(layout: str, request: Callable[..., str | tuple[str, int]]) -> _Reade
 
 def _oracle_general(_time: int, key: int, size: int, next_: int) -> str | tuple[str, int]:
     if not -1 <= next_ <= _PLACE_MAX and next_ != _NEVER:
-        return f"its next request is {next_:,}: it is no record of oracleGeneral"
+        return f"its next request is {next_:,}: it is not a record of oracleGeneral"
     return str(key), size
 
 
 def _twr(_time: int, key: int, sizes: int, action: int, *_: int) -> str | tuple[str, int]:
     operation = action >> 24
     if operation > _TWR_OPERATION_MAX and operation != _TWR_INVALID:
-        return f"it has the operation {operation}: it is no record of twr"
+        return f"it has the operation {operation}: it is not a record of twr"
     return str(key), sizes & 0x3F_FFFF
 
 
@@ -224,13 +224,13 @@ _VSCSI = {
 
 
 def _vscsi(content: bytes) -> Iterator[Record]:
-    """VMware's, of two versions: each record has its version in a byte."""
-    # Records of version 2 have 40 bytes, those of version 1 have 32.
+    """VMware's, in two versions: each record contains its version."""
+    # Records have 40 bytes in version 2, and 32 in version 1.
     if content[3:4] == content[43:44] == b"\x02":
         return _VSCSI[2](content)
     if content[15:16] == b"\x01" and content[47:48] in {b"\x01", b""}:
         return _VSCSI[1](content)
-    raise TraceError("record 1: it has no version of vscsi, which are 1 and 2")
+    raise TraceError("record 1: it has neither version 1 nor version 2 of vscsi")
 
 
 FORMATS = {

@@ -1,6 +1,6 @@
 """Reads traces: recorded requests, in any of the formats of `trace_formats`.
 
-Owns the requests that come of a file, and which bad lines are told. Must not know who replays them.
+Owns the requests of a file and the report of bad lines. Must not know who replays them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _BAD_TOLD_MAX = 5
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests in their order. `texts` are the distinct keys, `keys` their places among those.
+    """Requests in order. `texts` are the distinct keys, `keys` their positions in `texts`.
 
-    A replay looks each key up and stores it on a miss, whatever else a file says of a request.
-    `left_out` requests had no size: they found or stored nothing.
+    A replay looks each key up and stores it on a miss; it ignores everything else in a request.
+    `left_out` counts requests without a size, which found or stored nothing.
     """
 
     texts: list[str]
@@ -39,7 +39,7 @@ class Requests:
 
     @property
     def distinct(self) -> int:
-        """How many keys there are."""
+        """The number of distinct keys."""
         return len(self.texts)
 
     @property
@@ -58,7 +58,7 @@ class Requests:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file. Raises TraceError when it cannot be read."""
+    """Return the SHA-256 of a file. Raises TraceError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -67,22 +67,22 @@ def sha256(path: Path) -> str:
 
 
 def requests(trace: Trace) -> Requests:
-    """Return the requests of a suite's trace. Raises TraceError when it is not the one it names."""
+    """Return the requests of a suite's trace. Raises TraceError if its SHA-256 differs."""
     path = FOLDER / trace.file
     found = sha256(path)
     if found != trace.sha256:
         raise TraceError(
-            f"{path} is not the trace that its suite names: its SHA-256 is {found}, not "
-            f"{trace.sha256}; restore it with git checkout -- {path}"
+            f"{path} is not the trace that the suite names: its SHA-256 is {found}, not "
+            f"{trace.sha256}; to restore it, run: git checkout -- {path}"
         )
     return read(path, trace.format, sized=trace.bytes_distinct > 0)
 
 
 def read(path: Path, name: str = "", *, sized: bool = True) -> Requests:
-    """Return the requests in a file, whose format is `name`, or follows from the file if empty.
+    """Return the requests in a file of the format `name`; if empty, the file decides the format.
 
-    With `sized` the sizes are those of the values to store, and too long ones are refused. Raises
-    TraceError, which names bad lines or records by their number.
+    With `sized`, values are stored with the trace's sizes, and too large ones are refused. Raises
+    TraceError with the numbers of bad lines or records.
     """
     content = content_of(path)
     read_as = FORMATS[name or format_of(path, content)]
@@ -116,18 +116,18 @@ def _collected(records: Iterable[Record], read_as: Format, *, sized: bool) -> Re
         more = f"; and {bad - len(told):,} more bad {read_as.unit}s" if bad > len(told) else ""
         raise TraceError("; ".join(told) + more)
     if not keys:
-        none = f": none of its {left_out:,} {read_as.unit}s has a size" if left_out else ""
+        none = f": none of its {left_out:,} {read_as.unit}s have a size" if left_out else ""
         raise TraceError(f"it has no requests{none}")
     return Requests(list(numbers), keys, sizes, left_out)
 
 
 def _problem(key: str, size: int, *, sized: bool) -> str:
-    """Return what no cache can do with a request, empty when every one can."""
+    """Return why no cache can process a request; empty if all can."""
     if not (key.isascii() and key.isprintable()) or not key or " " in key:
         return f"the key {key!r} is not printable ASCII without blanks"
     if sized and size > _SIZE_MAX:
         return (
-            f"the size {size:,} is above {_SIZE_MAX:,}, the longest value: give --value-size to "
-            f"store other sizes"
+            f"the size {size:,} is above the maximum of {_SIZE_MAX:,} bytes: use --value-size to "
+            f"store values of another size"
         )
     return ""

@@ -1,7 +1,7 @@
-"""Weighs a store before its rounds: how many bytes it occupies, and under which limit.
+"""Weighs a store before its rounds: how many bytes it uses, and under which limit.
 
-Owns who is weighed in a store of its own, and whose limit is tried until the bytes are equal. Must
-not time anything: the cells do, under the limit found here.
+Owns which contestants are weighed in a separate store, and which try several limits. Must not time
+anything: the cells do so, under the limit found here.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from lab.runner.replay_cell import Given, fill_in
 from lab.runner.results import Held, ReplayCell
 from lab.runner.session import Session
 
-# A limit is tried so often at most: each try fills a store.
+# Each try fills a store.
 TRIES_MAX = 4
-# Where keys and values are less than this share of a limit, it is taken not to bind.
+# A limit binds if keys and values need at least this share of it.
 BINDING_SHARE = 0.5
 
 
 def binds(bytes_max: int, inputs: Inputs) -> bool:
-    """Return whether keys and values alone come near to a limit, or exceed it."""
+    """Return whether keys and values alone come close to a limit, or exceed it."""
     return inputs.payload >= BINDING_SHARE * bytes_max
 
 
 def takes_limit(contestant: Contestant) -> bool:
-    """Return whether a contestant is told a limit in bytes."""
+    """Return whether a contestant is given a limit in bytes."""
     return "bytes" in contestant.counts and contestant.sizing == "limited"
 
 
@@ -41,11 +41,11 @@ async def weigh(
     form: Form,
     inputs: Inputs,
 ) -> Held | None:
-    """Return what the contestant's store occupies, None where there is no limit in bytes.
+    """Return the size of the contestant's store; None if there is no limit in bytes.
 
-    Keys are stored once, and those that are not found once more. Whose limit binds is told other
-    limits, until the bytes come near to the suite's. Bytes that a cell sees for itself are left to
-    it: files, and servers whose limit does not bind. Raises GuardError.
+    Stores each key once, and once more each key that is not found. If the limit binds, tries other
+    limits until the bytes come close to the suite's. Leaves to the cells what they measure
+    themselves: files, and servers whose limit does not bind. Raises GuardError.
     """
     limits = part.limits_of(variant)
     if not limits.bytes or not contestant.stores:
@@ -79,7 +79,7 @@ async def weigh(
         held.reason = cell.reason
         return held
     held.tries = cell.tries
-    # Who cannot be kept within the bytes is measured under the suite's own limit.
+    # A contestant that no limit keeps within the bytes runs under the suite's own limit.
     kept = cell.best if cell.best.bytes_measured <= limits.bytes else cell.tries[0]
     held.bytes = kept.bytes_measured
     if tries_max > 1:

@@ -1,7 +1,7 @@
-"""Workloads of the reader's own: a TOML file becomes a suite.
+"""The user's own workloads: makes a suite of a TOML file.
 
-Owns the shape of those files, and who can run one. Must not run anything. README.md in `workloads/`
-explains every field.
+Owns the shape of those files, and which contestants can run them. Must not run anything.
+`workloads/README.md` explains every field.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ VALUE_BYTES_MAX = 3 << 20
 OPERATIONS_MAX = 100_000_000
 PROCESSES_MAX = 64
 ROUNDS_MAX = 1_000
-# The longest key, a UUID; and how often the mix is drawn: for throughput and for latencies.
+# The longest key is a UUID. The mix runs in two passes: throughput and latency.
 KEY_BYTES, PASSES = 36, 2
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-# Of the bytes of all keys and values: what a store needs besides, at least and relatively.
+# A store without a limit gets this multiple of all keys and values, plus a constant.
 _ROOM_BYTES, _ROOM_TIMES = 64 << 20, 3
 
 
 class Mix(Definition, frozen=True):
-    """The share of each action: of all operations, so that they add up to 1."""
+    """The share of each action. All shares add up to 1."""
 
     get: float = 0.0
     set: float = 0.0
@@ -51,7 +51,7 @@ class Mix(Definition, frozen=True):
 
 
 class Keys(Definition, frozen=True):
-    """How many keys there are, what they look like, and which are asked for."""
+    """The number of keys, their shape, and which are requested how often."""
 
     count: int
     shape: Literal["decimal", "uuid"] = "uuid"
@@ -60,9 +60,9 @@ class Keys(Definition, frozen=True):
 
 
 class Workload(Definition, frozen=True):
-    """One workload. `ttl` is the seconds for which an entry is kept, 0 for no limit.
+    """One workload. `ttl` is the time to live of entries in seconds, 0 for none.
 
-    `memory` is the limit of a store in bytes, 0 for so much that everything fits.
+    `memory` is the limit of a store in bytes. 0 means that everything fits.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Workload(Definition, frozen=True):
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"name {self.name!r}: take lower-case letters, digits and dashes")
+            raise ValueError(f"name {self.name!r}: use lower-case letters, digits and dashes")
         for name, value, low, high in (
             ("keys.count", self.keys.count, KEYS_MIN, KEYS_MAX),
             ("the largest value", self.value.largest, 1, VALUE_BYTES_MAX),
@@ -88,13 +88,13 @@ class Workload(Definition, frozen=True):
             ("rounds", self.rounds, 1, ROUNDS_MAX),
         ):
             if not low <= value <= high:
-                raise ValueError(f"{name} is {value:,}: take {low:,} to {high:,}")
+                raise ValueError(f"{name} is {value:,}: it must be {low:,} to {high:,}")
         if self.ttl < 0 or self.memory < 0 or self.seconds_max <= 0:
-            raise ValueError("ttl and memory are at least 0, and seconds_max is above 0")
+            raise ValueError("ttl and memory must be at least 0, and seconds_max above 0")
 
     @property
     def limits(self) -> StoreLimits:
-        """What a store may hold."""
+        """The limits of a store."""
         payload = self.keys.count * (self.value.largest + KEY_BYTES)
         return StoreLimits(bytes=self.memory or _ROOM_TIMES * payload + _ROOM_BYTES)
 
@@ -105,17 +105,17 @@ def load(path: Path) -> Workload:
 
 
 def suite_of(one: Workload) -> PhasesSuite:
-    """Return the suite that a workload is.
+    """Return the suite of a workload.
 
     Raises CatalogueError for a mix that no cache can run, and for the name of another suite.
     """
     if one.mix.scan:
         raise CatalogueError(
-            f"nobody can run workload {one.name!r}: it scans, and a cache cannot list its keys in "
-            f"order; set mix.scan to 0"
+            f"workload {one.name!r} scans, but no cache can list its keys in order: set mix.scan "
+            f"to 0"
         )
     if one.name in suites():
-        raise CatalogueError(f"workload {one.name!r} has the name of a suite: give it another one")
+        raise CatalogueError(f"workload {one.name!r} has the name of a suite: choose another name")
     order: Order = "random" if one.keys.order == "uniform" else one.keys.order
     shares = msgspec.to_builtins(one.mix)
     del shares["scan"]
@@ -143,14 +143,14 @@ def suite_of(one: Workload) -> PhasesSuite:
         variants=[variant],
         phases=[fill, mix],
     )
-    # Filling may take long where there are many keys.
+    # Filling a store with many keys takes long.
     cell_seconds_max = 60 + 4 * one.seconds_max + one.keys.count / 2_000
     form = Form(1.0, one.rounds, one.seconds_max, cell_seconds_max)
     quick = msgspec.structs.replace(form, rounds=1, operations=min(1.0, 20_000 / one.operations))
     return PhasesSuite(
         name=one.name,
         title=one.title,
-        question="How does each contestant do on this workload?",
+        question="How does each contestant perform on this workload?",
         origin="a workload of your own",
         audit="",
         layout="plain",
@@ -165,10 +165,10 @@ def taking_part(
     contestants: Sequence[Contestant],
     everyone: str,
 ) -> tuple[list[Contestant], dict[str, list[str]]]:
-    """Return all contestants, those that can run a suite as its members.
+    """Return all contestants; those that can run `suite` have it among their suites.
 
-    Asked are the rows of the suite `everyone`, and nulls: `refusal` returns why a contestant cannot
-    take part, empty when it can. The second result has these reasons, each with its rows.
+    Considers the rows of the suite `everyone`, and nulls. `refusal` returns why a contestant cannot
+    take part, or an empty text. The second result has these reasons, each with its rows.
     """
     found: list[Contestant] = []
     refused: dict[str, list[str]] = {}
@@ -185,11 +185,11 @@ def taking_part(
 
 
 def refusal(one: Workload, contestant: Contestant) -> str:
-    """Return why a contestant cannot run a workload; empty when it can."""
+    """Return why a contestant cannot run a workload; empty if it can."""
     if one.ttl and not contestant.expires:
         return "its adapter cannot give entries a time to live"
     if contestant.sizing != "limited":
-        return "it is a form without a limit"
+        return "this form has no limit"
     if "binary" not in contestant.values:
-        return "it takes no byte strings"
+        return "it does not take byte strings"
     return ""

@@ -1,6 +1,6 @@
-"""Where the stores live while they are measured, and where the runner keeps its own files.
+"""The folders for the stores during a run, and for the runner's own files.
 
-Owns folders of its own, which are gone afterwards whatever happened. Must not know what is in them.
+Owns these folders, which are removed afterwards whatever happens. Must not know their content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BYTES_NEEDED = 1 << 30
 
 @dataclass(frozen=True)
 class Workspace:
-    """A folder for other folders. `medium` says in words what it lies on."""
+    """A folder for other folders. `medium` is a text that names the place."""
 
     folder: Path
     medium: str
@@ -30,24 +30,23 @@ class Workspace:
 
     def fresh(self, name: str) -> Path:
         """Return a new, empty folder."""
-        # A contestant's name has a colon where it is one of several forms, and paths are joined
-        # by colons in more than one place.
+        # A form's name contains a colon, which separates paths in environment variables.
         folder = self.folder / f"{next(self._numbers):04d}-{name.replace(':', '-')}"
         folder.mkdir()
         return folder
 
     def discard(self, folder: Path) -> None:
-        """Remove a folder that `fresh` gave, and the shared memory that is named after it."""
+        """Remove a folder returned by `fresh`, and the shared memory that is named after it."""
         shutil.rmtree(folder)
         remove_memory(memory_name(folder))
 
 
 @contextmanager
 def workspace(guard: Guard, parent: Path | None = None) -> Iterator[Workspace]:
-    """Make a workspace, which is removed at the end, on an error, an interrupt and a kill.
+    """Make a workspace, and remove it at the end, also after an error, an interrupt or a kill.
 
-    It is made in `parent`, else in shared memory where there is 1 GiB free, else where temporary
-    files go.
+    It is made in `parent`, else in shared memory if 1 GiB is free there, else in the folder for
+    temporary files.
     """
     parent, medium = place(parent)
     folder = Path(tempfile.mkdtemp(prefix="tuckbox-lab-", dir=parent)).resolve()
@@ -61,7 +60,7 @@ def workspace(guard: Guard, parent: Path | None = None) -> Iterator[Workspace]:
 
 
 def place(asked: Path | None) -> tuple[Path, str]:
-    """Return where a workspace is made, and that place in words."""
+    """Return the folder for a workspace, and a text that names the place."""
     if asked is not None:
         return asked, f"{asked}, as asked"
     if _has_room(SHARED_MEMORY):

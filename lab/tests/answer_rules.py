@@ -1,7 +1,7 @@
 """The rules of one worker and of several, as answers that a host must judge.
 
-Owns the cases, each of which a host fails that lacks one rule, and random conversations for which
-the Python host's verifier is the reference. Must not know any runtime.
+Owns the cases, each of which fails in a host that lacks one rule, and random conversations for
+which the Python host's verifier is the reference. Must not know any runtime.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEY_TEXTS = ["zero", "one", "two", "three"]
 class Of(NamedTuple):
     """The value that the stream of a worker stores at a position of a phase.
 
-    With `spoilt` the lowest bit of that byte is the other one; of no more than `length` bytes.
+    `spoilt` flips the lowest bit of that byte; `length` is the maximum number of bytes.
     """
 
     phase: int
@@ -36,16 +36,16 @@ class Of(NamedTuple):
 
 
 Said = bool | bytes | Of | None
-# What is answered at which position of which phase of worker 0. All other gets find nothing, all
+# The answers of worker 0 by phase and position. All other gets find nothing, all
 # other sets store and all other deletes delete.
 Script = Mapping[tuple[int, int], Said]
 
 
 class Case(NamedTuple):
-    """A script and what must be counted: wrong and stale values, and misses that are right.
+    """A script and the counts it must give: wrong and stale values, and right misses.
 
-    Worker 0 runs the phases that the script mentions. `example` is of the first sentence that is
-    told of them.
+    Worker 0 runs the phases that the script mentions. `example` is a part of the first example that
+    the verdict has.
     """
 
     script: Script
@@ -63,14 +63,14 @@ def alone(
     absent: int = 0,
     example: str = "",
 ) -> Case:
-    """Return a case of one worker and one phase: operations, each with its answer."""
+    """Return a case with one worker and one phase: operations with their answers."""
     script = {(0, position): said for position, (_, said) in enumerate(steps)}
     operations = [operation for operation, _ in steps]
     return Case(script, wrong, stale, absent, one_worker(operations), example)
 
 
 def of_step(number: int) -> Of:
-    """Return the value that a step of a worker alone stores."""
+    """Return the value that a step of a single worker stores."""
     return Of(0, 0, number)
 
 
@@ -89,8 +89,8 @@ def delete(key: int = 0) -> Operation:
     return Operation(DELETE, key, 0)
 
 
-# Two workers, of which worker 0 is driven. It sets key 0 twice, then deletes it, and gets it all
-# along.
+# Two workers, of which worker 0 is driven. It sets key 0 twice, then deletes it, and gets it
+# all the time.
 FILL, MIX, LAST = range(3)
 FIRST_GET, FIRST_SET, SECOND_GET, SECOND_SET, THIRD_GET, DELETION, LAST_GET = range(7)
 PHASES: Sequence[Streams] = (
@@ -198,7 +198,7 @@ CASES: dict[str, Case] = {
         stale=1,
         phases=([[put(), put()]], [[get(), get()], [get()]]),
     ),
-    # Which miss is right.
+    # Right misses.
     "a miss where no stream stores until a later phase": Case(
         {(1, 0): None, (2, 0): None},
         absent=1,
@@ -231,7 +231,7 @@ ALONE: dict[str, Case] = {
     ),
     # What is wrong.
     "what nobody stored": alone(
-        (put(), True), (get(), b"garbage"), wrong=1, example="7 bytes that nobody stored"
+        (put(), True), (get(), b"garbage"), wrong=1, example="7 bytes that were never stored"
     ),
     "something where nothing was stored": alone((get(), b"garbage"), wrong=1),
     "something after a delete": alone(
@@ -242,7 +242,7 @@ ALONE: dict[str, Case] = {
         (put(1), True),
         (get(1), of_step(0)),
         wrong=1,
-        example='get("one") answered 100 bytes that belong to the key "zero"',
+        example='get("one") returned 100 bytes that belong to the key "zero"',
     ),
     "a value whose set was refused": alone(
         (put(), True), (put(), False), (get(), of_step(1)), wrong=1
@@ -253,7 +253,7 @@ ALONE: dict[str, Case] = {
             (put(), True),
             (get(), of_step(0)._replace(spoilt=at)),
             wrong=1,
-            example="that nobody stored",
+            example="that were never stored",
         )
         for at in (0, 63, 64, SIZE - 1)
     },
@@ -286,7 +286,7 @@ ALONE: dict[str, Case] = {
 
 
 def check(hosts: Hosts, host: Conversation, case: Case) -> None:
-    """Have worker 0, a host of a scripted store, run a case, and compare what it counts."""
+    """Let worker 0, a host of a scripted store, run a case, and compare its counts."""
     plan = _plan(hosts, case.phases or PHASES)
     workers = max(len(streams) for streams in plan.phases)
     load = plan.load(0, workers)
@@ -315,15 +315,15 @@ def check(hosts: Hosts, host: Conversation, case: Case) -> None:
             assert one.actions[action].miss == sum(answer is missed for answer in of_verb)
     if case.example:
         example = next(example for one in ran for example in one.verdict.examples)
-        # Each host quotes as its language does.
+        # Each host uses its language's quotes.
         assert case.example in example.replace("'", '"')
 
 
 def check_randomly(hosts: Hosts, host: Conversation, seed: int) -> None:
-    """Have worker 0 of three judge random answers; compare all counts with the reference.
+    """Let worker 0 of three judge random answers; compare all counts with the reference.
 
     Most answers are values that some stream stores under the key, at any time. Many are so short
-    that several sequences have the same.
+    that several sequences share them.
     """
     dice = random.Random(seed)
     mixes = [[[_operation(dice) for _ in range(250)] for _ in range(3)] for _ in range(2)]
@@ -356,7 +356,7 @@ def _plan(hosts: Hosts, phases: Sequence[Streams]) -> Plan:
 def _obeyed(
     host: Conversation, plan: Plan, load: Load, answers: Mapping[int, Sequence[Answer]]
 ) -> list[Ran]:
-    """Have the phases obeyed that `answers` has, and each operation answered as it says."""
+    """Run the phases in `answers`, with its answer for each operation."""
     write_script(plan.folder, [answer for of_phase in answers.values() for answer in of_phase])
     host.ask(load, Loaded)
     opening = plan.open()
@@ -401,7 +401,7 @@ def _operation(dice: random.Random) -> Operation:
 
 
 def _values(plan: Plan, workload: Workload) -> dict[int, list[bytes]]:
-    """Return all values that are ever stored, by their keys."""
+    """Return all values that are ever stored, by key."""
     values: dict[int, list[bytes]] = {}
     for phase, streams in enumerate(plan.phases):
         for worker, operations in enumerate(streams):

@@ -20,7 +20,7 @@ _SECONDS_TO_END = 20.0
 
 @pytest.fixture
 def own_folder(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder for stores whose name nobody else has, which shared memory is named after."""
+    """Return a folder for stores with a unique name, because shared memory is named after it."""
     folder = Path(tempfile.mkdtemp(prefix="tuckbox-lab-test-", dir=tmp_path))
     yield folder
     remove_memory(f"{folder.name}-")
@@ -28,7 +28,7 @@ def own_folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(params=EVERY)
 def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hosts]:
-    """Give the hosts of each runtime in turn, or of the one that the module asks for."""
+    """Return the hosts of each runtime in turn, or of the one that the module asks for."""
     with Hosts(request.param, tmp_path) as hosts:
         yield hosts
 
@@ -37,9 +37,9 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hosts]:
 def processes_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], list[psutil.Process]]]:
-    """Give a function that lists what this test, directly or not, has started and still runs.
+    """Return a function that lists running processes that this test started, directly or not.
 
-    The test fails at its end when anything is left.
+    The test fails at its end if any are left.
     """
     monkeypatch.setenv(_OWNER, str(tmp_path))
 

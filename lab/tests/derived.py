@@ -1,4 +1,4 @@
-"""The values of PROTOCOL.md, written down a second time.
+"""The values of PROTOCOL.md, implemented a second time.
 
 Owns the derivation of binary values, for tests of hosts. Must not share code with any host.
 """
@@ -11,7 +11,7 @@ import struct
 
 
 def derive(key: int, sequence: int, length: int, seed: int = 1) -> bytes:
-    """Return the value that belongs to a seed, a key and a sequence."""
+    """Return the value of a seed, a key and a sequence."""
     head = hashlib.sha512(struct.pack("<QQQ", seed, key, sequence)).digest()
     if length <= len(head):
         return head[:length]

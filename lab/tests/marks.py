@@ -1,4 +1,4 @@
-"""Marks of tests that need the rights of root."""
+"""Marks of tests that need root."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-# Under CI the test runs in any case: without the rights it fails.
+# Under CI the test always runs, and fails without root.
 ROOT_ONLY = pytest.mark.skipif(
     os.geteuid() != 0 and "CI" not in os.environ, reason="only root may install, mount and unshare"
 )

@@ -1,7 +1,7 @@
-"""The hosts of all runtimes, for tests that ask the same of each.
+"""The hosts of all runtimes, for tests that all of them must pass.
 
-Owns how a host is started for a contestant, what it loads, the streams that it obeys, and
-the scripts that answer for a store. Must not know what a test expects of them.
+Owns how a host is started for a contestant, what it loads, its streams, and
+the scripts that answer for a store. Must not know what a test expects.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Answer = bool | bytes | str | None
 
 
 def cargo(*arguments: str) -> None:
-    """Run cargo on the lab's workspace, with optimisation."""
+    """Run cargo on the lab's workspace in the release profile."""
     command = ["cargo", *arguments, "--locked", "--quiet", "--release"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(LAB / "target")}
     subprocess.run(command, cwd=LAB, env=environment, check=True)
@@ -59,22 +59,22 @@ def cargo(*arguments: str) -> None:
 
 @functools.cache
 def build() -> None:
-    """Build all native contestants and controls, once in a process."""
+    """Build all native contestants and controls, once per process."""
     cargo("build", "--workspace")
 
 
 def needed(runtime: str) -> list[pytest.MarkDecorator]:
-    """Return the marks that skip a test where a runtime's program is not installed."""
+    """Return the marks that skip a test if a runtime's program is not installed."""
     return [needs(_PROGRAMS[runtime])] if runtime in _PROGRAMS else []
 
 
 def runtimes(*names: str) -> list[object]:
-    """Return runtimes as parameters, each skipped where its program is not installed."""
+    """Return runtimes as parameters, each skipped if its program is not installed."""
     return [pytest.param(name, marks=needed(name)) for name in names]
 
 
 def only(*names: str) -> pytest.MarkDecorator:
-    """Return the mark of tests, or of a module, that are about the hosts of some runtimes."""
+    """Return the mark of tests, or of a module, for the hosts of some runtimes."""
     return pytest.mark.parametrize("hosts", runtimes(*names), indirect=True)
 
 
@@ -82,9 +82,9 @@ EVERY = runtimes(*sorted(catalogue.hosts()))
 
 
 class Hosts:
-    """The hosts of one runtime that a test starts, whose files go into `folder`.
+    """The hosts of one runtime that a test starts. Their files go into `folder`.
 
-    A host that still runs when the test has passed must leave with status 0.
+    A host that still runs after the test has passed must exit with status 0.
     """
 
     def __init__(self, runtime: str, folder: Path) -> None:
@@ -110,17 +110,17 @@ class Hosts:
                     assert host.end() == 0
 
     def row(self, name: str) -> Contestant:
-        """Return a contestant of the tests by the name that it has in every runtime."""
+        """Return a contestant of the tests by its name, which is the same in all runtimes."""
         own = name if self.runtime == "python" else f"{self.runtime}_{name}"
         return catalogue.contestants(CONTESTANTS)[own]
 
     def adapter(self, row: Contestant) -> Path | None:
-        """Return what a host loads for a contestant: None when it has been built with it."""
+        """Return the adapter that a host loads for a contestant; None if it is built in."""
         adapter = catalogue.host(self.runtime).adapter
         return Path(row.folder, adapter) if adapter else None
 
     def command(self, row: Contestant) -> list[str]:
-        """Return the command that starts a host which ends with this process."""
+        """Return the command that starts a host; the host ends with this process."""
         limits = StoreLimits(entries=1_000, bytes=1 << 26)
         return command_of(catalogue.host(self.runtime), row, limits)
 
@@ -133,7 +133,7 @@ class Hosts:
         return host
 
     def plan(self, row: Contestant | str, phases: Sequence[Streams], **fields: object) -> Plan:
-        """Return what hosts load for a contestant; `fields` replace the plan's own."""
+        """Return the plan of what hosts load for a contestant; `fields` replace its fields."""
         row = self.row(row) if isinstance(row, str) else row
         settings = {"distribution": row.install.distribution, "settings": row.settings}
         given = {"keys": KEYS, **settings, **fields}
@@ -142,7 +142,7 @@ class Hosts:
     def loaded(
         self, row: Contestant | str, phases: Sequence[Streams], **fields: object
     ) -> tuple[Conversation, Plan]:
-        """Start a host and have it load."""
+        """Start a host and let it load."""
         host, plan = self.start(row), self.plan(row, phases, **fields)
         _load(row, host, plan.load())
         return host, plan
@@ -150,7 +150,7 @@ class Hosts:
     def opened(
         self, row: Contestant | str, phases: Sequence[Streams], **fields: object
     ) -> tuple[Conversation, Plan]:
-        """Start a host, and have it load and open a store."""
+        """Start a host, and let it load and open a store."""
         host, plan = self.loaded(row, phases, **fields)
         host.ask(plan.open(), Opened)
         return host, plan
@@ -158,10 +158,10 @@ class Hosts:
     def scripted(
         self, answers: Sequence[Answer], phases: Sequence[Streams] = (), **fields: object
     ) -> Conversation:
-        """Start a host whose store gives `answers`, one to each call.
+        """Start a host whose store gives `answers`, one per call.
 
         None for a get that finds nothing, bytes for a value, a boolean for a set or a delete.
-        `slow` takes 0.2 seconds and finds nothing, `raise` is an error. What a set is given is kept
+        `slow` takes 0.2 seconds and finds nothing, `raise` is an error. The value of a set is kept
         in the store's folder in a file with the name of the key, fields as JSON.
         """
         settings = {"script": str(write_script(self.folder, answers))}
@@ -170,9 +170,9 @@ class Hosts:
     def together(
         self, count: int, row: Contestant | str, phases: Sequence[Streams], **fields: object
     ) -> tuple[list[Conversation], Plan]:
-        """Start as many workers, have them load, and open one store after the other.
+        """Start `count` workers, let them load, and open their stores one after the other.
 
-        As the runner does: each opens once the one before it has.
+        Like the runner, each opens after the one before.
         """
         plan = self.plan(row, phases, **fields)
         workers = [self.start(row) for _ in range(count)]
@@ -184,7 +184,7 @@ class Hosts:
 
 
 def _load(row: Contestant | str, host: Conversation, load: Load) -> None:
-    """Have a host load. A contestant may not be installed; one of the tests must be there."""
+    """Let a host load. Contestants may be missing, but not those of the tests."""
     if isinstance(row, str):
         host.ask(load, Loaded)
     else:
@@ -214,9 +214,9 @@ def mixed(
     operations: int = 2_000,
     sizes: tuple[int, int] | None = None,
 ) -> list[Streams]:
-    """Return a preload of half of the keys, and for each worker a mix of all verbs over all keys.
+    """Return a preload of half of the keys, and a mix of all verbs over all keys for each worker.
 
-    The same each time. Without `sizes` values are short.
+    The result is always the same. Without `sizes`, values are short.
     """
     dice = random.Random(f"{keys} {operations}")
     sizes = sizes or ((16, 300) if value == "binary" else (1, 12))
@@ -233,17 +233,17 @@ def mixed(
 
 
 def gets(count: int) -> list[Operation]:
-    """Return a get of each of the first keys, over and over when there are not so many."""
+    """Return gets of the keys in order, starting again after the last key."""
     return [Operation(GET, number % len(KEYS), 0) for number in range(count)]
 
 
 def sets(count: int, size: int = 100) -> list[Operation]:
-    """Return a set of each of the first keys, over and over when there are not so many."""
+    """Return sets of the keys in order, starting again after the last key."""
     return [Operation(SET, number % len(KEYS), size) for number in range(count)]
 
 
 def run_mixes(workers: Sequence[Conversation], plan: Plan, *, shared: bool = True) -> list[Ran]:
-    """Preload the open store, each worker its own when it is not shared, and run the mixes."""
+    """Preload the open store, or each worker's own if it is not shared, and run the mixes."""
     for worker in workers[:1] if shared else workers:
         assert worker.run(0).verdict == Verdict()
     _, mixes = plan.phases
@@ -251,13 +251,13 @@ def run_mixes(workers: Sequence[Conversation], plan: Plan, *, shared: bool = Tru
 
 
 def open_one_by_one(hosts: Sequence[Conversation], plan: Plan, name: str = "store") -> None:
-    """Let each host open a new store once the one before it has, as the runner does."""
+    """Let each host open a new store after the one before, like the runner."""
     request = plan.open(name)
     for host in hosts:
         host.ask(request, Opened)
 
 
 def probe(host: Conversation) -> tuple[Probed, Verdict]:
-    """Have one worker probe its store."""
+    """Let one worker probe its store."""
     written = host.ask(ProbeWrite(), Probed)
     return written, host.ask(ProbeRead(workers=[0]), Probed).verdict

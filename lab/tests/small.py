@@ -1,4 +1,4 @@
-"""Small suites for the tests, sessions to run them in, and a watcher that watches nothing."""
+"""Small suites for the tests, sessions to run them in, and watchers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS = 60
 OPERATIONS = 700
 WARMUP = 50
 
-# The smallest form that has everything; a test replaces what it is about.
+# The smallest complete form; tests replace single fields.
 FORM: dict[str, object] = {
     "operations": 1.0,
     "operations_min": 1,
@@ -70,7 +70,7 @@ class Unwatched:
 
 
 class Watching:
-    """Notes everything."""
+    """Records everything."""
 
     def __init__(self) -> None:
         self.started: list[tuple[str, str]] = []
@@ -78,11 +78,11 @@ class Watching:
         self.skipped: list[tuple[str, str]] = []
 
     def starts(self, contestant: str, where: str) -> None:
-        """Note the cell."""
+        """Record the cell."""
         self.started.append((contestant, where))
 
     def ended(self, contestant: str, where: str, seconds: float, failure: str) -> None:
-        """Note how it ended."""
+        """Record how it ended."""
         if seconds == 0:
             self.skipped.append((contestant, where))
         if failure:
@@ -95,7 +95,7 @@ def contestant(name: str, suite: str = "small") -> Contestant:
 
 
 def variant(name: str = "short", **fields: object) -> dict[str, object]:
-    """Return a variant as a suite's file has it."""
+    """Return a variant in the form of a suite's file."""
     return {"name": name, "value": "binary", "sizes": SIZES, **fields}
 
 
@@ -107,7 +107,7 @@ def suite(
     form: Mapping[str, object] | None = None,
     **fields: object,
 ) -> PhasesSuite:
-    """Return a suite of one part with sixty keys; `form` replaces what it has of FORM."""
+    """Return a suite of one part with sixty keys; `form` replaces fields of FORM."""
     part = {
         "name": "main",
         "title": "main",
@@ -185,7 +185,7 @@ def session(
     cores: Cores | None = None,
     at_once: int = 1,
 ) -> Iterator[Session]:
-    """Give a session with its stores in `data`, which adds the cells to `kept`."""
+    """Return a session with its stores in `data`, which adds the cells to `kept`."""
     with Guard() as guard, workspace(guard) as desk, workspace(guard, data) as stores:
         yield Session(
             seed=seed,
@@ -222,7 +222,7 @@ def run_replay(
     of: ReplaySuite | None = None,
     recorded: Mapping[CellName, ReplayCell] | None = None,
 ) -> list[ReplayCell]:
-    """Replay on contestants: those of the tests by their names, others as they are."""
+    """Replay on contestants: those of the tests by name, others as given."""
     suite = of or replay_suite(references)
     chosen = [contestant(row) if isinstance(row, str) else row for row in rows]
     requests = traces.requests(suite.trace)
@@ -233,6 +233,6 @@ def run_replay(
 
 
 def shipped(name: str, suite: str = "small", **fields: object) -> Contestant:
-    """Return a contestant of the lab that takes part in `suite` alone; `fields` replace its own."""
+    """Return a contestant of the lab that takes part only in `suite`, with `fields` replaced."""
     row = catalogue.contestants()[name]
     return msgspec.structs.replace(row, suites=[suite], **fields)

@@ -1,7 +1,7 @@
-"""Records that nobody measured, for tests of the reports: real types, invented figures.
+"""Invented records for tests of the reports: real types, made-up figures.
 
-Every suite of the lab has its variants, phases and labels here; the costs are drawn from a fixed
-seed. What can go wrong in a run happens to one contestant each: see the constants below.
+Includes the variants, phases and labels of every suite; costs are drawn from a fixed
+seed. Each kind of failure happens to one contestant: see the constants below.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from rig.machine import Disturbance, Machine
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HOSTILE = "<script>alert('x')</script> & \"quotes\" </script>"
 
-# Name, title, host, server: what is not in the labels of a suite.
+# Name, title, host, server of contestants that are not in the labels of a suite.
 _OTHERS = (
     ("tuckbox", "Tuckbox", "python", ""),
     ("lmdb", "LMDB, py-lmdb", "python", ""),
@@ -55,24 +55,24 @@ _OTHERS = (
     ("native_tuckbox", "Tuckbox, native", "native", ""),
     ("native_moka", "moka", "native", ""),
 )
-# The answer has a leader in each language.
+# A leader for the answer in each language.
 _ANSWERS = (("perl_answer", "Perl answer", "perl", ""), ("php_answer", "PHP answer", "php", ""))
 NULLS = (("null", "python"), ("perl_null", "perl"), ("php_null", "php"))
 
-# What goes wrong, by contestant.
+# The failures, by contestant.
 FAILED = "native_moka"
 UNAVAILABLE = "php_xcache"
 WRONG = "perl_filecache"
 NOISY = "lmdb"
 STOPPED = "django_filebased"
-# Keeps within no limit in bytes.
+# Exceeds every limit in bytes.
 GREEDY = "perl_hash"
 
 
 def contestant(
     name: str, title: str, host: str, server: str = "", stores: bool = True
 ) -> Contestant:
-    """Return a contestant of which only the name, the title and the host matter."""
+    """Return a contestant where only name, title and host matter."""
     return Contestant(
         title=title,
         what="Invented for a test.",
@@ -91,7 +91,7 @@ def contestant(
 
 
 def contestants(suite: PhasesSuite) -> list[Contestant]:
-    """Return the contestants of a suite: those of its labels, some others, and nulls."""
+    """Return the contestants of a suite: those in its labels, some others, and nulls."""
     found = []
     for name, label in suite.labels.items():
         host = "perl" if name.startswith("perl") else "php" if name.startswith("php") else "python"
@@ -111,7 +111,7 @@ def contestants(suite: PhasesSuite) -> list[Contestant]:
 
 
 def phases_suites() -> list[PhasesSuite]:
-    """Return the comparisons: the lab's suites in phases that have a quick form."""
+    """Return the lab's suites in phases that have a quick form."""
     return [one for one in suites().values() if isinstance(one, PhasesSuite) and one.forms.quick]
 
 
@@ -141,7 +141,7 @@ def header(of: Sequence[Suite], rows: Sequence[Contestant]) -> Header:
 
 
 def cells(suite: PhasesSuite, rows: Sequence[Contestant], rounds: int = 3) -> Iterator[PhasesCell]:
-    """Return the cells of a whole run of a suite, in the order in which they would run."""
+    """Return the cells of a whole run of a suite in order."""
     for number in range(1, rounds + 1):
         for part in suite.parts:
             for row in (one for one in rows if not part.only or one.name in part.only):
@@ -199,7 +199,7 @@ def _cell(
     base_ns *= 1 + 0.03 * dice.random()
     if row.name == NOISY and number == 2:
         base_ns *= 1.6
-    # Everything fits where the answer comes from.
+    # In the suite of the answer, everything fits.
     missing = 0.1 if row.stores and suite.answer is None else 0.0
     large = variant.sizes.largest * (14 if variant.value == "complex" else 1)
     base_ns += large * 0.05
@@ -300,7 +300,7 @@ def _pass(
     return Pass(
         planned=planned,
         done=done,
-        # Two cores are shared by the workers.
+        # The workers share two cores.
         elapsed_ns=round(total_ns / min(part.processes, 2)),
         together_ns=round(total_ns / min(part.processes, 2) * 0.8),
         cpu_ns=round(total_ns * 0.9),
@@ -315,8 +315,8 @@ def _pass(
     )
 
 
-# What each of them hits of 10,000 requests at the middle capacity, how it is weighed, and whether
-# it kept within the bytes.
+# For each: hits of 10,000 requests at the middle capacity, how it is weighed, and whether
+# it stayed within the bytes.
 _REPLAYS: tuple[tuple[str, int, Weighed, bool], ...] = (
     ("diskcache", 5_000, "file", True),
     ("diskcache_lru", 5_500, "file", True),
@@ -327,7 +327,7 @@ _REPLAYS: tuple[tuple[str, int, Weighed, bool], ...] = (
 
 
 def replay_cells() -> list[ReplayCell]:
-    """Return the cells of a replay at three capacities, in the order in which they might end."""
+    """Return the cells of a replay at three capacities, in a possible order of their ends."""
     found = []
     for capacity in (0.05, 0.10, 0.25):
         for name, hits, weighed, equal in _REPLAYS:
@@ -349,7 +349,7 @@ def replay_cells() -> list[ReplayCell]:
                         Try(bytes_max, 10_000, hits_there + 300, 0, bytes_max + 2_000_000),
                         Try(bytes_max // 2, 10_000, hits_there, 0, occupied, settled),
                     ],
-                    reason="" if equal else f"it occupied at least {occupied:,} bytes {HOSTILE}",
+                    reason="" if equal else f"it used at least {occupied:,} bytes {HOSTILE}",
                     source=Source(recorded=True, text="recorded in web07.csv.zst, SHA-256 da92"),
                 )
             )

@@ -1,8 +1,8 @@
-"""Conversations with hosts, for the tests that drive one by hand.
+"""Conversations with hosts, for tests that drive one directly.
 
 Owns a conversation with a host process, the plan of what a host loads, the builders of requests,
-and what a store that keeps everything must be counted as. Must not know any runtime, adapter or
-contestant, or what a test expects of them.
+and the counts of a store that keeps everything. Must not know any runtime, adapter or
+contestant, or what a test expects.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from lab.stream import DELETE, GET, SET, Operation
 
 REPOSITORY = Path(__file__).parents[2]
 SECONDS_MAX = 60.0
-# Long enough for every host to have read the request that names the moment.
+# Long enough for every host to read the request that names the start.
 BARRIER_NS = 50_000_000
 
 R = TypeVar("R", bound=Reply)
@@ -59,9 +59,9 @@ _DECODER: msgspec.json.Decoder[AnyReply] = msgspec.json.Decoder(AnyReply)
 
 
 def needs(program: str) -> pytest.MarkDecorator:
-    """Return the mark that skips the tests of a module when `program` is not installed.
+    """Return the mark that skips the tests of a module if `program` is not installed.
 
-    Where the environment says CI=true everything must be there: the module fails instead.
+    With CI=true in the environment, the module fails instead.
     """
     is_missing = shutil.which(program) is None
     if is_missing and os.environ.get("CI") == "true":
@@ -70,10 +70,10 @@ def needs(program: str) -> pytest.MarkDecorator:
 
 
 class Conversation:
-    """One host, started from its command, in a session of its own.
+    """One host, started from its command in its own session.
 
-    What it writes to its error output is kept in the file `words`, and shown when it is over. With
-    the end of the `with` block whatever still runs of the session is killed.
+    Its error output goes to the file `words` and is shown at the end. The end of the
+    `with` block kills everything that still runs in the session.
     """
 
     def __init__(self, command: Sequence[str | Path], words: Path) -> None:
@@ -97,16 +97,16 @@ class Conversation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # An adapter may have started processes that outlive the host.
+        # An adapter may have started processes that outlived the host.
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        # Waits, and closes the pipes. A line that an ended host did not take is still in one.
+        # Waits, and closes the pipes. A line that a dead host did not read is still in one.
         with suppress(BrokenPipeError), self.process:
             pass
         print(self._said())
 
     def send(self, line: bytes) -> None:
-        """Send a line. Raises EOFError when the host has ended."""
+        """Send a line. Raises EOFError if the host has ended."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(line + b"\n")
@@ -115,7 +115,7 @@ class Conversation:
             raise EOFError(f"the host has ended; {self._said()}") from error
 
     def hear(self, seconds_max: float = SECONDS_MAX) -> bytes:
-        """Return the next line of the output: empty at its end. Raises TimeoutError."""
+        """Return the next line of the output; empty at its end. Raises TimeoutError."""
         output = self.process.stdout
         assert output is not None
         if not select.select([output], [], [], seconds_max)[0]:
@@ -123,15 +123,15 @@ class Conversation:
         return output.readline()
 
     def reply(self) -> AnyReply:
-        """Return the next reply. Raises EOFError when the host has ended."""
+        """Return the next reply. Raises EOFError if the host has ended."""
         line = self.hear()
         if not line:
             raise EOFError(f"the host has ended; {self._said()}")
-        # The line itself must be strict: every field there, none unknown, each of its type.
+        # The line must be strict: all fields present, none unknown, all of the right type.
         return _DECODER.decode(line)
 
     def say(self, line: bytes) -> AnyReply:
-        """Send a line and return the reply. Raises EOFError when the host has ended."""
+        """Send a line and return the reply. Raises EOFError if the host has ended."""
         self.send(line)
         return self.reply()
 
@@ -153,7 +153,7 @@ class Conversation:
         seconds_max: float = 60.0,
         durations: str = "",
     ) -> Ran:
-        """Have a pass prepared and run at once; return what came of it."""
+        """Prepare a pass and run it at once; return its result."""
         request = prepare(
             phase,
             measure,
@@ -167,7 +167,7 @@ class Conversation:
         return self.ask(Run(0, durations), Ran)
 
     def load_or_skip(self, request: Load) -> Loaded:
-        """Load, or skip the test when the contestant is not installed."""
+        """Load, or skip the test if the contestant is not installed."""
         reply = self.say(msgspec.json.encode(request))
         if isinstance(reply, Failed) and reply.missing:
             pytest.skip(reply.reason)
@@ -185,7 +185,7 @@ class Conversation:
 
 
 def ask_all(hosts: Sequence[Conversation], requests: Sequence[Request], kind: type[R]) -> list[R]:
-    """Send each host its request, and then wait for all of them."""
+    """Send each host its request, then wait for all of them."""
     for host, request in zip(hosts, requests, strict=True):
         host.send(msgspec.json.encode(request))
     replies = [host.reply() for host in hosts]
@@ -194,7 +194,7 @@ def ask_all(hosts: Sequence[Conversation], requests: Sequence[Request], kind: ty
 
 
 def run_together(hosts: Sequence[Conversation], request: Prepare) -> list[Ran]:
-    """Have each host prepare the same pass, and all of them start it at the same moment."""
+    """Let each host prepare the same pass, and all start it at the same moment."""
     ask_all(hosts, [request] * len(hosts), Prepared)
     start_ns = time.monotonic_ns() + BARRIER_NS
     return ask_all(hosts, [Run(start_ns, "")] * len(hosts), Ran)
@@ -218,16 +218,16 @@ Streams = Sequence[Sequence[Operation]]
 
 
 def one_worker(*phases: Sequence[Operation]) -> list[Streams]:
-    """Return phases that have one stream each."""
+    """Return phases with one stream each."""
     return [[operations] for operations in phases]
 
 
 @dataclass
 class Plan:
-    """What a load needs, and where its files go.
+    """The data of a load, and the place of its files.
 
-    A phase is a list of streams, one for each worker. Sequences begin with `base` and rise from
-    stream to stream. `adapter` is None when the host has been built with it.
+    A phase is a list of streams, one per worker. Sequences begin with `base` and rise from
+    stream to stream. `adapter` is None if it is built into the host.
     """
 
     folder: Path
@@ -276,7 +276,7 @@ class Plan:
 
 
 def replay(host: Conversation, requests: int, between: int = 170) -> Replayed:
-    """Have the first phase replayed in slices, and return what they come to."""
+    """Replay the first phase in slices, and return their sum."""
     host.ask(Replay(0, 0, 0), Replayed)
     hits = refused = 0
     verdict = Verdict()
@@ -291,7 +291,7 @@ def replay(host: Conversation, requests: int, between: int = 170) -> Replayed:
 def model(operations: Sequence[Operation], there: set[int]) -> dict[Action, Tally]:
     """Return the tallies of operations on a store that keeps everything.
 
-    `there` holds the keys that are in the store, and is kept up to date.
+    `there` has the keys in the store, and is updated.
     """
     tallies: dict[Action, Tally] = {action: Tally() for action in ACTIONS}
     for verb, key, _ in operations:
@@ -308,7 +308,7 @@ def model(operations: Sequence[Operation], there: set[int]) -> dict[Action, Tall
 
 
 def expected(phases: Sequence[Streams]) -> dict[Action, Tally]:
-    """Return the tallies of the last phase of one worker on a new store that keeps everything."""
+    """Return the tallies of one worker's last phase on a new store that keeps everything."""
     there: set[int] = set()
     for (operations,) in phases:
         tallies = model(operations, there)

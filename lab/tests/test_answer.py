@@ -1,4 +1,4 @@
-"""Which cache fits a question, who is first, and when nobody can tell."""
+"""Which cache fits a question, which is first, and when it is a tie."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def contestant(
     evicts: bool = True,
     server: str = "",
 ) -> Contestant:
-    """Return a contestant of which only these facts matter."""
+    """Return a contestant where only these fields matter."""
     return msgspec.structs.replace(
         synthetic.contestant(name, name.title(), host, server),
         shared_by=shared_by,
@@ -43,7 +43,7 @@ def answered(
     rows: Sequence[Contestant],
     spoilt: Mapping[str, Callable[[PhasesCell], None]] | None = None,
 ) -> Answer:
-    """Return the answer when `rates` has the operations in a second of each round of each row.
+    """Return the answer if `rates` has the operations per second of each round of each row.
 
     `spoilt` changes the cells of the rows that it names.
     """
@@ -83,14 +83,14 @@ def test_the_fastest_is_first_and_the_reason_says_by_how_much() -> None:
     found = answered(asked(), {"slow": steady(1_000), "fast": steady(3_000)}, rows)
     assert names(found) == ["fast", "slow"]
     assert tied(found) == ["fast"]
-    assert "3.0 x those of Slow" in found.reason
+    assert "3.0 x the rate of Slow" in found.reason
 
 
 def test_rounds_that_overlap_are_a_tie() -> None:
     rates = {"one": [100, 120, 100, 120, 100, 120], "two": [101, 119, 101, 119, 101, 119]}
     found = answered(asked(), rates, [contestant("one"), contestant("two")])
     assert sorted(tied(found)) == ["one", "two"]
-    assert found.reason.startswith("A tie: their intervals overlap.")
+    assert found.reason.startswith("A tie: the intervals overlap.")
 
 
 def test_a_row_that_overlaps_the_first_ties_with_it_whoever_is_between() -> None:
@@ -109,7 +109,7 @@ def test_one_round_says_nothing_of_ties() -> None:
         asked(), {"one": [100], "two": [100.1]}, [contestant("one"), contestant("two")]
     )
     assert tied(found) == ["two"]
-    assert found.reason.endswith("One round: its error is unknown, and ties cannot be seen.")
+    assert found.reason.endswith("One round only: no interval, so ties cannot be detected.")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_only_what_fits_is_ranked(question: Question, fits: list[str]) -> None:
     assert names(found) == fits
     if not fits:
         assert (found.first, found.tied) == (None, ())
-        assert found.reason == "No cache of this run fits."
+        assert found.reason == "No cache in this run fits."
 
 
 def test_who_never_evicts_is_no_cache_and_is_named_apart() -> None:
@@ -198,7 +198,7 @@ def is_too_slow_to_fill(cell: PhasesCell) -> None:
         (refuses_to_be_filled, "60,000 sets refused"),
         (in_last_round(misses), "7 of 540,000 gets of stored keys missed"),
         (in_last_round(dies), "failed: worker 0 died"),
-        (is_too_slow_to_fill, "could not be filled within its time: fill came to 3"),
+        (is_too_slow_to_fill, "filling the store exceeded the time limit: fill came to 3"),
     ],
 )
 def test_who_did_less_work_is_not_ranked_and_the_reason_is_told(

@@ -1,4 +1,4 @@
-"""What goes wrong with workloads and traces of the reader's own, in real runs."""
+"""Failures with the user's own workloads and traces, in real runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ set = 0.1
 
 
 def workload(folder: Path, **changed: str) -> list[str]:
-    """Return the arguments that run a small workload with some of its lines replaced."""
+    """Return the arguments that run a small workload with some lines replaced."""
     text = WORKLOAD
     for name, value in changed.items():
         text = re.sub(f"^{name} = .*$", value, text, flags=re.MULTILINE)
@@ -115,7 +115,7 @@ def test_a_workload_that_nobody_can_run_says_why_for_each(tmp_path: Path) -> Non
     ended = run(tmp_path, *lasting, *names)
     assert ended.returncode == 2
     said = " ".join(ended.stdout.split())
-    reason = "Not in mine, its adapter cannot give entries a time to live:"
+    reason = "Not in mine (its adapter cannot give entries a time to live):"
     assert f"{reason} perl_hash, dict:copied, dict:shared, null." in said
     assert "nothing to run" in ended.stderr
     assert not (tmp_path / "records").exists()
@@ -129,7 +129,7 @@ def test_a_server_that_dies_fails_its_row_of_a_workload_and_the_rest_goes_on(
     assert ended.returncode == 1
     assert "Fault: served:mortal in mine/main" in ended.stdout
     said = " ".join(ended.stdout.split())
-    assert "the server mortal died: signal SIGKILL, last words: tiny: out of luck" in said
+    assert "the server mortal died: signal SIGKILL, last output: tiny: out of luck" in said
     outcomes = {cell.contestant: cell.outcome for cell in records_of(tmp_path).cells}
     assert outcomes == {"honest": "measured", "served:mortal": "failed"}
     assert is_empty(tmp_path)
@@ -151,15 +151,15 @@ def test_an_interrupted_run_keeps_its_cells_and_says_how_to_go_on(
         output, _ = process.communicate(timeout=WATCHDOG_SECONDS)
     assert process.returncode == 130
     broken = records_of(tmp_path)
-    assert f"Kept, marked as unfinished: {len(broken.cells)} of " in output
+    assert f"Kept as an unfinished run: {len(broken.cells)} of " in output
     assert processes_in() == []
     assert is_empty(tmp_path)
-    seen = followed(output, "to see it")
+    seen = followed(output, "to report it")
     assert seen.returncode == 0, seen.stderr
-    assert "This run was broken off" in broken.path.with_suffix(".html").read_text("utf-8")
-    gone_on = followed(output, "to go on")
+    assert "This run was interrupted" in broken.path.with_suffix(".html").read_text("utf-8")
+    gone_on = followed(output, "to continue it")
     assert gone_on.returncode == 0, gone_on.stdout + gone_on.stderr
-    assert "Going on with" in gone_on.stdout
+    assert "Continuing " in gone_on.stdout
     whole = records_of(tmp_path)
     assert len(whole.cells) == (9 if what == "workload" else 7)
     assert whole.cells[: len(broken.cells)] == broken.cells
@@ -218,8 +218,8 @@ def test_a_disk_that_the_entries_do_not_fit_on_is_told_before_anything_starts(
         ended = run(tmp_path, *workload(tmp_path), "--contestant", "tuckbox")
     assert ended.returncode == 2
     said = " ".join(ended.stdout.split())
-    assert "Not in mine, its entries have 0.136 MB, and" in said
-    assert "has 0.066 MB free: give a larger --data: tuckbox." in said
+    assert "Not in mine (its entries need 0.136 MB, but" in said
+    assert "has only 0.066 MB free: choose another folder with --data): tuckbox." in said
     assert "nothing to run" in ended.stderr
 
 
@@ -232,8 +232,8 @@ def test_records_that_cannot_be_written_any_more_end_the_run_with_what_there_is(
         ended = run(tmp_path, *arguments)
         kept = [cell.round for cell in records_of(tmp_path).cells if isinstance(cell, PhasesCell)]
     assert ended.returncode == 1
-    assert "the run was broken off, its data removed: [Errno 28] No space left" in ended.stderr
-    assert f"Kept, marked as unfinished: {len(kept)} of 99 cells" in ended.stdout
+    assert "the run ended early, its data removed: [Errno 28] No space left" in ended.stderr
+    assert f"Kept as an unfinished run: {len(kept)} of 99 cells" in ended.stdout
     assert kept == list(range(1, len(kept) + 1)) != []
     assert is_empty(tmp_path)
     assert processes_in() == []

@@ -22,7 +22,7 @@ from lab.runner.install.build import build
 from lab.runner.servers import free_port
 from lab.tests.small import run_suite, suite
 
-# Notes that it ran, fails while the file `broken` exists, and installs a program.
+# Records that it ran, fails while the file `broken` exists, and installs a program.
 SCRIPT = """
 echo run >> "$2/ran"
 echo "one line"
@@ -34,7 +34,7 @@ MEMBERS = {"thing-1/build.sh": SCRIPT, "thing-1/program": "#!/bin/sh\n"}
 
 @pytest.fixture
 def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the folder that LAB_SOURCES names; builds go to a folder beside it."""
+    """Return the folder that LAB_SOURCES names; builds go to a folder next to it."""
     folder = tmp_path / "copies"
     folder.mkdir()
     monkeypatch.setenv("LAB_SOURCES", str(folder))
@@ -44,7 +44,7 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(params=["filter", "no filter"])
 def unpacker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have or hide what CPython before 3.11.4 lacks."""
+    """Provide or hide a feature that CPython before 3.11.4 lacks."""
     if request.param == "no filter":
         if sys.version_info >= (3, 12):
             pytest.skip("this Python always has the filter")
@@ -53,7 +53,7 @@ def unpacker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Iterator[str]:
-    """Serve the folder `upstream`, and give its address."""
+    """Serve the folder `upstream`, and return its address."""
     folder = tmp_path / "upstream"
     folder.mkdir()
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
@@ -66,7 +66,7 @@ def upstream(tmp_path: Path) -> Iterator[str]:
 
 
 def packed(members: dict[str, str], *others: tarfile.TarInfo) -> bytes:
-    """Return an archive with these files, and other members without content."""
+    """Return an archive with these files, and with other members without content."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:xz") as archive:
         for name, text in members.items():
@@ -109,7 +109,7 @@ def test_a_verified_copy_is_built_once(tmp_path: Path, copies: Path, unpacker: N
     assert runs(tmp_path) == 1
     assert built.archive_of(one) == "thing-1.tar.xz"
     assert (built.prefix(one) / "bin" / "program").read_text() == "#!/bin/sh\n"
-    # Nothing but the build and its log is left.
+    # Only the build and its log are left.
     left = {path.name for path in built.FOLDER.iterdir()}
     assert left == {"thing-1", "thing-1.log"}
 
@@ -135,7 +135,7 @@ def test_a_copy_with_another_sum_is_refused_before_it_is_unpacked(
     assert hashlib.sha256(other).hexdigest() in step.reason
     assert listed(b"expected").sha256 in step.reason
     assert runs(tmp_path) == 0
-    # What is no archive at all is refused for its sum: nobody tried to open it.
+    # A file that is not an archive is refused for its SHA-256, before it is opened.
     (copies / "thing-1.tar.xz").write_bytes(b"no archive")
     assert "has the SHA-256" in build(thing(listed(b"expected"), witness=tmp_path)).reason
 
@@ -181,10 +181,10 @@ def test_a_missing_archive_without_network_says_which_file_helps(
     assert (step.failed, step.unavailable) == (False, True)
     for said in ("Connection refused", url, "thing-1.tar.xz", listed(content).sha256):
         assert said in step.reason
-    assert "name the folder in LAB_SOURCES, and run python -m lab install" in step.reason
+    assert "set LAB_SOURCES to that folder, and run: python -m lab install" in step.reason
     assert built.why_server_absent(server) == step.reason
     assert built.program(server) == ""
-    # Once the file is there it is built, and nothing is said any more.
+    # With the file present, it is built, and the reason disappears.
     (copies / "thing-1.tar.xz").write_bytes(content)
     assert build(one).reason == ""
     assert built.why_server_absent(server) == ""
@@ -289,14 +289,14 @@ def test_a_row_without_its_build_is_missing_and_without_an_archive_unavailable(
     data = tmp_path / "data"
     data.mkdir()
     said = "no-such-server is not on the PATH"
-    assert outcome() == ("missing", f"{said}; python -m lab install gets what can be got")
+    assert outcome() == ("missing", f"{said}; run: python -m lab install")
     built.FOLDER.mkdir()
     built.note_absence(source("valkey"), "put the file there")
     assert outcome() == ("unavailable", f"{said}: put the file there")
 
 
 def test_the_installer_builds_by_name(copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Every listed archive as a copy with another sum: refused without a download.
+    # Every listed archive as a copy with a wrong SHA-256: refused without a download.
     for name in sources():
         for archive in source(name).archives:
             (copies / archive.name).write_bytes(b"something else")

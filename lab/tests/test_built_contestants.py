@@ -1,4 +1,4 @@
-"""What is built from source runs: every row of it does checked operations, and answers rightly."""
+"""Every row that is built from source runs checked operations and answers correctly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MUST_BE_HERE = os.environ.get("CI") == "true" and bool(os.environ.get(FOLDER_VAR
 
 
 def built_by_the_lab(row: Contestant) -> str:
-    """Return the name of the source that a row needs; empty for none."""
+    """Return the name of the source that a row needs; empty if none."""
     return row.install.build or (server_of(row).install.build if row.server else "")
 
 

@@ -1,4 +1,4 @@
-"""The search for the limit under which a store occupies so many bytes."""
+"""The search for the limit under which a store uses a given number of bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def measured(name: str, *tries: Try, bytes_max: int = TARGET) -> ReplayCell:
 
 
 def searched(store: Callable[[int], int], bytes_max: int = TARGET, step: int = 1) -> list[Try]:
-    """Return the tries of a store that occupies `store(limit)` bytes."""
+    """Return the tries of a store that uses `store(limit)` bytes."""
     tries: list[Try] = []
     while len(tries) < TRIES_MAX:
         limit = next_limit(bytes_max, step, tries)
@@ -74,7 +74,7 @@ def test_between_two_steps_there_is_nothing_to_try() -> None:
 
 
 def test_a_store_with_steps_of_its_own_ends_the_search() -> None:
-    # It occupies whole multiples of 393,216 bytes, whatever lies between.
+    # It only uses multiples of 393,216 bytes.
     tries = searched(lambda limit: limit // 393_216 * 393_216, bytes_max=1_400_000)
     assert tries[best(1_400_000, tries)].bytes_measured == 3 * 393_216
     assert len(tries) < TRIES_MAX
@@ -138,5 +138,5 @@ def test_an_excess_is_told_with_its_bytes_and_limits() -> None:
     one = measured("ours", Try(400, bytes_peak=900), Try(100, bytes_peak=800), bytes_max=500)
     one.kept = 1
     assert excess(one) == (
-        "it occupied at least 800 bytes and may occupy 500; the smallest limit tried was 100"
+        "it used at least 800 bytes, more than the allowed 500; the smallest limit tried was 100"
     )

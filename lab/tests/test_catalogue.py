@@ -1,4 +1,4 @@
-"""Contestants are folders: every one is whole, pinned and described; what is odd is refused."""
+"""Every contestant's folder is complete, pinned and described; malformed ones are refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SERVERS = catalogue.servers()
 
 
 def definition(folder: Path, name: str, text: str) -> Path:
-    """Write a contestant whose remaining fields are the usual ones, and return where."""
+    """Write a contestant with the usual remaining fields, and return its folder."""
     lines = [
         line
         for line in (
@@ -61,7 +61,7 @@ def definition(folder: Path, name: str, text: str) -> Path:
     ]
     path = folder / "contestants" / name / "contestant.toml"
     path.parent.mkdir(parents=True)
-    # A form's table must come last.
+    # A form's table must be last.
     path.write_text("\n".join([*lines, text]), "utf-8")
     return folder / "contestants"
 
@@ -78,7 +78,7 @@ def test_a_contestant_is_whole(one: Contestant) -> None:
     if one.host != "python":
         assert folder.name.startswith(f"{one.host}_")
     assert set(one.counts) <= {"entries", "bytes"}
-    # Every placeholder is one that the runner knows.
+    # The runner knows every placeholder.
     words = limit_words(StoreLimits(bytes=1 << 20))
     assert command_of(host(one.host), one, StoreLimits(bytes=1 << 20))
     fill_values(one.settings, words)
@@ -118,7 +118,7 @@ def test_a_server_is_whole(one: Server) -> None:
     for command in commands:
         fill(command or [], words)
     fill_values(one.settings, words)
-    # On loopback alone.
+    # Only on loopback.
     assert one.tcp is None or any("127.0.0.1" in text for text in [*one.command, *one.tcp])
 
 
@@ -129,11 +129,11 @@ def test_a_source_is_whole(one: Source) -> None:
     words = {"prefix": "/p", "cores": "1"}
     commands = [fill(command, words) for command in one.commands]
     assert any("/p" in text for command in commands for text in command)
-    # The archives of a version carry its number, and no two have one name.
+    # The names of a version's archives contain its number and differ.
     names = [archive.name for archive in one.archives]
     assert len(set(names)) == len(names)
     assert all(one.version in name for name in names)
-    # Somebody needs it.
+    # A contestant or server needs it.
     users = [row.install.build for row in CONTESTANTS.values()]
     assert one.name in [*users, *(server.install.build for server in SERVERS.values())]
 
@@ -174,7 +174,7 @@ def test_a_form_may_run_some_variants_and_a_choice_overrules_it() -> None:
     assert variants(Choice("quick", rows, variants=("4 KB",))) >= {("main", "4 KB")}
     everything = {variant.name for variant in one.parts[0].variants}
     assert {name for part, name in variants(Choice("full", rows)) if part == "main"} == everything
-    # A part that has none of them runs all of its own.
+    # A part with none of them runs all its own variants.
     django = SUITES["django"]
     rows = [CONTESTANTS["django_tuckbox"]]
     assert "160 bytes" in {
@@ -193,7 +193,7 @@ def test_a_form_that_names_no_variant_of_its_suite_is_refused(tmp_path: Path) ->
     text = (LAB / "suites" / "chi-2010.toml").read_text("utf-8")
     assert 'variants = ["medium"]' in text
     (tmp_path / "chi-2010.toml").write_text(text.replace('["medium"]', '["middling"]'), "utf-8")
-    with pytest.raises(CatalogueError, match="no part has the variant 'middling'"):
+    with pytest.raises(CatalogueError, match="names the variant 'middling', which no part has"):
         catalogue.suites(tmp_path)
 
 
@@ -208,7 +208,7 @@ LOCKS = ("requirements.lock", "requirements-contestants.lock")
 @pytest.mark.parametrize("one", CONTESTANTS.values(), ids=CONTESTANTS)
 def test_what_is_installed_is_pinned_as_in_a_lock(one: Contestant) -> None:
     for requirement in one.install.pip:
-        # This repository's own package has the version of the commit.
+        # The version of this repository's own package is that of the commit.
         assert requirement in locked(*LOCKS) or requirement == "tuckbox"
 
 
@@ -249,7 +249,7 @@ def test_a_contestant_without_pins_is_noticed(tmp_path: Path) -> None:
 
 
 def check_imports(row: Contestant) -> None:
-    """Fail when the adapter imports a package that no pinned requirement is called after."""
+    """Fail if the adapter imports a package without a pinned requirement."""
     path = Path(row.folder, "adapter.py")
     packages = {name.partition(".")[0] for name in imports_of(path)} if path.exists() else set()
     there = {canonicalize_name(Requirement(one).name) for one in row.install.pip}
@@ -301,7 +301,7 @@ def test_the_references_of_a_replay_exist() -> None:
         ('[[forms]]\nname = "a"\nhue = "red"', "unknown field `hue`"),
         ('[[forms]]\nname = "a"\n[[forms]]\nname = "a"', "two forms have the same name"),
         ("shared_by = ", "Invalid value"),
-        ("evicts = true", "odd cannot evict by a limit when it counts nothing"),
+        ("evicts = true", "odd: evicts is true, but counts is empty"),
     ],
 )
 def test_an_odd_contestant_is_refused_with_its_file(tmp_path: Path, text: str, says: str) -> None:
@@ -340,7 +340,7 @@ def test_only_a_server_reached_by_tcp_is_shared_by_a_network(
         (row,) = catalogue.contestants(folder).values()
         assert row.is_shared
     else:
-        with pytest.raises(CatalogueError, match=f"is not shared by '{shared_by}'"):
+        with pytest.raises(CatalogueError, match=f"shared_by = '{shared_by}' is wrong with"):
             catalogue.contestants(folder)
 
 
@@ -420,8 +420,8 @@ def test_what_takes_part_depends_on_part_sizing_and_values() -> None:
     [
         ({"shares": {"get": 0.5}}, "must add up to 1"),
         ({"operations": 5, "operations_per_key": 5}, "either operations or operations_per_key"),
-        ({"steps": [1], "passes": ["throughput"]}, "steps and no latency pass"),
-        ({"absent": 1.5}, "out of its range"),
+        ({"steps": [1], "passes": ["throughput"]}, "steps but no latency pass"),
+        ({"absent": 1.5}, "out of range"),
     ],
 )
 def test_an_odd_phase_is_refused(fields: dict[str, object], says: str) -> None:
@@ -452,14 +452,14 @@ def test_placeholders_are_filled_and_unknown_ones_refused() -> None:
     words = limit_words(StoreLimits(bytes=720_896))
     assert fill(["-m", "{limit_mib}M", "{limit_bytes}"], words) == ["-m", "1M", "720896"]
     assert limit_words(StoreLimits())["limit_mib"] == "1024"
-    # memcached wants room for two items.
+    # memcached needs room for two items.
     assert [limit_words(StoreLimits(bytes=mib << 20))["item_kib"] for mib in (1, 4, 8, 64)] == [
         "512",
         "2048",
         "4096",
         "4096",
     ]
-    # What is no placeholder stays: programs have braces of their own.
+    # Other braces are kept: programs use them too.
     assert fill(['{"a": 1}', "${HOME}x", "{}"], {"HOME": "h"}) == ['{"a": 1}', "${HOME}x", "{}"]
     with pytest.raises(CatalogueError, match="none of limit_bytes, limit_mib"):
         fill(["{limit_mb}"], words)

@@ -1,4 +1,4 @@
-"""The commands as a user gives them: exit status, messages, and nothing left behind."""
+"""The commands as a user types them: exit status, messages, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHORT = ("run", "smoke", "--smoke", *CONTROLS)
 
 
 def command(folder: Path, *arguments: str) -> list[str]:
-    """Return the command of a run that keeps all that it writes in `folder`."""
+    """Return the command of a run that writes only into `folder`."""
     (folder / "data").mkdir(exist_ok=True)
     name, *others = arguments
     places = ["--data", str(folder / "data"), "--records", str(folder / "records")]
@@ -58,7 +58,7 @@ def records_of(folder: Path) -> records.Run:
 
 
 def cells_of(folder: Path) -> list[AnyCell]:
-    """Return the cells of a run that still goes on, whose header may not be written yet."""
+    """Return the cells of a run in progress, whose header may not be written yet."""
     try:
         return records_of(folder).cells
     except records.RecordsError:
@@ -88,7 +88,7 @@ def test_a_wrong_command_says_what_is_right(
 ) -> None:
     ended = run(tmp_path, "run", *arguments)
     assert ended.returncode == 2
-    # Messages are wrapped by the width of a terminal that is not there.
+    # Messages wrap at the default width, because there is no terminal.
     assert " ".join(says.split()) in " ".join(ended.stderr.split())
     assert not (tmp_path / "records").exists()
 
@@ -116,7 +116,7 @@ def test_every_suite_says_where_its_operations_come_from(tmp_path: Path) -> None
     assert "Operations of django: synthetic, drawn from seed 1 by the distributions of" in said
     assert (
         "Requests of web07: recorded in web07.csv.zst, 76,118 requests for the product pages of a "
-        "shop, July 2013 (20,484 distinct keys), of cache2k, headissue GmbH, by way of "
+        "shop, July 2013 (20,484 distinct keys), from cache2k, headissue GmbH, by way of "
         "ben-manes/caffeine, CC BY 4.0, SHA-256 "
         "da92b567cc79a70b0e86da4b418387fca20eb3e0ad4513a59362f5de550a7e41"
     ) in said
@@ -131,7 +131,7 @@ def test_a_damaged_trace_is_told_before_anything_runs(
     given = ["--records", str(tmp_path / "records"), "--contestant", "honest"]
     ended = CliRunner().invoke(main, ["demo", *CONTROLS, *given])
     assert ended.exit_code == 2
-    assert "is not the trace that its suite names" in ended.output
+    assert "is not the trace that the suite names" in ended.output
     assert not (tmp_path / "records").exists()
 
 
@@ -176,7 +176,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     names = ["--contestant", "honest", "--records", str(tmp_path / "file" / "records")]
     ended = run(tmp_path, *SHORT, *names)
     assert ended.returncode == 1
-    assert "the run was broken off" in ended.stderr
+    assert "the run ended early" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert is_empty(tmp_path)
 
@@ -205,7 +205,7 @@ def test_a_full_disk_fails_its_rows_and_the_rest_goes_on(
 
 @contextmanager
 def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a run, and kill it at the end if need be."""
+    """Start a run, and kill it at the end if it still runs."""
     with subprocess.Popen(
         command(folder, *arguments), cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -229,7 +229,7 @@ def hanging(folder: Path, processes_in: Left) -> Iterator[subprocess.Popen[str]]
     with started(folder, *SHORT, "--contestant", "hangs", "--rounds", "1") as process:
         # Not in the probe's folder, which is removed meanwhile.
         until(lambda: list(folder.glob("data/*/*/chosen")), process)
-        # The worker, its child, the guard, and the runner itself.
+        # The worker, its child, the guard and the runner.
         until(lambda: len(processes_in()) == 4, process)
         yield process
 
@@ -263,7 +263,7 @@ def test_a_killed_runner_leaves_nothing(tmp_path: Path, processes_in: Left) -> N
         process.kill()
         process.wait(WATCHDOG_SECONDS)
     give_up = time.monotonic() + WATCHDOG_SECONDS
-    # Not even what an adapter had started, nor the data.
+    # Neither processes that an adapter started, nor data.
     while processes_in() or not is_empty(tmp_path):
         assert time.monotonic() < give_up, processes_in()
         time.sleep(0.05)
@@ -287,7 +287,7 @@ def test_a_broken_off_run_is_gone_on_with(
         file.write(b'{"record":"phases","sui')
     ended = run(tmp_path, *arguments, "--resume")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "Going on with" in ended.stdout
+    assert "Continuing " in ended.stdout
     whole = records_of(tmp_path)
     assert whole.path.read_bytes().startswith(before)
     rounds = [cell.round for cell in whole.cells if isinstance(cell, PhasesCell)]
@@ -295,9 +295,9 @@ def test_a_broken_off_run_is_gone_on_with(
     assert 1 <= len(broken.cells) < 9
     assert len(whole.resumptions) == 1
     assert whole.ending is not None
-    # There is nothing left to go on with: another one begins.
+    # There is nothing left to continue, so a new run starts.
     again = run(tmp_path, *SHORT, "--contestant", "honest", "--resume")
-    assert "No broken-off run is like this one" in again.stdout
+    assert "No unfinished run has these settings" in again.stdout
     assert len(list((tmp_path / "records").glob("*.jsonl"))) == 2
 
 

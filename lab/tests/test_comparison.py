@@ -1,4 +1,4 @@
-"""Two files of records: what counts as faster, and what as undecided."""
+"""Two files of records: which rows count as faster, and which as undecided."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKYO = [one for one in synthetic.phases_suites() if one.name == "tokyo-2009"]
 
 
 def written(path: Path, *, factor: float = 1.0, rounds: int = 6, seed: int = 1) -> Path:
-    """Write a run whose Tuckbox rows take `factor` times as long."""
+    """Write a run whose Tuckbox rows take `factor` times as long as usual."""
     synthetic.write(path, TOKYO, rounds=rounds)
     run = read(path)
     for cell in run.cells:
@@ -98,7 +98,7 @@ def test_runs_without_a_common_rate_say_that_hit_ratios_are_not_compared(tmp_pat
     records = str(synthetic.write(tmp_path / "a.jsonl", []))
     done = CliRunner().invoke(main, ["compare", records, records])
     assert done.exit_code == 1
-    assert "no rate in common; hit ratios of replays" in done.output
+    assert "no rates in common; hit ratios of replays" in done.output
 
 
 def test_the_command_refuses_what_are_no_records(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Contestants tell the truth, each with its real library and server, alone and shared."""
+"""Contestants answer correctly with their real libraries and servers, alone and shared."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from lab.tests.runtimes import Hosts, mixed, needed, open_one_by_one, probe, run
 from lab.tests.talking import Streams, ask_all, expected, model, one_worker, prepare
 
 BYTES_MAX = 64_000_000
-# A memoizer cannot overwrite: its sets of keys that are there are refused, here and in the probe.
+# A memoizer cannot overwrite: it refuses sets of existing keys, here and in the probe.
 MEMOIZERS = {"lru_cache"}
-# Answers wrong values, as its README says.
+# Returns wrong values, as its README says.
 LIARS = {"php_yac:plain"}
 
 
 def rows(
     *hosts: str, served: bool = False, values: Sequence[ValueKind] = ("binary", "complex")
 ) -> list[object]:
-    """Return rows with their kinds of values; with `served` only those that have a server.
+    """Return rows with their kinds of values; with `served`, only those that have a server.
 
-    Those of other hosts than Perl's have their servers in whole runs.
+    Whole runs cover the servers of hosts other than Perl.
     """
     return [
         pytest.param(row, value, id=f"{row.name}-{value}", marks=needed(row.host))
@@ -71,7 +71,7 @@ COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
 
 @dataclass
 class Servers:
-    """Starts the servers of rows, and ends them."""
+    """Starts and ends the servers of rows."""
 
     folder: Path
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -113,7 +113,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 @pytest.fixture
 def given(row: Contestant, value: ValueKind, servers: Servers) -> dict[str, Any]:
-    """Give what a plan for a row has of its own, its server started."""
+    """Return the plan's fields for a row, with its server started."""
     dice = random.Random(3)
     keys = [dice.randbytes(18).hex() for _ in range(100)]
     return {"keys": keys, "value": value, "settings": row.settings | servers.connect(row)}
@@ -121,7 +121,7 @@ def given(row: Contestant, value: ValueKind, servers: Servers) -> dict[str, Any]
 
 @pytest.fixture
 def hosts(row: Contestant, own_folder: Path) -> Iterator[Hosts]:
-    """Give the hosts of a row."""
+    """Return the hosts of a row."""
     with Hosts(row.host, own_folder) as hosts:
         yield hosts
 
@@ -148,7 +148,7 @@ def test_a_contestant_tells_the_truth(
     assert (verdict.wrong, verdict.stale) == (0, 0)
     host.ask(Close(), Closed)
 
-    # Everything fits: the tallies must be those of a store that keeps everything.
+    # Everything fits, so the tallies must be those of a store that keeps everything.
     host.ask(plan.open("store", BYTES_MAX), Opened)
     host.run(0)
     durations = str(hosts.folder / "durations")
@@ -170,7 +170,7 @@ def test_a_large_value_is_stored_or_refused(
     host.ask(plan.open(bytes_max=720_896), Opened)
     ran = host.run(0)
     assert ran.verdict.wrong == 0
-    # The README of this one says that it drops what is too large and keeps the old value.
+    # According to its README, it drops too large values and keeps the old one.
     name, _, form = row.name.partition(":")
     keeps_the_old = name == "perl_cache_mmap"
     assert ran.verdict.stale == keeps_the_old
@@ -191,7 +191,7 @@ def test_a_dying_server_is_an_error(
 
 
 def counted(row: Contestant, verdict: Verdict) -> dict[str, int]:
-    """Return what a verdict counts, 0 for what the row is excused."""
+    """Return the counts of a verdict, 0 for excused faults."""
     counts = {"wrong": verdict.wrong, "stale": verdict.stale, "lost": verdict.lost}
     return counts | dict.fromkeys(row.excused, 0)
 
@@ -216,7 +216,7 @@ def test_workers_share_a_contestant_or_have_one_each(
     for mix, ran in zip(mixes, run_mixes(workers, plan, shared=shared), strict=True):
         assert counted(row, ran.verdict) == {"wrong": 0, "stale": 0, "lost": 0}
         assert ran.done == len(mix)
-        # A miss is certainly right only where nobody stores.
+        # A miss is certainly right only if no stream stores the key.
         never = sum(verb == GET and key not in stored for verb, key, _ in mix)
         assert ran.actions["get"].absent == never
         if row.stores and not shared:

@@ -1,4 +1,4 @@
-"""What a killed runner leaves behind is removed; what a living one uses is left alone."""
+"""The remains of a killed runner are removed; those of a running one are left alone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lab.runner.workspace import workspace
 Left = Callable[[], list[psutil.Process]]
 WATCHDOG_SECONDS = 30.0
 
-# A runner that has everything a guard knows of, and then waits to be killed. What it starts also
-# starts something, in a session of its own.
+# A runner that has everything a guard knows, and then waits to be killed. Its child also
+# starts a process in another session.
 RUNNER = """
 import subprocess, sys, time
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_nothing_outlives_a_killed_runner(tmp_path: Path, processes_in: Left) ->
 def test_a_runner_that_leaves_says_goodbye(tmp_path: Path, processes_in: Left) -> None:
     with runner(tmp_path, "child.kill(); child.wait()") as process:
         assert process.wait(WATCHDOG_SECONDS) == 0
-    # What was marked and not killed by the runner is gone too.
+    # Marked processes that the runner did not kill have ended too.
     until(lambda: not processes_in())
     assert list(tmp_path.iterdir()) == []
 
@@ -83,7 +83,7 @@ def test_shared_memory_is_counted_and_removed_with_its_folder(tmp_path: Path) ->
     with Guard() as guard, workspace(guard, tmp_path) as space:
         ours, others = space.fresh("ours"), space.fresh("others")
         for folder in (ours, others):
-            # A library may have a prefix of its own.
+            # A library may add its own prefix.
             segment = SHARED_MEMORY / f"lib_{memory_name(folder)}segment"
             segment.write_bytes(bytes(65_536))
         assert bytes_occupied(ours) == 65_536
@@ -98,6 +98,6 @@ def test_a_guard_that_was_killed_is_noticed(tmp_path: Path, processes_in: Left) 
         (process,) = processes_in()
         process.kill()
         process.wait(WATCHDOG_SECONDS)
-        with pytest.raises(GuardError, match="cleans up after a crash was killed"):
+        with pytest.raises(GuardError, match="cleans up after a crash, was killed"):
             guard.watch("session", "1")
     assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,6 @@
-"""Every host judges rightly what is answered, with one worker and with several.
+"""Every host judges answers correctly, with one worker and with several.
 
-It catches each way to be wrong, and accuses an honest store of nothing.
+It detects every kind of fault, and reports none for an honest store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VALUES: list[ValueKind] = ["binary", "complex"]
 
 
 def taken(hosts: Hosts, name: str, value: ValueKind) -> None:
-    """Skip the test when a contestant of the tests takes or spoils no such values."""
+    """Skip the test if a contestant of the tests does not take such values."""
     if value not in hosts.row(name).values:
         pytest.skip(f"{hosts.row(name).name} takes no {value} values")
 
@@ -44,7 +44,7 @@ Scripted = tuple[Hosts, Conversation]
 def scripted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scripted]:
-    """Give a host for all cases: what is known of one store must not outlive it."""
+    """Return a host for all cases: its knowledge of one store must not affect the next."""
     with Hosts(request.param, tmp_path_factory.mktemp("scripted")) as hosts:
         yield hosts, hosts.start("scripted")
 
@@ -64,7 +64,7 @@ def test_random_answers_are_judged_as_by_the_reference(scripted: Scripted, seed:
     answer_rules.check_randomly(*scripted, seed)
 
 
-# One worker and a store that is wrong now and then.
+# One worker and a store that is sometimes wrong.
 
 
 @pytest.mark.parametrize("value", VALUES)
@@ -77,7 +77,7 @@ def test_a_wrong_value_is_caught(hosts: Hosts, value: ValueKind) -> None:
     assert ran.verdict.wrong == tally.wrong == (tally.count - tally.miss) // 50 > 5
     assert ran.verdict.stale == 0
     assert len(ran.verdict.examples) == 5
-    assert "that nobody stored" in ran.verdict.examples[0]
+    assert "that were never stored" in ran.verdict.examples[0]
 
 
 def test_a_dropped_write_is_lost_and_a_miss(hosts: Hosts) -> None:
@@ -86,7 +86,7 @@ def test_a_dropped_write_is_lost_and_a_miss(hosts: Hosts) -> None:
     written, verdict = probe(host)
     assert (written.refused, verdict.wrong, verdict.stale) == (0, 0, 0)
     assert verdict.lost > 2
-    assert "it is gone" in verdict.examples[0]
+    assert "is missing" in verdict.examples[0]
     host.run(0)
     ran = host.run(1)
     gets = ran.actions["get"]
@@ -128,13 +128,13 @@ SETS, DELETES = 3 * 64, 16
 
 
 def probed(hosts: Hosts, written: list[bool], read: list[bytes | None]) -> tuple[Probed, Verdict]:
-    """Have a host probe a store that answers its sets with `written` and its gets with `read`."""
+    """Probe a store that answers sets with `written` and gets with `read`."""
     answers: list[Answer] = [*written, *[True] * DELETES, *read]
     return probe(hosts.scripted(answers))
 
 
 def last_value(number: int) -> bytes:
-    """Return what is stored last under a probe key."""
+    """Return the value stored last under a probe key."""
     return derive(2**32 + number, 2, 160)
 
 
@@ -163,7 +163,7 @@ def test_a_probe_reads_the_workers_it_is_told(hosts: Hosts) -> None:
     host, _ = hosts.opened("honest", [])
     probe(host)
     read = host.ask(ProbeRead([0, 3]), Probed)
-    # Nobody wrote the keys of worker 3: all but the deleted ones are gone.
+    # Nobody wrote the keys of worker 3: all but the deleted ones are missing.
     assert (read.keys, read.verdict.lost) == (128, 48)
 
 
@@ -218,7 +218,7 @@ def test_workers_on_one_honest_store_accuse_nobody(hosts: Hosts, value: ValueKin
         assert (ran.done, ran.verdict) == (2_000, Verdict())
         assert sum(tally.count for tally in ran.actions.values()) == 2_000
         assert ran.elapsed_ns == ran.ended_ns - ran.started_ns
-        # All keys are stored by somebody, so nobody can say that a miss was right.
+        # Some stream stores every key, so no miss is certainly right.
         assert ran.actions["get"].absent == 0
         assert ran.actions["get"].miss < ran.actions["get"].count
 

@@ -1,4 +1,4 @@
-"""Every host derives the values of the protocol, and obeys, times and counts passes as it says."""
+"""Every host derives values, and runs, times and counts passes as the protocol says."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ NAMES = {"native": "Rust 1.", "perl": "Perl 5.", "php": "PHP 8", "python": "CPyt
 BINARY_ONLY = "native"
 
 
-# Values: what an adapter is given.
+# Values that an adapter gets.
 
 
 def kept(hosts: Hosts, size: int, value: ValueKind = "binary", seed: int = 1) -> bytes:
-    """Return what is stored for the key with number 2 and sequence 3."""
+    """Return the value stored for key number 2 and sequence 3."""
     phases = one_worker([Operation(SET, 2, size)])
     host = hosts.scripted([True], phases, value=value, seed=seed, base=3)
     assert host.run(0).actions["set"] == Tally(count=1)
@@ -74,7 +74,7 @@ def test_the_vector_of_a_complex_value(hosts: Hosts) -> None:
 
 
 def test_a_seed_has_64_bits(hosts: Hosts) -> None:
-    # An integer of PHP has 63 and a sign.
+    # PHP's integers have 63 bits and a sign.
     seed = 2**63 - 1 if hosts.runtime == "php" else 2**64 - 1
     assert kept(hosts, 64, seed=seed) == derive(2, 3, 64, seed)
 
@@ -105,7 +105,7 @@ def test_the_honest_one_is_accused_of_nothing(hosts: Hosts, value: ValueKind) ->
     assert loaded.runtime.startswith(NAMES[hosts.runtime])
     assert "optimised" not in loaded.runtime
     assert len(loaded.timer_ns) == 1_000
-    # Not every clock goes on between two looks at it.
+    # Two readings of a clock may be equal.
     assert 0 <= min(loaded.timer_ns) < 1_000_000
     assert loaded.create_ns > 0
     assert host.ask(plan.open("probe"), Opened).elapsed_ns > 0
@@ -130,7 +130,7 @@ def test_the_honest_one_is_accused_of_nothing(hosts: Hosts, value: ValueKind) ->
     assert ran.cpu_ns > 0
     host.ask(Close(), Closed)
     assert host.end() == 0
-    # It is no reply.
+    # This is not a reply.
     assert "an adapter may print" in host.words.read_text("utf-8")
 
 
@@ -231,7 +231,7 @@ def test_what_is_prepared_is_warmed_up_and_no_further(hosts: Hosts) -> None:
 
 @pytest.mark.parametrize("warmup", [0, 1_000])
 def test_a_pass_ends_with_the_block_in_which_its_time_is_over(hosts: Hosts, warmup: int) -> None:
-    # The tenth operation takes longer than the pass may.
+    # The tenth operation exceeds the time of the pass.
     answers: list[Answer] = [None] * 1_000
     answers[9] = "slow"
     host = hosts.scripted(answers, one_worker(gets(1_000)))
@@ -261,7 +261,7 @@ def test_what_is_known_lasts_from_phase_to_phase_and_not_from_store_to_store(hos
     # Three bytes could be right by chance.
     assert ran.verdict == Verdict(weak=1)
     host.ask(Close(), Closed)
-    # A new store is empty, whatever the last one held.
+    # A new store is empty, whatever the previous one contained.
     host.ask(plan.open("second"), Opened)
     assert host.run(1).actions["get"] == Tally(count=3, miss=3, absent=3)
 

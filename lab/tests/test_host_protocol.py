@@ -1,4 +1,4 @@
-"""Every host refuses what is not of the protocol, tells what goes wrong, ends with its parent."""
+"""Every host refuses invalid requests, reports errors, and ends with its parent."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from lab.stream import GET, SET
 from lab.tests.runtimes import KEYS, Hosts, gets, mixed, only, sets
 from lab.tests.talking import REPOSITORY, SECONDS_MAX, Conversation, one_worker, prepare
 
-# What hosts say of a request that comes too early.
-TOO_EARLY = ("before the one that prepares it", "is loaded", "is open", "is ready")
+# The messages of hosts for a request that comes too early.
+TOO_EARLY = ("before the step that prepares it", "is loaded", "is open", "is ready")
 ABSENT_DISTRIBUTIONS = {"perl": "No::Such::Module"}
 
 
-# Requests that cannot be obeyed.
+# Requests that cannot be executed.
 
 
 def a_request(verb: str, **fields: object) -> bytes:
@@ -47,7 +47,7 @@ def a_request(verb: str, **fields: object) -> bytes:
 
 
 A_PASS = msgspec.to_builtins(prepare(0))
-# A line and what its refusal must name.
+# A line, and a part of the error message.
 NO_REQUESTS: list[tuple[bytes, str]] = [
     (b"", ""),
     (b"not JSON", ""),
@@ -115,7 +115,7 @@ def test_requests_before_those_that_prepare_them_fail(hosts: Hosts) -> None:
     host.ask(plan.open(), Opened)
     assert_too_early(host, Run(0, ""))
     assert host.run(0).done == 10
-    # What was prepared is run once.
+    # A prepared pass can run once.
     assert_too_early(host, Run(0, ""))
 
 
@@ -129,7 +129,8 @@ def test_phases_run_in_their_order(hosts: Hosts) -> None:
     host, _ = hosts.opened("honest", mixed())
     host.run(1)
     for phase in (0, 1):
-        assert f"phase {phase} comes after phase 1" in host.ask(prepare(phase), Failed).reason
+        reason = host.ask(prepare(phase), Failed).reason
+        assert f"phase {phase} was requested after phase 1" in reason
 
 
 def test_a_phase_that_was_not_loaded_is_refused(hosts: Hosts) -> None:
@@ -198,7 +199,7 @@ def test_a_stream_that_cannot_be_obeyed_is_refused(
     assert "phase-1-0" in reason or f"{operation[2]} bytes" in reason
 
 
-# What goes wrong.
+# Errors.
 
 
 def test_what_is_not_installed_is_missing(hosts: Hosts) -> None:
@@ -288,7 +289,7 @@ def test_a_host_does_not_outlive_its_parent(hosts: Hosts, is_busy: bool) -> None
         ends.callback(os.killpg, parent.pid, signal.SIGKILL)
         assert parent.stdout is not None
         host = psutil.Process(int(parent.stdout.readline()))
-        # When it answers it has asked for its death signal.
+        # When it answers, it has requested its death signal.
         os.write(requests, msgspec.json.encode(plan.load()) + b"\n")
         assert b"loaded" in os.read(replies, 1 << 20)
         if is_busy:
@@ -308,7 +309,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def is_running(process: psutil.Process) -> bool:
-    """Return whether it has not ended, whether or not its parent has noticed."""
+    """Return whether a process is alive; a zombie is not."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

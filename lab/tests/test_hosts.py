@@ -1,8 +1,8 @@
-"""Every host does the same: the same streams, the same counts, the same verdicts.
+"""All hosts give the same results: the same streams, counts and verdicts.
 
-The honest contestant of each language is driven through the whole runner and compared with a
-dictionary that obeys the same streams here; each way to be wrong must be caught in each language.
-What is particular to one host has a test file of its own.
+The whole runner drives the honest contestant of each language, which is compared with a
+dictionary that runs the same streams here. Every kind of fault must be detected in each language.
+Each host also has its own test file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STEPS = [
     {**MIX, "absent": 0.1, "block": 64, "steps": [1, 100]},
     {**MIX, "name": "get", "shares": {"get": 1.0}, "passes": ["latency"]},
 ]
-# Values from one byte to some that are longer than the derivation's first block, and maps.
+# Values from one byte to more than the derivation's first block, and maps.
 BINARY = suite(
     1, steps=STEPS, empties=True, variants=[variant(sizes={"shape": "uniform", "mean": 40})]
 )
@@ -64,7 +64,7 @@ def control(runtime: str, name: str) -> str:
 
 @pytest.fixture(scope="module", params=RUNTIMES)
 def runtime(request: pytest.FixtureRequest) -> str:
-    """Give the name of a host that can run here."""
+    """Return the name of a host that can run here."""
     name = str(request.param)
     program = "cargo" if name == "native" else host(name).command[0]
     if shutil.which(program) is None and program != "{python}":
@@ -85,7 +85,7 @@ def runtime(request: pytest.FixtureRequest) -> str:
 
 
 def expected(of: PhasesSuite) -> dict[tuple[str, str], tuple[dict[Action, Tally], int]]:
-    """Return the tallies and the weak answers of each pass, from a dictionary of sizes."""
+    """Return the tallies and weak answers of each pass, computed with a dictionary of sizes."""
     (part,) = of.parts
     (only,) = part.variants
     store: dict[int, int] = {}
@@ -155,7 +155,7 @@ def test_an_honest_store_gives_what_a_dictionary_would(
     assert 0 < mix.steps[0].total_ns <= mix.steps[1].total_ns
     assert found["mix", "throughput"].block_operations == 64
     assert found["mix", "throughput"].block_ns > 0
-    # All operations were done under the clock.
+    # All operations ran under the clock.
     assert sum(stat.total_ns for stat in mix.actions.values()) <= mix.elapsed_ns
     assert cell.probe_keys == 64
     assert cell.refused == 0
@@ -213,7 +213,7 @@ def test_a_hang_is_told(tmp_path: Path, processes_in: Left, runtime: str) -> Non
 
 
 def test_a_pass_ends_at_its_limit_of_time(tmp_path: Path, runtime: str) -> None:
-    # Without a warm-up the first block counts, however slow it was.
+    # Without a warm-up, the first block counts, even if it was slow.
     endless = {**MIX, "operations": 200_000, "block": 16, "warmup": 0}
     short = suite(
         1,

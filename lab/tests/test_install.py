@@ -1,4 +1,4 @@
-"""The installer: what is there is left alone, and what fails says so and stops nothing else."""
+"""The installer leaves installed things alone; a failure is reported and stops nothing else."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_installing_by_apt_removes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_python_package_that_does_not_exist_stops_no_other(tmp_path: Path) -> None:
-    # Two that cannot be had are tried one by one; neither hides the other's reason.
+    # Two unavailable packages are tried one by one; neither hides the other's reason.
     wanted = frozenset({"no-such-package-of-anyone==1", f"click=={version('click')}"})
     steps = list(install(Needs(pip=wanted)))
     assert [step.what for step in steps] == ["Python package no-such-package-of-anyone==1"]
@@ -96,5 +96,5 @@ def test_the_project_names_every_jar() -> None:
 
 def test_a_command_that_fails_leaves_its_last_words() -> None:
     assert attempt(["sh", "-c", "echo one; echo two >&2; exit 3"]) == "one; two"
-    assert attempt(["sh", "-c", "exit 3"]) == "sh ended with 3"
+    assert attempt(["sh", "-c", "exit 3"]) == "sh failed with exit status 3"
     assert "cannot be run" in attempt(["no-such-command-of-anyone"])

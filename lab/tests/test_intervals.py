@@ -1,4 +1,4 @@
-"""Intervals of a median: which samples bound them, and how often they hold it."""
+"""Intervals of a median: which samples bound them, and their coverage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_six_samples_are_the_fewest() -> None:
 
 @pytest.mark.parametrize(
     ("count", "rank", "coverage"),
-    # Table A3 of Conover gives these ranks and chances.
+    # Table A3 of Conover gives these ranks and probabilities.
     [(7, 1, 0.984), (8, 1, 0.992), (9, 2, 0.961), (11, 2, 0.988), (12, 3, 0.961), (20, 6, 0.959)],
 )
 def test_the_interval_is_the_tightest_that_covers(count: int, rank: int, coverage: float) -> None:

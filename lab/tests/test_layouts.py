@@ -1,4 +1,4 @@
-"""The tables say what was measured, in the originals' layouts."""
+"""The tables show the measurements in the originals' layouts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUITES = {suite.name: suite for suite in synthetic.phases_suites()}
 
 @pytest.fixture(scope="module")
 def summaries() -> dict[str, list[Summary]]:
-    """Rows of one round of every suite."""
+    """Return rows of one round of every suite."""
     found = {}
     for name, suite in SUITES.items():
         rows = synthetic.contestants(suite)
@@ -49,7 +49,7 @@ def test_2004_has_its_blocks_and_both_years(summaries: dict[str, list[Summary]])
     ]
     assert texts(block[0].cells[-5:]) == ["43109", "51545", "49728", "1.000", "1.000"]
     assert texts(block[-1].cells[-5:]) == ["36993", "41094", "39425", "0.692", "0.650"]
-    # Today's: a tenth of the stored keys that were asked for were not found.
+    # Measured: a tenth of the requested stored keys were not found.
     assert texts(block[0].cells[7:9]) == ["0.882", "0.900"]
 
 
@@ -71,7 +71,7 @@ def test_2005_has_its_rates_and_hit_ratios(summaries: dict[str, list[Summary]]) 
     (row,) = (row for row in table.rows if row.cells[0].text == "Cache::SizeAwareFileCache")
     assert [cell.text for cell in row.cells[1:4]] == ["complex", "cache_size 1000000", "5"]
     assert [cell.text for cell in row.cells[-5:]] == ["15", "353", "43", "1.000", "1.000"]
-    # Today's: of every phase, and of the keys that had been stored.
+    # Measured: of every phase, and of the stored keys.
     today = [cell.text for cell in row.cells[4:9]]
     (summary,) = (
         one
@@ -80,7 +80,7 @@ def test_2005_has_its_rates_and_hit_ratios(summaries: dict[str, list[Summary]]) 
     )
     rates = [f"{phase.main.rate.median:.0f}" for phase in summary.phases]
     assert today == [*rates, "0.882", "0.900"]
-    # The other limited rows stand beside it.
+    # It has the other limited rows too.
     named = {one.cells[0].text for one in table.rows}
     assert named >= {"Cache::SizeAwareFileCache", "Cache::FileCache", "Tuckbox"}
 
@@ -114,7 +114,7 @@ def test_2009_has_its_time_index_and_shares(summaries: dict[str, list[Summary]])
     shares = [float(cells[4].text.rstrip("%")) for cells in parts]
     assert sum(shares) == pytest.approx(100, abs=0.05)
     assert block["total"][3].order == sum(cells[3].order or 0.0 for cells in parts)
-    # What is beside the total has a time and no share.
+    # Times that are not part of the total have no share.
     beside = [texts(block[name][2:5]) for name in ("Start", "vanish", "Stop")]
     assert beside == [["", "0.030000", ""], ["", "0.004000", ""], ["", "0.003000", ""]]
     assert texts(block["Stop"][-3:]) == ["1243136700.40104500", "0.000256", "0.00%"]
@@ -142,7 +142,7 @@ def test_2009_says_where_a_phase_met_its_time_limit() -> None:
     main = sheet(suite, summarise(suite, rows, cells), "main")
     ended = [row.cells[-1].text for row in main.tables[0].rows]
     assert sum(text.startswith("get after 2,500 of 10,000") for text in ended) == 2
-    assert any(note.startswith("Met the time limit of a pass") for note in main.notes)
+    assert any(note.startswith("Reached the time limit of a pass") for note in main.notes)
 
 
 def test_2010_has_the_matrix_slowest_first(summaries: dict[str, list[Summary]]) -> None:
@@ -237,12 +237,12 @@ def test_rows_beyond_the_limits_have_a_table_that_says_why(
     summaries: dict[str, list[Summary]],
 ) -> None:
     main = sheet(SUITES["fastmmap-2004"], summaries["fastmmap-2004"], "main")
-    assert main.corrected.title == "Corrected: every answer checked, within the limits"
+    assert main.corrected.title == "Full results, within the limits"
     assert synthetic.GREEDY not in {row.cells[0].short for row in main.corrected.rows}
     assert main.beyond is not None
     assert {row.cells[0].short for row in main.beyond.rows} == {synthetic.GREEDY}
-    assert {row.cells[1].text for row in main.beyond.rows} == {"takes no limit in bytes"}
-    at = [column.heading for column in main.beyond.columns].index("Bytes held")
+    assert {row.cells[1].text for row in main.beyond.rows} == {"cannot limit bytes"}
+    at = [column.heading for column in main.beyond.columns].index("Bytes used")
     assert {row.cells[at].text for row in main.beyond.rows} == {"1.442 MB"}
     assert {row.cells[at + 1].text for row in main.beyond.rows} == {"files"}
     assert any("tolerance of 3%" in note for note in main.corrected.notes)
@@ -253,8 +253,8 @@ def test_where_all_keep_within_the_limits_there_is_one_table(
 ) -> None:
     main = sheet(SUITES["chi-2010"], summaries["chi-2010"], "main")
     assert main.beyond is None
-    assert main.corrected.title == "Corrected: every answer checked"
-    assert any("kept within 33.554 MB, as measured" in note for note in main.corrected.notes)
+    assert main.corrected.title == "Full results"
+    assert any("the limit of 33.554 MB, as measured" in note for note in main.corrected.notes)
 
 
 def test_who_counts_no_entries_is_beyond_a_limit_of_entries() -> None:
@@ -266,7 +266,7 @@ def test_who_counts_no_entries_is_beyond_a_limit_of_entries() -> None:
     assert {line.keys["variant"] for line in found.corrected.rows} == {"all fit"}
     assert found.beyond is not None
     assert {line.keys["variant"] for line in found.beyond.rows} == {"1,000 entries"}
-    why = "counts no entries: it may hold all of them"
+    why = "cannot limit entries: it may hold all of them"
     assert {line.cells[1].text for line in found.beyond.rows} == {why}
 
 
@@ -345,7 +345,7 @@ def test_who_could_not_run_keeps_a_row_with_the_reason(
     assert absent is not None
     said = {row.cells[0].short: texts(row.cells[1:]) for row in absent.rows}
     reason = "its last release does not build any more"
-    assert said[synthetic.UNAVAILABLE] == ["cannot be had", reason]
+    assert said[synthetic.UNAVAILABLE] == ["cannot be installed", reason]
     assert said[synthetic.FAILED][0] == "failed"
     assert said[synthetic.FAILED][1].startswith("worker 0 died in run")
 
@@ -357,7 +357,7 @@ def test_noisy_rows_and_those_near_null_are_named() -> None:
     (noisy,) = (note for note in notes if note.startswith("Noisy"))
     assert "LMDB" in noisy
     assert "Redis" not in noisy
-    assert any("What a host's own loop takes" in note and "python" in note for note in notes)
+    assert any("Cost of the host's own loop" in note and "python" in note for note in notes)
 
 
 def test_null_is_never_counted_or_ranked(summaries: dict[str, list[Summary]]) -> None:
@@ -395,7 +395,7 @@ def test_other_figures() -> None:
         "412",
         "4,120",
     ]
-    # Nothing but everything is everything.
+    # Only exactly 1 is shown as 1.000.
     assert [hit_rate(one) for one in (1.0, 0.9996, 0.6251)] == ["1.000", "0.999", "0.625"]
     assert [times(one) for one in (1.04, 3.21, 58.4)] == ["1.04 x", "3.2 x", "58 x"]
     assert [spread(one) for one in (0.001, 0.123)] == ["<1%", "12%"]

@@ -1,4 +1,4 @@
-"""File systems of a contestant's own: mounted for a cell, and always unmounted."""
+"""A contestant's own file system is mounted for a cell and always unmounted."""
 
 from __future__ import annotations
 
@@ -64,4 +64,5 @@ def test_who_is_not_root_may_not_mount(clean: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     row = msgspec.structs.replace(contestant("honest"), mount="tmpfs")
     cell = run_mounted(clean, row)
-    assert (cell.outcome, cell.reason) == ("missing", "only root may mount the tmpfs that it needs")
+    reason = "it needs a tmpfs mount, which only root may make"
+    assert (cell.outcome, cell.reason) == ("missing", reason)

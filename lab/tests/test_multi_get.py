@@ -1,4 +1,4 @@
-"""Several gets in one request: what hosts, contestants, streams and reports make of it."""
+"""Several gets in one request: hosts, contestants, streams and reports."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ GETS = [Operation(GET, key, 0) for key in range(40)]
 PRELOAD = [Operation(SET, key, 30) for key in range(0, 40, 2)]
 
 
-# What a host does.
+# Hosts.
 
 STORE = """<?php
 use Lab\\Host\\Limits;
@@ -92,7 +92,7 @@ php = only("php")
 
 
 def opened(hosts: Hosts, phases: Sequence[Streams], many: str = "$getMany") -> Conversation:
-    """Start a host and have a store loaded, opened and filled by the first phase."""
+    """Start a host, and load, open and fill a store by the first phase."""
     plan = hosts.plan("honest", phases, keys=KEYS, settings={"asked": str(hosts.folder / "asked")})
     plan.adapter = hosts.folder / "adapter.php"
     plan.adapter.write_text(STORE.replace("MANY", many))
@@ -107,7 +107,7 @@ FILLED = one_worker(PRELOAD, GETS)
 
 
 def asked(host: Conversation, hosts: Hosts) -> list[int]:
-    """Close the store, and return how many keys it was asked for at once."""
+    """Close the store, and return the numbers of keys per request."""
     host.ask(Close(), Closed)
     counts: list[int] = json.loads((hosts.folder / "asked").read_bytes())
     return counts
@@ -121,10 +121,10 @@ def test_keys_are_asked_for_at_once_where_the_store_can(
     host = opened(hosts, FILLED, many)
     durations = hosts.folder / "durations"
     ran = host.run(1, "latency", batch=15, block=30, stretch=30, durations=str(durations))
-    # 6, 20 and 34 are there and answer wrongly, and the odd ones were never stored.
+    # Keys 6, 20 and 34 exist and return wrong values; odd keys were never stored.
     assert ran.actions["get"] == Tally(count=40, miss=20, absent=20, wrong=3)
     assert ran.verdict.wrong == 3
-    assert "get('6') answered 8 bytes that nobody stored" in ran.verdict.examples[0]
+    assert "get('6') returned 8 bytes that were never stored" in ran.verdict.examples[0]
     durations_ns = struct.unpack("<3Q", durations.read_bytes())
     assert 0 < sum(durations_ns) < ran.elapsed_ns
     assert asked(host, hosts) == counts
@@ -152,7 +152,7 @@ def test_an_answer_for_each_key_is_demanded(hosts: Hosts, many: str) -> None:
     host = opened(hosts, FILLED, many)
     host.ask(prepare(1, batch=10), Prepared)
     failed = host.ask(Run(0, ""), Failed)
-    assert "getMany answered no list with a value for each key" in failed.reason
+    assert "getMany did not return a list with a value for each key" in failed.reason
 
 
 @php
@@ -162,13 +162,13 @@ def test_only_gets_come_in_batches(hosts: Hosts) -> None:
     assert "batches of 0" in host.ask(prepare(1, batch=0), Failed).reason
 
 
-# What contestants do.
+# Contestants.
 
 ROWS = [row for row in catalogue.contestants().values() if row.multi_get and row.stores]
 
 
 def adapter_of(row: Contestant) -> str:
-    """Return the adapter that opens the store of a row: its own, or the one it hands on."""
+    """Return the adapter that opens the store of a row: its own, or the one it uses."""
     text = Path(row.folder, "adapter.php").read_text("utf-8")
     handed_on = re.search(r"return require __DIR__ \. '/\.\./(\w+)/adapter.php'", text)
     if handed_on is None:
@@ -199,14 +199,14 @@ def test_a_shipped_contestant_answers_right(tmp_path: Path, row: Contestant) -> 
         for one_pass in (many.throughput, many.latency):
             assert one_pass is not None
             get = one_pass.actions["get"].tally
-            # All that was stored came back, and nothing else did.
+            # All stored values came back, and nothing else.
             assert (get.count, get.wrong) == (60, 0)
             assert 0 < get.miss == get.absent < 60
             assert one_pass.verdict.wrong == one_pass.verdict.stale == 0
         assert decode(many.latency.actions["get"].histogram).get_total_count() == 6  # type: ignore[union-attr]
 
 
-# What the runner does.
+# The runner.
 
 
 def planned(**fields: object) -> PhasesSuite:
@@ -253,7 +253,7 @@ def test_a_duration_is_that_of_a_batch(tmp_path: Path) -> None:
 
 
 def test_a_duration_for_each_key_is_found_out(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="wrote 30 durations of 3 operations or batches"):
+    with pytest.raises(HostError, match="wrote 30 durations for 3 operations or batches"):
         merged(tmp_path, 30)
 
 
@@ -262,7 +262,7 @@ def test_a_duration_for_each_key_is_found_out(tmp_path: Path) -> None:
     [{"batch": 0}, {"shares": {"get": 0.9, "set": 0.1}}, {"steps": [1]}, {"batch": 61}],
 )
 def test_an_odd_batch_is_refused(fields: dict[str, object]) -> None:
-    with pytest.raises(msgspec.ValidationError, match=r"batches|more keys at once"):
+    with pytest.raises(msgspec.ValidationError, match=r"batches|a batch larger than"):
         planned(**fields)
 
 
@@ -282,7 +282,7 @@ def test_a_host_that_cannot_is_refused_by_the_catalogue(tmp_path: Path, runtime:
             catalogue.contestants(folder.parent)
 
 
-# What the report says.
+# The report.
 
 
 def test_the_table_has_the_time_of_a_value_and_how_it_was_asked_for() -> None:
@@ -299,14 +299,14 @@ def test_the_table_has_the_time_of_a_value_and_how_it_was_asked_for() -> None:
     (sheet,) = (one for one in sheets(of, summarise(of, rows, cells)) if one.name == "multi-get")
     (table,), (chart,) = sheet.tables, sheet.charts
     headings = [column.heading for column in table.columns]
-    assert headings[1:5] == ["one by one", "10 at once", "100 at once", "Saves"]
+    assert headings[1:5] == ["one by one", "10 at once", "100 at once", "Speedup"]
     found = {row.cells[0].short: row for row in table.rows if row.keys["values"] == "4 KB"}
     assert found["php_memcache:limited 1c"].cells[-1].text == "one request"
     one_by_one, _, hundred, saves = found["php_memcache:limited 1c"].cells[1:5]
     assert (one_by_one.order or 0) / (hundred.order or 1) == pytest.approx(saves.order, rel=0.1)
     assert saves.order == pytest.approx(4, rel=0.1)
     assert found["php_files:tmpfs"].cells[-1].text == "one by one"
-    # What is saved by asking for one after the other is chance.
+    # Without batches, a difference is chance.
     assert found["php_files:tmpfs"].cells[4].text == ""
     assert isinstance(chart, Dots)
     assert chart.marks == ("one by one", "10 at once", "100 at once")

@@ -1,4 +1,4 @@
-"""The native contestants keep large values and obey their limits; their crates are in order."""
+"""The native contestants keep large values and their limits; their crates are in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS: Final = [
 @only("native")
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 def test_a_contestant_keeps_large_values(hosts: Hosts, row: Contestant) -> None:
-    # With many processors quick_cache makes shards that are shorter than two values.
+    # With many processors, quick_cache makes shards that cannot hold two values.
     with kept_to({min(os.sched_getaffinity(0))}):
         host = hosts.start(row)
     sets = [Operation(SET, key, 2_222_981) for key in range(8)]
@@ -56,14 +56,14 @@ def test_a_contestant_obeys_what_it_counts(hosts: Hosts, row: Contestant, limit:
     ran = host.run(1, "throughput")
     assert ran.verdict == Verdict()
     kept = count - ran.actions["get"].miss
-    # Those that evict behind the back of a set may be a little late.
+    # Contestants that evict asynchronously may be a little late.
     most = 1.1 * (entries_max or bytes_max / size)
     assert most / 3 < kept < most
 
 
 @needs("cargo")
 def test_the_crates_pass_their_own_tests() -> None:
-    # Of the whole workspace, for which everything has been built: a part has other features.
+    # The whole workspace, because a part of it would be built with other features.
     cargo("test", "--workspace", "--lib")
 
 

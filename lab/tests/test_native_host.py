@@ -1,4 +1,4 @@
-"""What only the native host does: its settings and streams, its memory, its process."""
+"""What only the native host does: settings, streams, memory, process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = only("native")
 
 
 def faults(host: Conversation) -> int:
-    """Return how often the host has met a page that was not there."""
+    """Return the number of page faults of the host."""
     stat = Path(f"/proc/{host.process.pid}/stat").read_text("ascii")
     # After the name in parentheses the first field is the third.
     return int(stat.rpartition(")")[2].split()[10 - 3])
@@ -32,7 +32,7 @@ def test_a_pass_meets_no_new_pages(hosts: Hosts, measure: Measure) -> None:
     host.ask(prepare(1, measure, stretch=100_000), Prepared)
     before = faults(host)
     assert host.ask(Run(0, ""), Ran).actions["get"] == Tally(count=100_000)
-    # The copies take some 8,000 pages of 4 KiB, the answers 800, and the durations 200.
+    # The copies take about 8,000 pages of 4 KiB, the answers 800, and the durations 200.
     assert faults(host) - before < 150
 
 
@@ -42,7 +42,7 @@ def test_null_costs_little_and_keeps_nothing(hosts: Hosts) -> None:
     ran = host.run(0, "throughput", block=256)
     assert ran.verdict == Verdict()
     assert ran.actions["get"].miss == ran.actions["get"].count > 0
-    # The loop is there (a compiler might have removed it), and what it measures it has measured.
+    # The compiler has not removed the loop, and its measurements are plausible.
     assert all(block_ns > 0 for block_ns in ran.blocks_ns)
 
 
@@ -81,7 +81,7 @@ def test_the_distribution_has_its_version(hosts: Hosts) -> None:
 
 def test_one_store_is_open_at_a_time(hosts: Hosts) -> None:
     host, plan = hosts.opened("honest", one_worker(sets(10)))
-    assert "open already" in host.ask(plan.open("second"), Failed).reason
+    assert "already open" in host.ask(plan.open("second"), Failed).reason
     assert "no phase 1" in host.ask(prepare(1), Failed).reason
     assert "no phase 1" in host.ask(Replay(1, 0, 0), Failed).reason
 

@@ -1,4 +1,4 @@
-"""A whole run catches each way to be wrong, and accuses the honest contestant of nothing."""
+"""A whole run detects every kind of fault, and reports none for the honest contestant."""
 
 from __future__ import annotations
 
@@ -72,19 +72,19 @@ def test_the_honest_one_is_accused_of_nothing(tmp_path: Path, processes_in: Left
         assert (one.workers, one.stretches) == (PROCESSES, PROCESSES)
     assert throughput.block_ns > 0
     for stat in latency.actions.values():
-        # The sum that is kept and the histogram must tell of the same readings.
+        # The sum and the histogram must come from the same readings.
         histogram = decode(stat.histogram)
         assert histogram.get_total_count() == stat.tally.count
         mean_ns = stat.total_ns / stat.tally.count
         assert mean_ns == pytest.approx(histogram.get_mean_value(), rel=0.01)
-    # All keys are there from the start and come back with the next set: most gets must hit.
+    # All keys exist from the start and return with the next set, so most gets must hit.
     get = latency.actions["get"].tally
     assert get.miss < get.count / 3
-    # Two workers' probe keys are read by each worker.
+    # Each worker reads the probe keys of two workers.
     assert cell.probe_keys == PROCESSES * 2 * 64
     used = cell.resources
     assert used.store_bytes > 0
-    # A Python process alone has some megabytes of its own.
+    # A Python process needs some megabytes itself.
     assert used.client_bytes_full > PROCESSES << 20
     assert used.client_bytes_opened > PROCESSES << 20
     assert decode(cell.timer).get_total_count() == PROCESSES * 1_000
@@ -117,12 +117,12 @@ def test_an_emptied_store_that_keeps_entries_is_stale(tmp_path: Path) -> None:
     assert honest.clear_ns is not None
     assert honest.clear_ns > 0
     assert faults(summarise(empties, [contestant("honest")], [honest]), []) == []
-    # One worker empties the store of all. It knows of its own keys alone, and leaves five of them,
+    # One worker empties the shared store. It knows only its own keys, and leaves five of them,
     # of which the fourth was deleted before.
     others = (PROCESSES - 1) * 48
     assert keeps.probe.stale == others + 4
     assert keeps.probe.lost == 0
-    assert "are still there after the store was emptied" in keeps.probe.examples[0]
+    assert "remain after the store was emptied" in keeps.probe.examples[0]
     assert faults(summarise(empties, [contestant("keeps_entries")], [keeps]), []) != []
 
 
@@ -166,13 +166,13 @@ def test_a_hanging_worker_fails_its_row_and_leaves_nothing(
     short = suite(form={"rounds": 2, "cell_seconds_max": 8.0})
     cells = run_suite(tmp_path, "hangs", "honest", of=short, watcher=watching)
     hung = [cell for cell in cells if cell.contestant == "hangs"]
-    # It is not tried again in the second round.
+    # It does not run again in the second round.
     assert len(hung) == 1
     assert [name for name, _ in watching.skipped] == ["hangs"]
     assert hung[0].outcome == "failed"
     assert "hung in run of mix (throughput): no answer in time, killed" in hung[0].reason
     assert [cell.outcome for cell in cells if cell.contestant == "honest"] == ["measured"] * 2
-    # Neither a host nor the child that the hanging adapter started is left.
+    # Neither a host nor the child of the hanging adapter is left.
     assert processes_in() == []
 
 
@@ -190,7 +190,7 @@ def test_what_is_not_installed_keeps_its_row(tmp_path: Path) -> None:
 
 
 def test_a_pass_that_meets_its_limit_says_where(tmp_path: Path) -> None:
-    # Without a warm-up the first block counts, however slow it was.
+    # Without a warm-up, the first block counts, even if it was slow.
     endless = {**MIX, "operations": 200_000, "shares": {"set": 1.0}, "block": 16, "warmup": 0}
     short = suite(1, steps=[endless], form={"phase_seconds_max": 0.05})
     cell = run_one(tmp_path, "honest", short)
@@ -206,7 +206,7 @@ def test_a_pass_that_meets_its_limit_says_where(tmp_path: Path) -> None:
 def test_a_fill_that_meets_its_limit_says_where_and_is_not_tried_with_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A small share of the cell's time, so that the rest, which loads all those keys, has enough.
+    # A small share of the cell's time, so that loading all keys has enough time.
     monkeypatch.setattr("lab.runner.cell.PRELOAD_SHARE_MAX", 0.02)
     watching = Watching()
     fill = {**FILL, "operations_per_key": 1}
@@ -214,7 +214,7 @@ def test_a_fill_that_meets_its_limit_says_where_and_is_not_tried_with_more(
     short = suite(1, steps=[fill, MIX], variants=many)
     stopped, measured = run_suite(tmp_path, "honest", of=short, watcher=watching)
     assert (stopped.variant, stopped.outcome) == ("many", "stopped")
-    assert "fill came to " in stopped.reason
+    assert "fill reached " in stopped.reason
     assert "of 300,000 operations within 1.2 s" in stopped.reason
     assert (measured.variant, measured.outcome) == ("few", "measured")
     assert [where for _, where in watching.skipped] == ["small/main, more, round 1"]

@@ -1,4 +1,4 @@
-"""A trace of the reader's own becomes a suite, or a sentence that says why not."""
+"""The user's own trace becomes a suite, or an error message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.runner.catalogue import CatalogueError
 from lab.runner.traces import FOLDER
 from lab.runner.workloads import taking_part
 
-# Keys 0 to 99 over and over, with some asked for far more often: 3,000 requests of 4 KB.
+# Keys 0 to 99 repeatedly, some far more often: 3,000 requests of 4 KB.
 REQUESTS = [number % 100 if number % 3 else number % 10 for number in range(3_000)]
 
 
@@ -39,9 +39,9 @@ def test_a_trace_with_the_name_of_a_suite_has_another() -> None:
 @pytest.mark.parametrize(
     ("capacities", "size", "says"),
     [
-        ([0.0], 4_096, "capacity 0 is no share"),
-        ([1.5], 4_096, "capacity 1.5 is no share"),
-        ([0.5], 1, "50% of all its values are 50 bytes, and no contestant can live in less"),
+        ([0.0], 4_096, "--capacity 0: it must be above 0 and at most 1"),
+        ([1.5], 4_096, "--capacity 1.5: it must be above 0"),
+        ([0.5], 1, "50% of all its values are 50 bytes, but contestants need at least"),
     ],
 )
 def test_what_nobody_can_replay_is_refused(
@@ -53,8 +53,8 @@ def test_what_nobody_can_replay_is_refused(
 
 def test_who_cannot_replay_has_a_reason() -> None:
     rows = catalogue.contestants()
-    assert own_trace.refusal(rows["perl_hash"]) == "it has no limit in bytes"
-    assert own_trace.refusal(rows["null"]) == "it keeps nothing"
+    assert own_trace.refusal(rows["perl_hash"]) == "it cannot limit bytes"
+    assert own_trace.refusal(rows["null"]) == "it stores nothing"
     assert own_trace.refusal(rows["tuckbox"]) == ""
 
 
@@ -79,4 +79,4 @@ def test_the_command_replays_a_trace_at_equal_bytes(tmp_path: Path) -> None:
 def test_options_of_traces_want_a_trace() -> None:
     done = CliRunner().invoke(main, ["run", "web07", "--capacity", "0.5"])
     assert done.exit_code == 2
-    assert "--capacity, --value-size and --trace-format are for --trace" in done.output
+    assert "--capacity, --value-size and --trace-format need --trace" in done.output

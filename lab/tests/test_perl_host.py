@@ -10,7 +10,7 @@ pytestmark = only("perl")
 
 
 def own_adapter(hosts: Hosts, code: str) -> tuple[Conversation, Plan]:
-    """Start a host for an adapter of one's own."""
+    """Start a host for an adapter with this text."""
     plan = hosts.plan("honest", [[[]]])
     plan.adapter = hosts.folder / "adapter.pl"
     plan.adapter.write_text(f"use v5.36;\n{code}", "utf-8")
@@ -22,7 +22,7 @@ def test_an_error_that_is_no_text_is_told(hosts: Hosts) -> None:
     host, plan = own_adapter(hosts, code)
     host.ask(plan.load(), Loaded)
     assert host.ask(plan.open(), Failed) == Failed("no cache today: \N{REPLACEMENT CHARACTER}")
-    # The host lives on.
+    # The host continues.
     plan.adapter = hosts.adapter(hosts.row("honest"))
     host.ask(plan.load(), Loaded)
     host.ask(plan.open("second"), Opened)

@@ -1,4 +1,4 @@
-"""Two levels in PHP, of which the near one is APCu and the far one files, answer as one."""
+"""Two levels in PHP, APCu near and files far, answer like one store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = only("php")
 
 
 def two_levels(hosts: Hosts, phases: Sequence[Streams]) -> tuple[Conversation, Plan]:
-    """Start a host that has APCu before files."""
+    """Start a host with APCu in front of files."""
     row = catalogue.contestants()["php_two_level:memcached"]
     return hosts.loaded(row, phases, distribution="apcu", settings={"far": "php_files"})
 
@@ -33,7 +33,7 @@ def test_two_levels_answer_as_one(hosts: Hosts) -> None:
 
 
 def test_the_near_level_answers_first_and_the_far_one_has_everything(hosts: Hosts) -> None:
-    # APCu's 32 MB cannot hold 50 values of 1 MB, and throws away all it has when it is full.
+    # APCu's 32 MB cannot hold 50 values of 1 MB, and a full APCu drops everything.
     phases: list[Sequence[Operation]] = [sets(50, 1_000_000), gets(50), gets(50)]
     host, plan = two_levels(hosts, one_worker(*phases))
     host.ask(plan.open(bytes_max=1 << 26), Opened)

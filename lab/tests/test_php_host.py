@@ -1,4 +1,4 @@
-"""What only the PHP host does: its errors, its types, its missing extensions."""
+"""What only the PHP host does: errors, types, missing extensions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.tests.talking import Conversation, one_worker, prepare
 
 pytestmark = only("php")
 
-# A store of one entry. BODY is what a get does with it.
+# A store of one entry. BODY is the code of a get.
 ONE_ENTRY = """<?php
 use Lab\\Host\\Limits;
 use Lab\\Host\\Store;
@@ -38,7 +38,7 @@ return function (string $folder, Limits $limits, array $settings): Store {
 def answering(
     hosts: Hosts, body: str, value: ValueKind = "binary", size: int = 20, base: int = 1
 ) -> Conversation:
-    """Start a host that sets an entry and gets it from a store whose get has this body."""
+    """Start a host that sets an entry and gets it, from a store whose get has this body."""
     phases = one_worker([Operation(SET, 7, size), Operation(GET, 7, 0)])
     plan = hosts.plan("honest", phases, value=value, base=base)
     plan.adapter = hosts.folder / "adapter.php"
@@ -73,7 +73,7 @@ def test_what_is_not_even_bytes_is_wrong(hosts: Hosts) -> None:
 
 
 def sequence_of_a_number(seed: int, key: int) -> int:
-    """Return a sequence whose complex value of one field is a number to PHP, as "12e3" is."""
+    """Return a sequence whose complex value has a field that PHP takes for a number ("12e3")."""
     for sequence in itertools.count():
         head = hashlib.sha512(struct.pack("<QQQ", seed, key, sequence)).hexdigest()
         # A large exponent would make it infinite.

@@ -1,4 +1,4 @@
-"""Where clients and servers run: asked of the kernel while they do."""
+"""Where clients and servers run, according to the kernel."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_only_a_single_worker_is_pinned() -> None:
     assert placements(contestant("honest"), alone, Cores(0, 1)) == ["one core"]
     assert placements(contestant("served:tcp"), alone, Cores(0, 1)) == ["same core", "split cores"]
     assert placements(contestant("served:tcp"), alone, Cores(0, None)) == ["same core"]
-    # Where nothing can be pinned nothing is called so.
+    # Without pinning, no placement is called pinned.
     assert placements(contestant("honest"), alone, Cores(None, None)) == ["free"]
 
 

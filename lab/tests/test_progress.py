@@ -1,4 +1,4 @@
-"""How much time is left, and what is said where there is no terminal."""
+"""The estimated time, and the output without a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_time_left_is_estimated_from_the_cells_that_ended() -> None:
     progress = CellProgress(console, [*SLOW, *FAST], {})
     assert progress.seconds_left() is None
     ended(progress, SLOW[0], 9.0)
-    # Of the fast one nothing is known yet.
+    # Nothing is known about the fast one yet.
     assert progress.seconds_left() == pytest.approx(9.0 * 3)
     ended(progress, FAST[0], 1.0)
     assert progress.seconds_left() == pytest.approx(10.0)

@@ -1,4 +1,4 @@
-"""What is kept in the repository: a finished run that may be quoted, and nothing else."""
+"""Only a finished run that may be quoted is published."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ def test_what_nobody_should_quote_is_refused(
 ) -> None:
     done = published(tmp_path, form, ended=ended)
     assert done.exit_code == 1
-    assert f"nobody should quote ({says})" in done.output
+    assert f"must not be quoted ({says})" in done.output
     assert not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ pytestmark = only("python")
 
 
 def own_adapter(hosts: Hosts, get: str, before: str = "") -> tuple[Conversation, Plan]:
-    """Start a host for an adapter whose get has the body `get`, on two gets and a delete."""
+    """Start a host for an adapter whose get has the body `get`, with two gets and a delete."""
     path = hosts.folder / "adapter.py"
     path.write_text(
         f"{before}\n"

@@ -1,4 +1,4 @@
-"""Records are only added to, survive a torn line, and tell which run can be gone on with."""
+"""Records are append-only, survive a torn line, and show which run can be continued."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_line_that_was_not_written_to_its_end_is_cut_off(tmp_path: Path) -> No
     whole = records.read(kept.path)
     assert rounds(whole) == [1, 3]
     assert len(whole.resumptions) == 1
-    # What was there is there.
+    # The earlier content is unchanged.
     kept_of_it = torn[: torn.rfind(b"\n") + 1]
     assert kept.path.read_bytes().startswith(kept_of_it)
 
@@ -125,7 +125,7 @@ def test_a_run_of_other_settings_is_not_gone_on_with(
     with begun(header(), tmp_path):
         pass
     assert unfinished(tmp_path, header(10, **changed)) is None
-    # What was typed may differ.
+    # The typed command may differ.
     assert unfinished(tmp_path, header(10, command=["run", "--resume"])) is not None
 
 
@@ -148,7 +148,7 @@ def test_a_run_that_still_goes_on_is_not_gone_on_with(tmp_path: Path) -> None:
         assert unfinished(tmp_path, header(10)) is None
     run = unfinished(tmp_path, header(10))
     assert run is not None
-    with resumed(run), pytest.raises(OSError, match="another run still writes"), resumed(run):
+    with resumed(run), pytest.raises(OSError, match="another run is still writing"), resumed(run):
         pass
 
 
@@ -176,7 +176,7 @@ def test_time_is_expected_as_in_the_newest_run_of_this_form(tmp_path: Path) -> N
         with begun(header(later, form=form), tmp_path) as kept:
             kept.add(a_cell(1, seconds))
             kept.add(a_cell(2, seconds + 2))
-    # A run that has measured nothing yet tells nothing.
+    # A run without measurements gives no estimate.
     with begun(header(30), tmp_path):
         assert expected_seconds(tmp_path, "full") == {("small", "main", "honest"): 5.0}
     assert expected_seconds(tmp_path, "quick") == {("small", "main", "honest"): 10.0}

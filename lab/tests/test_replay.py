@@ -22,13 +22,13 @@ from lab.tests.small import contestant, replay_suite, run_replay, shipped
 
 Left = Callable[[], list[psutil.Process]]
 
-# So many values that pages and slabs of a mebibyte matter little.
+# Enough values that pages and slabs of a mebibyte hardly matter.
 LARGE = replay_suite(["diskcache"], requests=8_000, keys=5_000, value_bytes=2_000)
 PAYLOAD = LARGE.trace.distinct * 2_000
 
 
 def unless_missing(cell: ReplayCell) -> ReplayCell:
-    """Return a measured cell. What is missing skips the test, and fails it where CI=true."""
+    """Return a measured cell. A missing contestant skips the test, or fails it with CI=true."""
     if cell.outcome == "missing" and os.environ.get("CI") != "true":
         pytest.skip(cell.reason)
     assert (cell.outcome, cell.reason) == ("measured", "")
@@ -51,7 +51,7 @@ def test_a_cache_that_never_forgets_hits_all_that_can_be_hit(tmp_path: Path) -> 
 
 def test_others_may_occupy_what_the_reference_was_measured_to(tmp_path: Path) -> None:
     reference, greedy = run_replay(tmp_path, "greedy", "honest", references=["honest"])
-    # References run first, wherever they stand.
+    # References run first, wherever they are listed.
     assert (reference.contestant, greedy.contestant) == ("honest", "greedy")
     assert reference.equal
     assert len(reference.tries) == 1
@@ -60,7 +60,7 @@ def test_others_may_occupy_what_the_reference_was_measured_to(tmp_path: Path) ->
 
 
 def test_who_cannot_keep_within_the_bytes_is_not_equal_and_says_so(tmp_path: Path) -> None:
-    # Beside a file of twice its limit it needs as much as the reference: no limit is small enough.
+    # It adds a file of twice its limit to what the reference needs, so every limit is too large.
     _, greedy = run_replay(tmp_path, "greedy", "honest", references=["honest"])
     assert greedy.outcome == "measured"
     assert not greedy.equal
@@ -68,9 +68,8 @@ def test_who_cannot_keep_within_the_bytes_is_not_equal_and_says_so(tmp_path: Pat
     assert limits == sorted(limits, reverse=True)
     assert len(limits) > 1
     assert all(one.bytes_measured > greedy.bytes_max for one in greedy.tries)
-    assert f"{greedy.best.bytes_measured:,} bytes and may occupy {greedy.bytes_max:,}" in (
-        greedy.reason
-    )
+    measured = f"{greedy.best.bytes_measured:,} bytes, more than the allowed {greedy.bytes_max:,}"
+    assert measured in greedy.reason
     assert greedy.best.bytes_measured == min(one.bytes_measured for one in greedy.tries)
 
 
@@ -121,7 +120,7 @@ def test_what_was_recorded_is_not_replayed_again(tmp_path: Path) -> None:
         recorded={name_of(reference): reference},
     )
     assert again is reference
-    # Also after a break the others may occupy what the reference was measured to.
+    # After an interruption too, the reference's measurement is the target of the others.
     assert greedy.bytes_max == 123_456
 
 
@@ -141,7 +140,7 @@ def test_memory_that_grows_is_at_least_what_was_stored(tmp_path: Path, name: str
     (cell,) = run_replay(tmp_path, shipped(name, weighed="client"), references=[], of=LARGE)
     cell = unless_missing(cell)
     assert cell.best.hits == LARGE.trace.requests - LARGE.trace.distinct
-    # Less would be memory that the host had freed before, and that nobody counts.
+    # Less would be memory that the host had freed before, which is not counted.
     assert PAYLOAD <= cell.best.bytes_peak <= 1.3 * PAYLOAD
 
 
@@ -188,7 +187,7 @@ def test_nobody_gets_huge_pages_while_memory_is_weighed() -> None:
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ReplayCell]:
-    """Cells of DiskCache, the reference, and of others that keep nothing in a folder."""
+    """Return cells of DiskCache, the reference, and of others that store nothing in a folder."""
     names = ("diskcache", "pylibmc:socket", "redis:socket", "native_moka:copied", "cachebox")
     rows = [shipped(name) for name in names]
     cells = run_replay(tmp_path_factory.mktemp("real"), *rows, references=["diskcache"], of=LARGE)
@@ -213,7 +212,7 @@ def test_what_keeps_nothing_in_a_folder_gets_as_many_bytes(
     assert cell.equal
     assert share * cell.bytes_max <= cell.best.bytes_measured <= cell.bytes_max
     assert cell.bytes_max == real["diskcache"].best.bytes_settled
-    # It was full and evicted, and every hit was right.
+    # It was full and evicted, and every hit was correct.
     assert 0.1 < cell.hit_ratio < LARGE.trace.hit_ratio_max - 0.02
     assert cell.verdict.wrong == 0
     assert all(one.requests == LARGE.trace.requests for one in cell.tries)
@@ -222,7 +221,7 @@ def test_what_keeps_nothing_in_a_folder_gets_as_many_bytes(
 def test_a_limit_that_is_only_nominal_is_corrected(real: dict[str, ReplayCell]) -> None:
     cell = unless_missing(real["native_moka:copied"])
     first = cell.tries[0]
-    # It weighs keys and values, and not its tables: told the target it exceeds it.
+    # It weighs keys and values but not its tables, so with the target as limit it exceeds it.
     assert first.limit == cell.bytes_max
     assert first.bytes_measured > 1.05 * cell.bytes_max
     assert cell.best.limit < first.limit
@@ -239,8 +238,8 @@ def test_the_version_of_a_server_is_recorded(real: dict[str, ReplayCell]) -> Non
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ("mortal", "the server mortal died: signal SIGKILL, last words: tiny: out of luck"),
-        ("broken", "the server broken did not start: exit status 1, last words: tiny: no server"),
+        ("mortal", "the server mortal died: signal SIGKILL, last output: tiny: out of luck"),
+        ("broken", "the server broken did not start: exit status 1, last output: tiny: no server"),
     ],
 )
 def test_a_server_that_goes_wrong_fails_its_cell(
@@ -261,7 +260,7 @@ def test_a_server_that_cannot_be_installed_keeps_its_row(tmp_path: Path) -> None
 
 
 def test_a_limit_below_the_least_of_a_store_keeps_the_tries_before(tmp_path: Path) -> None:
-    # Told less than the target it refuses to open, and told the target it occupies more.
+    # With a smaller limit it refuses to open, and with the target it uses more.
     row = msgspec.structs.replace(contestant("greedy"), settings={"refuses_below": "100000"})
     _, greedy = run_replay(tmp_path, "honest", row, references=["honest"])
     *ran, last = greedy.tries

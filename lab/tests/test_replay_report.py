@@ -1,4 +1,4 @@
-"""What is shown of hit ratios, and where every suite says that its operations come from."""
+"""The report of hit ratios, and the source of operations that every suite shows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_who_occupied_more_has_no_difference_but_a_reason() -> None:
     moka = [row for row in rows(cells) if row["Contestant"] == "native_moka:copied"]
     assert [row["Difference"] for row in moka] == ["not equal"] * 3
     assert {row["Measured as"] for row in moka} == {"client memory"}
-    assert "native_moka:copied at 25%: it occupied at least 10,942,000 bytes" in notes(cells)
+    assert "native_moka:copied at 25%: it used at least 10,942,000 bytes" in notes(cells)
 
 
 def test_without_its_reference_a_capacity_has_no_differences() -> None:
@@ -100,7 +100,7 @@ def test_what_has_no_figures_comes_last_with_its_reason() -> None:
     ]
     found = rows(cells)
     assert [row["Contestant"] for row in found] == ["diskcache (reference)", "absent", "broken"]
-    assert [row["Occupied"] for row in found[1:]] == ["unavailable", "failed"]
+    assert [row["Peak"] for row in found[1:]] == ["unavailable", "failed"]
     assert "broken at 25%: the server died." in notes(cells)
     assert "absent at 25%: no such package." in notes(cells)
 
@@ -109,7 +109,7 @@ def test_who_could_not_use_all_bytes_is_told_with_the_share() -> None:
     coarse = a_cell("coarse", tries=[Try(1, requests=10, hits=5, bytes_peak=7_800_000)])
     near = a_cell("near", tries=[Try(1, requests=10, hits=5, bytes_peak=9_700_000)])
     told = notes([a_cell("diskcache"), coarse, near])
-    assert "coarse at 25%: occupied 78% of what it may" in told
+    assert "coarse at 25%: used 78% of the target" in told
     assert "near at" not in told
 
 
@@ -139,9 +139,9 @@ def test_every_try_is_listed_and_one_counts() -> None:
     table = replay.tries([cell])
     found = [_texts([column.heading for column in table.columns], row) for row in table.rows]
     assert [row["Limit given"] for row in found] == ["10.000 MB", "8.000 MB", "4.000 MB"]
-    assert [row["Occupied"] for row in found] == ["13.000 MB", "9.900 MB", ""]
+    assert [row["Peak"] for row in found] == ["13.000 MB", "9.900 MB", ""]
     assert [row["Hit ratio"] for row in found] == ["70.00%", "60.00%", ""]
-    assert [row["What became of it"] for row in found] == ["", "counts", "it did not start"]
+    assert [row["Result"] for row in found] == ["", "used", "it did not start"]
 
 
 def test_the_chart_has_only_what_is_equal() -> None:
@@ -160,7 +160,7 @@ def test_a_curve_has_the_bytes_that_were_measured_of_all_who_were_weighed() -> N
     assert isinstance(chart, Lines)
     rows = {row.name: row for row in chart.rows}
     assert set(rows) == {cell.contestant for cell in synthetic.replay_cells()}
-    # More than it might occupy, and there where it was.
+    # More than the target, drawn at its measured bytes.
     moka = rows["native_moka:copied"]
     assert [occupied for occupied, _ in moka.points] == [2_748_400, 4_796_800, 10_942_000]
     ours = rows["tuckbox"]
@@ -171,7 +171,7 @@ def test_a_curve_has_the_bytes_that_were_measured_of_all_who_were_weighed() -> N
         False,
         "bytes",
     )
-    # A line goes from few bytes to many, and the names at the ends have the order of the ends.
+    # A line goes from few bytes to many, and the names are in the order of the line ends.
     assert all(row.points == tuple(sorted(row.points)) for row in chart.rows)
     ends = [row.points[-1][1] for row in chart.rows]
     assert ends == sorted(ends, reverse=True)
@@ -229,4 +229,4 @@ def test_the_page_says_of_every_suite_where_its_operations_come_from(tmp_path: P
     assert "Operations: recorded in web07.csv.zst, SHA-256 da92." in page
     for suite in synthetic.phases_suites():
         assert f"drawn from seed 1 by the distributions of {suite.name}." in page
-    assert "Every limit that was tried" in page
+    assert "All tried limits" in page

@@ -1,4 +1,4 @@
-"""The page: whole, safe, within its size, and every figure leads to its records."""
+"""The page: complete, safe, within its size, and every figure leads to its records."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_it_is_one_file_within_its_size(page: str, elements: Elements) -> None:
 
 def test_what_records_say_is_text_and_never_markup(page: str, elements: Elements) -> None:
     assert synthetic.HOSTILE not in page
-    # It is there nevertheless: in the name of the processor, in a reason, in a check's example.
+    # It is present as text: in the name of the processor, in a reason, in a check's example.
     texts = ["".join(text) for _, _, text in elements.found]
     assert any(synthetic.HOSTILE in text for text in texts)
     scripts = {text.strip() for _, text in elements.named("script")}
@@ -118,7 +118,7 @@ def test_every_published_figure_is_there(elements: Elements) -> None:
         for table in suite.original:
             for row in table.rows:
                 for text in row[1:]:
-                    # The time index of phases that are nothing today is left out.
+                    # The time index of phases that are not measured is left out.
                     if row[0] in ("Start", "Stop", "vanish"):
                         continue
                     assert text in texts | shown_otherwise, (suite.name, table.title, text)
@@ -173,7 +173,7 @@ def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
     )
     html.write(records, records.with_suffix(".html"))
     page = records.with_suffix(".html").read_text("utf-8")
-    assert "This run was broken off, or still goes on" in page
+    assert "This run was interrupted or is still running" in page
     assert "unfinished" in page
     assert "no faults" not in page
 
@@ -236,13 +236,13 @@ def test_where_we_stand_names_every_phase_in_which_we_are_not_first() -> None:
         {column.heading: cell.text for column, cell in zip(table.columns, row.cells, strict=True)}
         for row in table.rows
     )
-    assert (put["First in"], put["Place"], put["Behind"], put["the first"]) == (
+    assert (put["First in"], put["Rank"], put["Behind"], put["Fastest"]) == (
         "0 of 1",
         "2 of 2",
         "20 x",
         "Faster",
     )
-    assert (get["First in"], get["Place"], get["the first"]) == ("1 of 1", "1 of 2", "itself")
+    assert (get["First in"], get["Rank"], get["Fastest"]) == ("1 of 1", "1 of 2", "itself")
     sentences = headlines(rows, "main", "160 bytes")
     assert sentences[0].startswith("put: Faster")
     assert "Tuckbox" in sentences[0]
@@ -278,7 +278,7 @@ def test_the_title_counts_only_contestants_with_figures(tmp_path: Path) -> None:
     phases -= {name for name, _ in synthetic.NULLS}
     without = f"2 without ({synthetic.FAILED}, {synthetic.UNAVAILABLE})"
     assert f": {len(phases)} contestants with figures, {without}." in page_of(run)["lede"]
-    # One that has figures in any comparison is no contestant without.
+    # A contestant with figures in any suite does not count as one without.
     one = run.cells.index(next(cell for cell in run.cells if cell.contestant == synthetic.FAILED))
     run.cells[one].outcome = "measured"
     assert f"1 without ({synthetic.UNAVAILABLE})" in page_of(run)["lede"]

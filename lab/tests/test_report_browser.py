@@ -1,6 +1,6 @@
-"""The page in a real browser: it renders, stays offline, and does what it offers.
+"""The page in a real browser: it renders, stays offline, and its controls work.
 
-Needs Chromium and its driver. Where they are missing the tests are skipped, and fail under CI.
+Needs Chromium and its driver. Without them the tests are skipped, or fail under CI.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PATIENCE_SECONDS = 20
 
 
 def programs() -> tuple[str, str]:
-    """Return the browser and its driver. Skips, or fails under CI, where one is missing."""
+    """Return the browser and its driver. Skips, or fails under CI, if one is missing."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     driver = shutil.which("chromedriver")
     if browser is None or driver is None:
@@ -78,7 +78,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
 
 @pytest.fixture
 def opened(browser: WebDriver, page: Path) -> Opener:
-    """Return a function that opens the page anew."""
+    """Return a function that opens the page again."""
 
     def open_page(size: tuple[int, int] = WIDE, scheme: str = "light") -> WebDriver:
         width, height = size
@@ -108,7 +108,7 @@ def show(driver: WebDriver, selector: str) -> WebElement:
 
 
 def press(driver: WebDriver, element: WebElement) -> None:
-    # What lies below the contents at the top of the window cannot be clicked.
+    # An element below the contents bar at the top of the window cannot be clicked.
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
     element.click()
 
@@ -209,7 +209,7 @@ def test_a_click_on_the_legend_hides_a_mark(opened: Opener) -> None:
     until(driver, lambda _: drawing(figure).count("<path") < before - 4)
 
 
-# The first chart of the suite is the original's eight; the second has everybody in one.
+# The first chart of the suite is the original's eight; the second shows all systems in one.
 EIGHT = "#suite-network-2011 figure[data-chart]"
 EVERYBODY = f"{EIGHT} ~ figure[data-chart]"
 FILLING = "#part-django-scaling ~ figure[data-chart]"
@@ -223,7 +223,7 @@ def test_the_charts_of_2011_have_their_axes(opened: Opener) -> None:
     panels = [text for text in texts if text.endswith((", write", ", read"))]
     assert panels == [f"{size}, {phase}" for size in sizes for phase in ("write", "read")]
     assert texts.count("iterations") == len(panels)
-    # The axes are linear: of iterations they have hundreds, of time round seconds from 0.
+    # The axes are linear: hundreds of iterations, round seconds from 0.
     assert texts.count("100") == texts.count("200") == texts.count("400") == len(panels)
     assert texts.count("0 s") == len(panels)
 
@@ -270,7 +270,7 @@ def test_a_table_sorts_both_ways_and_stays_with_its_picker(opened: Opener) -> No
         if one.find_elements(By.XPATH, ".//th[text()='P99.9']")
     )
     driver.execute_script("arguments[0].scrollIntoView()", panel)
-    # A mix as a whole has no latency. Null is last, though it is the fastest.
+    # A whole mix has no latency. Null is last, although it is the fastest.
     press(driver, panel.find_element(By.XPATH, ".//label[span='1:1: get']"))
     heading = panel.find_element(By.XPATH, ".//th[text()='Median']")
     before = column(driver, panel, "Median")
@@ -305,14 +305,14 @@ def test_a_row_shows_its_record_and_how_to_repeat_it(opened: Opener) -> None:
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
 
     def told(_: WebDriver) -> bool:
-        # What is drawn above it meanwhile moves the button away from the pointer.
+        # A chart drawn above it meanwhile moves the button away from the pointer.
         ActionChains(driver).move_to_element(button).perform()
         return (button.get_attribute("title") or "").startswith("run.jsonl:")
 
     until(driver, told)
     press(driver, button)
     dialog = driver.find_element(By.ID, "records-dialog")
-    until(driver, lambda _: "To measure this cell again" in dialog.text)
+    until(driver, lambda _: "Measure this cell again" in dialog.text)
     assert "python -m lab run --suite fastmmap-2004 --contestant" in dialog.text
     assert '"contestant": "tuckbox"' in dialog.text
     press(driver, dialog.find_element(By.CSS_SELECTOR, ".close"))

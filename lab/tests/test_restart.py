@@ -1,7 +1,7 @@
-"""What a contestant says of a restart is true: its data is there for the next process, or is not.
+"""A contestant's `survives_restart` is true: the next process finds its data, or does not.
 
-Contestants behind servers are left out, since the lab starts every server anew; so are those with a
-file system of their own, which a restart would empty.
+Not for contestants with servers, because the lab starts a new server each time, nor for those with
+a separate file system, which a restart would empty.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_data_survives_a_restart_or_does_not(one: Contestant, own_folder: Path) 
     folder = own_folder / "store"
     folder.mkdir()
     assert ask(one, folder, own_folder, Write()).refused in (0, 2 * PROBED)
-    # A machine that starts again has no shared memory.
+    # A reboot removes shared memory.
     remove_memory(memory_name(folder))
     verdict = ask(one, folder, own_folder, Read([0])).verdict
     assert (verdict.wrong, verdict.stale) == (0, 0), verdict.examples
@@ -43,7 +43,7 @@ def test_data_survives_a_restart_or_does_not(one: Contestant, own_folder: Path) 
 
 
 def ask(one: Contestant, folder: Path, desk: Path, request: Write | Read) -> Probed:
-    """Return the answer of a new process that opens the store, obeys and closes it."""
+    """Return the answer of a new process that opens the store, runs an operation and closes it."""
     keys = desk / "keys"
     keys.write_text("0\n", "utf-8")
     load = Load(

@@ -1,4 +1,4 @@
-"""Servers get ports and sockets of their own, are always stopped, and their deaths are told."""
+"""Servers get their own ports and sockets, are always stopped, and their deaths are reported."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def test_several_workers_share_a_server_and_nobody_is_pinned(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ("mortal", "the server mortal died: signal SIGKILL, last words: tiny: out of luck"),
+        ("mortal", "the server mortal died: signal SIGKILL, last output: tiny: out of luck"),
         ("sleepy", "worker 0 hung in probe_write: no answer in time, killed"),
-        ("deaf", "the server deaf was not ready within 1 s, last words: tiny: I cannot hear you"),
-        ("broken", "the server broken did not start: exit status 1, last words: tiny: no server"),
+        ("deaf", "the server deaf was not ready within 1 s, last output: tiny: I cannot hear you"),
+        ("broken", "the server broken did not start: exit status 1, last output: tiny: no server"),
     ],
 )
 def test_a_server_that_goes_wrong_fails_its_row_and_the_rest_goes_on(
@@ -75,7 +75,7 @@ def test_a_server_that_goes_wrong_fails_its_row_and_the_rest_goes_on(
     wrong, *others = run_suite(tmp_path, f"served:{form}", "honest", of=short)
     assert wrong.outcome == "failed"
     assert reason in wrong.reason
-    # It is neither tried with another placement nor in the second round.
+    # It does not run in another placement or in the second round.
     assert [cell.contestant for cell in others] == ["honest", "honest"]
     assert len(faults_of(wrong, *others)) == 1
     assert processes_in() == []
@@ -83,7 +83,7 @@ def test_a_server_that_goes_wrong_fails_its_row_and_the_rest_goes_on(
 
 
 def test_a_server_that_dies_in_mid_run_is_named_with_the_step_of_its_client(tmp_path: Path) -> None:
-    # So few entries that there is no probe, and the hundredth request comes in the measured phase.
+    # Too few entries for a probe, so the hundredth request comes in the measured phase.
     narrow = suite(1, limits={"entries": 70, "bytes": 0}, keys=20)
     (cell,) = run_suite(tmp_path, "served:mortal", of=narrow)
     assert "the server mortal died: signal SIGKILL" in cell.reason
@@ -99,7 +99,7 @@ def test_a_missing_server_is_a_fault_and_an_unavailable_one_is_not(tmp_path: Pat
 
 
 def start(one: Session, name: str = "served:tcp") -> dict[str, str]:
-    """Start a server, stop it again, and return the settings it had."""
+    """Start a server, stop it, and return its settings."""
 
     async def work() -> dict[str, str]:
         row = contestant(name)
@@ -119,7 +119,7 @@ def test_a_port_that_is_taken_is_replaced(tmp_path: Path, monkeypatch: pytest.Mo
         ports = iter([taken, taken, free])
         monkeypatch.setattr(servers, "free_port", lambda: next(ports))
         with session(tmp_path) as one:
-            # The other program accepts connections all the while: it must not pass for ours.
+            # The other program accepts connections meanwhile, but must not be taken for ours.
             assert start(one)["port"] == str(free)
 
 
@@ -129,7 +129,7 @@ def test_when_every_port_is_taken_the_row_says_so(
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         taken: int = other.getsockname()[1]
         monkeypatch.setattr(servers, "free_port", lambda: taken)
-        with session(tmp_path) as one, pytest.raises(ServerError, match="each of 5 ports taken"):
+        with session(tmp_path) as one, pytest.raises(ServerError, match="each of 5 ports in use"):
             start(one)
 
 
@@ -137,7 +137,7 @@ def test_a_template_is_made_once_and_settings_are_filled_in(tmp_path: Path) -> N
     with session(tmp_path) as one:
         first, again = start(one), start(one)
         templates = list(one.data.folder.glob("*-template"))
-    # Making it a second time would fail: the file is there already.
+    # Preparing it a second time would fail, because the file exists.
     assert len(templates) == 1
     assert first["colour"] == again["colour"] == "of 64 MiB"
     assert first["host"] == "127.0.0.1"
@@ -153,7 +153,7 @@ def test_a_socket_lies_in_a_private_folder_with_a_short_path(tmp_path: Path) -> 
 
 
 def test_pinned_processes_run_where_they_should(tmp_path: Path) -> None:
-    """Every thread of client and server is on its core: asked of the kernel while it runs."""
+    """According to the kernel, every thread of client and server is on its core."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
         pytest.skip("this machine has one core")

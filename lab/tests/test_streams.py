@@ -1,4 +1,4 @@
-"""The operation streams: their statistics, their files, and that everybody gets the same."""
+"""The operation streams: their statistics, their files, the same for all contestants."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def drawn(
     seed: int = 1,
     worker: int = 0,
 ) -> list[stream.Operation]:
-    """Return a stream of a phase that is the only one of its part."""
+    """Return a stream of the only phase of a part."""
     whole = {"name": "only", "passes": ["latency"], "operations": COUNT, **phase}
     (part,) = suite(1, steps=[whole], variants=[variant(keys=keys, sizes=sizes)]).parts
     thrown = streams.dice(seed, "suite", "part", "variant", "only", "latency", worker)
@@ -207,7 +207,7 @@ def test_the_files_of_a_variant(tmp_path: Path) -> None:
             found = [
                 [list(stream.read(Path(of.path))) for of in phase.streams] for phase in given.phases
             ]
-        # They are gone again.
+        # They are deleted again.
         assert list(one.desk.folder.iterdir()) == []
     assert lines == [str(number) for number in range(60)]
     assert [phase.name for phase in given.phases] == [
@@ -215,7 +215,7 @@ def test_the_files_of_a_variant(tmp_path: Path) -> None:
         "mix/throughput",
         "mix/latency",
     ]
-    # A preload has one stream, whatever the number of workers.
+    # A preload has one stream for any number of workers.
     assert [len(phase.streams) for phase in given.phases] == [1, 3, 3]
     assert sorted(operation.key for operation in found[0][0]) == list(range(60))
     # No two operations of a run have the same sequence, and they rise for each worker.
@@ -229,7 +229,7 @@ def test_the_files_of_a_variant(tmp_path: Path) -> None:
     for planned, streams_ in zip(given.passes, found, strict=True):
         assert planned.verbs == [bytes(one.verb for one in each) for each in streams_]
         assert all(len(each) == planned.operations for each in streams_)
-    # Each pass has a stream of its own.
+    # Each pass has its own stream.
     assert found[1] != found[2]
 
 

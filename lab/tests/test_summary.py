@@ -54,7 +54,7 @@ def row(name: str = "one", *, stores: bool = True, host: str = "python") -> Cont
 
 
 def a_pass(operation_ns: int, *, latency: bool, done: int = 1_000, wrong: int = 0) -> Pass:
-    """Return 1,000 operations of two workers: 800 gets, 200 of them missed, 50 rightly."""
+    """Return 1,000 operations of two workers: 800 gets with 200 misses, 50 of them right."""
     get = Stat(Tally(done - 200, 200, 50, wrong), operation_ns * 800)
     set_ = Stat(Tally(200), operation_ns * 200)
     if latency:
@@ -145,7 +145,7 @@ def test_an_action_has_percentiles_of_its_rounds_and_the_largest_of_all() -> Non
     assert get.p999_ns == pytest.approx(110_000, rel=0.001)
     assert get.max_ns == pytest.approx(300_000, rel=0.001)
     assert get.total_ns == 880_000
-    # What did not occur has no times.
+    # An action that did not occur has no times.
     assert latency.action("delete").median_ns is None
     throughput = summary(rounds(1_000)).phases[0].throughput
     assert throughput is not None
@@ -188,14 +188,14 @@ def test_the_bounds_of_six_rounds_are_their_interval() -> None:
 
 
 def test_a_rate_that_the_cores_cannot_reach_is_refused() -> None:
-    """The formula that multiplied the workers' own rates counted each as if it were alone."""
+    """A sum of the workers' own rates would count each worker as if it ran alone."""
     workers, done, cpu_ns, cores = 8, 100_000, 40, 2
     # Each worker was under the clock for a twelfth of the pass, one after the other.
     clocked_ns = done * cpu_ns // workers
     by_wall = Work(done, 12 * clocked_ns, done * cpu_ns, cores, workers)
     assert by_wall.rate == pytest.approx(done * 1e9 / (12 * clocked_ns))
     by_clock = Work(done, clocked_ns, done * cpu_ns, cores, workers)
-    with pytest.raises(ImpossibleRateError, match="200,000,000 operations in a second"):
+    with pytest.raises(ImpossibleRateError, match="200,000,000 operations per second"):
         _ = by_clock.rate
     one = cell()
     throughput = one.phases[0].throughput
@@ -211,7 +211,7 @@ def test_verdicts_of_all_rounds_are_added_and_weak_is_a_share() -> None:
     assert (found.verdict.wrong, found.verdict.stale, found.verdict.lost) == (7, 8, 2)
     assert found.phases[0].latency is not None
     assert found.phases[0].latency.action("get").wrong == 7
-    # 60 in each of four passes, of 600 values that came back in each.
+    # 60 in each of four passes, of 600 returned values in each.
     assert found.weak == pytest.approx(0.1)
 
 
@@ -235,7 +235,7 @@ def test_rows_are_in_the_order_of_the_suite_the_contestants_and_the_placements()
 def test_what_failed_has_a_row_in_every_variant_with_the_reason() -> None:
     failed = cell(outcome="failed", reason="worker 0 died", number=2)
     small, large = summarise(SUITE, [row()], [cell(), failed])
-    # The first round gave figures all the same.
+    # The first round still gave figures.
     assert (small.outcome, small.reason, small.rounds) == ("failed", "worker 0 died", 1)
     assert (large.outcome, large.rounds, large.cells) == ("failed", 0, ())
     assert large.reason == "worker 0 died (small, free, round 2)"
@@ -276,7 +276,7 @@ def test_null_is_that_of_the_same_host() -> None:
     assert null_of(rows, found["fast"]) is found["null"]
     assert against_null(found["fast"], found["null"], "mix") == pytest.approx(2.9)
     assert against_null(found["slow"], found["null"], "mix") == pytest.approx(3.1)
-    # Perl's null did not run: there is nothing to say.
+    # Perl's null did not run, so there is no comparison.
     assert null_of(rows, found["other"]) is None
     assert against_null(found["other"], None, "mix") is None
     assert against_null(found["null"], found["null"], "mix") is None

@@ -1,4 +1,4 @@
-"""What a run prints: a short table for each suite, the answer, and nothing that is cut off."""
+"""The output of a run: a short table for each suite and the answer, without truncation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUITES = {suite.name: suite for suite in synthetic.phases_suites()}
 
 @pytest.fixture(scope="module")
 def summaries() -> dict[str, list[Summary]]:
-    """Rows of six rounds of every suite."""
+    """Return rows of six rounds of every suite."""
     found = {}
     for name, suite in SUITES.items():
         rows = synthetic.contestants(suite)
@@ -87,7 +87,7 @@ def test_the_answer_names_the_best_of_each_language(
     summaries: dict[str, list[Summary]],
 ) -> None:
     text = printed(terminal.show_answer, SUITES["choice"], summaries["choice"], 100)
-    assert "Shared by all processes of one machine, values of 160 bytes: Tuckbox" in text
+    assert "Shared by all processes on one machine, values of 160 bytes: Tuckbox" in text
     (python,) = (line for line in text.splitlines() if line.startswith("Python "))
     assert "Tuckbox" in python
     assert "96.9%" in python

@@ -1,4 +1,4 @@
-"""Traces in the formats of others: what is read of each, how one is told, what is refused."""
+"""Traces in other formats: what is read, how a format is recognised, what is refused."""
 
 from __future__ import annotations
 
@@ -99,27 +99,27 @@ def test_a_format_is_told_from_the_file_and_read(
         (
             "w.oracleGeneral",
             ORACLE[:-5],
-            "record 4: it has 19 bytes, not 24: the file is not whole",
+            "record 4: it has 19 bytes, not 24: the file is incomplete",
         ),
-        ("w.oracleGeneral", TWITTER * 24, "record 1: its next request is .*no record of oracleGen"),
+        ("w.oracleGeneral", TWITTER * 24, "record 1: its next request is .*not a record of orac"),
         ("w.twr", twr("<IQII") + b"x", "record 4: it has 1 bytes, not 20"),
         ("w.twr", b"0,key,30,0,1,get,0\n_" * 3, "record 1: it has the operation 95"),
-        ("w.twr", struct.pack("<IQII", 1, 2, 0, 0), "none of its 1 records has a size"),
-        ("w.vscsi", ORACLE, "record 1: it has no version of vscsi"),
-        ("w.vscsi", b"", "record 1: it has no version of vscsi"),
+        ("w.twr", struct.pack("<IQII", 1, 2, 0, 0), "none of its 1 records have a size"),
+        ("w.vscsi", ORACLE, "record 1: it has neither version 1"),
+        ("w.vscsi", b"", "record 1: it has neither version 1"),
         ("w.twr", b"", "it has no requests"),
         ("c.csv", TWITTER + b"x,y\n", "line 5: it has fewer than 7 fields"),
         ("c.csv", TWITTER + b"x,k,1,1,1,get,0\n", "line 5: the time 'x' is not a number"),
         ("c.csv", TWITTER + b"1,k,1,-,1,get,0\n", "line 5: the size of the value '-'"),
         ("c.csv", TWITTER + b"1,k k,1,2,1,get,0\n", "line 5: the key 'k k' is not printable"),
-        ("w.log", MEMCACHED + b"[skipped: 12]\n", "line 7: memcached left requests out here"),
+        ("w.log", MEMCACHED + b"[skipped: 12]\n", "line 7: memcached skipped requests here"),
         (
             "w.log",
             MEMCACHED + b"ts=1 gid=3 type=item_get key=a\n",
-            "line 7: .* is no line of watch",
+            "line 7: .* is not a line of watch",
         ),
-        ("w.log", MEMCACHED + b"what?\n", "line 7: 'what.' is no line of watch"),
-        ("w.bin", ORACLE, "neither its name nor its first line says .* oracle-general, vscsi, twr"),
+        ("w.log", MEMCACHED + b"what?\n", "line 7: 'what.' is not a line of watch"),
+        ("w.bin", ORACLE, "neither its name nor its first line shows .* oracle-general, vscsi"),
     ],
 )
 def test_a_bad_file_says_where_and_what(
@@ -132,7 +132,7 @@ def test_a_bad_file_says_where_and_what(
 def test_the_format_that_is_asked_for_is_taken(tmp_path: Path) -> None:
     path = of(tmp_path, "requests.bin", ORACLE * 4_000)
     suite = own_trace.suite_of(path, [0.5], 1_000_000, "oracle-general")
-    assert "4,000 without a size left out" in suite.trace.what
+    assert "without 4,000 requests that have no size" in suite.trace.what
     assert traces.read(path, suite.trace.format).distinct == 2
     with pytest.raises(CatalogueError, match=r"requests\.bin, record 18: it has the operation"):
         own_trace.suite_of(path, [0.5], 1_000_000, "twr")

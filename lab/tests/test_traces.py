@@ -1,4 +1,4 @@
-"""The requests of a replay: the committed trace, and every way in which a trace can be bad."""
+"""The requests of a replay: the repository's trace, and every kind of malformed trace."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_keys_are_numbered_by_their_first_request(tmp_path: Path, packed: bool) 
 
 
 def test_a_file_without_the_columns_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="line 1: a trace begins with the line 'key,size', "):
+    with pytest.raises(TraceError, match="line 1: a trace starts with the line 'key,size', "):
         traces.read(written(tmp_path, b"time,key\n1,10\n"))
 
 
@@ -80,7 +80,7 @@ def test_a_file_without_requests_is_refused(tmp_path: Path, content: bytes) -> N
 
 def test_what_is_not_compressed_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, b"key,size\n1,1\n", "t.csv.zst")
-    with pytest.raises(TraceError, match=r"is not whole, or not compressed as \.zst says"):
+    with pytest.raises(TraceError, match=r"is incomplete, or not compressed as \.zst says"):
         traces.read(path)
 
 
@@ -93,10 +93,10 @@ def test_what_is_not_compressed_is_refused(tmp_path: Path) -> None:
         (b"a b,2", "line 3: the key 'a b' is not"),
         (b"\xff,2", "line 3: the key .* is not"),
         (b"\x07,2", "line 3: the key .* is not"),
-        (b"1,", "line 3: the size '' is not a number from 1 on"),
+        (b"1,", "line 3: the size '' is not a number of at least 1"),
         (b"1,0", "line 3: the size '0' is not"),
         (b"1,-5", "line 3: the size '-5' is not"),
-        (b"1,3145729", "line 3: the size 3,145,729 is above 3,145,728, the longest value"),
+        (b"1,3145729", "line 3: the size 3,145,729 is above the maximum of 3,145,728"),
     ],
 )
 def test_a_bad_line_is_named_by_its_number(tmp_path: Path, line: bytes, says: str) -> None:
@@ -122,9 +122,10 @@ def test_ops_and_ttls_are_read_and_checked(tmp_path: Path) -> None:
 def test_bad_ops_and_ttls_are_named_by_their_lines(tmp_path: Path) -> None:
     content = b"key,size,op,ttl\na,10,get,0\na,10,fly,0\na,10,set,soon\na,10,set\n"
     says = (
-        "line 3: the op 'fly' is none of get, set, delete; line 4: the ttl 'soon' is not a number"
+        "line 3: the op 'fly' is not one of get, set, delete; line 4: the ttl 'soon' is not a "
+        "number of seconds"
     )
-    with pytest.raises(TraceError, match=f"{says} of seconds; line 5: it has 3 fields, not 4"):
+    with pytest.raises(TraceError, match=f"{says}; line 5: it has 3 fields, not 4"):
         traces.read(written(tmp_path, content))
 
 
@@ -134,7 +135,7 @@ def test_a_compressed_trace_has_all_its_parts_and_its_end(tmp_path: Path, suffix
     whole = pack(b"key,size\na,1\n") + pack(b"b,2\n")
     assert traces.read(written(tmp_path, whole, f"t.csv{suffix}")).texts == ["a", "b"]
     cut = written(tmp_path, whole[:-9], f"cut.csv{suffix}")
-    with pytest.raises(TraceError, match="is not whole"):
+    with pytest.raises(TraceError, match="is incomplete"):
         traces.read(cut)
 
 

@@ -1,4 +1,4 @@
-"""The derivation of values, which every host must repeat."""
+"""The derivation of values, which all hosts must repeat."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_value_has_its_length_and_begins_as_a_longer_one(size: int) -> None:
 
 @pytest.mark.parametrize("size", [-1, BYTES_MAX + 1])
 def test_an_impossible_size_is_refused(size: int) -> None:
-    with pytest.raises(ValueError, match="a value has 0 to 3,145,728 bytes"):
+    with pytest.raises(ValueError, match="a value must have 0 to 3,145,728 bytes"):
         Binary(1).derive(1, 1, size)
 
 

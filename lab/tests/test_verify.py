@@ -1,6 +1,6 @@
-"""What the Python host's checker is given and what it prepares, beside the rules of every host.
+"""The inputs of the Python host's checker, in addition to the rules of all hosts.
 
-Those are in `answer_rules.py`.
+The rules are in `answer_rules.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GOOD, WRONG, STALE = (0, 0), (1, 0), (0, 1)
 
 
 class Checked:
-    """A worker's checker, fed by hand."""
+    """A worker's checker, called directly."""
 
     def __init__(
         self, folder: Path, phases: Sequence[Phase], kind: ValueKind = "binary", workers: int = 2
@@ -62,7 +62,7 @@ class Checked:
         self.tallies = (Tally(), Tally(), Tally())
 
     def value(self, phase: int, worker: int, position: int) -> Value:
-        """Return what a stream stores at a position."""
+        """Return the value that a stream stores at a position."""
         _, key, size = self.streams[phase][worker][position]
         return self.workload.values.derive(key, self.bases[phase][worker] + position, size)
 
@@ -93,7 +93,7 @@ def as_bytes(value: Value) -> bytes:
     return value
 
 
-# What is wrong.
+# Wrong answers.
 
 
 def test_a_lengthened_value_is_wrong(checked: Checked) -> None:
@@ -106,7 +106,7 @@ def test_anything_but_bytes_is_wrong(checked: Checked, result: object) -> None:
     assert type(result).__name__ in checked.example
 
 
-# Short values, of which several sequences may have the same.
+# Short values, which several sequences may share.
 
 
 def test_a_short_value_is_right_if_any_of_its_sequences_is(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_complex_value_is_right_in_any_order(tmp_path: Path) -> None:
     assert list(turned) != list(value)
     assert checked.answer(0, turned) == GOOD
     assert checked.answer(1, dict(list(value.items())[1:])) == WRONG
-    assert checked.example == "get('zero') answered 4 fields that nobody stored"
+    assert checked.example == "get('zero') returned 4 fields that were never stored"
 
 
 def test_bytes_are_no_complex_value(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_bytes_are_no_complex_value(tmp_path: Path) -> None:
     assert checked.answer(0, b"bytes") == WRONG
 
 
-# What is prepared.
+# Inputs.
 
 
 def test_warming_up_is_checked_but_not_counted(checked: Checked) -> None:

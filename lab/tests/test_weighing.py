@@ -1,4 +1,4 @@
-"""What stores hold in a suite in phases: the same measured bytes, whatever a limit leaves out."""
+"""Sizes of stores in a suite in phases: equal measured bytes, whatever a limit leaves out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.runner.plan import CellName, Choice, name_of
 from lab.runner.results import Held, PhasesCell
 from lab.tests.small import FILL, Unwatched, contestant, session, shipped, suite, variant
 
-# 5,000 values of 200 bytes and their keys are 1.2 MB: twice what a store may occupy.
+# 5,000 values of 200 bytes and their keys are 1.2 MB, twice what a store may use.
 BYTES_MAX = 600_000
 GET: dict[str, object] = {
     "name": "get",
@@ -55,7 +55,7 @@ def run(
 
 
 def held(cell: PhasesCell) -> Held:
-    """Return what a cell held. What is missing skips the test, and fails it where CI=true."""
+    """Return a cell's `held`. A missing contestant skips the test, or fails it with CI=true."""
     if cell.outcome == "missing" and os.environ.get("CI") != "true":
         pytest.skip(cell.reason)
     assert (cell.outcome, cell.reason) == ("measured", "")
@@ -80,10 +80,10 @@ def test_a_limit_that_leaves_out_tables_ends_within_the_bytes(tmp_path: Path, na
         assert one.weighed == "client"
         assert 0.85 * BYTES_MAX <= one.bytes <= BYTES_MAX
         assert one.told < BYTES_MAX
-        # Told the suite's own limit it holds more than that.
+        # With the suite's own limit, it uses more than that.
         assert one.tries[0].limit == BYTES_MAX
         assert calibration.exceeds(one.tries[0].bytes_measured, BYTES_MAX)
-        # The rounds ran under the limit that was found.
+        # The rounds ran under the found limit.
         hits_max = one.tries[0].hits / 5_000
         assert 0 < hit_ratio(cell) < max(hits_max, 0.5)
     # One weighing for all rounds.
@@ -97,7 +97,7 @@ def test_what_takes_no_limit_is_weighed_and_says_why(tmp_path: Path, name: str) 
     first, second = run(tmp_path, shipped(name), small())
     one = held(first)
     assert (one.told, len(one.tries)) == (BYTES_MAX, 1)
-    # It holds at least every key and value.
+    # It uses at least the bytes of every key and value.
     assert one.bytes > 5_000 * 236
     assert "may occupy 600,000" in one.reason
     assert hit_ratio(first) == hit_ratio(second) == 1
@@ -117,7 +117,7 @@ def test_files_and_servers_are_weighed_too(tmp_path: Path, name: str) -> None:
     free, *_ = run(tmp_path, shipped(name), small(bytes_max=16_000_000))
     assert held(bound).weighed == shipped(name).weighed_by
     assert 0.5 * BYTES_MAX < held(bound).bytes <= (1 + calibration.TOLERANCE) * BYTES_MAX
-    # The cell sees for itself what a store holds whose limit does not bind.
+    # If the limit does not bind, the cell itself measures the store.
     assert held(free).tries == []
     assert held(free).bytes > 5_000 * 236
 
@@ -125,13 +125,13 @@ def test_files_and_servers_are_weighed_too(tmp_path: Path, name: str) -> None:
 def test_files_that_outgrow_the_bytes_in_the_phases_get_the_limit_of_the_suite(
     tmp_path: Path,
 ) -> None:
-    # Its journal grows with each set that overwrites, which a weighing does not see.
+    # Its journal grows with each overwrite, which weighing does not do.
     overwrite = {**GET, "name": "set", "shares": {"set": 1.0}}
     of = small(720_896, keys=500, size=1_600, steps=[FILL, overwrite])
     for cell in run(tmp_path, shipped("sqlite"), of):
         one = held(cell)
         assert one.told == 720_896 < one.bytes
-        assert one.reason.startswith("told ")
+        assert one.reason.startswith("with a limit of ")
         assert "after its phases" in one.reason
 
 
@@ -160,8 +160,8 @@ def test_nothing_is_weighed_for_null_without_a_limit_or_in_smoke(tmp_path: Path)
 
 
 def test_who_cannot_be_weighed_is_measured_all_the_same(tmp_path: Path) -> None:
-    # It keeps everything in a dictionary, and nothing in the folder that is said to have it.
+    # It stores everything in a dictionary, and nothing in the folder that is measured.
     row = shipped("dict:copied", weighed="file")
     first, _ = run(tmp_path, row, small())
     one = held(first)
-    assert (one.bytes, one.reason) == (0, "nothing of it is seen where its file is measured")
+    assert (one.bytes, one.reason) == (0, "no growth of its file was measured")

@@ -1,4 +1,4 @@
-"""cachebox.LRUCache, which counts entries where the suite does, else bytes."""
+"""cachebox.LRUCache, which counts entries if the suite limits them, else bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     def delete(key: str) -> bool:
         return pop(key, None) is not None
 
-    # insert answers the value that was there before, which is never False.
+    # insert returns the previous value, which is never False.
     return Store(
         get=cache.get, set=cache.insert, delete=delete, close=cache.clear, clear=cache.clear
     )

@@ -1,4 +1,4 @@
-"""cachetools.LRUCache or TTLCache, which counts entries where the suite does, else bytes."""
+"""cachetools.LRUCache or TTLCache, which counts entries if the suite limits them, else bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import cachetools  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from lab.hosts.python.contract import Limits, Store, ttl_seconds
 
-# Longer than any cell: no entry expires while it is measured, unless the workload has a ttl.
+# Longer than any cell, so that entries expire only if the workload has a ttl.
 _TTL_SECONDS = 86_400
 
 
@@ -28,7 +28,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         try:
             store(key, value)
         except ValueError:
-            # The value alone is larger than the cache.
+            # The value is larger than the cache.
             return False
         return True
 

@@ -24,8 +24,8 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
             clear=stored.clear,
         )
 
-    # bytes(value) would be the same object. Through a memoryview a get would cost less, and a set
-    # as much more.
+    # bytes(value) would be the same object. With a memoryview a get would cost less, and a set more
+    # by as much.
     def get(key: str) -> bytes | None:
         value = stored.get(key)
         return None if value is None else bytes(value)

@@ -1,4 +1,4 @@
-"""diskcache.Cache, with the eviction policy of the settings and every other option left alone."""
+"""diskcache.Cache with the eviction policy of the settings; all other options are the defaults."""
 
 from __future__ import annotations
 

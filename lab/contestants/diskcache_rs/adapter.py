@@ -1,4 +1,4 @@
-"""diskcache_rs.Cache with the suite's limits and every other option left alone."""
+"""diskcache_rs.Cache with the suite's limits; all other options are the defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Django's DatabaseCache as Django makes it, in a SQLite database in the store's folder."""
+"""Django's DatabaseCache, created by Django, in a SQLite database in the store's folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.db import connections  # type: ignore[import-untyped, unused-ignore]
 from lab.hosts.python.contract import Limits, Store
 
 TABLE = "entries"
-# See README.md: without the first, concurrent sets are lost and nobody is told.
+# See README.md: without the first option, concurrent sets are silently lost.
 OPTIONS = {
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
@@ -23,7 +23,7 @@ OPTIONS = {
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open the database in `folder`, and create the table when it is not there."""
+    """Open the database in `folder`, and create the table if it does not exist."""
     _use(Path(folder, "cache.sqlite"))
     call_command("createcachetable", TABLE, verbosity=0)
     configuration = {
@@ -36,7 +36,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
 
 
 def _use(path: Path) -> None:
-    """Make `path` the project's database. Django takes its settings once for a process."""
+    """Make `path` the project's database. Django reads its settings once per process."""
     if not project.configured:
         database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path), "OPTIONS": OPTIONS}
         project.configure(DATABASES={"default": database})

@@ -1,4 +1,4 @@
-"""diskcache.DjangoCache as Django makes it: eight shards, a 10 ms time limit, writes that retry."""
+"""diskcache.DjangoCache, created by Django: eight shards, a 10 ms time limit, retried writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Django's FileBasedCache as Django makes it, limited to the suite's number of entries."""
+"""Django's FileBasedCache, created by Django and limited to the suite's number of entries."""
 
 from __future__ import annotations
 

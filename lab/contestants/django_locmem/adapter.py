@@ -1,4 +1,4 @@
-"""Django's LocMemCache as Django makes it, limited to the suite's number of entries."""
+"""Django's LocMemCache, created by Django and limited to the suite's number of entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.hosts.python.contract import Limits, Store
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open this process's dictionary of the name `folder`: a new name is a new dictionary."""
+    """Open this process's dictionary with the name `folder`; a new name is a new dictionary."""
     configuration = {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
         "LOCATION": folder,

@@ -1,4 +1,4 @@
-"""Django's memcached backends as Django makes them, the settings choosing one."""
+"""Django's memcached backends, created by Django; the settings choose one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.hosts.python.contract import Limits, Store
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Make the backend for the server that the settings name. The server has the limit."""
+    """Create the backend for the server in the settings. The server has the limit."""
     if "socket" in settings:
         location = f"unix:{settings['socket']}"
     else:

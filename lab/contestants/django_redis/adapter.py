@@ -1,8 +1,8 @@
-"""Django's own RedisCache as Django makes it."""
+"""Django's own RedisCache, created by Django."""
 
 from __future__ import annotations
 
-# Django imports it with the first operation. It is missing before that or not at all.
+# Django imports it with the first operation; importing it here shows early if it is missing.
 import redis  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: F401
 from django.core.cache import CacheHandler  # type: ignore[import-untyped, unused-ignore]
 
@@ -10,7 +10,7 @@ from lab.hosts.python.contract import Limits, Store
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Make the backend for the server that the settings name. The server has the limit."""
+    """Create the backend for the server in the settings. The server has the limit."""
     configuration = {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": f"redis://{settings['host']}:{settings['port']}",

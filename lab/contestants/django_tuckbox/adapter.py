@@ -1,4 +1,4 @@
-"""Tuckbox's backend as Django makes it: one file, a limit in bytes and one in entries."""
+"""Tuckbox's backend, created by Django: one file, with a limit in bytes and one in entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.hosts.python.contract import Limits, Store
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     """Open the cache file in `folder`."""
     if not project.configured:
-        # Every project has one. The backend signs with it what it has to pickle.
+        # Every project has one. The backend signs pickled values with it.
         project.configure(SECRET_KEY="of the lab, which has no secrets")  # noqa: S106 - It has none.
     configuration = {
         "BACKEND": "tuckbox.integrations.django.TuckboxCache",

@@ -1,4 +1,4 @@
-"""Lists a folder with `glob.glob1` on each get, and counts what it lists."""
+"""Lists a folder with `glob.glob1` on each get, and counts the names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUFFIX = ".djcache"
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Make a folder for the files of the keys that this process stores."""
+    """Create a folder for the files of the keys that this process stores."""
     path = mkdtemp(dir=folder)
     listed = Path(path)
     values: dict[str, object] = {}

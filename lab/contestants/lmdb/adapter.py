@@ -1,4 +1,4 @@
-"""LMDB with a transaction for each operation, and without waiting for the disk unless asked to."""
+"""LMDB with one transaction per operation. It waits for the disk only with the setting `sync`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BYTES_WITHOUT_LIMIT = 1 << 34
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open the environment in `folder`, its map as large as the limit."""
+    """Open the environment in `folder`, with a map of the size of the limit."""
     waits = settings.get("sync") == "yes"
     environment = lmdb.open(
         folder,
@@ -20,7 +20,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         metasync=waits,
         writemap=not waits,
     )
-    # Processes that were killed have left their places as readers.
+    # Killed processes remain registered as readers.
     environment.reader_check()
     begin, full = environment.begin, lmdb.MapFullError
 

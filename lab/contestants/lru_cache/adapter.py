@@ -1,4 +1,4 @@
-"""functools.lru_cache around a function that returns what is being stored, if anything is."""
+"""functools.lru_cache around a function that returns the value being stored, if any."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
 
     @lru_cache(maxsize=limits.entries or sys.maxsize)
     def recall(key: str) -> object:
-        # Whatever is returned is remembered, so that a miss must raise.
+        # A miss must raise, because a returned value would be kept.
         if offered is None:
             raise KeyError(key)
         return offered

@@ -12,14 +12,14 @@ VERSION = platform.python_version()
 
 
 class Manager(BaseManager):
-    """The manager, as its clients see it."""
+    """The client side of the manager."""
 
 
 Manager.register("entries", proxytype=DictProxy)
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Connect to the manager that the settings name."""
+    """Connect to the manager in the settings."""
     manager: Any = Manager(address=settings["socket"], authkey=settings["authkey"].encode())
     manager.connect()
     entries = manager.entries()
@@ -29,7 +29,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
         return pop(key, None) is not None
 
     def close() -> None:
-        """Leave the connection to the end of the process, as programs do."""
+        """Do nothing: the connection ends with the process, as in other programs."""
 
     return Store(
         get=entries.get,

@@ -1,4 +1,4 @@
-"""Documents in a server that speaks MongoDB's protocol, asked with pymongo."""
+"""Documents in a server with MongoDB's protocol, through pymongo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.hosts.python.contract import Limits, Store
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Connect to the server that the settings name."""
+    """Connect to the server in the settings."""
     client: MongoClient[dict[str, Any]] = MongoClient(settings["host"], int(settings["port"]))
     entries = client["lab"]["entries"]
     find_one, replace_one, delete_one = entries.find_one, entries.replace_one, entries.delete_one

@@ -1,4 +1,4 @@
-"""Verbs that do nothing, so that what remains is the host's loop, its clock and a function call."""
+"""Verbs that do nothing: they measure the host's loop, its clock and a function call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# Cache::Mmap, with the buckets of the settings, or as many of 64 KiB as fit into the limit.
+# Cache::Mmap with the buckets of the settings, or as many of 64 KiB as fit into the limit.
 use v5.36;
 use Cache::Mmap;
 use List::Util qw(max);
@@ -23,7 +23,8 @@ sub (%of) {
         object => $cache,
         get    => $cache->can('read'),
         set    => $cache->can('write'),
-        # In scalar context `delete` answers the value, which may be false; in a list also whether.
+        # In scalar context `delete` returns the value, which may be false; in list context also
+        # whether the key existed.
         delete => sub { my ($found) = $_[0]->delete($_[1]); $found },
         close  => sub { },
     };

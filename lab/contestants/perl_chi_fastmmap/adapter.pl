@@ -18,7 +18,7 @@ sub (%of) {
         page_size => PAGE_SIZE,
         $of{bytes_max} ? (num_pages => num_pages($of{bytes_max}, PAGE_SIZE)) : (),
         on_get_error => 'die',
-        # CHI makes an error of the driver's refusal. Any other one is not for us to swallow.
+        # CHI turns the driver's refusal into an error. All other errors are passed on.
         on_set_error => sub ($message, $key, $error) {
             $error =~ /\Afastmmap set failed/ ? $is_refused = 1 : die $message;
         },

@@ -1,4 +1,4 @@
-# CHI over memcached, with or without a cache of its own in front.
+# CHI over memcached, with or without an L1 cache in front.
 use v5.36;
 use CHI;
 use CHI::Driver::Memcached::libmemcached;
@@ -18,12 +18,12 @@ sub (%of) {
         on_set_error => 'die',
         $has_l1 ? (l1_cache => {driver => 'Memory', global => 0}) : (),
     );
-    # CHI takes no notice of what its driver answers. The client behind it knows.
+    # CHI ignores its driver's answer, so ask the client behind it.
     my $client = $cache->memd;
     return {
         object => $cache,
         get    => sub { $_[0]->get($_[1]) // miss($client) },
-        # What the server refuses is in the L1 all the same, and a get will find it there.
+        # The L1 also stores values that the server refused, and a get finds them there.
         set    => sub { $_[0]->set($_[1], $_[2]); refusal($client) || $has_l1 },
         delete => sub { $_[0]->remove($_[1]); $client->errstr == 0 || miss($client) },
         close  => sub { $client->disconnect_all },

@@ -16,9 +16,9 @@ sub (%of) {
     return {
         object => $cache,
         get    => $cache->can('get'),
-        # CHI answers the value, which may be false.
+        # CHI returns the value, which may be false.
         set => sub { $_[0]->set($_[1], $_[2]); 1 },
-        # `remove` does not tell whether there was something.
+        # `remove` does not tell whether the key existed.
         delete => sub {
             my $found = $_[0]->is_valid($_[1]);
             $_[0]->remove($_[1]) if $found;

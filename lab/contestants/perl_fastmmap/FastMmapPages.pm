@@ -1,14 +1,14 @@
-# How many pages of Cache::FastMmap fit into a limit.
+# The number of pages of Cache::FastMmap that fit into a limit.
 #
-# Owns that one sum, which CHI's driver over the same module needs too.
+# Owns that computation, which CHI's driver over the same module needs too.
 package FastMmapPages;
 use v5.36;
 use Exporter 'import';
 
 our @EXPORT_OK = qw(num_pages);
 
-# Return the largest prime number of pages of `$page_size` bytes that fit into `$bytes_max`; the
-# module asks for a prime, so that keys spread evenly. Dies when not even two pages fit.
+# Return the largest prime number of pages of `$page_size` bytes that fit into `$bytes_max`. The
+# module wants a prime, so that keys spread evenly. Dies if two pages do not fit.
 sub num_pages ($bytes_max, $page_size) {
     my $pages = int($bytes_max / $page_size);
     $pages-- while $pages > 1 && grep { $pages % $_ == 0 } 2 .. int sqrt $pages;

@@ -1,4 +1,4 @@
-# Cache::FastMmap, its own methods on the hot path.
+# Cache::FastMmap, with its own methods on the hot path.
 use v5.36;
 use Cache::FastMmap;
 use File::Basename qw(dirname);
@@ -8,8 +8,8 @@ use FastMmapPages qw(num_pages);
 
 use constant PAGE_SIZE => 65_536;
 
-# The setting `serializer` is "by value" (byte strings as they are, anything else through Storable)
-# or "default"; `num_pages` and `page_size` are those of the original, where a form has them.
+# The setting `serializer` is "by value" (byte strings unchanged, other values through Storable) or
+# "default"; `num_pages` and `page_size` are those of the original, if a form has them.
 sub (%of) {
     my ($settings, $bytes_max) = @of{qw(settings bytes_max)};
     my $page_size = $settings->{page_size} // PAGE_SIZE;

@@ -1,4 +1,4 @@
-# Cache::FileCache, its own methods on the hot path.
+# Cache::FileCache, with its own methods on the hot path.
 use v5.36;
 use Cache::FileCache;
 

@@ -1,4 +1,4 @@
-# A hash of the process, reached through one function for each verb.
+# A Perl hash, with one function for each verb.
 use v5.36;
 
 sub (%of) {

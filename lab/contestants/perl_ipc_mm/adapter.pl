@@ -1,4 +1,4 @@
-# IPC::MM 0.03: a table in a shared memory segment, a tree or a hash as the settings say.
+# IPC::MM 0.03: a tree or a hash in a shared memory segment, as the settings say.
 use v5.36;
 use IPC::MM;
 use Storable qw(freeze thaw);
@@ -12,10 +12,10 @@ my %STRUCTURES = (
     },
     hash => {
         make => sub { IPC::MM::mm_make_hash($_[0]) },
-        # The documentation calls it mm_hash_get, which does not exist.
+        # The documented name, mm_hash_get, does not exist.
         get => sub { IPC::MM::mm_hash_get_value($_[0], $_[1]) },
         set => sub { IPC::MM::mm_hash_insert($_[0], $_[1], $_[2]) },
-        # mm_hash_delete answers nothing in either case.
+        # mm_hash_delete never tells whether the key existed.
         delete => sub {
             my $found = IPC::MM::mm_hash_exists($_[0], $_[1]);
             IPC::MM::mm_hash_delete($_[0], $_[1]) if $found;
@@ -25,7 +25,7 @@ my %STRUCTURES = (
 );
 
 sub (%of) {
-    # Each worker has a segment of its own, and so a lock of its own.
+    # Each worker has its own segment, and so its own lock.
     my $segment = IPC::MM::mm_create($of{bytes_max}, "$of{folder}/lock-$$")
         or die 'could not create the segment: ', IPC::MM::mm_error(), "\n";
     my $structure = $STRUCTURES{$of{settings}{structure}};

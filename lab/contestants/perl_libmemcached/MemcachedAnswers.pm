@@ -1,7 +1,7 @@
-# What it means that Cache::Memcached::libmemcached answered nothing.
+# The meaning of an empty answer of Cache::Memcached::libmemcached.
 #
-# Owns the reading of its return codes, which CHI's driver over the same client needs too: get and
-# set answer undef for a miss or a refusal, and just the same when the server has died.
+# Owns the interpretation of its return codes, which CHI's driver over the same client needs too:
+# get and set return undef for a miss, for a refusal and for a dead server alike.
 package MemcachedAnswers;
 use v5.36;
 use Exporter 'import';
@@ -11,20 +11,20 @@ use Memcached::libmemcached qw(
 
 our @EXPORT_OK = qw(server miss refusal);
 
-# How the client names the server of `$settings`.
+# Return the client's name for the server of `$settings`.
 sub server ($settings) {
     return $settings->{socket} // "$settings->{host}:$settings->{port}";
 }
 
-# Return undef when the last answer of `$client` was that there is no such key; die for any other.
+# Return undef if the last answer of `$client` was a missing key; die for any other.
 sub miss ($client) {
     my $code = $client->errstr;
     return undef if $code == MEMCACHED_NOTFOUND;
     die "memcached: $code\n";
 }
 
-# Return 0 when the last answer of `$client` was that the value has no room, 1 when it was success;
-# die for any other.
+# Return 0 if the last answer of `$client` was a refusal for lack of room, 1 for a success; die for
+# any other.
 sub refusal ($client) {
     my $code = $client->errstr;
     return 1 if $code == MEMCACHED_SUCCESS;

@@ -1,4 +1,4 @@
-# Cache::Memcached::libmemcached. What it answers is passed on; only nothing is looked into.
+# Cache::Memcached::libmemcached. Only empty answers are examined; all others are passed on.
 use v5.36;
 use Cache::Memcached::libmemcached;
 use File::Basename qw(dirname);

@@ -1,4 +1,4 @@
-# MLDBM::Sync over MLDBM::Sync::SDBM_File: the tied object's own methods on the hot path.
+# MLDBM::Sync over MLDBM::Sync::SDBM_File, with the tied object's own methods on the hot path.
 use v5.36;
 use Fcntl qw(O_CREAT O_RDWR);
 use MLDBM qw(MLDBM::Sync::SDBM_File Storable);
@@ -12,7 +12,7 @@ sub (%of) {
         get    => sub { $_[0]->FETCH($_[1]) },
         set    => sub { $_[0]->STORE($_[1], $_[2]); 1 },
         delete => sub {
-            # What DELETE answers does not tell whether there was something.
+            # The answer of DELETE does not tell whether the key existed.
             $_[0]->Lock;
             my $found = $_[0]->EXISTS($_[1]);
             $_[0]->DELETE($_[1]) if $found;

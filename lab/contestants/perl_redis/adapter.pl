@@ -1,4 +1,4 @@
-# Redis.pm, the client of Redis on CPAN.
+# Redis.pm, the Redis client on CPAN.
 use v5.36;
 use Redis;
 
@@ -15,7 +15,7 @@ sub (%of) {
         get    => sub { $_[0]->get($_[1]) },
         set    => sub {
             return 1 if eval { $_[0]->set($_[1], $_[2], @ttl) };
-            # No room, and nothing that the server may evict.
+            # No room, and nothing to evict.
             return 0 if $@ =~ /\bOOM command not allowed/;
             die $@;
         },

@@ -1,4 +1,4 @@
-# Cache::SharedMemoryCache, in shared memory that only the workers of one store see.
+# Cache::SharedMemoryCache, in shared memory that only the workers of one store can see.
 use v5.36;
 use Cache::SharedMemoryCache;
 use Fcntl qw(O_CREAT O_EXCL O_WRONLY);
@@ -13,14 +13,14 @@ use constant SHARE_KEY => 'ipcc';
 my %UNSHARE_OF_MACHINE = (x86_64 => 272, aarch64 => 97,  riscv64 => 97);
 my %SETNS_OF_MACHINE   = (x86_64 => 308, aarch64 => 268, riscv64 => 268);
 
-# Return the share that the module made, undef when there is none. It is removed with the last
-# object that was told to destroy it.
+# Return the share that the module made; undef if there is none. The last object that is told to
+# destroy the share removes it.
 my sub share ($destroy) {
     return eval { IPC::ShareLite->new(-key => SHARE_KEY, -create => 'no', -destroy => $destroy) };
 }
 
-# Take shared memory of one's own, and say in the new file `$note` whose it is: nobody's where the
-# right to that is missing. Then what another program keeps there must not be touched.
+# Create private shared memory, and write its owner to the new file `$note`. Without the right to do
+# so, the owner is empty, and the data of another program must not be touched.
 my sub create_memory ($note, $machine) {
     my $unshare    = $UNSHARE_OF_MACHINE{$machine};
     my $is_private = defined $unshare && syscall($unshare, CLONE_NEWIPC) == 0;
@@ -32,8 +32,8 @@ my sub create_memory ($note, $machine) {
     close $note or die "could not write a note: $!\n";
 }
 
-# Use the shared memory of the process that the file `$path` names. Return false when that process
-# has ended, and its memory with it.
+# Use the shared memory of the process that the file `$path` names. Return false if that process has
+# ended, and its memory with it.
 my sub join_memory ($path, $machine) {
     open my $note, '<', $path or die "could not read $path: $!\n";
     my $owner = readline($note) // return 1;
@@ -63,7 +63,7 @@ sub (%of) {
         object => $cache,
         get    => $cache->can('get'),
         set    => sub { $_[0]->set($_[1], $_[2]); 1 },
-        # `remove` answers the same in either case.
+        # `remove` never tells whether the key existed.
         delete => sub {
             my $found = defined $_[0]->get_object($_[1]);
             $_[0]->remove($_[1]) if $found;

@@ -1,4 +1,4 @@
-# Cache::SizeAwareFileCache with the suite's limit, its own methods on the hot path.
+# Cache::SizeAwareFileCache with the suite's limit, and its own methods on the hot path.
 use v5.36;
 use Cache::SizeAwareFileCache;
 

@@ -1,4 +1,4 @@
-# A hash of the process whose values are frozen when stored and thawed when returned.
+# A Perl hash whose values are frozen when stored and thawed when returned.
 use v5.36;
 use Storable qw(freeze thaw);
 

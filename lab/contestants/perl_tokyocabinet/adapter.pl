@@ -1,4 +1,4 @@
-# Tokyo Cabinet in the process, its own methods on the hot path.
+# Tokyo Cabinet in the process, with its own methods on the hot path.
 use v5.36;
 use TokyoCabinet;
 
@@ -6,7 +6,7 @@ my %OPEN = (
     hash => sub ($folder) {
         my $database = TokyoCabinet::HDB->new;
 
-        # A second writer has a file of its own: it would wait for the first to close the other one.
+        # Each writer has its own file: a writer would wait until another closes a shared one.
         my $how = TokyoCabinet::HDB::OWRITER | TokyoCabinet::HDB::OCREAT | TokyoCabinet::HDB::OLCKNB;
         my $is_open = $database->open("$folder/cache.tch", $how)
             || $database->open("$folder/cache-$$.tch", $how);

@@ -5,10 +5,10 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// A file for each entry, in a file system in memory that was mounted on the folder. A value is written
-// beside the old one and takes its place in one step, so that nobody ever reads half of it.
+// One file per entry, in an in-memory file system that is mounted on the folder. A value is written to
+// a separate file and then renamed, so that a reader never sees half of it.
 return static function (string $folder, Limits $limits, array $settings): Store {
-    // No key becomes this name, and no other process has it.
+    // A name that no key can have and no other process uses.
     $new = "$folder/%new-" . getmypid();
     $write = static function (string $path, string $value): bool {
         if (@file_put_contents($path, $value) === strlen($value)) {
@@ -36,7 +36,7 @@ return static function (string $folder, Limits $limits, array $settings): Store 
         },
         set: static function (string $key, string $value) use ($folder, $new, $write): bool {
             $path = "$folder/" . rawurlencode($key);
-            // Without room for both, the old value goes first: nobody wants it any more.
+            // Without room for both values, delete the old one first.
             return ($write($new, $value) || (@unlink($path) && $write($new, $value)))
                 && rename($new, $path);
         },

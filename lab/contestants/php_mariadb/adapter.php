@@ -5,10 +5,10 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// A table of InnoDB through mysqli, with statements that are prepared once.
+// An InnoDB table through mysqli, with statements that are prepared once.
 //
-// Without an index a set only adds a row, as in the original, and a get reads the table from its newest
-// row until it meets the key.
+// Without an index, a set only adds a row, as in the original, and a get reads the table from its newest
+// row until it finds the key.
 return static function (string $folder, Limits $limits, array $settings): Store {
     // Any error throws.
     mysqli_report(MYSQLI_REPORT_ERROR | MYSQLI_REPORT_STRICT);
@@ -20,7 +20,7 @@ return static function (string $folder, Limits $limits, array $settings): Store 
         (int) ($settings['port'] ?? 0),
         $settings['socket'] ?? null,
     );
-    // The log goes to the disk once a second: what a cache may lose, as long as it is never wrong.
+    // The log is written to the disk once a second. A cache may lose entries but must not be wrong.
     $database->query('SET GLOBAL innodb_flush_log_at_trx_commit = 2');
     $database->query('CREATE DATABASE IF NOT EXISTS lab');
     $database->select_db('lab');

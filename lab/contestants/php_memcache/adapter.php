@@ -5,13 +5,13 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// The class Memcache. It answers false for a refusal, for a miss and for a broken connection, and
-// tells the last in a notice, which the host throws.
+// The class Memcache. It returns false for a refusal, a miss and a broken connection alike. For the
+// last it also raises a notice, which the host throws.
 return static function (string $folder, Limits $limits, array $settings): Store {
-    // The answers in which memcached documents that it will not store a value.
+    // The documented answers of memcached when it refuses a value.
     $refusals = ['object too large for cache', 'out of memory storing object'];
     $memcache = new Memcache();
-    // Silenced, because the extension sets a property in a way that PHP 8.2 deprecates.
+    // Silenced, because PHP 8.2 deprecates the way in which the extension sets a property.
     if (!@$memcache->connect($settings['host'], (int) $settings['port'])) {
         throw new RuntimeException("no connection to {$settings['host']}:{$settings['port']}");
     }

@@ -5,8 +5,8 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// The class Memcached. It answers false for a refusal, for a miss and for a broken connection, and
-// only its code of result tells which.
+// The class Memcached. It returns false for a refusal, a miss and a broken connection alike; only its
+// result code distinguishes them.
 return static function (string $folder, Limits $limits, array $settings): Store {
     $memcached = new Memcached();
     if ($settings['client'] === 'set up') {

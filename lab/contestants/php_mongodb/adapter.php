@@ -35,7 +35,7 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             $bulk->delete(['_id' => $key], ['limit' => true]);
             return $write($bulk)->getDeletedCount() > 0;
         },
-        // The extension keeps its connection for the process; there is nothing to close it with.
+        // The extension keeps its connection until the process ends, and cannot close it.
         close: static fn (): bool => true,
         getMany: static function (array $keys) use ($manager): array {
             $found = [];

@@ -5,7 +5,7 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// Verbs that do nothing, so that what remains is the host's loop, its clock and a function call.
+// Verbs that do nothing: they measure the host's loop, its clock and a function call.
 return static fn (string $folder, Limits $limits, array $settings): Store => new Store(
     get: static fn (string $key): mixed => null,
     set: static fn (string $key, string|array $value): bool => true,

@@ -5,7 +5,7 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// The class Redis, from the extension phpredis. It throws when the connection breaks.
+// The class Redis of the extension phpredis. It throws if the connection breaks.
 return static function (string $folder, Limits $limits, array $settings): Store {
     $redis = new Redis();
     if (isset($settings['socket'])) {

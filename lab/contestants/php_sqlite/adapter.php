@@ -5,7 +5,7 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// A table of SQLite through the class SQLite3, with statements that are prepared once.
+// A SQLite table through the class SQLite3, with statements that are prepared once.
 return static function (string $folder, Limits $limits, array $settings): Store {
     $database = new SQLite3("$folder/lab.sqlite");
     $database->enableExceptions(true);

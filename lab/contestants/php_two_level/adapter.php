@@ -5,7 +5,7 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// Two adapters, one before the other. The near level never has what the far level does not.
+// Two adapters, one in front of the other. The near level has only values that the far level has.
 return static function (string $folder, Limits $limits, array $settings): Store {
     $near = (require __DIR__ . '/../php_apcu/adapter.php')($folder, $limits, $settings);
     $far = (require __DIR__ . "/../{$settings['far']}/adapter.php")($folder, $limits, $settings);
@@ -24,7 +24,7 @@ return static function (string $folder, Limits $limits, array $settings): Store 
         },
         set: static function (string $key, string $value) use ($nearSet, $nearDelete, $farSet): bool {
             $stored = $farSet($key, $value);
-            // Where the near level has no room, the old value must not stay there.
+            // If the near level has no room, it must not keep the old value.
             if (!$stored || !$nearSet($key, $value)) {
                 $nearDelete($key);
             }
@@ -38,7 +38,7 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             ($near->close)();
             ($far->close)();
         },
-        // What the near level does not have is one request to the far one.
+        // One request to the far level for everything that the near level lacks.
         getMany: static function (array $keys) use ($near, $far, $nearSet): array {
             $values = ($near->getMany)($keys);
             $missing = array_keys($values, null, true);

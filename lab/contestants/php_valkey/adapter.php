@@ -2,5 +2,5 @@
 
 declare(strict_types=1);
 
-// Valkey takes Redis' clients as they are.
+// Valkey accepts Redis clients unchanged.
 return require __DIR__ . '/../php_redis/adapter.php';

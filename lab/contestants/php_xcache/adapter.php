@@ -5,7 +5,7 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// XCache's own functions. Its size is given to the interpreter, when it starts.
+// XCache's own functions. Its size is an argument of the interpreter.
 return static function (string $folder, Limits $limits, array $settings): Store {
     return new Store(
         get: xcache_get(...),

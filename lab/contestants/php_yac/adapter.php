@@ -5,8 +5,8 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// Yac's own methods. Its sizes are given to the interpreter, when it starts. With the setting `pads`
-// every value takes a multiple of so many bytes, of which the last four are its length.
+// Yac's own methods. Its sizes are arguments of the interpreter. With the setting `pads`, every value is
+// padded to a multiple of that many bytes; the last four bytes are its length.
 return static function (string $folder, Limits $limits, array $settings): Store {
     $yac = new Yac();
     $delete = static fn (string $key): bool => $yac->get($key) !== false && $yac->delete($key);

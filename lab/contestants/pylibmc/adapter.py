@@ -1,4 +1,4 @@
-"""A memcached server, asked with pylibmc's own methods."""
+"""A memcached server through pylibmc's own methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.hosts.python.contract import Limits, Store, ttl_seconds
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Connect to the server that the settings name. The server has the limit."""
+    """Connect to the server in the settings. The server has the limit."""
     server = settings.get("socket") or f"{settings['host']}:{settings['port']}"
     client = pylibmc.Client([server], behaviors={"tcp_nodelay": True})
     ttl = ceil(ttl_seconds(settings))

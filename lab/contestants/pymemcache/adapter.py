@@ -1,4 +1,4 @@
-"""A memcached server, asked with pymemcache's own methods, each of which waits for its reply."""
+"""A memcached server through pymemcache's own methods, which wait for each reply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pymemcache import Client  # type: ignore[import-not-found, import-untyped, 
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Connect to the server that the settings name. The server has the limit."""
+    """Connect to the server in the settings. The server has the limit."""
     server = settings["host"], int(settings["port"])
     client = Client(server, no_delay=True, default_noreply=False)
     ttl = ceil(ttl_seconds(settings))

@@ -1,4 +1,4 @@
-"""pysciqlop_cache.Cache with the suite's limit and every other option left alone."""
+"""pysciqlop_cache.Cache with the suite's limit; all other options are the defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""shared-memory-dict: one block of shared memory that holds one pickled dictionary."""
+"""shared-memory-dict: one block of shared memory with one pickled dictionary."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from shared_memory_dict import (  # type: ignore[import-not-found, import-untype
     SharedMemoryDict,
 )
 
-# Every get copies the whole block, however little is in it.
+# Every get copies the whole block, full or not.
 _BYTES_MAX = 1 << 22
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open the block that belongs to `folder`, creating it when it is not there."""
+    """Open the block of `folder`, and create it if it does not exist."""
     size = min(limits.bytes or _BYTES_MAX, _BYTES_MAX)
     entries = SharedMemoryDict(name=f"{memory_name(Path(folder))}dict", size=size)
 

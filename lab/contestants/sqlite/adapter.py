@@ -1,4 +1,4 @@
-"""A table of SQLite with a write-ahead log that nobody waits for."""
+"""A SQLite table with a write-ahead log that is never synced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WAIT_SECONDS = 60.0
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open the database in `folder`, making it when it is not there."""
+    """Open the database in `folder`, and create it if it does not exist."""
     path = Path(folder, "cache.sqlite")
     database = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
     execute = database.execute

@@ -1,4 +1,4 @@
-"""Tokyo Cabinet's abstract database, a hash file or a hash on the heap, by ctypes."""
+"""Tokyo Cabinet's abstract database through ctypes: a hash file, or a hash in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for _name, _result, _arguments in (
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open the file in `folder`, or a new table on the heap."""
+    """Open the file in `folder`, or a new table in memory."""
     database = _library.tcadbnew()
     name = _name_of(folder, limits, settings["kind"])
     if not _library.tcadbopen(database, os.fsencode(name)):

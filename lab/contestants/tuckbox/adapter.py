@@ -1,4 +1,4 @@
-"""Tuckbox as a stranger would use it: one file, a limit in bytes and one in entries."""
+"""Tuckbox as any user would open it: one file, with a limit in bytes and one in entries."""
 
 from __future__ import annotations
 

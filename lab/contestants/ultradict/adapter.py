@@ -1,4 +1,4 @@
-"""UltraDict with a lock in shared memory, so that processes need not be forked from one another."""
+"""UltraDict with a lock in shared memory, for processes that are not forks of each other."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _BUFFER_BYTES = 1 << 20
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open the dictionary that belongs to `folder`, creating it when it is not there."""
+    """Open the dictionary of `folder`, and create it if it does not exist."""
     prefix = memory_name(Path(folder))
 
     class Named(UltraDict.UltraDict):  # type: ignore[misc]
-        # It gives full dumps random names, which nobody could remove behind a killed process.
+        # Full dumps have random names by default, which the lab could not remove after a kill.
         @staticmethod
         def get_memory(*, create: bool = True, name: str | None = None, size: int = 0) -> object:
             name = name or f"{prefix}{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""A Valkey server, asked with valkey-py's own methods."""
+"""A Valkey server through valkey-py's own methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.hosts.python.contract import Limits, Store, ttl_seconds
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Connect to the server that the settings name."""
+    """Connect to the server in the settings."""
     if "socket" in settings:
         client = valkey.Valkey(unix_socket_path=settings["socket"])
     else:
@@ -28,7 +28,7 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
 
 
 def _let_something_fit(client: valkey.Valkey, bytes_max: int) -> None:
-    """Count a limit that the empty server exceeds from there on; else every set is refused."""
+    """Add the empty server's memory to a limit below it, because every set would be refused."""
     memory: Any = client.info("memory")
     if 0 < memory["maxmemory"] == bytes_max <= memory["used_memory"]:
         client.config_set("maxmemory", memory["used_memory"] + bytes_max)

@@ -1,5 +1,5 @@
-//! Writes down what the host was built with: the compiler, and the version of each crate that the
-//! lock file names, so that a contestant can say which version of its library it is.
+//! Records the versions of the compiler and of each crate in the lock file, so that a contestant can
+//! report the version of its library.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +12,12 @@ fn main() {
     println!("cargo::rerun-if-changed={LOCK}");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-env=LAB_RUSTC={}", compiler());
-    let folder = env::var("OUT_DIR").expect("cargo names a folder for what is made");
+    let folder = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     let table = format!("&{:?}", versions());
     fs::write(Path::new(&folder).join("versions.rs"), table).expect("the folder can be written to");
 }
 
-/// "1.95.0" of "rustc 1.95.0 (... 2026-04-14)".
+/// "1.95.0" from "rustc 1.95.0 (... 2026-04-14)".
 fn compiler() -> String {
     let rustc = env::var("RUSTC").expect("cargo names the compiler");
     let output = Command::new(rustc).arg("--version").output().expect("the compiler runs");
@@ -25,7 +25,7 @@ fn compiler() -> String {
     text.split(' ').nth(1).expect("the compiler's version is its second word").to_owned()
 }
 
-/// Name and version of each crate. One that is there in two versions has both.
+/// Name and version of each crate. A crate with two versions has both.
 fn versions() -> Vec<(String, String)> {
     let text = fs::read_to_string(LOCK).expect("cargo has written the lock file");
     let lock: toml::Table = text.parse().expect("the lock file is TOML");

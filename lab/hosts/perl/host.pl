@@ -1,8 +1,8 @@
 #!/usr/bin/perl
-# Reads requests from standard input, obeys them one by one, answers on standard output.
+# Reads requests from standard input, executes them one by one, answers on standard output.
 #
-# Owns the process: its input and output, its end. Must not know what a request means.
-# Started as `perl host.pl PARENT`, PARENT being the process that the host must not outlive.
+# Owns the process: its input, output and end. Must not know what a request means.
+# Started as `perl host.pl PARENT`, where PARENT is the process that the host must not outlive.
 use v5.36;
 use Time::HiRes ();
 
@@ -19,10 +19,10 @@ use Lab::Orphan qw(die_with_parent);
 @ARGV == 1 && $ARGV[0] =~ /\A[0-9]+\z/ or die "usage: host.pl PROCESS_ID_OF_THE_PARENT\n";
 die_with_parent($ARGV[0]);
 
-# A server that hangs up is an error of the library that talked to it, not the end of the host.
+# If a server closes its connection, the library gets an error, and the host goes on.
 $SIG{PIPE} = 'IGNORE';
 
-# Replies go to a private copy of the output. What an adapter prints goes to the error output.
+# Replies go to a private copy of the output. The output of adapters goes to the error output.
 open my $replies, '>&', \*STDOUT or die "could not copy the standard output: $!\n";
 open STDOUT, '>&', \*STDERR or die "could not redirect the standard output: $!\n";
 binmode STDIN;

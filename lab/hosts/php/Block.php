@@ -5,9 +5,9 @@ declare(strict_types=1);
 namespace Lab\Host;
 
 /**
- * Some operations in a row. The clock sees `verbs`, `keys` and `values`; the rest is for the check.
+ * Consecutive operations. The timed loop uses `verbs`, `keys` and `values`; the check uses the rest.
  *
- * An array for each, with the same indices, is what PHP walks through fastest.
+ * PHP walks through parallel arrays fastest.
  */
 final class Block
 {
@@ -17,7 +17,7 @@ final class Block
     public array $keys = [];
     /** @var list<string|array<string>|null> what to store; null for a get and a delete */
     public array $values = [];
-    /** @var list<list<string>> the keys that are asked for at once, where several are */
+    /** @var list<list<string>> the keys of each request for several keys */
     public array $batches = [];
     /** @var list<int> the numbers of the keys */
     public array $numbers = [];

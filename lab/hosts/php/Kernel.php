@@ -8,8 +8,8 @@ use FFI;
 use RuntimeException;
 
 /**
- * What PHP itself cannot ask of Linux: to die with the parent, to move a file descriptor, and the CPU time
- * in nanoseconds. Must not know what the host does.
+ * Linux calls that PHP itself does not have: to die with the parent, to move a file descriptor, and to
+ * read the CPU time in nanoseconds. Must not know what the host does.
  */
 final class Kernel
 {
@@ -23,7 +23,7 @@ final class Kernel
     private readonly FFI\CData $time;
     private readonly FFI\CData $timePointer;
 
-    /** @throws RuntimeException when the extension FFI is not there or not allowed */
+    /** @throws RuntimeException if the extension FFI is missing or not allowed */
     public function __construct()
     {
         if (!extension_loaded('ffi')) {
@@ -43,22 +43,22 @@ final class Kernel
         $this->timePointer = FFI::addr($this->time);
     }
 
-    /** Have the kernel kill this process when its parent, process `parent`, has ended. */
+    /** Make the kernel kill this process when its parent, process `parent`, ends. */
     public function dieWithParent(int $parent): void
     {
         if ($this->libc->prctl(self::PR_SET_PDEATHSIG, self::SIGKILL) !== 0) {
             throw new RuntimeException('the kernel refused a death signal');
         }
         if ($this->libc->getppid() !== $parent) {
-            // The parent ended before the kernel knew our wish.
+            // The parent ended before the request.
             $this->libc->kill($this->libc->getpid(), self::SIGKILL);
         }
     }
 
     /**
-     * Send whatever is printed from now on to the error output.
+     * Send all further output to the error output.
      *
-     * @return resource what was the standard output, for the replies
+     * @return resource the former standard output, for the replies
      */
     public function takeOutput(): mixed
     {

@@ -6,7 +6,7 @@ namespace Lab\Host;
 
 use RuntimeException;
 
-/** The keys: the one with number n is line n of their file, from 0. */
+/** The keys: the key with number n is line n of the file, from 0. */
 final class Keys
 {
     /** @var list<string> each with its line feed */
@@ -21,16 +21,16 @@ final class Keys
         $this->lines = $lines;
     }
 
-    /** How many keys there are. */
+    /** The number of keys. */
     public function count(): int
     {
         return count($this->lines);
     }
 
     /**
-     * A new string for the key, whose hash nobody has computed yet.
+     * A new string for the key, whose hash is not yet computed.
      *
-     * PHP has one string for each single character, so keys of one character are the exception.
+     * Keys of one character are an exception, because PHP shares these strings.
      */
     public function key(int $number): string
     {

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Lab\Host;
 
-/** How much a store may hold, 0 for no limit. A contestant obeys what it counts and says what it cannot. */
+/** The limits of a store, 0 for none. A contestant applies those that it supports. */
 final class Limits
 {
     public function __construct(public readonly int $entries, public readonly int $bytes)

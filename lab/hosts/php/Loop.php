@@ -9,11 +9,11 @@ use Closure;
 use function hrtime;
 
 /**
- * The timed loops, and nothing between the clock's readings but the operations.
+ * The timed loops, with nothing but operations between the clock readings.
  *
- * Owns how operations are timed. Must not know which contestant it drives, nor check what it answers.
+ * Owns how operations are timed. Must not know which contestant it drives, nor check its answers.
  *
- * Blocks of one verb go through the same loop as mixed ones, so that phases compare.
+ * Blocks with one verb use the same loop as mixed blocks, so that phases can be compared.
  */
 final class Loop
 {
@@ -24,7 +24,7 @@ final class Loop
     {
     }
 
-    /** Wait until the clock has reached `startNs`, if it has not. */
+    /** Wait until the clock has reached `startNs`. */
     public function sleepUntil(int $startNs): void
     {
         while (($leftNs = $startNs - hrtime(true)) > 0) {
@@ -33,10 +33,10 @@ final class Loop
     }
 
     /**
-     * Obey blocks one after the other without a pause, at least one, until the time is up.
+     * Run blocks one after the other without a pause, at least one, until the time is up.
      *
      * @param list<Block> $blocks
-     * @param bool $each whether to read the clock around each operation, or batch, as well
+     * @param bool $each whether to read the clock also around each operation or batch
      * @param int|null $deadlineNs null: `secondsMaxNs` after the first reading
      */
     public function obey(
@@ -86,7 +86,7 @@ final class Loop
     }
 
     /**
-     * @param list<int> $durationsNs to which the duration of each operation is added
+     * @param list<int> $durationsNs receives the duration of each operation
      * @return list<mixed> the answers
      */
     private function blockOfEach(Store $store, Block $block, array &$durationsNs): array
@@ -115,8 +115,8 @@ final class Loop
     }
 
     /**
-     * @param list<int> $durationsNs to which the duration of each batch is added, if `each` says so
-     * @return list<mixed> what was answered to each batch
+     * @param list<int> $durationsNs receives the duration of each batch, with `each`
+     * @return list<mixed> the answer to each batch
      */
     private function batches(Closure $getMany, Block $block, bool $each, array &$durationsNs): array
     {
@@ -147,7 +147,7 @@ final class Loop
         };
     }
 
-    /** @return list<int> how long the clock itself takes, in nanoseconds */
+    /** @return list<int> the cost of reading the clock, in nanoseconds */
     public static function timerNs(): array
     {
         $differences = [];

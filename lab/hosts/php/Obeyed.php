@@ -4,18 +4,18 @@ declare(strict_types=1);
 
 namespace Lab\Host;
 
-/** A stretch that was obeyed, as far as it came: answers and readings of the clock, yet to be checked. */
+/** A stretch, or the part of it that ran in time: unchecked answers, and readings of the clock. */
 final class Obeyed
 {
     public readonly int $endedNs;
 
     /**
      * @param int $startedNs the first reading of the clock
-     * @param list<int> $readingsNs that after each block
+     * @param list<int> $readingsNs the readings after each block
      * @param int $cpuNs the CPU time of the stretch
-     * @param int $deadlineNs when the pass ends
-     * @param list<list<mixed>> $answers those of each block, to operations or to batches
-     * @param list<int> $durationsNs of each operation or batch, if it was asked for
+     * @param int $deadlineNs the time limit of the pass
+     * @param list<list<mixed>> $answers the answers of each block, to operations or batches
+     * @param list<int> $durationsNs of each operation or batch, if requested
      */
     public function __construct(
         public readonly int $startedNs,

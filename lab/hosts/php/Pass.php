@@ -10,9 +10,9 @@ use RuntimeException;
 use function hrtime;
 
 /**
- * One pass over a stream, warmed up and with its first stretch ready: derive, obey, check, drop.
+ * One pass over a stream, warmed up and with its first stretch ready: derive, run, check, drop.
  *
- * Owns the order of these and when a pass ends. Must not know what is between two readings of the clock.
+ * Owns the order of these steps and the end of a pass. Must not know how operations are timed.
  */
 final class Pass
 {
@@ -26,10 +26,10 @@ final class Pass
     private readonly int $batch;
     private readonly int $secondsMaxNs;
     private int $done = 0;
-    /** @var list<Block> what is obeyed next */
+    /** @var list<Block> the next stretch */
     private array $ready = [];
 
-    /** @param array<string, mixed> $fields those of the `prepare` request */
+    /** @param array<string, mixed> $fields the fields of the `prepare` request */
     public function __construct(
         private readonly Store $store,
         private readonly Stream $stream,
@@ -57,10 +57,10 @@ final class Pass
     }
 
     /**
-     * Obey the pass, or as much of it as the time allows, and check every answer.
+     * Run the pass, or as much of it as the time allows, and check every answer.
      *
-     * @param int $startNs the moment to start at, or any that has passed
-     * @param string $path of the file for the durations, or empty
+     * @param int $startNs the time to start at; a past time means at once
+     * @param string $path the file for the durations, or empty
      * @return array<string, mixed> the reply
      */
     public function run(int $startNs, string $path): array
@@ -97,7 +97,7 @@ final class Pass
             foreach ($obeyed->answers as $index => $answers) {
                 $this->check($this->ready[$index], $answers, $tallies);
             }
-            // This stretch is freed before the next one asks for memory.
+            // Free this stretch before the next one allocates memory.
             unset($obeyed, $answers);
             $this->ready = [];
             if ($endedNs < $deadlineNs) {
@@ -125,7 +125,7 @@ final class Pass
         ];
     }
 
-    /** Obey the first operations, checked and neither timed nor counted. Say if there is time left. */
+    /** Run and check the first operations, untimed and uncounted. Return whether there is time left. */
     private function warmUp(int $operations): bool
     {
         $deadlineNs = hrtime(true) + $this->secondsMaxNs;
@@ -141,7 +141,7 @@ final class Pass
         return true;
     }
 
-    /** Make the next operations ready; none at the end of the stream. */
+    /** Prepare the next operations; none at the end of the stream. */
     private function makeReady(): void
     {
         $end = min($this->done + $this->stretch, $this->stream->count);
@@ -156,7 +156,7 @@ final class Pass
         $block = $this->stream->block($start, $stop, $this->keys, $this->values);
         if ($this->batch > 1) {
             if (max($block->verbs) !== Stream::GET) {
-                throw new InvalidArgumentException('only gets can be asked for at once');
+                throw new InvalidArgumentException('only gets can be batched');
             }
             $block->batches = array_chunk($block->keys, $this->batch);
         }
@@ -164,7 +164,7 @@ final class Pass
     }
 
     /**
-     * Check the answers to a block that was obeyed, key by key.
+     * Check the answers to a block, key by key.
      *
      * @param list<mixed> $answers
      * @param array<int, Tally>|null $tallies
@@ -174,7 +174,7 @@ final class Pass
         foreach ($block->batches as $index => $keys) {
             $answered = $answers[$index];
             if (!is_array($answered) || !array_is_list($answered) || count($answered) !== count($keys)) {
-                throw new RuntimeException('getMany answered no list with a value for each key');
+                throw new RuntimeException('getMany did not return a list with a value for each key');
             }
         }
         $answers = $block->batches === [] ? $answers : array_merge(...$answers);

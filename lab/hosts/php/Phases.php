@@ -7,9 +7,9 @@ namespace Lab\Host;
 use InvalidArgumentException;
 
 /**
- * The recorded streams of a run, as one worker sees them.
+ * The recorded streams of a run, from the point of view of one worker.
  *
- * Owns whose each sequence is, and which stream of a phase is whose. Must not know values or stores.
+ * Owns the stream of each sequence, and which worker has which stream. Must not know values or stores.
  */
 final class Phases
 {
@@ -17,7 +17,7 @@ final class Phases
     public readonly int $width;
     /** @var list<list<Stream>> */
     private array $phases = [];
-    /** @var list<Stream> those with operations, by their sequences */
+    /** @var list<Stream> the streams with operations, in the order of their sequences */
     private array $ordered = [];
 
     /** @param list<array{streams: list<array{path: string, base: int}>}> $phases as in a `load` request */
@@ -47,13 +47,13 @@ final class Phases
         return array_merge(...$this->phases);
     }
 
-    /** Which stream of a phase this worker runs when asked to. */
+    /** The number of the stream of a phase that this worker runs. */
     public function ownNumber(int $phase): int
     {
         return count($this->phases[$phase]) > 1 ? $this->worker : 0;
     }
 
-    /** The stream of a phase that this worker runs when asked to. */
+    /** The stream of a phase that this worker runs. */
     public function own(int $phase): Stream
     {
         $streams = $this->phases[$phase] ?? throw new InvalidArgumentException("there is no phase $phase");

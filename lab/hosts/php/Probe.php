@@ -5,10 +5,10 @@ declare(strict_types=1);
 namespace Lab\Host;
 
 /**
- * The probe: does the store keep what fits, give the latest, and forget what was deleted?
+ * The probe: does the store keep what fits, return the latest value, and delete?
  *
- * Owns the probe keys, which are no part of the measured workload. Must not run while anything is timed.
- * They are few and short, so that nothing may be evicted: what is missing was lost.
+ * Owns the probe keys, which are not part of the measured workload. Must not run while anything is timed.
+ * There are so few entries that the store must not evict any: a missing key was lost.
  */
 final class Probe
 {
@@ -16,11 +16,11 @@ final class Probe
     private const VALUE_BYTES = 160;
     private const VALUE_FIELDS = 5;
     private const ROUNDS = 3;
-    // Numbers that no key of a stream has.
+    // Above all key numbers of streams.
     private const NUMBER_MIN = 1 << 32;
 
     private readonly int $size;
-    /** @var array<string, true> keys of this worker of which a set was refused */
+    /** @var array<string, true> keys of this worker with a refused set */
     private array $refused = [];
 
     public function __construct(
@@ -32,7 +32,7 @@ final class Probe
     }
 
     /**
-     * Store each key three times over, and delete every fourth.
+     * Store each key three times, and delete every fourth key.
      *
      * @return array<string, mixed> the reply
      */
@@ -57,10 +57,10 @@ final class Probe
     }
 
     /**
-     * Read the keys of `workers` and compare each with what it was given last.
+     * Read the keys of `workers` and compare each with its last value.
      *
-     * An own key of which a set was refused must only not have another key's value. Whether another
-     * worker's key was refused is not known here.
+     * If a set of this worker's key was refused, only another key's value is a fault. Refusals of other
+     * workers' keys are unknown here.
      *
      * @param list<int> $workers
      * @return array<string, mixed> the reply
@@ -84,7 +84,7 @@ final class Probe
         if ($answer === null || $answer === false) {
             if (!$deleted && !$refused) {
                 ++$verdict->lost;
-                $verdict->tell("$key was stored, the store was not full, and it is gone");
+                $verdict->tell("$key was stored and is missing, though the store was not full");
             }
             return;
         }
@@ -93,13 +93,13 @@ final class Probe
                 if (!$refused && ($deleted || $round < self::ROUNDS - 1)) {
                     ++$verdict->stale;
                     $what = $deleted ? 'deleted' : 'overwritten';
-                    $verdict->tell("$key answered a value that was $what");
+                    $verdict->tell("$key returned a value that was $what");
                 }
                 return;
             }
         }
         ++$verdict->wrong;
-        $verdict->tell("$key answered something that was never stored under it");
+        $verdict->tell("$key returned something that was never stored under it");
     }
 
     /** @return array<string, mixed> */

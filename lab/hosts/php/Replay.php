@@ -7,8 +7,8 @@ namespace Lab\Host;
 /**
  * The replay of a trace: look up, store on a miss, count the hits.
  *
- * Owns the order of those two and what a hit must answer. Must not time anything: the hit ratio is the
- * result. What it remembers has its full size before the first request, so that only the store grows.
+ * Owns that order and the check of hits. Must not time anything: the result is the hit ratio. Its own
+ * memory has its full size before the first request, so that only the store grows.
  */
 final class Replay
 {
@@ -24,13 +24,13 @@ final class Replay
         private readonly Values $values,
     ) {
         $this->stored = array_fill(0, $keys->count(), self::NOWHERE);
-        // The first long value makes the pool that all are cut from.
+        // The first long value creates the pool that all values are cut from.
         $values->derive(0, 0, self::LONG_BYTES);
         gc_mem_caches();
     }
 
     /**
-     * Obey a slice. This process alone writes, so a hit must answer the value stored last.
+     * Replay a slice. Only this process writes, so a hit must return the value stored last.
      *
      * @return array<string, mixed> the reply
      */
@@ -47,7 +47,7 @@ final class Replay
                 ++$hits;
                 if (!$this->isLast($key, $answer)) {
                     ++$verdict->wrong;
-                    $verdict->tell("get('$text') answered not what was stored last");
+                    $verdict->tell("get('$text') did not return the value stored last");
                 }
             } elseif ($set($text, $this->values->derive($key, $sequence, $size)) === false) {
                 ++$refused;

@@ -6,7 +6,7 @@ namespace Lab\Host;
 
 use Throwable;
 
-/** How a reply becomes a line, and the replies that say that there is no other. */
+/** Encodes replies as lines, and makes the replies of failed requests. */
 final class Reply
 {
     private const JSON = JSON_THROW_ON_ERROR | JSON_INVALID_UTF8_SUBSTITUTE | JSON_UNESCAPED_SLASHES;

@@ -7,7 +7,7 @@ namespace Lab\Host;
 use InvalidArgumentException;
 use JsonException;
 
-/** A request as PROTOCOL.md describes it: which verbs there are, and the fields of each. */
+/** A request (see PROTOCOL.md): the verbs, and the fields of each. */
 final class Request
 {
     private const FIELDS = [
@@ -36,7 +36,7 @@ final class Request
     {
     }
 
-    /** @throws InvalidArgumentException when `line` is not a request */
+    /** @throws InvalidArgumentException if `line` is not a request */
     public static function decode(string $line): self
     {
         try {

@@ -5,24 +5,24 @@ declare(strict_types=1);
 namespace Lab\Host;
 
 /**
- * All values that any worker ever stores, and how an answer is found among them.
+ * All values that any worker ever stores, and the search for an answer among them.
  *
- * Owns the tables of marks: for each key those of all its values, with their sequences. A table is made
- * when the first answer has to be looked up in it, so a run in which every answer is the expected one
- * makes none. Must not know what a store may answer.
+ * Owns the tables of marks: for each key the marks of all its values, with their sequences. A table is
+ * made when an answer is first looked up in it; if every answer is as expected, there are none. Must not
+ * know what a store may answer.
  */
 final class Stored
 {
     /** @var array<int, string>|null the packed sequences of all sets of a key, phase by phase */
     private ?array $sequences = null;
-    /** @var array<int, array<int|string, string>> of a key: the packed sequences that have the mark */
+    /** @var array<int, array<int|string, string>> for each key: the packed sequences with each mark */
     private array $tables = [];
 
     public function __construct(private readonly Phases $phases, private readonly Values $values)
     {
     }
 
-    /** Whether a stream of `phase` or one before stores the key. */
+    /** Whether a stream of `phase` or an earlier phase stores the key. */
     public function isStoredBy(int $phase, int $key): bool
     {
         $this->sequences ??= $this->index();
@@ -33,9 +33,9 @@ final class Stored
     }
 
     /**
-     * The sequences of `key` whose value `answer` is, to the byte. Only values of a few bytes have several.
+     * The sequences of `key` whose value equals `answer`. Only values of a few bytes can have several.
      *
-     * @return list<int>|null null when it is no value at all
+     * @return list<int>|null null if it is not a value at all
      */
     public function find(int $key, mixed $answer): ?array
     {
@@ -58,7 +58,7 @@ final class Stored
         return array_values(array_filter($found, $matches));
     }
 
-    /** Search all that is stored for `answer`, and return the key that it belongs to. */
+    /** Search all stored values for `answer`, and return its key. */
     public function keyOf(mixed $answer): ?int
     {
         $marks = $this->values->marks($answer) ?? [];

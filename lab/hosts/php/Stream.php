@@ -10,8 +10,8 @@ use RuntimeException;
 /**
  * The recorded operations of one worker in one phase, which the host reads before the clock starts.
  *
- * Owns the format of their file (PROTOCOL.md) and the sequence of each operation. The records stay as
- * they are in the file: every worker has the streams of all.
+ * Owns the format of their file (PROTOCOL.md) and the sequence of each operation. The records keep the
+ * file's format to save memory, because every worker has all streams.
  */
 final class Stream
 {
@@ -24,13 +24,13 @@ final class Stream
     private const RECORDS_AT_ONCE = 4_096;
 
     public readonly int $count;
-    /** The first sequence that is not of this stream. */
+    /** The first sequence after this stream. */
     public readonly int $end;
     private readonly string $records;
 
     /**
      * @param int $phase the number of the phase
-     * @param int $number which stream of the phase it is
+     * @param int $number the number of the stream in the phase
      * @param int $base the sequence of the first operation
      */
     public function __construct(
@@ -39,7 +39,7 @@ final class Stream
         public readonly int $number,
         public readonly int $base,
     ) {
-        // In two parts: a copy that is freed would be memory that a replay does not count.
+        // Read in two parts: a store could use the memory of a freed copy uncounted.
         $magic = file_get_contents($path, length: strlen(self::MAGIC));
         $this->records = file_get_contents($path, offset: strlen(self::MAGIC));
         if ($magic !== self::MAGIC || strlen($this->records) % self::RECORD_BYTES !== 0) {
@@ -49,7 +49,7 @@ final class Stream
         $this->end = $base + $this->count;
     }
 
-    /** The operations from position `start` on, before `stop`, ready to be obeyed. */
+    /** The operations from position `start` up to `stop`, ready to run. */
     public function block(int $start, int $stop, Keys $keys, Values $values): Block
     {
         $block = new Block($this->phase, $this->base + $start);
@@ -98,7 +98,7 @@ final class Stream
     /** @return array<int, int> verb, key and size of each operation, one after the other, from index 1 */
     private function numbers(int $start, int $stop): array
     {
-        // The verb is one byte and three zeros, so that a record is three numbers.
+        // The verb is one byte and three zeros, so a record is three numbers.
         $length = ($stop - $start) * self::RECORD_BYTES;
         return unpack('V*', substr($this->records, $start * self::RECORD_BYTES, $length));
     }

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Lab\Host;
 
-/** One action of one pass: operations, misses, those of them that are right, wrong answers. */
+/** One action of one pass: operations, misses, right misses (`absent`), and wrong answers. */
 final class Tally
 {
     public int $count = 0;

@@ -7,7 +7,7 @@ namespace Lab\Host;
 /**
  * Derived values: a pseudo-random function of seed, key number and sequence, cut to length.
  *
- * Owns the derivation that every host must repeat bit for bit (PROTOCOL.md has the formula and vectors),
+ * Owns the derivation, which all hosts must repeat bit for bit (PROTOCOL.md has the formula and vectors),
  * and the marks: a mark is a short part of a value by which an answer is looked up. Must not know who
  * stores the values, or when.
  */
@@ -31,19 +31,19 @@ final class Values
      * The value of a sequence of a key.
      *
      * @param int $size bytes, or fields of a complex value
-     * @return string|array<string> a name that is a decimal number is an integer here, as PHP has it
+     * @return string|array<string> PHP turns a name that is a decimal number into an integer
      */
     public function derive(int $key, int $sequence, int $size): string|array
     {
         return $this->complex ? $this->map($key, $sequence, $size) : $this->bytes($key, $sequence, $size);
     }
 
-    /** Whether `answer` is that value. The order of the fields of a complex one does not matter. */
+    /** Whether `answer` is that value. The order of complex fields does not matter. */
     public function matches(mixed $answer, int $key, int $sequence, int $size): bool
     {
         $value = $this->derive($key, $sequence, $size);
         if ($this->complex && is_array($answer)) {
-            // The comparison == of arrays would hold "1e1" and "10" to be the same.
+            // The comparison == of arrays would treat "1e1" and "10" as equal.
             ksort($value);
             ksort($answer);
         }
@@ -62,9 +62,9 @@ final class Values
     }
 
     /**
-     * The marks that an answer may be known by: of a complex value all fields, in any order.
+     * The possible marks of an answer: all fields of a complex value, in any order.
      *
-     * @return list<string>|null null when it is no value
+     * @return list<string>|null null if it is not a value
      */
     public function marks(mixed $answer): ?array
     {
@@ -115,8 +115,8 @@ final class Values
 
     private function pool(): string
     {
-        // By way of a file: PHP keeps what an array or a growing text has freed, and what a store
-        // puts there is not counted in a replay.
+        // Built in a file: PHP keeps the freed memory of an array or a growing text, which a store
+        // could use uncounted in a replay.
         $file = tmpfile();
         for ($block = 0; $block < self::POOL_BLOCKS; ++$block) {
             fwrite($file, hash('sha512', pack('PV', $this->seed, $block), true));

@@ -6,7 +6,7 @@ namespace Lab\Host;
 
 use JsonSerializable;
 
-/** What checking the answers found: counts of operations, and what the first few of them were. */
+/** The result of checking answers: counts of operations, and examples of the first few. */
 final class Verdict implements JsonSerializable
 {
     private const EXAMPLES_MAX = 5;

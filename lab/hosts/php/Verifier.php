@@ -5,39 +5,39 @@ declare(strict_types=1);
 namespace Lab\Host;
 
 /**
- * What one worker knows of one store, from the moment it was opened empty, and the check of answers.
+ * The knowledge of one worker about one store, which was opened empty, and the check of answers.
  *
  * Owns the rules of METHODOLOGY.md: which answer is wrong, which is stale, which miss is right. Must not
- * run while a clock does, nor know which contestant answered.
+ * run while a clock runs, nor know which contestant answered.
  *
- * An answer is wrong unless it is, to the byte, a value that some stream stores under this very key. It is
- * wrong as well when this worker is yet to store it, when a later phase is, or when this worker was
- * refused its set. It is stale when it was certainly overwritten or deleted before the get began. All
- * workers end a phase before any begins the next, and the order of one worker's own operations is known;
- * so stale is a value
- * - of a phase before the one in which this worker last wrote or deleted the key, or of whose values it
- *   has seen one;
- * - of this worker, older than its own last set or delete of the key;
- * - of another worker, older than one of the same worker that was seen before.
- * With one worker that leaves exactly the value stored last. A delete that found nothing may have been a
+ * An answer is wrong unless it is, byte for byte, a value that some stream stores under this key. It is
+ * also wrong if this worker has yet to store it, if a later phase stores it, or if this worker's set of it
+ * was refused. It is stale if it was certainly overwritten or deleted before the get began. All workers
+ * end a phase before any begins the next, and the order of one worker's own operations is known. So these
+ * values are stale:
+ * - a value of an earlier phase than the last one in which the key is known to have been written: this
+ *   worker wrote or deleted it there, or saw a value of that phase;
+ * - a value of this worker, older than its own last set or delete of the key;
+ * - a value of another worker, older than one of the same worker that was seen before.
+ * With one worker, only the value stored last is right. A delete that found nothing may have been a
  * refusal: the old value is still right, and so is a miss.
  *
- * The value that was stored or seen last is compared first. Only what differs from it is looked up.
+ * An answer is first compared with the value stored or seen last, and looked up only if it differs.
  */
 final class Verifier
 {
-    /** @var array<int, int> of a key: the sequence that was obeyed or seen last */
+    /** @var array<int, int> for each key: the sequence that was run or seen last */
     private array $latest = [];
-    /** @var array<int, int> of a key: the size of the value with that sequence, none after a delete */
+    /** @var array<int, int> for each key: the size of the value with that sequence, none after a delete */
     private array $sizes = [];
     /**
-     * Of a key and a stream's number in its phase: the last sequence that certainly came before the next
-     * get. Sequences rise for each worker, so that one of an earlier phase is below all of a later one.
+     * For each key and stream number in its phase: the last sequence that certainly came before the next
+     * get. Sequences rise for each worker, so those of an earlier phase are below those of a later one.
      *
      * @var array<int, int>
      */
     private array $newest = [];
-    /** @var array<int, true> sequences of own sets that were refused */
+    /** @var array<int, true> sequences of this worker's refused sets */
     private array $refused = [];
     /** @var array<int, true> keys that were set, refused or not, and not deleted since */
     private array $wanted = [];
@@ -55,10 +55,10 @@ final class Verifier
     }
 
     /**
-     * Check the answers to a block, in the order they were asked, and learn from them.
+     * Check the answers to a block in order, and learn from them.
      *
      * @param list<mixed> $answers
-     * @param array<int, Tally>|null $tallies to count in, by verb; null while warming up
+     * @param array<int, Tally>|null $tallies to count in, by verb; null during the warm-up
      */
     public function check(Block $block, array $answers, ?array $tallies): void
     {
@@ -120,11 +120,11 @@ final class Verifier
 
     private function isAbsent(int $phase, int $key): bool
     {
-        // What other workers have stored by now is not known, only what they ever store.
+        // It is unknown what other workers have stored so far, only what they ever store.
         return $this->workers > 1 ? !$this->stored->isStoredBy($phase, $key) : !isset($this->wanted[$key]);
     }
 
-    /** Judge a value. A stale one is noted here as well, and is not wrong. */
+    /** Judge a value. Counts a stale value too, which is not wrong. */
     private function isWrong(int $phase, int $now, int $key, mixed $answer): bool
     {
         $size = $this->sizes[$key] ?? null;
@@ -134,7 +134,7 @@ final class Verifier
         }
         $found = $this->stored->find($key, $answer);
         if ($found === null) {
-            return $this->wrong($key, 'a value of the type ' . get_debug_type($answer) . ', which nobody stored');
+            return $this->wrong($key, 'a value of the type ' . get_debug_type($answer) . ', which was never stored');
         }
         if ($found === []) {
             return $this->wrong($key, $this->whose($answer));
@@ -156,7 +156,7 @@ final class Verifier
             $this->tell($key, 'a value that was overwritten or deleted before');
             return false;
         }
-        return $this->wrong($key, 'a value whose set was refused, or has yet to come');
+        return $this->wrong($key, 'a value whose set was refused or comes later');
     }
 
     private function isPossible(int $phase, int $now, int $sequence): bool
@@ -187,7 +187,7 @@ final class Verifier
         }
         $owner = $this->stored->keyOf($answer);
         return $owner === null
-            ? "$what that nobody stored"
+            ? "$what that were never stored"
             : "$what that belong to the key '{$this->keys->key($owner)}'";
     }
 
@@ -200,6 +200,6 @@ final class Verifier
 
     private function tell(int $key, string $what): void
     {
-        $this->verdict->tell("get('{$this->keys->key($key)}') answered $what");
+        $this->verdict->tell("get('{$this->keys->key($key)}') returned $what");
     }
 }

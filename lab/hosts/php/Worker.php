@@ -11,9 +11,9 @@ use RuntimeException;
 use function hrtime;
 
 /**
- * One worker: the adapter, the streams, the open store, and what it knows of that.
+ * One worker: the adapter, the streams, the open store, and its knowledge about that store.
  *
- * Owns what each verb does, in PROTOCOL.md's words. Must not know the runner's plan.
+ * Owns the execution of each verb of PROTOCOL.md. Must not know the runner's plan.
  */
 final class Worker
 {
@@ -35,14 +35,14 @@ final class Worker
     private ?Replay $replay = null;
     private int $phaseLast = -1;
 
-    /** @param int $programStartedNs the clock when the program began */
+    /** @param int $programStartedNs the clock at the start of the program */
     public function __construct(Kernel $kernel, private readonly int $programStartedNs)
     {
         $this->loop = new Loop($kernel);
     }
 
     /**
-     * Do what a request asks.
+     * Execute a request.
      *
      * @return array<string, mixed> the reply
      */
@@ -73,7 +73,7 @@ final class Worker
         $adapter = require $fields['adapter'];
         $createNs = hrtime(true) - $startedNs;
         if (!$adapter instanceof Closure) {
-            throw new RuntimeException("{$fields['adapter']} returns no closure");
+            throw new RuntimeException("{$fields['adapter']} does not return a closure");
         }
         $this->adapter = $adapter;
         $this->settings = $fields['settings'];
@@ -105,7 +105,7 @@ final class Worker
         $startedNs = hrtime(true);
         $this->store = $adapter($fields['folder'], $limits, $this->settings);
         $elapsedNs = hrtime(true) - $startedNs;
-        // What was stored before is in another folder, or was on another server.
+        // Earlier stores were in another folder or on another server.
         $this->verifier = new Verifier(
             self::there($this->phases),
             self::there($this->stored),
@@ -155,8 +155,8 @@ final class Worker
     {
         $phase = $fields['phase'];
         if ($phase <= $this->phaseLast) {
-            // What may be answered follows from the order of the phases.
-            throw new RuntimeException("phase $phase comes after phase $this->phaseLast");
+            // The checks rely on the order of the phases.
+            throw new RuntimeException("phase $phase was requested after phase $this->phaseLast");
         }
         $this->pass = new Pass(
             self::there($this->store),
@@ -193,7 +193,7 @@ final class Worker
     private static function there(mixed $thing): mixed
     {
         return $thing ?? throw new RuntimeException(
-            'the runner asked for a step before the one that prepares it'
+            'the runner requested a step before the step that prepares it'
         );
     }
 }

@@ -1,9 +1,9 @@
 <?php
 
 /**
- * Reads requests from standard input, obeys them one by one, answers on standard output.
+ * Reads requests from standard input, executes them one by one, answers on standard output.
  *
- * Started as `php host.php PARENT`, PARENT being the process that the host must not outlive.
+ * Started as `php host.php PARENT`, where PARENT is the process that the host must not outlive.
  */
 
 declare(strict_types=1);
@@ -21,7 +21,7 @@ spl_autoload_register(static function (string $class): void {
     }
 });
 
-// A deprecation is no error yet: it goes to the error output as PHP's own handler has it.
+// A deprecation is not an error: PHP's own handler writes it to the error output.
 error_reporting(E_ALL);
 set_error_handler(static function (int $level, string $message, string $file, int $line): bool {
     if ((error_reporting() & $level) !== 0) {

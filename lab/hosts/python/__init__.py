@@ -1,4 +1,4 @@
-"""The Python host: one process, one worker, told what to do over its standard input."""
+"""The Python host: one process, one worker, controlled through its standard input."""
 
 from time import monotonic_ns
 

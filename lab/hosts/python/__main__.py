@@ -1,7 +1,7 @@
-"""Reads requests from standard input, obeys them one by one, answers on standard output.
+"""Reads requests from standard input, executes them one by one, answers on standard output.
 
 Owns the host's state: the adapter, the workload, the open store. Must not know the runner's plan.
-Started as `python -m lab.hosts.python PARENT`, PARENT being the process that the host must not
+Started as `python -m lab.hosts.python PARENT`, where PARENT is the process that the host must not
 outlive.
 """
 
@@ -68,7 +68,7 @@ class Host:
         self._phase_last = -1
 
     def obey(self, request: AnyRequest) -> AnyReply:
-        """Do what `request` asks and return the answer to it."""
+        """Execute `request` and return the reply."""
         if isinstance(request, Load):
             return self._load(request)
         if isinstance(request, Open):
@@ -98,8 +98,8 @@ class Host:
         self._settings = request.settings
         self._workload = Workload(request)
         self._prober = Prober(request)
-        # What is prepared lives as long as the process: the collector need not walk it while the
-        # clock runs. It stays on for whatever the contestant allocates.
+        # The workload lives as long as the process, so exclude it from garbage collection under the
+        # clock. The collector stays on for the contestant's own objects.
         gc.collect()
         gc.freeze()
         runtime = f"{platform.python_implementation()} {platform.python_version()}"
@@ -113,7 +113,7 @@ class Host:
         try:
             self._store = adapter.open(request.folder, limits, self._settings)
         except ImportError as error:
-            # Some import what they need only when they are used.
+            # Some libraries import their dependencies only on first use.
             return Failed(f"not installed: {error}", missing=True)
         return Opened(clock_ns() - started_ns)
 
@@ -125,8 +125,10 @@ class Host:
 
     def _prepare(self, request: Prepare) -> Prepared:
         if request.phase <= self._phase_last:
-            # What may be answered follows from the order of the phases.
-            raise RuntimeError(f"phase {request.phase} comes after phase {self._phase_last}")
+            # The checks rely on the order of the phases.
+            raise RuntimeError(
+                f"phase {request.phase} was requested after phase {self._phase_last}"
+            )
         store, verifier = _there(self._store), _there(self._verifier)
         self._pass = Pass(store, _there(self._workload), verifier, request)
         self._phase_last = request.phase
@@ -158,7 +160,7 @@ class Host:
 
 def _there(thing: T | None) -> T:
     if thing is None:
-        raise RuntimeError("the runner asked for a step before the one that prepares it")
+        raise RuntimeError("the runner requested a step before the step that prepares it")
     return thing
 
 
@@ -180,7 +182,7 @@ def _version(distribution: str, adapter: Adapter) -> str:
 def main() -> None:
     """Serve requests until the input ends."""
     die_with_parent(int(sys.argv[1]))
-    # Replies go to a private copy of the output. What an adapter prints goes to the error output.
+    # Replies go to a private copy of the output. The output of adapters goes to the error output.
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     decoder = msgspec.json.Decoder(AnyRequest)

@@ -1,4 +1,4 @@
-"""What an adapter is: a function `open`, whose result has the four other verbs.
+"""The contract of adapters: a function `open`, whose result has the four other verbs.
 
 Owns the contract between the Python host and the contestants written in Python. Must not know any
 of them, nor how they are measured.
@@ -15,7 +15,7 @@ Value: TypeAlias = bytes | dict[str, str]
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a store may hold, 0 being no limit. A contestant obeys what it counts."""
+    """The limits of a store; 0 means no limit. A contestant applies those that it supports."""
 
     entries: int
     bytes: int
@@ -23,20 +23,20 @@ class Limits:
 
 @dataclass(frozen=True)
 class Store:
-    """An open store. A verb is the library's own method where that already keeps this contract.
+    """An open store. A verb may be the library's own method if that keeps this contract.
 
     get(key) -> the value stored last, or None.
-    set(key, value) -> False when the store refused; anything else when it stored.
-    delete(key) -> true when there was something to delete.
-    close() -> nothing; gives back what the process holds, keeps what the store holds.
+    set(key, value) -> False if the store refused; anything else if it stored.
+    delete(key) -> true if it deleted something.
+    close() -> nothing; frees the process's resources, keeps the store's data.
     clear() -> nothing; empties the store. None if the library has no operation for that.
 
-    A value is bytes; for a contestant that takes complex values it can be a dict of str to str.
+    A value is bytes; contestants that take complex values also get a dict of str to str.
 
-    Two more verbs are there if the library has them. No suite uses them; the benchmarks do.
+    Two more verbs are optional. The benchmarks use them, the suites do not.
 
     incr(key) -> the sum, after adding 1 to an int that `set` stored.
-    get_many(keys) -> a dict of those keys that have a value.
+    get_many(keys) -> a dict of the keys that have a value.
     """
 
     get: Callable[[str], object]
@@ -51,15 +51,15 @@ class Store:
 class Adapter(Protocol):
     """The module `adapter.py` in a contestant's folder.
 
-    Importing it raises ImportError when what it needs is not installed. What is no distribution of
-    Python's, such as a library in C, has its version as a str in the module's VERSION.
+    Importing it raises ImportError if a dependency is not installed. For something other than a
+    Python distribution, such as a library in C, the module has the version as a str in VERSION.
     """
 
     def open(self, folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-        """Open the store that lives in `folder`, creating it when it is not there."""
+        """Open the store in `folder`, and create it if it does not exist."""
         ...
 
 
 def ttl_seconds(settings: dict[str, str]) -> float:
-    """Return for how long the suite wants an entry to be kept, in seconds; 0 for no limit."""
+    """Return the time to live of entries in seconds; 0 for none."""
     return float(settings.get("ttl_seconds", 0))

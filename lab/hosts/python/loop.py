@@ -1,8 +1,8 @@
-"""The timed loops, and nothing between the clock's readings but the operations.
+"""The timed loops, with nothing but operations between the clock readings.
 
-Owns how operations are timed. Must not know which contestant it drives. A pass goes in stretches:
-the operations of a stretch are made ready, obeyed without a pause, and checked when the clock has
-stopped. Within a stretch the clock is read after each block.
+Owns how operations are timed. Must not know which contestant it drives. A pass consists of
+stretches: the operations of a stretch are prepared, run without a pause, and checked after the
+clock has stopped. Within a stretch the clock is read after each block.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from lab.stream import DELETE, GET, SET
 _ACTION_OF_VERB: dict[int, Action] = {GET: "get", SET: "set", DELETE: "delete"}
 _NS = 1_000_000_000
 
-# Obeys the operations of a block and returns the answers.
+# Runs the operations of a block and returns the answers.
 _Obey = Callable[[], list[object]]
-# Blocks that are ready to be obeyed one after the other.
+# Blocks that are ready to run, one after the other.
 _Stretch = list[tuple[Block, _Obey]]
 
 
 class Pass:
     """One pass of one worker, warmed up and with its first stretch ready.
 
-    Raises ValueError for a block or a stretch without operations, and for batches.
+    Raises ValueError for an empty block or stretch, and for batches.
     """
 
     def __init__(
         self, store: Store, workload: Workload, verifier: Verifier, request: Prepare
     ) -> None:
         if request.block < 1 or request.stretch < 1:
-            raise ValueError("a block and a stretch have at least one operation")
+            raise ValueError("a block and a stretch must have at least one operation")
         if request.batch != 1:
-            raise ValueError("this host asks for one key at a time")
+            raise ValueError("this host can only request one key at a time")
         self._store = store
         self._workload = workload
         self._verifier = verifier
@@ -52,14 +52,14 @@ class Pass:
         self._position = 0
         is_over = self._warm_up(min(request.warmup, self._operations))
         self._ready = [] if is_over else self._stretch()
-        # What is ready lives to the end of the stretch: the collector need not walk it meanwhile.
+        # The stretch lives until it has run, so exclude it from garbage collection under the clock.
         gc.collect()
         gc.freeze()
 
     def run(self, request: Run) -> Ran:
-        """Obey the pass, or as much of it as the time allows, and check every answer.
+        """Run the pass, or as much of it as the time allows, and check every answer.
 
-        Raises FileExistsError when the file for the durations is there already.
+        Raises FileExistsError if the file for the durations exists.
         """
         untimed = self._request.measure == "untimed"
         tallies = (Tally(), Tally(), Tally())
@@ -85,7 +85,7 @@ class Pass:
             for (block, _), results in zip(self._ready, answers, strict=False):
                 self._verifier.check(block, results, tallies)
                 self._position += len(results)
-            # This stretch is freed before the next one asks for memory.
+            # Free this stretch before the next one allocates memory.
             del answers, results, block, obey
             self._ready = []
             if ended_ns < deadline_ns:
@@ -102,7 +102,7 @@ class Pass:
         return Ran(self._position, *times, blocks_ns, actions, verdict)
 
     def _warm_up(self, operations: int) -> bool:
-        """Obey the first operations, checked and neither timed nor counted. Say if time is over."""
+        """Run and check the first operations, untimed and uncounted. Return if the time is over."""
         deadline_ns = clock_ns() + round(self._request.seconds_max * _NS)
         while self._position < operations:
             stop = min(self._position + self._request.block, operations)
@@ -114,7 +114,7 @@ class Pass:
         return False
 
     def _stretch(self) -> _Stretch:
-        """Make the next operations ready; none at the end of the stream."""
+        """Prepare the next operations; none at the end of the stream."""
         end = min(self._position + self._request.stretch, self._operations)
         blocks: _Stretch = []
         for start in range(self._position, end, self._request.block):
@@ -128,9 +128,9 @@ class Pass:
 
 
 def _ready(store: Store, block: Block) -> _Obey:
-    """Return a function that obeys a block.
+    """Return a function that runs a block.
 
-    Where all operations are the same, no verb need be looked at while the clock runs.
+    If all operations have the same verb, its loop does not look at verbs.
     """
     get, set_, delete = store.get, store.set, store.delete
     keys, values = block.texts, block.values
@@ -148,7 +148,7 @@ def _ready(store: Store, block: Block) -> _Obey:
 
 
 def _ready_each(store: Store, block: Block, durations_ns: array[int]) -> _Obey:
-    """Return a function that obeys a block and reads the clock around each operation."""
+    """Return a function that runs a block and reads the clock around each operation."""
     steps = list(zip(block.verbs, block.texts, block.values, strict=True))
 
     def obey() -> list[object]:
@@ -176,7 +176,7 @@ def _ready_each(store: Store, block: Block, durations_ns: array[int]) -> _Obey:
 
 
 def _sleep_until(start_ns: int) -> None:
-    """Wait until the clock has reached `start_ns`, if it has not."""
+    """Wait until the clock has reached `start_ns`."""
     while (left_ns := start_ns - clock_ns()) > 0:
         time.sleep(left_ns / _NS)
 

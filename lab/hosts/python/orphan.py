@@ -1,4 +1,4 @@
-"""A host must not outlive its runner, even when the adapter hangs and the runner was killed.
+"""A host must not outlive its runner, even if the adapter hangs and the runner was killed.
 
 Owns that one request to the kernel. Must not know what the host does.
 """
@@ -14,7 +14,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent, process `parent`, has ended.
+    """Make the kernel kill this process when its parent, process `parent`, ends.
 
     Linux only; elsewhere the host ends when it next reads or writes.
     """
@@ -22,7 +22,7 @@ def die_with_parent(parent: int) -> None:
         return
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         error = ctypes.get_errno()
-        raise OSError(error, f"could not ask for a death signal: {os.strerror(error)}")
+        raise OSError(error, f"could not request a death signal: {os.strerror(error)}")
     if os.getppid() != parent:
-        # The parent ended before the kernel knew our wish.
+        # The parent ended before the request.
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""The probe: does the store keep what fits, give the latest, and forget what was deleted?
+"""The probe: does the store keep what fits, return the latest value, and delete?
 
-Owns the probe keys, which are no part of the measured workload. Must not run while anything is
-timed. All workers write at once, each its own keys, far fewer than the store may hold; after all
-have finished they read. In a store that may evict nothing yet, what is missing was lost.
+Owns the probe keys, which are not part of the measured workload. Must not run while anything is
+timed. All workers write their own keys at the same time, far fewer than the store may hold. They
+read after all have finished. The store must not evict anything yet, so a missing key was lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Prober:
         self._refused: set[int] = set()
 
     def write(self, store: Store) -> Probed:
-        """Store each own key three times over, and delete every fourth."""
+        """Store each of this worker's keys three times, and delete every fourth key."""
         refused = 0
         self._refused.clear()
         for sequence in _SEQUENCES:
@@ -44,8 +44,8 @@ class Prober:
     def read(self, store: Store, workers: list[int]) -> Probed:
         """Read the keys of `workers` and compare each with its last value.
 
-        An own key whose set was refused owes nothing but to be no other's value. Of another
-        worker's keys it is not known here.
+        If a set of this worker's key was refused, only another key's value is a fault. Refusals of
+        other workers' keys are unknown here.
         """
         verdict = Verdict()
         for worker in workers:
@@ -67,17 +67,17 @@ class Prober:
             if deleted or refused:
                 return
             verdict.lost += 1
-            example = f"{key!r} was stored, the store was not full, and it is gone"
+            example = f"{key!r} was stored and is missing, though the store was not full"
         elif result == self._value(worker, number, _SEQUENCES[-1]) and not deleted:
             return
         elif any(result == self._value(worker, number, sequence) for sequence in _SEQUENCES):
             if refused:
                 return
             verdict.stale += 1
-            example = f"{key!r} answered a value that was {'deleted' if deleted else 'overwritten'}"
+            example = f"{key!r} returned a value that was {'deleted' if deleted else 'overwritten'}"
         else:
             verdict.wrong += 1
-            example = f"{key!r} answered something that was never stored under it"
+            example = f"{key!r} returned something that was never stored under it"
         if len(verdict.examples) < EXAMPLES_MAX:
             verdict.examples.append(example)
 

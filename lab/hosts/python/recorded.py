@@ -1,7 +1,7 @@
-"""The recorded streams of a run, and whose each sequence is.
+"""The recorded streams of a run, and the stream of each sequence.
 
-Owns the numbering of sequences, and which stream of a phase is whose. Must not know keys, values or
-stores.
+Owns the numbering of sequences, and which worker has which stream of a phase. Must not know keys,
+values or stores.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class Recorded:
 
     @property
     def end(self) -> int:
-        """The first sequence that is not of this stream."""
+        """The first sequence after this stream."""
         return self.base + len(self.verbs)
 
 
 class Origin(NamedTuple):
-    """Where a sequence comes from: the phase, and the stream among the phase's."""
+    """The origin of a sequence: the phase, and the number of the stream in the phase."""
 
     phase: int
     stream: int
 
 
 class Phases:
-    """All streams of a run, as the worker `worker` sees them."""
+    """All streams of a run, from the point of view of `worker`."""
 
     def __init__(self, phases: list[PhaseOf], worker: int) -> None:
         self._worker = worker
@@ -71,15 +71,15 @@ class Phases:
         return len(self._phases[phase])
 
     def own_number(self, phase: int) -> int:
-        """Return which stream of a phase this worker runs when asked to."""
+        """Return the number of the stream of a phase that this worker runs."""
         return self._worker if self.width(phase) > 1 else 0
 
     def own(self, phase: int) -> Recorded:
-        """Return the stream of a phase that this worker runs when asked to."""
+        """Return the stream of a phase that this worker runs."""
         return self._phases[phase][self.own_number(phase)]
 
     def trace(self, sequence: int) -> tuple[Origin, int]:
-        """Return where a sequence of this run comes from, and the size of its value."""
+        """Return the origin of a sequence of this run, and the size of its value."""
         origin = self._origins[bisect_right(self._bases, sequence) - 1]
         recorded = self._phases[origin.phase][origin.stream]
         return origin, recorded.sizes[sequence - recorded.base]

@@ -1,7 +1,7 @@
 """The replay of a trace: look up, store on a miss, count the hits.
 
-Owns the order of those two and what a hit must answer. Must not time anything: the hit ratio is the
-result. What it remembers has its full size before the first request, so that only the store grows.
+Owns that order and the check of hits. Must not time anything: the result is the hit ratio. Its own
+memory has its full size before the first request, so that only the store grows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lab.protocol import EXAMPLES_MAX, Replay, Replayed, Verdict
 
 _NOWHERE = -1
 
-# Python's allocator has pools of blocks of 16, 32 ... 512 bytes, and rarely gives one back.
+# Python's allocator has pools of blocks of 16, 32 ... 512 bytes, and rarely frees a pool.
 _BLOCKS = range(48, 513, 16)
 _BYTES_HEAD = 33
 _STRETCH_BYTES = 64 << 10
@@ -26,7 +26,7 @@ _NEW_PAGES = 12
 
 
 class Replayer:
-    """One replay of the worker's own stream of a phase on a store that was opened empty."""
+    """One replay of the worker's stream of a phase, on a store that was opened empty."""
 
     def __init__(self, workload: Workload, phase: int) -> None:
         self._workload = workload
@@ -34,13 +34,13 @@ class Replayer:
         # For each key the position of the request that stored it last.
         self._stored = array("q", [_NOWHERE]) * workload.key_count
         gc.collect()
-        # Memory that is free here would be used by the store without being counted.
+        # A store could use free memory of this process uncounted, so return it to the kernel.
         with suppress(AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
         self._ballast = [_occupy(size) for size in _BLOCKS]
 
     def run(self, store: Store, request: Replay) -> Replayed:
-        """Obey a slice. This process alone writes, so a hit must answer the value stored last."""
+        """Replay a slice. Only this process writes, so a hit must return the value stored last."""
         derive, key_of = self._workload.values.derive, self._workload.key
         own, stored = self._own, self._stored
         verdict = Verdict()
@@ -61,12 +61,12 @@ class Replayer:
             if last == _NOWHERE or result != derive(number, own.base + last, own.sizes[last]):
                 verdict.wrong += 1
                 if len(verdict.examples) < EXAMPLES_MAX:
-                    verdict.examples.append(f"get({key!r}) answered not what was stored last")
+                    verdict.examples.append(f"get({key!r}) did not return the value stored last")
         return Replayed(hits, refused, verdict)
 
 
 def _occupy(block: int) -> list[bytes]:
-    """Return objects in every free block of this size: what comes next needs new pages."""
+    """Return objects that fill every free block of this size, so that the store needs new pages."""
     held: list[bytes] = []
     new_pages = 0
     while new_pages < _NEW_PAGES:

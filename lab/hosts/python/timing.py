@@ -1,6 +1,6 @@
-"""The clock, and what reading it costs.
+"""The clocks, and the cost of reading them.
 
-Owns which clock is read. Must not know what was timed.
+Owns the choice of clocks. Must not know what was timed.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ __all__ = ["clock_ns", "cpu_ns", "timer_cost"]
 
 
 def timer_cost(samples: int = 1_000) -> list[int]:
-    """Return how long the clock itself takes, in nanoseconds, `samples` times."""
+    """Return the cost of reading the clock in nanoseconds, measured `samples` times."""
     return [-(clock_ns() - clock_ns()) for _ in range(samples)]

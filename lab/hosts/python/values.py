@@ -1,7 +1,7 @@
 """Derived values: pseudo-random functions of seed, key number and sequence.
 
-Owns the derivations that every host must repeat bit for bit (PROTOCOL.md has the formulas and test
-vectors), and how an answer is recognised again without keeping what was stored. Must not know who
+Owns the derivations, which all hosts must repeat bit for bit (PROTOCOL.md has the formulas and test
+vectors), and how an answer is recognised without keeping the stored values. Must not know who
 stores the values, or when.
 """
 
@@ -30,14 +30,14 @@ _FIELD_DIGITS = 28
 
 
 class Values(Protocol):
-    """The values of one kind under one seed. Sizes are bytes or fields, as the kind has it.
+    """The values of one kind under one seed. Sizes are bytes or fields, depending on the kind.
 
-    A mark is a short part of a value by which an answer is recognised. Values below the weak length
-    apart, two sequences have the same mark only by a chance that nobody will live to see.
+    A mark is a short part of a value by which an answer is recognised. Only values below the weak
+    length can share a mark; for others the probability is negligible.
     """
 
     def derive(self, key: int, sequence: int, size: int) -> Value:
-        """Return the value that belongs to `sequence` of `key`. Raises ValueError for its size."""
+        """Return the value of `sequence` of `key`. Raises ValueError for an invalid size."""
         ...
 
     def mark(self, key: int, sequence: int, size: int) -> Hashable:
@@ -45,11 +45,11 @@ class Values(Protocol):
         ...
 
     def marks(self, answer: object) -> Collection[Hashable] | None:
-        """Return the marks that an answer may be known by; None when it is not of this kind."""
+        """Return the possible marks of an answer; None if it is not of this kind."""
         ...
 
     def is_whole(self, answer: object, key: int, sequence: int, size: int) -> bool:
-        """Return whether an answer with the mark of that value is that value to its end."""
+        """Return whether an answer with the mark of that value equals the whole value."""
         ...
 
     def is_weak(self, answer: object) -> bool:
@@ -57,21 +57,21 @@ class Values(Protocol):
         ...
 
     def describe(self, answer: object) -> str:
-        """Return what an answer is, for a message."""
+        """Return a description of an answer for a message."""
         ...
 
 
 class Binary:
-    """Byte strings. The mark is the value's first 64 bytes: what the hash gives."""
+    """Byte strings. The mark is the value's first 64 bytes, which are the hash."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._pool = _pool(seed)
 
     def derive(self, key: int, sequence: int, size: int) -> bytes:
-        """Return the `size` bytes that belong to `sequence` of `key`."""
+        """Return the `size` bytes of `sequence` of `key`."""
         if not 0 <= size <= BYTES_MAX:
-            raise ValueError(f"a value has 0 to {BYTES_MAX:,} bytes, not {size:,}")
+            raise ValueError(f"a value must have 0 to {BYTES_MAX:,} bytes, not {size:,}")
         head = hashlib.sha512(_HEAD.pack(self._seed, key, sequence)).digest()
         if size <= _HEAD_BYTES:
             return head[:size]
@@ -88,11 +88,11 @@ class Binary:
         return (answer[:_HEAD_BYTES],) if type(answer) is bytes else None
 
     def is_whole(self, answer: object, key: int, sequence: int, size: int) -> bool:  # noqa: ARG002 - The protocol has the arguments.
-        """Compare the length, and what follows the mark."""
+        """Compare the length and the bytes after the mark."""
         assert isinstance(answer, bytes)
         if len(answer) != size or size <= _HEAD_BYTES:
             return len(answer) == size
-        # Unlike a comparison of views this is one of memory, and copies nothing.
+        # `startswith` compares memory without a copy; a comparison of views is slower.
         return self._pool.startswith(memoryview(answer)[_HEAD_BYTES:], _offset(answer))
 
     def is_weak(self, answer: object) -> bool:
@@ -113,7 +113,7 @@ class Complex:
         self._binary = Binary(seed)
 
     def derive(self, key: int, sequence: int, size: int) -> dict[str, str]:
-        """Return the dictionary of `size` fields that belongs to `sequence` of `key`."""
+        """Return the dictionary of `size` fields of `sequence` of `key`."""
         digits = self._binary.derive(key, sequence, _FIELD_BYTES * size).hex()
         return {
             digits[at : at + _NAME_DIGITS]: digits[at + _NAME_DIGITS : at + _FIELD_DIGITS]
@@ -121,18 +121,18 @@ class Complex:
         }
 
     def mark(self, key: int, sequence: int, size: int) -> tuple[str, str]:
-        """Return the first field: by its content, should another have the same name."""
+        """Return the first field, with its content because another could have the same name."""
         return next(iter(self.derive(key, sequence, size).items()))
 
     def marks(self, answer: object) -> Collection[Hashable] | None:
-        """Return the fields: a store need not keep their order."""
+        """Return all fields, because a store need not keep their order."""
         if type(answer) is not dict:
             return None
         texts = (*answer, *answer.values())
         return answer.items() if all(type(text) is str for text in texts) else None
 
     def is_whole(self, answer: object, key: int, sequence: int, size: int) -> bool:
-        """Compare with the value, derived afresh."""
+        """Derive the value again and compare."""
         return answer == self.derive(key, sequence, size)
 
     def is_weak(self, answer: object) -> bool:  # noqa: ARG002 - The protocol has the argument.

@@ -1,18 +1,18 @@
 """Checks answers against everything that the recorded streams allow.
 
 Owns the rules of METHODOLOGY.md: which value is wrong, which is stale, which miss is right. Must
-not run while a clock does, nor know which contestant answered.
+not run while a clock runs, nor know which contestant answered.
 
-An answer is wrong unless it is, byte for byte, a value that some stream stores under this very key.
-It is wrong as well when this worker is yet to store it, when a later phase is, or when this worker
-was refused its set. It is stale when it was certainly overwritten or deleted before the get began.
+An answer is wrong unless it is, byte for byte, a value that some stream stores under this key. It
+is also wrong if this worker has yet to store it, if a later phase stores it, or if this worker's
+set of it was refused. It is stale if it was certainly overwritten or deleted before the get began.
 All workers end a phase before any begins the next, and the order of one worker's own operations is
-known; so stale is a value
-- of a phase before the one in which this worker last wrote or deleted the key, or of whose values
-  it has seen one;
-- of this worker, older than its own last set or delete of the key;
-- of another worker, older than one of the same worker that was seen before.
-With one worker that leaves exactly the value stored last.
+known. So these values are stale:
+- a value of an earlier phase than the last one in which the key is known to have been written:
+  this worker wrote or deleted it there, or saw a value of that phase;
+- a value of this worker, older than its own last set or delete of the key;
+- a value of another worker, older than one of the same worker that was seen before.
+With one worker, only the value stored last is right.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NEVER = -1
 
 
 class Verifier:
-    """What one worker knows of one store, from the moment it was opened empty.
+    """The knowledge of one worker about one store, which was opened empty.
 
-    Of each key: `_phase`, the last one in which the key is known to have been written; `_newest`,
-    the last sequence of that phase that certainly came before the next get. In a phase of several
-    streams `_newest_of` has one of each stream instead.
+    For each key, `_phase` is the last phase in which the key is known to have been written, and
+    `_newest` the last sequence of that phase that certainly came before the next get. In a phase
+    with several streams, `_newest_of` has one such sequence per stream instead.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -45,9 +45,9 @@ class Verifier:
         self.verdict = Verdict()
 
     def check(self, block: Block, results: list[object], tallies: tuple[Tally, ...] | None) -> None:
-        """Check the answers to the operations of `block`, in the order they were asked.
+        """Check the answers to the operations of `block` in order.
 
-        `tallies`, indexed by verb, counts them; None while warming up.
+        `tallies`, indexed by verb, counts them; None during the warm-up.
         """
         phase = block.phase
         operations = zip(block.verbs, block.keys, results, strict=True)
@@ -67,7 +67,7 @@ class Verifier:
                 else:
                     self._write(phase, key, sequence)
             else:
-                # A false answer may be a refusal: then the old value is still the right one.
+                # A false answer may be a refusal; the old value is then still right.
                 miss = not result
                 if not miss:
                     self._write(phase, key, sequence)
@@ -95,16 +95,16 @@ class Verifier:
 
     def _is_absent(self, phase: int, key: int) -> bool:
         if self._workload.workers > 1:
-            # What the others have stored by now is not known, only what they ever store.
+            # It is unknown what the others have stored so far, only what they ever store.
             return not self._workload.is_stored_by(phase, key)
         return not self._wanted[key]
 
     def _is_wrong(self, phase: int, now: int, key: int, result: object) -> bool:
-        """Judge a value. A stale one is noted here as well, and is not wrong."""
+        """Judge a value. Counts a stale value too, which is not wrong."""
         workload, verdict = self._workload, self.verdict
         stored = workload.stored(key, result)
         if stored is None:
-            return self._wrong(key, f"a {type(result).__name__}, which nobody stored")
+            return self._wrong(key, f"a {type(result).__name__}, which was never stored")
         if not stored:
             return self._wrong(key, self._whose(result))
         verdict.weak += workload.values.is_weak(result)
@@ -118,7 +118,7 @@ class Verifier:
             verdict.stale += 1
             self._tell(key, "a value that was overwritten or deleted before")
             return False
-        return self._wrong(key, "a value whose set was refused, or has yet to come")
+        return self._wrong(key, "a value whose set was refused or comes later")
 
     def _is_possible(self, phase: int, now: int, sequence: int, origin: Origin) -> bool:
         if sequence in self._refused or origin.phase > phase:
@@ -138,7 +138,8 @@ class Verifier:
         if len(self.verdict.examples) >= EXAMPLES_MAX:
             return what
         owner = self._workload.key_of(result)
-        return f"{what} that {'nobody stored' if owner is None else f'belong to the key {owner!r}'}"
+        whose = "were never stored" if owner is None else f"belong to the key {owner!r}"
+        return f"{what} that {whose}"
 
     def _wrong(self, key: int, what: str) -> bool:
         self.verdict.wrong += 1
@@ -147,4 +148,4 @@ class Verifier:
 
     def _tell(self, key: int, what: str) -> None:
         if len(self.verdict.examples) < EXAMPLES_MAX:
-            self.verdict.examples.append(f"get({self._workload.key(key)!r}) answered {what}")
+            self.verdict.examples.append(f"get({self._workload.key(key)!r}) returned {what}")

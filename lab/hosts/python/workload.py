@@ -1,4 +1,4 @@
-"""What a worker needs beside the clock: blocks of operations, and which values may be answered.
+"""The inputs of a worker: blocks of operations, and the values that may be answered.
 
 Owns the keys and the tables of marks. Must not touch a store, or keep a value.
 """
@@ -18,16 +18,16 @@ from lab.protocol import Load
 from lab.stream import SET
 
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+$")
-# A key with more values than these has a table of marks once one of its answers is checked.
+# A key with more values than this gets a table of marks when one of its answers is checked.
 _FEW_VALUES = 4
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some operations in their order, the first of them with the sequence `base`.
+    """Some operations in order; the first has the sequence `base`.
 
-    `values` has None where nothing is stored. A `texts` element is a new string, whose hash nobody
-    has computed yet.
+    `values` has None where nothing is stored. The elements of `texts` are new strings, whose hash
+    is not yet computed.
     """
 
     phase: int
@@ -39,12 +39,11 @@ class Block:
 
 
 class Workload:
-    """A worker's part of the recorded streams.
+    """The recorded streams, from the point of view of one worker.
 
-    `_sequences` has those of all sets by any worker, key by key; those of a key begin at its place
-    in `_starts`. Which value is meant follows from the sequence, so none is kept, nor its mark. A
-    key with many values has a table of their marks, with a list where several have the same one,
-    which values of a few bytes may.
+    `_sequences` has the sequences of all sets by any worker, key by key; `_starts` says where those
+    of a key begin. A value follows from its sequence, so neither values nor marks are kept. A key
+    with many values gets a table of their marks; values of a few bytes may share a mark.
     """
 
     def __init__(self, load: Load) -> None:
@@ -60,17 +59,17 @@ class Workload:
 
     @property
     def key_count(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self._ends)
 
     def key(self, number: int) -> str:
-        """Return a new string for the key, whose hash nobody has computed yet."""
+        """Return a new string for the key, whose hash is not yet computed."""
         start = self._ends[number - 1] if number else 0
         return self._texts[start : self._ends[number]].decode("ascii").rstrip("\n")
 
     def is_stored_by(self, phase: int, key: int) -> bool:
-        """Return whether a stream of `phase` or one before stores the key."""
-        # Phases come in their order, so the first sequence is of the first phase.
+        """Return whether a stream of `phase` or an earlier phase stores the key."""
+        # Phases are in order, so the first sequence belongs to the first phase.
         sequences = self._sequences_of(key)
         return bool(sequences) and self.phases.trace(sequences[0])[0].phase <= phase
 
@@ -87,9 +86,9 @@ class Workload:
         return Block(phase, base, verbs, keys, [self.key(key) for key in keys], values)
 
     def stored(self, key: int, answer: object) -> list[tuple[int, Origin]] | None:
-        """Return the sequences of `key` whose value `answer` is, byte for byte, and their origins.
+        """Return the sequences of `key` whose value equals `answer`, with their origins.
 
-        There is more than one only for values of a few bytes. None when it is no value at all.
+        Only values of a few bytes can have several. None if `answer` is not a value at all.
         """
         marks = self.values.marks(answer)
         if marks is None:
@@ -107,7 +106,7 @@ class Workload:
         return next((self.key(key) for key in keys if self.stored(key, answer)), None)
 
     def _stored_by_key(self) -> tuple[array[int], array[int]]:
-        """Return where the sequences of each key begin, and all sequences by their keys."""
+        """Return where the sequences of each key begin, and all sequences ordered by key."""
         next_ = array("Q", bytes(8 * (self.key_count + 1)))
         for _, recorded in self.phases.streams():
             for verb, key in zip(recorded.verbs, recorded.keys, strict=True):

@@ -1,6 +1,6 @@
-"""The report on a page: one HTML file with everything in it.
+"""The report as a page: one self-contained HTML file.
 
-Owns the way from a file of records to that file. `write` is all that others need.
+Owns the way from a file of records to that file. Other modules need only `write`.
 """
 
 from lab.report.html.write import write

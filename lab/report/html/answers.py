@@ -1,6 +1,6 @@
-"""The first screen of the page: the answers to all questions, and the one that is shown at first.
+"""The first screen of the page: the answers to all questions, and the one shown first.
 
-Owns how a question is spelled in the page, and how long each bar is. Must not rank anything.
+Owns how the page spells a question, and how long each bar is. Must not rank anything.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _SHARINGS = {
     "network": "several machines",
 }
 _TOP = 8
-_TOP_TITLES = {False: "The fastest", True: "The fastest of each language"}
+_TOP_TITLES = {False: "Fastest", True: "Fastest for each language"}
 _SURVIVES = {False: "no", True: "yes"}
 
 
 def view(suite: PhasesSuite, summaries: Sequence[Summary], lines: Mapping[int, int]) -> View | None:
-    """Return what the template shows; None when the suite measured nothing.
+    """Return the template's data; None when the suite measured nothing.
 
     `lines` has the line of each record by the identity of its cell.
     """
@@ -50,7 +50,7 @@ def view(suite: PhasesSuite, summaries: Sequence[Summary], lines: Mapping[int, i
     return {
         "pickers": _pickers(suite, shown),
         "shown": _answer(first, lines),
-        "workload": f"{suite.parts[0].title}, uniform keys, every answer checked",
+        "workload": f"Workload: {suite.parts[0].title}, uniform keys, every answer checked",
         "suite": suite.name,
         "json": as_json({_spelled(one): _answer(answer, lines) for one, answer in found.items()}),
     }
@@ -71,7 +71,7 @@ def _picker(name: str, options: list[str], first: str) -> View:
 
 
 def _spelled(one: Question) -> str:
-    """Return what the page's script looks a question up by: the chosen options in their order."""
+    """Return the key by which the page's script finds a question: the chosen options in order."""
     language, sharing = LANGUAGE_NAMES[one.language], _SHARINGS[one.sharing]
     return "/".join((language, sharing, _SURVIVES[one.survives], one.size))
 
@@ -80,13 +80,13 @@ def _answer(one: Answer, lines: Mapping[int, int]) -> View:
     rows = (*one.ranked, *one.unbounded)
     longest = max((max(row.rate.bounds or (row.rate.median,)) for row in rows), default=0.0)
     bars = [_bar(row, longest, lines, first=row in one.tied) for row in one.ranked]
-    # Who has not chosen a language yet sees the best of each.
+    # Readers who have not chosen a language see the best of each.
     in_any_language = one.question.language == "any"
     leaders = [
         _bar(first, longest, lines, first=first in one.tied)
         | {
             "name": f"{LANGUAGE_NAMES[language]}: {first.name}",
-            "tie": f"a tie with {_listed(rest)}" if rest else "",
+            "tie": f"tied with {_listed(rest)}" if rest else "",
         }
         for language, (first, *rest) in one.leaders.items()
     ]
@@ -98,14 +98,14 @@ def _answer(one: Answer, lines: Mapping[int, int]) -> View:
         "top_title": _TOP_TITLES[in_any_language] if top else "",
         "top": top,
         "rest": bars if in_any_language else bars[_TOP:],
-        "rest_title": f"All {len(bars)} ranked" if in_any_language else "The slower ones",
+        "rest_title": f"All {len(bars)} ranked" if in_any_language else "Slower caches",
         "unbounded": [_bar(row, longest, lines) for row in one.unbounded],
         "asides": [_aside(row, lines) for row in one.asides],
     }
 
 
 def _listed(rows: Sequence[Candidate]) -> str:
-    """Return the names as a sentence has them: `a, b and c`."""
+    """Return the names as a list in a sentence: `a, b and c`."""
     *others, last = [row.row.contestant.title for row in rows] or [""]
     return f"{', '.join(others)} and {last}" if others else last
 

@@ -1,6 +1,6 @@
-"""What the page's scripts read: charts as JSON, records as compressed JSON.
+"""Data for the page's scripts: charts as JSON, records as compressed JSON.
 
-Owns these two texts. Nothing in them can end the element that they stand in.
+Owns both texts. Neither can close the HTML element that contains it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from markupsafe import Markup
 
 from lab.runner.results import AnyCell
 
-# Histograms are most of a record and nothing to read; the file has them.
+# Histograms are most of a record and not readable, so the page leaves them out.
 _HISTOGRAM_SHOWN = "in the file"
 
 
 def as_json(value: object) -> Markup:
     """Return JSON for a script element of type application/json."""
     text = msgspec.json.encode(value).decode("utf-8")
-    # "<" occurs in texts only, where the escape means the same.
+    # "<" occurs only inside JSON strings, where the escape is equivalent.
     return Markup(text.replace("<", "\\u003c"))  # noqa: S704
 
 

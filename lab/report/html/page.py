@@ -1,4 +1,4 @@
-"""What is on the page, chapter by chapter.
+"""The content of the page, chapter by chapter.
 
 Owns the order and the words around tables and charts. Must not know HTML, nor compute a figure.
 """
@@ -16,7 +16,7 @@ from lab.report.layouts import replay, sheets
 from lab.report.layouts.corrected import percentiles
 from lab.report.layouts.remarks import counted
 from lab.report.layouts.rows import shared_by
-from lab.report.layouts.standing import headlines, standing
+from lab.report.layouts.standing import STANDING_TITLE, headlines, standing
 from lab.report.model import Cell, Column, Dots, Row, Sheet, Table
 from lab.report.reading import SuiteRows, replays_of, source_of, suites_of
 from lab.report.units import brief
@@ -28,30 +28,31 @@ from lab.runner.results import ReplayCell
 from lab.runner.summary import Summary
 
 _METHOD = (
-    "Every contestant obeys the same operations, in a new process and a new store for each "
-    "cell. Rounds are interleaved: A B C, A B C. Keys and values exist before the clock "
-    "starts. Rates come from a throughput pass, whose clock is read once for each block of "
-    "operations; latencies from a second pass, whose clock is read around each operation.",
-    "Several workers start at the same moment and are not paused. Their rate is the number of "
-    "operations divided by the time from the first start to the last end. A rate above what the "
-    "measured CPU time allows is refused.",
-    "Every answer is compared with what was stored, when the clock has stopped. A wrong or stale "
-    "value and a lost entry make the run a failure. A miss is legal where a store may evict.",
-    "Figures are medians of the rounds. An interval needs six rounds, and its coverage is printed. "
-    "A row whose rounds differ by more than 10 % is called noisy. What a host's own loop costs is "
-    "a row of its own and never subtracted.",
-    "A contestant behind a server has two rows: client and server on one core, and on two. Which "
-    "is faster depends on the machine, and the difference can be threefold.",
-    "The loop is closed: a worker asks only when the last answer has come, so that percentiles "
-    "hide part of a stall (coordinated omission). Keys are asked for evenly, and most sets of keys "
-    "fit into a processor's caches. A row of Redis or memcached contains its client library.",
-    "METHODOLOGY.md has the whole of it, BIAS.md why you should doubt us, PROTOCOL.md how to add a "
-    "runtime.",
+    "Every contestant runs the same operations. Each cell has a new process and a new store, and "
+    "rounds are interleaved: A B C, A B C. Keys and values exist before the clock starts. Rates "
+    "come from a throughput pass, which reads the clock once per block of operations. Latencies "
+    "come from a second pass, which reads it around each operation.",
+    "Several workers start at the same moment and run without a pause. Their rate is the number of "
+    "operations divided by the time from the first start to the last end. The lab rejects a rate "
+    "that the measured CPU time cannot explain.",
+    "The lab checks every answer after the clock has stopped. A wrong or stale value or a lost "
+    "entry makes the run a failure. A miss is allowed where a store may evict.",
+    "Figures are medians of the rounds. An interval needs six rounds and shows its coverage. "
+    "A row is called noisy when its rounds differ by more than 10 %. The cost of a host's own loop "
+    "is a row of its own (null) and never subtracted.",
+    "A contestant behind a server has two rows: client and server on one core, and on two cores. "
+    "Which one is faster depends on the machine; the difference can be threefold.",
+    "The loop is closed: a worker sends a request only after the previous answer, so percentiles "
+    "hide part of a stall (coordinated omission). Most suites request all keys equally often, and "
+    "most key sets fit into the processor's caches. A row of Redis or memcached includes the cost "
+    "of its client library.",
+    "METHODOLOGY.md describes the method in full, BIAS.md where this lab may favour Tuckbox, and "
+    "PROTOCOL.md how to add a runtime.",
 )
 
 
 def page_of(run: Run) -> View:
-    """Return everything that the template shows of a run."""
+    """Return everything that the template shows about a run."""
     lines = {id(cell): line for cell, line in zip(run.cells, run.lines, strict=True)}
     views = Views(lines)
     suites = suites_of(run)
@@ -61,7 +62,7 @@ def page_of(run: Run) -> View:
     chapters += [_replay(views, suite, cells) for suite, cells in replays_of(run)]
     contents = [{"id": one["id"], "name": one["name"]} for one in chapters]
     if own is not None:
-        contents.insert(0, {"id": "standing", "name": "Where Tuckbox stands worst"})
+        contents.insert(0, {"id": "standing", "name": STANDING_TITLE})
     return {
         "started": _moment(run.header.started),
         "answer": _answer(suites, lines),
@@ -182,7 +183,7 @@ def _replay(views: Views, suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Vi
 def _form(run: Run, form: Form) -> str:
     rounds = run.header.settings.rounds or form.rounds
     counted = "one round" if rounds == 1 else f"{rounds} interleaved rounds"
-    share = "" if form.operations == 1 else f", {form.operations:.3g} of its operations"
+    share = "" if form.operations == 1 else f", {100 * form.operations:.3g} % of the operations"
     return counted + share
 
 
@@ -193,10 +194,10 @@ def _lede(
     who = f"{counted(everyone, replays)}. Every answer was checked."
     if not count:
         return f"Measured on one machine: {who}"
-    comparisons = "One known comparison" if count == 1 else f"{count} known comparisons"
+    comparisons = "One published comparison" if count == 1 else f"{count} published comparisons"
     return (
-        f"{comparisons} of caches, run again on one machine, with the original's figures beside "
-        f"today's: {who}"
+        f"{comparisons} of caches, repeated on one machine and shown next to the published "
+        f"figures: {who}"
     )
 
 
@@ -228,11 +229,11 @@ def _notices(run: Run) -> list[str]:
     notices = []
     if run.ending is None:
         notices.append(
-            "This run was broken off, or still goes on: what is here is what there was. Faults and "
-            "noise are judged at its end."
+            "This run was interrupted or is still running. The page shows the cells measured so "
+            "far. Faults and noise are judged at the end of a run."
         )
     if run.header.settings.form == "smoke":
-        notices.append("The smoke form shows that everything runs. Its figures mean nothing.")
+        notices.append("The smoke form only shows that everything runs. Ignore its figures.")
     settings = run.header.settings
     few = [
         suite.name
@@ -242,7 +243,7 @@ def _notices(run: Run) -> list[str]:
     ]
     if few and settings.form != "smoke":
         listed = ", ".join(few)
-        notices.append(f"Fewer than {SAMPLES_MIN} rounds: do not quote figures of {listed}.")
+        notices.append(f"Fewer than {SAMPLES_MIN} rounds: do not quote the figures of {listed}.")
     return notices
 
 
@@ -255,7 +256,7 @@ def _clocks(everyone: Sequence[Summary]) -> list[str]:
             clocks[row.contestant.host] = f"{row.contestant.host} {brief(p50)} (P99 {brief(p99)})"
     if not clocks:
         return []
-    return [f"The clock itself takes, and each latency contains it: {', '.join(clocks.values())}."]
+    return [f"Each latency includes the cost of reading the clock: {', '.join(clocks.values())}."]
 
 
 def _machine(run: Run) -> list[tuple[str, str]]:
@@ -340,9 +341,9 @@ def _run(run: Run) -> list[tuple[str, str]]:
 
 def _quiet(run: Run) -> str:
     if run.ending is None:
-        return "Judged at the end of a run, which this one has not reached."
+        return "Judged at the end of a run; this run has not ended."
     others = run.ending.disturbance.others
-    return f"A quiet run: other programs used {others:.1%} of the machine."
+    return f"Quiet run: other programs used {others:.1%} of the machine."
 
 
 def _moment(one: datetime) -> str:

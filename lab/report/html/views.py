@@ -1,6 +1,6 @@
-"""Tables and charts as the templates and scripts need them.
+"""Tables and charts in the form that the templates and scripts need.
 
-Owns the last step from `model` to markup's own terms: classes, attributes, numbers of lines.
+Owns the last step from `model` to markup: classes, attributes, line numbers.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from lab.report.model import (
 )
 from lab.runner.results import AnyCell
 
-# Texts that are longer are folded, and given more room when they are much longer.
+# Longer texts wrap, and much longer ones get a wider column.
 _FOLDED_FROM = 18
 _WRAPPED_FROM = 48
 
-# A table with more rows at a time scrolls in a window of its own.
+# A table that shows more rows at a time scrolls by itself.
 _TALL_FROM = 45
 
 View = dict[str, Any]
 
 
 class Views:
-    """Makes views of what a run's sheets have. Charts are collected, and numbered as they come."""
+    """Makes views of a run's sheets. Collects the charts and numbers them in order."""
 
     def __init__(self, lines: Mapping[int, int]) -> None:
         self._lines = lines
@@ -43,11 +43,11 @@ class Views:
         self._tables = 0
 
     def gallery(self, tables: Sequence[Table], pickers: Sequence[Picker]) -> list[View]:
-        """Return tables among which `pickers` choose."""
+        """Return the tables that `pickers` choose from."""
         return [{**self.table(one), "choice": _choice(pickers, one.keys)} for one in tables]
 
     def table(self, table: Table) -> View:
-        """Return a table, with an id of its own."""
+        """Return a table, with a unique id."""
         self._tables += 1
         return {
             "id": f"table-{self._tables}",
@@ -65,7 +65,7 @@ class Views:
         }
 
     def chart(self, chart: Chart) -> View:
-        """Return a chart's caption. What is drawn joins `charts`."""
+        """Return a chart's caption. Its drawing is added to `charts`."""
         number = len(self.charts)
         kind = "dots" if isinstance(chart, Dots) else "lines"
         if isinstance(chart, Dots):
@@ -146,7 +146,7 @@ class Views:
         return [self._lines[id(cell)] for cell in records]
 
 
-# What a colour of a chart says, in the order in which it is said.
+# The meaning of each colour in a chart, in the order of the legend.
 _KINDS: dict[Kind, str] = {
     "shared": "shared by processes",
     "server": "behind a server",
@@ -163,7 +163,7 @@ def _kinds(chart: Chart) -> list[View]:
 
 
 def _rows_shown(table: Table) -> int:
-    """Return how many rows the first choice of the pickers leaves."""
+    """Return how many rows the initial choice of the pickers shows."""
     wanted = {picker.name: picker.first or picker.options[0] for picker in table.pickers}
     return sum(
         all(row.keys.get(name, option) == option for name, option in wanted.items())
@@ -176,12 +176,12 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _number(value: float | None) -> str | None:
-    """Return a number as short as six digits allow."""
+    """Return a number with at most six digits."""
     return None if value is None else f"{value:.6g}"
 
 
 def _choice(pickers: Sequence[Picker], keys: Mapping[str, str]) -> str:
-    """Return which options a row is of: their places among those of each picker, if it has any."""
+    """Return the options of a row: their positions in each picker, if it has any."""
     places = [
         str(picker.options.index(keys[picker.name])) if picker.name in keys else ""
         for picker in pickers
@@ -236,7 +236,7 @@ def _cell(column: Column, cell: Cell, *, is_head: bool, is_again: bool) -> View:
     return {
         "tag": "th" if is_head and not column.figures else "td",
         "classes": " ".join(classes),
-        # Sorting goes by the text itself where that is a plain number.
+        # A plain number is sorted by its text.
         "order": None if cell.text == str(cell.order) else _number(cell.order),
         "text": cell.text,
     }

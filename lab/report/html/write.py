@@ -1,4 +1,4 @@
-"""Writes the page. Owns its templates and what they may call; must not know what is on it."""
+"""Writes the page. Owns its templates and their functions; must not know its content."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _HERE = Path(__file__).parent
 
 
 def write(records: Path, output: Path) -> None:
-    """Write the report on the records in `records` to `output`, replacing what is there.
+    """Write the report about `records` to `output`, and replace that file.
 
-    An unfinished run is reported as far as it came. Raises RecordsError for what are no records,
-    and OSError.
+    The report of an unfinished run has the cells measured so far. Raises RecordsError if the file
+    has no records, and OSError.
     """
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
-        # Whatever comes from records is text, never markup.
+        # Everything from records is text, never markup.
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -34,5 +34,5 @@ def write(records: Path, output: Path) -> None:
 
 
 def _inline(path: Path) -> Markup:
-    # A file of this package: nothing in it comes from records.
+    # Safe: a file of this package, without any text from records.
     return Markup(path.read_text("utf-8"))  # noqa: S704

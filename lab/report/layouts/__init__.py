@@ -1,4 +1,4 @@
-"""Layouts: what there is to say of each suite, its original's way first.
+"""Layouts: the tables and charts of each suite, first those in its original's layout.
 
 Owns the choice of the layout. Must not know how a table or a chart is shown.
 """
@@ -29,7 +29,7 @@ _Tables = Callable[[PhasesSuite, Part, Sequence[Summary]], tuple[Table, ...]]
 
 
 class _Layout(NamedTuple):
-    """How one suite is told."""
+    """How one suite is presented."""
 
     charts: _Charts
     tables: _Tables
@@ -57,7 +57,7 @@ _LAYOUTS = {
 def sheets(suite: PhasesSuite, summaries: Sequence[Summary]) -> list[Sheet]:
     """Return a sheet for each part of the suite that has rows.
 
-    A suite whose layout nobody knows has the tables that all have.
+    A suite with an unknown layout gets only the tables that all suites have.
     """
     layout = _LAYOUTS.get(suite.layout, _PLAIN)
     found = []

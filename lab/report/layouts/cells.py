@@ -1,6 +1,6 @@
-"""Cells that several tables have: latencies, hit ratios, what the checks found.
+"""Cells that several tables share: latencies, hit ratios, results of the checks.
 
-Owns how such a figure stands in a table. Must not know which table.
+Owns their format. Must not know which table shows them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from lab.runner.summary import Figure, PassSummary, Summary
 NOTHING = Cell("")
 
 FAULTS = (
-    Column("Wrong", means="Answers that are not the value stored."),
+    Column("Wrong", means="Answers that differ from the stored value."),
     Column(
         "Stale",
-        means="Answers with a value that had certainly been replaced or deleted.",
+        means="Answers with a value that had certainly been replaced or deleted before.",
     ),
-    Column("Lost", means="Entries gone from a store that was not full."),
-    Column("Refused", means="Sets that the store declined."),
+    Column("Lost", means="Entries missing from a store that was not full."),
+    Column("Refused", means="Sets that the store refused."),
 )
 
 
@@ -29,7 +29,7 @@ def latency(nanoseconds: float | None) -> Cell:
 
 
 def interval(figure: Figure) -> str:
-    """Return the bounds of a rate and what they are; empty for one round."""
+    """Return the bounds of a rate and their coverage or rounds; empty for one round."""
     if figure.bounds is None:
         return ""
     low, high = figure.bounds
@@ -40,7 +40,7 @@ def interval(figure: Figure) -> str:
 def hits(one: PassSummary, row: Summary, workers: int = 1) -> Cell:
     """Return the hit ratio among the keys that should have been there.
 
-    Several workers miss also what another has just deleted: their misses are no sign of eviction.
+    With several workers a low ratio is not marked: another worker may just have deleted the key.
     """
     if one.hit_ratio is None or not row.contestant.stores:
         return NOTHING
@@ -48,12 +48,12 @@ def hits(one: PassSummary, row: Summary, workers: int = 1) -> Cell:
 
 
 def hit_cell(share: float) -> Cell:
-    """Return a hit ratio. Misses are cheaper than hits: a rate with misses is marked."""
+    """Return a hit ratio. It is marked below 1, since misses are cheaper than hits."""
     return Cell(hit_rate(share), share, "weak" if share < 1 else "")
 
 
 def checks(verdict: Verdict, refused: int, row: Summary) -> list[Cell]:
-    """Return wrong, stale, lost and refused. Null stores nothing and has none of them."""
+    """Return wrong, stale, lost and refused; empty for null, which stores nothing."""
     if not row.contestant.stores:
         return [NOTHING] * len(FAULTS)
     excused = row.contestant.excused
@@ -70,5 +70,5 @@ def _count(count: int, mark: Mark) -> Cell:
 
 
 def refused_of(one: PassSummary) -> int:
-    """Return how many sets of a pass were refused."""
+    """Return the number of refused sets of a pass."""
     return one.action("set").miss

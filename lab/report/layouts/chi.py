@@ -1,7 +1,4 @@
-"""The tables of 2010: for each ratio and size the matrix of rates, slowest first.
-
-Owns this layout.
-"""
+"""The layout of 2010: for each ratio and size a matrix of rates, slowest first."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _WHERE: tuple[Placement, ...] = ("same core", "split cores")
 
 
 def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
-    """Return the rates by size of the values."""
+    """Return the rates by value size."""
     sizes = [variant.name for variant in part.variants]
     found: dict[str, dict[str, Summary]] = {}
     for row in rows:
@@ -44,9 +41,9 @@ def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Cha
                 )
             )
     chart = Dots(
-        "Operations in a second",
-        "by size of the values: 16, 160 and 1,600 bytes",
-        "operations in a second",
+        "Operations per second",
+        "by value size: 16, 160 and 1,600 bytes",
+        "operations per second",
         "rate",
         "more",
         tuple(sizes),
@@ -57,7 +54,7 @@ def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Cha
 
 
 def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
-    """Return today's matrix of each ratio and size, followed by those published for it."""
+    """Return the measured matrix of each ratio and size, each followed by the published ones."""
     found: list[Table] = []
     for phase in _measured(part):
         for variant in part.variants:
@@ -83,7 +80,7 @@ def pickers(part: Part) -> tuple[Picker, ...]:
 def _today(suite: PhasesSuite, rows: Sequence[Summary], ratio: str, size: str) -> list[Table]:
     matrices = []
     for where in _WHERE:
-        # Where client and server run makes no difference to who has no server.
+        # Contestants without a server appear in the matrix of every placement.
         here = [
             (_label(suite, row), row, main.rate.median)
             for row in rows
@@ -140,7 +137,7 @@ def _percentage(own: float, other: float) -> Cell:
     if own == other:
         return Cell("--", 0.0)
     share = own / max(other, 1e-9) - 1
-    # Memory against a server is beyond what a percentage can tell.
+    # Above 1,000 % a factor is easier to read.
     return Cell(f"{share:.0%}" if share < 10 else f"{share + 1:,.0f}x", share)
 
 

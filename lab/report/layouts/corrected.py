@@ -1,7 +1,7 @@
-"""What every original left out: percentiles, intervals, checks.
+"""What the originals left out: percentiles, intervals, checks.
 
-Owns this table and the chart of percentiles, which are the same for all suites. Must not know what
-any original looked like.
+Owns this table and the chart of percentiles, which all suites share. Must not know any original's
+layout.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from lab.runner.summary import (
 
 
 def corrected(part: Part, rows: Sequence[Summary]) -> Table:
-    """Return a row for each contestant that kept within the limits, variant and operation."""
+    """Return a row for each contestant within the limits, variant and operation."""
     within = [row for row in rows if row.measured and not limits.why_beyond(part, row)]
     is_whole = len(within) == sum(row.measured for row in rows)
-    title = "Corrected: every answer checked" + ("" if is_whole else ", within the limits")
+    title = "Full results" + ("" if is_whole else ", within the limits")
     lines = _sorted(
         [_row(part, row, operation, rows) for row in within for operation in operations(row)]
     )
@@ -39,7 +39,7 @@ def corrected(part: Part, rows: Sequence[Summary]) -> Table:
 
 
 def beyond(part: Part, rows: Sequence[Summary]) -> Table | None:
-    """Return the same of those that did not keep within the limits, and why; None without any."""
+    """Return the same table for rows that exceeded the limits, with reasons; None without any."""
     lines = []
     for row in rows:
         why = limits.why_beyond(part, row) if row.measured else ""
@@ -51,50 +51,52 @@ def beyond(part: Part, rows: Sequence[Summary]) -> Table | None:
     contestant, *others = _columns()
     columns = (contestant, Column("Why", figures=False), *others)
     note = (
-        "These rows have more room than those within the limits, so their hits and their rates are "
-        "not to be compared with theirs."
+        "Do not compare these hits and rates with those of the rows within the limits: these "
+        "contestants used more space."
     )
     return _table(
-        "Corrected: beyond the limits, or without any", columns, _sorted(lines, 1), (note,)
+        "Full results, over the limits or without limits", columns, _sorted(lines, 1), (note,)
     )
 
 
 def _columns() -> tuple[Column, ...]:
     return (
         Column("Contestant", figures=False),
-        Column("Rate", _RATES, means="Of the throughput pass, median of the rounds."),
+        Column("Rate", _RATES, means="Throughput pass, median of the rounds."),
         Column("Interval", _RATES, means="Interval of the median, with its coverage."),
-        Column("Spread", _RATES, means="Range over the rounds, by their median."),
+        Column("Spread", _RATES, means="Range of the rounds divided by their median."),
         Column("Rounds", _RATES),
-        Column("Elapsed", _PASS, means="From its first start to its last end."),
-        Column("CPU/op", _PASS, means="CPU time of the clients for one operation."),
+        Column("Elapsed", _PASS, means="Time that the rate is computed from."),
+        Column("CPU/op", _PASS, means="CPU time of the clients per operation."),
         Column(
             "Median",
             _LATENCIES,
-            means="Of one operation, or of one request for several values; the clock's own cost "
-            "is in it.",
+            means="Of one operation, or of one request for several values. Includes the cost of "
+            "reading the clock.",
         ),
         Column("P90", _LATENCIES),
         Column("P99", _LATENCIES),
         Column("P99.9", _LATENCIES),
-        Column("Bytes held", _STORE, means="What it occupied, as measured."),
+        Column("Bytes used", _STORE, means="Measured size of the store."),
         Column("Measured as", _STORE, figures=False),
-        Column("Told", _STORE, means="The limit that it was told, where it is not the suite's."),
+        Column(
+            "Limit given", _STORE, means="The limit it was given, if that is not the suite's limit."
+        ),
         Column(
             "Hits",
             _CHECKS,
-            means="Gets that found what should have been there. Misses are cheaper than hits, so a "
-            "rate with misses is to be read with care.",
+            means="Share of the stored keys that gets found. Misses are cheaper than hits, so read "
+            "a rate with misses with care.",
         ),
         *(Column(one.heading, _CHECKS, means=one.means) for one in FAULTS),
-        Column("x null", means="How many times the host's own loop, by throughput."),
+        Column("x null", means="Time of one operation, in multiples of the host's own loop."),
     )
 
 
 def _sorted(lines: list[Row], shift: int = 0) -> list[Row]:
-    """Return the fastest first: by rate, and what has none by its latency. Null is last.
+    """Return the rows sorted by rate, or by latency where there is no rate. Null is last.
 
-    `shift` is how many columns more there are before the figures.
+    `shift` is the number of additional columns before the figures.
     """
     variants = distinct([line.keys["variant"] for line in lines])
     named = distinct([line.keys["operation"] for line in lines])
@@ -120,7 +122,7 @@ def _table(
 
 
 _RATE, _MEDIAN = 1, 7
-_RATES, _PASS, _CHECKS = "operations in a second", "throughput pass", "checks"
+_RATES, _PASS, _CHECKS = "operations per second", "throughput pass", "checks"
 _LATENCIES, _STORE = "latency", "store"
 
 
@@ -173,7 +175,7 @@ def _asks(operation: Operation) -> bool:
 
 
 def _interval(one: PassSummary) -> Cell:
-    """Return the interval of the rate; nothing where there were too few rounds for one."""
+    """Return the interval of the rate; empty with too few rounds."""
     found = one.rate.interval
     if found is None:
         return NOTHING
@@ -188,7 +190,7 @@ def _times(times: float | None) -> Cell:
 
 
 def _pickers(variants: Sequence[str], named: Sequence[str]) -> tuple[Picker, ...]:
-    # Of an even number the smaller middle one.
+    # The middle variant; of an even number, the smaller of both middle ones.
     first = variants[(len(variants) - 1) // 2] if variants else ""
     both = (Picker("variant", tuple(variants), first), Picker("operation", tuple(named)))
     return tuple(picker for picker in both if len(picker.options) > 1)
@@ -198,7 +200,10 @@ def _notes(rows: Sequence[Summary]) -> tuple[str, ...]:
     notes = []
     weak = max((row.weak for row in rows), default=0.0)
     if weak:
-        notes.append(f"Weak check: up to {weak:.1%} of the answers had fewer than 8 bytes.")
+        notes.append(
+            f"Weak check: up to {weak:.1%} of the answers had fewer than 8 bytes and could be "
+            f"right by chance."
+        )
     excused = distinct(
         [
             f"{row.contestant.title}: {' and '.join(row.contestant.excused)}"
@@ -208,12 +213,14 @@ def _notes(rows: Sequence[Summary]) -> tuple[str, ...]:
     )
     if excused:
         known = "; ".join(excused)
-        notes.append(f"Known, explained in its README and no fault of the run: {known}.")
+        notes.append(
+            f"Known defects, explained in the READMEs and not counted as faults: {known}."
+        )
     return tuple(notes)
 
 
 def percentiles(rows: Sequence[Summary]) -> Dots:
-    """Return the chart of the latencies of each operation."""
+    """Return the latency chart of each operation."""
     lines = [
         DotRow(
             title(row),

@@ -1,6 +1,6 @@
-"""Miss-ratio curves: the share of requests that miss, by the bytes that a store was measured with.
+"""Miss-ratio curves: the share of requests that miss, by the measured bytes of the store.
 
-Owns this chart. Must not know which of these bytes were permitted.
+Owns this chart. Must not know how many bytes were allowed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from lab.runner.catalogue import Weighed
 from lab.runner.results import ReplayCell
 
 KINDS: dict[Weighed, Kind] = {"file": "shared", "client": "alone", "server": "server"}
-# Beyond this factor between the fewest and the most bytes, their axis is logarithmic.
+# The byte axis is logarithmic when its largest value exceeds its smallest by this factor.
 _LINEAR_UP_TO = 20.0
 
 
 def miss_ratios(cells: Sequence[ReplayCell]) -> tuple[Lines, ...]:
-    """Return a line for each contestant that was weighed, through a point for each capacity.
+    """Return a line for each measured contestant, with a point for each capacity.
 
-    None without measured cells. Who occupied more than it might is there as well: a point lies at
-    the bytes that it did occupy.
+    Empty without measured cells. Includes contestants that exceeded the limit: each point lies at
+    the bytes that were measured.
     """
     measured = [cell for cell in cells if cell.outcome == "measured"]
     if not measured:
@@ -39,21 +39,21 @@ def miss_ratios(cells: Sequence[ReplayCell]) -> tuple[Lines, ...]:
         )
         for name, own in found.items()
     ]
-    # The names beside the ends of the lines then have the order of these ends.
+    # The names at the right of the chart then have the order of the line ends.
     rows.sort(key=lambda row: -row.points[-1][1])
     most = max(point for row in rows for point, _ in row.points)
     fewest = max(min(point for row in rows for point, _ in row.points), 1.0)
     return (
         Lines(
             "Miss ratio by measured bytes",
-            "bytes that the store occupied at most",
+            "most bytes that the store used",
             "bytes",
             "miss ratio",
             "share",
             tuple(rows),
             notes=(
-                "Lower and further to the left is better. A point is a replay at one capacity, at "
-                "the bytes that were measured in it, also where these are more than permitted.",
+                "Lower and further left is better. Each point is a replay at one capacity, drawn "
+                "at its measured bytes even if they exceed the limit.",
             ),
             across_log=most > _LINEAR_UP_TO * fewest,
             up_log=False,

@@ -1,7 +1,4 @@
-"""The tables of DiskCache's documentation: for each backend a row for each action, and scaling.
-
-Owns this layout.
-"""
+"""The layout of DiskCache's documentation: a row for each backend and action, and scaling."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def charts(_suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Ch
 
 
 def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
-    """Return the timings of each backend, the scaling table, or what listing a folder takes."""
+    """Return the timings of each backend, the scaling table, or the time to list a folder."""
     if part.name == "scaling":
         return filling.tables(rows)
     if part.name == "listing":
@@ -49,8 +46,8 @@ def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Tab
         *(Column(one, group=_THEN, published=True) for one in _FIGURES),
     )
     notes = (
-        "Total is the sum of the latencies of all processes, as in the original, not elapsed "
-        "time. Miss of a set: refused; of a delete: nothing there.",
+        "Total is the sum of the latencies of all processes, as in the original; it is not elapsed "
+        "time. Miss: a get that found nothing, a refused set, or a delete of a missing key.",
     )
     return (Table("Timing data", columns, tuple(lines), notes=notes),)
 
@@ -135,10 +132,10 @@ def _listing(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> Table:
         Column("Files"),
         Column("Median"),
         Column("Max"),
-        Column("Calls", means="Calls in one round. The number of names is checked in each."),
+        Column("Calls", means="Calls in one round. Each call's number of names is checked."),
         Column("Time", group=_THEN),
     )
-    note = "Each set of Django's filebased listed its folder like this."
+    note = "Django's filebased backend listed its folder like this in every set."
     return Table(f"Timings for {_LISTING}", columns, tuple(lines), notes=(note,))
 
 

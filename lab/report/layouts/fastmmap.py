@@ -1,6 +1,6 @@
-"""The tables of 2004: a block for each package, a row for each size of its values.
+"""The layout of 2004: a block for each package, a row for each value size.
 
-Owns this layout. What filling a size-aware cache costs is in `filling`.
+The module `filling` has the cost of filling a size-aware cache.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from lab.runner.summary import PassSummary, Summary
 _PACKAGES = "Packages"
 _AWARE = "A size-aware cache"
 _FIGURES = ("Set/S", "Get/S", "Mix/S", "GHitR", "MHitR")
-# The original has the serialiser in the name of a package that is given complex values.
+# The original appends the serialiser to the name of a package with complex values.
 _SERIALISED = " Storable"
 
 
 def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
-    """Return the rates by size, or what filling costs."""
+    """Return the rates by value size, or the cost of filling."""
     if part.name == "filling":
         return filling.charts(rows, _aware_marks(suite))
     values = dict.fromkeys(variant.value for variant in part.variants)
@@ -49,9 +49,9 @@ def _rates(part: Part, value: str, rows: Sequence[Summary]) -> Dots:
             )
     unit = "bytes on average" if value == "binary" else "fields"
     return Dots(
-        f"{value.capitalize()} values: operations in a second",
-        f"by size of the values, {unit}",
-        "operations in a second",
+        f"{value.capitalize()} values: operations per second",
+        f"by value size, {unit}",
+        "operations per second",
         "rate",
         "more",
         tuple(size.split()[-1] for size in sizes),
@@ -61,7 +61,7 @@ def _rates(part: Part, value: str, rows: Sequence[Summary]) -> Dots:
 
 
 def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
-    """Return the original's table with both years in it."""
+    """Return the original's table with measured and published figures."""
     if part.name == "filling":
         return filling.tables(rows)
     of_2005 = part.name == "size-aware"
@@ -82,7 +82,7 @@ def _columns(year: str) -> tuple[Column, ...]:
         Column("Package", figures=False, head=True),
         Column("Data type", figures=False, head=True),
         Column("Params", figures=False, head=True),
-        Column("Cmplx", means="Average bytes of a binary value, fields of a complex one."),
+        Column("Cmplx", means="Average bytes of a binary value, or fields of a complex value."),
         *(Column(one) for one in _FIGURES),
         *(Column(one, group=year, published=True) for one in _FIGURES),
     )
@@ -140,7 +140,7 @@ def _published(
 def _aware_marks(suite: PhasesSuite) -> tuple[str, ...]:
     published = originals.table(suite, _AWARE)
     return tuple(
-        f"2005: {row[0]} did {row[4]} sets in a second, {1e3 / float(row[4]):.0f} ms each, with a "
+        f"2005: {row[0]} did {row[4]} sets per second ({1e3 / float(row[4]):.0f} ms each), with a "
         f"limit of 1 MB and an unknown number of entries."
         for row in (published.rows if published else ())
     )

@@ -1,7 +1,7 @@
-"""What one set costs while a store fills: a line for each contestant, a column for each step.
+"""The cost of one set while a store fills: a line for each contestant, a column for each step.
 
-Owns this table and chart, which two suites have. A figure at n entries is the mean of the sets
-since the step before it.
+Owns this table and chart, which two suites share. A figure at n entries is the mean of the sets
+since the previous step.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ def tables(rows: Sequence[Summary]) -> tuple[Table, ...]:
         Column("Ended", figures=False),
     )
     note = (
-        "Each figure is the mean of the sets since the step before: at 1,000 entries those from "
-        "500 to 1,000, and at 1 a single one, the first that the process does."
+        "Each figure is the mean of the sets since the previous step: the figure at 1,000 entries "
+        "covers the sets from 500 to 1,000, the figure at 1 only the first set of the process."
     )
     return (Table("Cost of one set as the store fills", columns, tuple(lines), notes=(note,)),)
 
 
 def costs(row: Summary) -> Iterator[tuple[int, float]]:
-    """Return the entries at each step and the mean time of a set since the step before."""
+    """Return the entries at each step and the mean time of a set since the previous step."""
     for phase in row.phases:
         before = Step(0, 0)
         for step in phase.latency.steps if phase.latency is not None else ():
@@ -88,7 +88,7 @@ def _ended(row: Summary) -> str:
     latency = next((phase.latency for phase in row.phases if phase.latency is not None), None)
     if latency is None or not latency.stopped:
         return ""
-    # Of the rounds the one that came least far: the steps are those that all have reached.
+    # The least of all rounds: the table has only the steps that every round reached.
     least = min(
         phase.latency.done for one in row.cells for phase in one.phases if phase.latency is not None
     )

@@ -1,4 +1,4 @@
-"""Who kept within the limits of a suite, by what was measured, and why others did not.
+"""Which rows kept within the limits of a suite, by measurement, and why others did not.
 
 Owns that judgement and its words. Must not know which table shows it.
 """
@@ -23,12 +23,12 @@ MEASURED_AS: Mapping[Weighed, str] = {
 
 
 def why_beyond(part: Part, row: Summary) -> str:
-    """Return why a row is no equal of those that keep within the limits; empty for one that is."""
+    """Return why a row does not count as within the limits; empty if it does."""
     contestant, held = row.contestant, row.held
     if not contestant.stores:
         return ""
     if _entries_binding(part, row) and "entries" not in contestant.counts:
-        return "counts no entries: it may hold all of them"
+        return "cannot limit entries: it may hold all of them"
     if held is None:
         return ""
     if not held.bytes:
@@ -36,14 +36,14 @@ def why_beyond(part: Part, row: Summary) -> str:
     if not exceeds(held.bytes, held.bytes_max):
         return ""
     if contestant.sizing == "stock":
-        return "runs as it comes: is told no limit"
+        return "stock configuration: has no limit"
     if "bytes" not in contestant.counts:
-        return "takes no limit in bytes"
-    return held.reason or "holds more than the limit that it is told"
+        return "cannot limit bytes"
+    return held.reason or "uses more than its limit"
 
 
 def bytes_held(row: Summary) -> Cell:
-    """Return the bytes that a store held; nothing where there is no limit."""
+    """Return the measured bytes of a store; empty without a limit."""
     held = row.held
     if held is None:
         return Cell("")
@@ -56,14 +56,14 @@ def measured_as(part: Part, row: Summary) -> Cell:
     """Return how the bytes were measured."""
     if row.held is None:
         return Cell("")
-    # Then each worker has a store of its own.
+    # Each worker then has its own store.
     one_of = part.processes > 1 and not row.contestant.is_shared
     of = f" of one of {part.processes} workers" if one_of else ""
     return Cell(MEASURED_AS[row.held.weighed] + of)
 
 
 def told(row: Summary) -> Cell:
-    """Return the limit that a contestant was told, where it is not the suite's."""
+    """Return the limit that a contestant was given, where it is not the suite's."""
     held = row.held
     if held is None or held.told == held.bytes_max:
         return Cell("")
@@ -71,7 +71,7 @@ def told(row: Summary) -> Cell:
 
 
 def notes(part: Part, rows: Sequence[Summary]) -> Iterator[str]:
-    """Yield what there is to say of the limits of a part."""
+    """Yield the notes about the limits of a part."""
     measured = [row for row in rows if row.held is not None]
     helds = [row.held for row in measured if row.held is not None]
     if not helds:
@@ -81,17 +81,17 @@ def notes(part: Part, rows: Sequence[Summary]) -> Iterator[str]:
     if any(why_beyond(part, row) for row in measured):
         counted = "".join(f", and {count:,} entries" for count in sorted(entries))
         yield (
-            f"The limit is {limits}, as measured, with a tolerance of {TOLERANCE:.0%}{counted}. A "
-            f"table of its own has the contestants that held more or cannot be limited like that."
+            f"The limit is {limits} as measured, with a tolerance of {TOLERANCE:.0%}{counted}. "
+            f"Contestants that used more, or that cannot be limited, are in a separate table."
         )
     elif any(one.binds for one in helds):
-        yield f"Every store kept within {limits}, as measured."
+        yield f"Every store kept within the limit of {limits}, as measured."
     else:
         most = max(helds, key=lambda one: one.bytes)
-        yield f"The limit of {limits} binds nobody: no store held more than {size(most.bytes)}."
+        yield f"The limit of {limits} has no effect: no store used more than {size(most.bytes)}."
     yield (
-        "Bytes held: blocks of all files of the store after the last phase, or by how much the "
-        "memory of client or server grew when the store was filled."
+        "Bytes used: blocks of all files of the store after the last phase, or the growth of the "
+        "client's or server's memory while the store was filled."
     )
     unmeasured = distinct([f"{title(row)}: {_reason(row.held)}" for row in measured if _lacks(row)])
     if unmeasured:
@@ -99,7 +99,7 @@ def notes(part: Part, rows: Sequence[Summary]) -> Iterator[str]:
 
 
 def _entries_binding(part: Part, row: Summary) -> int:
-    """Return how many entries a store may hold, 0 where that is no fewer than there are."""
+    """Return the limit in entries; 0 if all entries fit."""
     variant = next(one for one in part.variants if one.name == row.variant)
     entries = part.limits_of(variant).entries
     return entries if entries < part.keys_of(variant) else 0

@@ -1,6 +1,6 @@
-"""What one request for several values saves: the time of a value by how many are asked for at once.
+"""The time of one value by the number of values in a request: what multi-get saves.
 
-Owns this table and chart. Must not know how a contestant asks.
+Owns this table and chart. Must not know how a contestant sends the request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ONE_BY_ONE = "one by one"
 
 
 def charts(part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
-    """Return the time of a value, a mark for each number of values in a request."""
+    """Return the time of a value, with a mark for each number of values in a request."""
     lines = tuple(
         DotRow(
             title(row),
@@ -34,7 +34,7 @@ def charts(part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
     return (
         Dots(
             "Time of one value",
-            "by how many are asked for at once",
+            "by number of values in a request",
             "time of one value",
             "ns",
             "less",
@@ -46,13 +46,13 @@ def charts(part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
 
 
 def tables(part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
-    """Return the times of values and of requests, and how each contestant asks."""
+    """Return the times of values and of requests, and how each contestant sends them."""
     columns = (
         Column("System", figures=False),
         *(Column(name, group="time of one value") for name in _phases(part)),
-        Column("Saves", means="How many times as fast a value is in the largest request."),
+        Column("Speedup", means="Time of one value alone, divided by that in the largest request."),
         *(Column(name, group="median of one request") for name in _phases(part)),
-        Column("Several values are asked for by", figures=False),
+        Column("Request for several values", figures=False),
     )
     lines = tuple(
         _row(part, row)
@@ -60,7 +60,7 @@ def tables(part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
         for row in rows
         if row.variant == variant.name and row.measured
     )
-    note = "One by one: the contestant has no request for several values, or we know of none."
+    note = "One by one: the contestant has no request for several values that we know of."
     return (Table("Time of one value", columns, lines, (_values(part),), notes=(note,)),)
 
 
@@ -94,7 +94,7 @@ def _request_ns(phase: PhaseSummary | None) -> float | None:
 
 
 def _phases(part: Part) -> tuple[str, ...]:
-    """Return the measured phases: that with the smallest batch first."""
+    """Return the measured phases, smallest batch first."""
     measured = sorted((one for one in part.phases if not one.preload), key=lambda one: one.batch)
     return tuple(phase.name for phase in measured)
 

@@ -1,6 +1,6 @@
-"""The charts of 2011, drawn with their own axes and as tables, and what became of the values.
+"""The layout of 2011: its charts with the original's axes, the same as tables, and what was kept.
 
-Owns this layout; a part with batches has that of `multi_get`.
+A part with batches uses the layout of `multi_get`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from lab.report.units import brief
 from lab.runner.catalogue import Part, PhasesSuite
 from lab.runner.summary import PassSummary, Summary
 
-# Of the steps of the suite; the charts have all of them.
+# The steps that the table shows; the charts show all of them.
 _COLUMNS = (1, 10, 50, 100, 250, 500)
 
 
 def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Chart, ...]:
-    """Return the original's eight charts with its systems and ours, and one of everybody."""
+    """Return the original's eight charts with its systems and ours, and a chart of all systems."""
     if part.batch_max > 1:
         return multi_get.charts(part, rows)
     timed = [
@@ -51,7 +51,7 @@ def charts(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Cha
     )
     everybody = replace(
         eight,
-        title="Everybody: time by number of iterations",
+        title="All systems: time by number of iterations",
         rows=tuple(_curve(*one) for one in timed),
         pickers=(_values(part), _phases(part), *placements(rows)),
         up_log=True,
@@ -78,13 +78,13 @@ def _panel(variant: str, phase: str) -> str:
 
 
 def _of_2011(suite: PhasesSuite, row: Summary) -> bool:
-    """Return whether a row is a system of the original, or stands in for one."""
+    """Return whether a row is a system of the original, or replaces one."""
     folder, _, _ = row.contestant.name.partition(":")
     return folder in {name.partition(":")[0] for name in suite.labels}
 
 
 def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
-    """Return the times by iterations, what was kept of each size, and what was published."""
+    """Return the times by iterations, what was kept of each size, and the published tables."""
     if part.batch_max > 1:
         return multi_get.tables(part, rows)
     return (_times(part, rows), _kept(part, rows), *_published(suite))
@@ -148,7 +148,7 @@ def _note(one: PassSummary) -> str:
             None,
             (
                 f"{refused:,} refused" if refused else "",
-                f"{get.miss:,} not there" if get.miss else "",
+                f"{get.miss:,} missing" if get.miss else "",
                 _ended(one),
             ),
         )
@@ -162,12 +162,12 @@ def _ended(one: PassSummary) -> str:
 def _kept(part: Part, rows: Sequence[Summary]) -> Table:
     columns = (
         Column("System", figures=False),
-        Column("Written", means="Sets that were tried."),
-        Column("Refused", means="Sets that the store declined."),
-        Column("Came back", means="Gets that brought the value last stored."),
-        Column("Not there", means="Gets that found nothing."),
-        Column("Wrong", means="Gets that brought something else."),
-        Column("Came back", group="MB"),
+        Column("Sets", means="Sets that were tried."),
+        Column("Refused", means="Sets that the store refused."),
+        Column("Found", means="Gets that returned the value stored last."),
+        Column("Missing", means="Gets that found nothing."),
+        Column("Wrong", means="Gets that returned another value."),
+        Column("Found", group="MB"),
         Column("Store", group="MB"),
         Column("Server", group="MB"),
     )
@@ -176,8 +176,8 @@ def _kept(part: Part, rows: Sequence[Summary]) -> Table:
         for row in rows:
             if row.variant == variant.name and row.measured and row.contestant.stores:
                 lines += _kept_of(row, variant.sizes.largest)
-    note = "1 GiB is 1,074 MB: at 2.12 MB it is full before the 484th value."
-    return Table("What was kept", columns, tuple(lines), pickers=(_values(part),), notes=(note,))
+    note = "1 GiB is 1,074 MB: with values of 2.12 MB it is full before the 484th value."
+    return Table("Values kept", columns, tuple(lines), pickers=(_values(part),), notes=(note,))
 
 
 def _kept_of(row: Summary, value_bytes: int) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The published figures, by the names under which the originals have them.
+"""The published figures, by the names that the originals use.
 
 Owns the way from a row to its original. Must not know any layout.
 """
@@ -13,7 +13,7 @@ from lab.runner.summary import Summary
 
 
 def label(suite: PhasesSuite, row: Summary) -> str:
-    """Return the name of a row in the original, or nothing where it had none."""
+    """Return the name of a row in the original; empty where it had none."""
     return suite.labels.get(row.contestant.name, "")
 
 
@@ -23,7 +23,7 @@ def table(suite: PhasesSuite, title: str) -> Original | None:
 
 
 def published(text: str) -> Cell:
-    """Return a published figure. It keeps its text; it is sorted by its number, if it is one."""
+    """Return a published figure: the text as published, sorted by its number if it is one."""
     return Cell(text, _number(text), "aside")
 
 
@@ -42,6 +42,6 @@ def _plain(text: str) -> float | None:
 
 
 def in_order(suite: PhasesSuite, rows: Sequence[Summary]) -> list[Summary]:
-    """Return the rows that the original had, as it had them, then those it had not."""
+    """Return the original's rows in its order, then the others."""
     order = {text: index for index, text in enumerate(suite.labels.values())}
     return sorted(rows, key=lambda row: order.get(label(suite, row), len(order)))

@@ -1,4 +1,4 @@
-"""What a reader of the tables must know: who has figures, why not, what is noisy, what is null's.
+"""Remarks about the tables: rows without figures, noisy rows, rows close to null.
 
 Owns these sentences and this table.
 """
@@ -16,15 +16,15 @@ from lab.runner.summary import NULL_TIMES_MIN, SPREAD_MAX, Summary, against_null
 
 _SAID: dict[Outcome, str] = {
     "measured": "",
-    "stopped": "met its time limit",
+    "stopped": "reached its time limit",
     "failed": "failed",
-    "missing": "not here",
-    "unavailable": "cannot be had",
+    "missing": "not installed",
+    "unavailable": "cannot be installed",
 }
 
 
 def counted(rows: Sequence[Summary], replays: Sequence[ReplayCell] = ()) -> str:
-    """Return how many contestants have figures, and which have none; null is left out."""
+    """Return how many contestants have figures, and which have none. Null does not count."""
     found = {row.contestant.name: False for row in rows if row.contestant.stores}
     found |= {cell.contestant: False for cell in replays}
     found |= {row.contestant.name: True for row in rows if row.measured and row.contestant.stores}
@@ -36,13 +36,13 @@ def counted(rows: Sequence[Summary], replays: Sequence[ReplayCell] = ()) -> str:
 
 
 def absent(rows: Sequence[Summary]) -> Table | None:
-    """Return the rows without figures and why, or None when all have some."""
+    """Return the rows without figures and the reasons; None when all have figures."""
     without = [row for row in rows if not row.measured]
     without.sort(key=name)
     lines = []
     for _, same in groupby(without, key=lambda row: row.contestant.name):
         group = list(same)
-        # A row without a cell of its own repeats the reason of another one.
+        # A row without its own cell repeats the reason of another row.
         reasons = distinct([row.reason for row in group if row.cells])
         first = group[0]
         mark: Mark = "aside" if first.outcome in ("unavailable", "stopped") else "fault"
@@ -68,7 +68,7 @@ def absent(rows: Sequence[Summary]) -> Table | None:
 
 
 def remarks(rows: Sequence[Summary]) -> tuple[str, ...]:
-    """Return which rows are noisy, which are close to null, and what null itself takes."""
+    """Return which rows are noisy or close to null, and the cost of null itself."""
     said = []
     noisy: dict[str, list[float]] = {}
     for row in rows:
@@ -80,11 +80,11 @@ def remarks(rows: Sequence[Summary]) -> tuple[str, ...]:
             f"{named} ({max(found):.0%}{f', {len(found)} variants' if len(found) > 1 else ''})"
             for named, found in worst
         )
-        said.append(f"Noisy, more than {SPREAD_MAX:.0%} between rounds: {listed}.")
+        said.append(f"Noisy, the rounds differ by more than {SPREAD_MAX:.0%}: {listed}.")
     stopped = distinct([title(row) for row in rows if row.stopped])
     if stopped:
         said.append(
-            f"Met the time limit of a pass, so that figures are of fewer operations: "
+            f"Reached the time limit of a pass, so the figures cover fewer operations: "
             f"{', '.join(stopped)}."
         )
     near = [
@@ -96,8 +96,8 @@ def remarks(rows: Sequence[Summary]) -> tuple[str, ...]:
     ]
     if near:
         said.append(
-            f"Less than {NULL_TIMES_MIN:.0f} times their host's own loop in some phase, so that "
-            f"much of the figure is the lab's: {', '.join(distinct(near))}."
+            f"Less than {NULL_TIMES_MIN:.0f} times the cost of the host's own loop in some phase, "
+            f"so much of the figure is the lab's overhead: {', '.join(distinct(near))}."
         )
     nulls = {
         row.contestant.host: min(phase.main.operation_ns.median for phase in row.phases)
@@ -106,5 +106,5 @@ def remarks(rows: Sequence[Summary]) -> tuple[str, ...]:
     }
     if nulls:
         costs = ", ".join(f"{host} {brief(cost)}" for host, cost in sorted(nulls.items()))
-        said.append(f"What a host's own loop takes for one operation, never subtracted: {costs}.")
+        said.append(f"Cost of the host's own loop per operation, never subtracted: {costs}.")
     return tuple(said)

@@ -1,7 +1,4 @@
-"""Hit ratios at equal measured bytes: charts, a row for each contestant and capacity, every try.
-
-Owns this layout.
-"""
+"""Hit ratios at equal measured bytes: charts, a row for each contestant and capacity, every try."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from lab.report.units import ratio, size
 from lab.runner.catalogue import ReplaySuite
 from lab.runner.results import ReplayCell, Try, capacity_text
 
-# A step of a limit may be coarse. What occupies less than this share is marked.
+# Limits may have coarse steps. A store that uses less than this share of the target is marked.
 _NEAR = 0.95
 
 
@@ -26,16 +23,16 @@ def table(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Table:
         Column("Contestant", figures=False),
         Column("Measured as", figures=False),
         Column(
-            "May occupy",
-            means="The limit of a reference; the bytes that the others may use.",
+            "Target",
+            means="The limit of a reference, or the bytes that the others may use.",
         ),
-        Column("Occupied", means="The most that was measured while it ran."),
-        Column("Once closed", means="The files that are left; a reference's measure."),
+        Column("Peak", means="The most bytes measured during the replay."),
+        Column("After close", means="Bytes of the files that remain."),
         Column("Hit ratio"),
-        Column("Difference", means="Points of hit ratio over the better reference."),
-        Column("Tries", means="Limits that were tried to come near to those bytes."),
+        Column("Difference", means="Percentage points above the better reference."),
+        Column("Tries", means="Limits tried to come close to the target."),
         Column("Refused", means="Sets for which the store had no room."),
-        Column("Wrong", means="Hits that were not the value stored last, in all tries."),
+        Column("Wrong", means="Hits that returned another value than the last stored, all tries."),
     )
     best = _best_references(suite, cells)
     lines = tuple(
@@ -54,13 +51,13 @@ def table(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Table:
 
 
 def tries(cells: Sequence[ReplayCell]) -> Table:
-    """Return a row for each limit that was tried."""
+    """Return a row for each tried limit."""
     columns = (
         Column("Capacity"),
         Column("Contestant", figures=False),
         Column("Try"),
-        *(Column(one) for one in ("Limit given", "Occupied", "Once closed", "Hit ratio")),
-        Column("What became of it", figures=False),
+        *(Column(one) for one in ("Limit given", "Peak", "After close", "Hit ratio")),
+        Column("Result", figures=False),
     )
     lines = [
         Row(
@@ -76,7 +73,7 @@ def tries(cells: Sequence[ReplayCell]) -> Table:
         for cell in _sorted(cells)
         for number, one in enumerate(cell.tries)
     ]
-    return Table("Every limit that was tried", columns, tuple(lines))
+    return Table("All tried limits", columns, tuple(lines))
 
 
 def charts(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> tuple[Chart, ...]:
@@ -119,7 +116,7 @@ def _dots(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> tuple[Dots, ...]:
 
 
 def _sorted(cells: Sequence[ReplayCell]) -> list[ReplayCell]:
-    """Return cells by capacity, then by hit ratio, whatever the order in which they ended."""
+    """Return the cells by capacity, then by hit ratio."""
 
     def place(cell: ReplayCell) -> tuple[float, float, str]:
         hit_ratio = cell.hit_ratio if cell.outcome == "measured" else -1.0
@@ -171,20 +168,20 @@ def _try(cell: ReplayCell, number: int, one: Try) -> Iterator[Cell]:
     yield Cell(size(one.bytes_peak), one.bytes_peak)
     yield Cell(size(one.bytes_settled) if one.bytes_settled else "", one.bytes_settled)
     yield Cell(ratio(one.hits / one.requests), one.hits / one.requests)
-    yield Cell("counts" if number == cell.kept else "", mark="" if cell.equal else "weak")
+    yield Cell("used" if number == cell.kept else "", mark="" if cell.equal else "weak")
 
 
 def _notes(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Iterator[str]:
     if suite.replay.references:
         references = " and ".join(suite.replay.references)
         yield (
-            f"{references} are the references: they run with the capacity as their limit, and the "
-            f"fewest bytes that their files occupy are what the others may occupy at any time. "
-            f"Difference: points of hit ratio over the better reference."
+            f"{references} are the references: they run with the capacity as their limit. The "
+            f"smallest measured size of their files is the target of all others. "
+            f"Difference: percentage points above the better reference."
         )
     yield (
-        "Files: all blocks of all files of the store. Client and server memory: by how much that "
-        "process grows from the empty store to its peak."
+        "Files: all blocks of all files of the store. Client and server memory: how much that "
+        "process grows between the empty store and its peak."
     )
     reasons: dict[tuple[str, str], list[str]] = {}
     for cell in _sorted(cells):
@@ -192,7 +189,7 @@ def _notes(suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Iterator[str]:
         if cell.outcome == "measured" and cell.equal:
             share = cell.best.bytes_measured / cell.bytes_max
             if share < _NEAR:
-                reason = f"occupied {share:.0%} of what it may; no other limit came nearer"
+                reason = f"used {share:.0%} of the target; no other limit came closer"
         if reason:
             reasons.setdefault((cell.contestant, reason), []).append(capacity_text(cell.capacity))
     for (contestant, reason), capacities in reasons.items():

@@ -1,7 +1,4 @@
-"""What each contestant cost besides its time: checks, memory, processor time.
-
-Owns this table.
-"""
+"""The table of checks, memory and CPU time of each contestant."""
 
 from __future__ import annotations
 
@@ -17,15 +14,19 @@ from lab.runner.summary import Summary
 
 
 def resources(rows: Sequence[Summary]) -> Table:
-    """Return a row for each contestant: its checks added up, the most memory of all variants."""
+    """Return a row for each contestant: the sum of its checks, the most memory of all variants."""
     columns = (
         Column("Contestant", figures=False),
         *FAULTS,
-        Column("Client", group="MB", means="Proportional set size of all workers, after the run."),
-        Column("Server", group="MB", means="Resident set of the server, after the run."),
+        Column(
+            "Client",
+            group="MB",
+            means="Proportional set size of all workers, after the last phase.",
+        ),
+        Column("Server", group="MB", means="Resident set of the server, after the last phase."),
         Column("Store", group="MB", means="Blocks of all files of the store."),
-        Column("Client", group="CPU/op", means="Processor time of the clients for one operation."),
-        Column("Server", group="CPU/op", means="Processor time of the server for one operation."),
+        Column("Client", group="CPU/op", means="CPU time of the clients per operation."),
+        Column("Server", group="CPU/op", means="CPU time of the server per operation."),
         Column("Shared by", figures=False, means="Who can use the same data."),
         Column("Rounds"),
         Column("Version", figures=False),
@@ -34,11 +35,11 @@ def resources(rows: Sequence[Summary]) -> Table:
     measured = [row for row in rows if row.measured]
     measured.sort(key=lambda row: (not row.contestant.stores, name(row)))
     return Table(
-        "Checks, memory and processor time",
+        "Checks, memory and CPU time",
         columns,
         tuple(_resources(list(same)) for _, same in groupby(measured, key=name)),
         notes=(
-            "Over all variants: checks added up, the largest memory, processor time of the mean "
+            "Over all variants: the sum of the checks, the largest memory, the mean CPU time per "
             "operation.",
         ),
     )

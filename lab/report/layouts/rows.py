@@ -1,4 +1,4 @@
-"""What a row is called, and which of its operations there is something to say about.
+"""The names of rows, and their operations.
 
 Owns names. Must not compute a figure.
 """
@@ -13,7 +13,7 @@ from lab.report.model import Cell, Kind, Mark, Picker
 from lab.runner.catalogue import Contestant, Placement, SharedBy
 from lab.runner.summary import ActionSummary, PhaseSummary, Summary
 
-# Whose rows the reports point out: BIAS.md says why they must.
+# The reports highlight these rows; see BIAS.md.
 OURS = "tuckbox"
 
 SHARED_BY: dict[SharedBy, str] = {
@@ -27,12 +27,12 @@ _SHORTLY: dict[Placement, str] = {"same core": " 1c", "split cores": " 2c"}
 
 
 def ours(contestant: Contestant) -> bool:
-    """Return whether the lab's authors wrote it."""
+    """Return whether the lab's authors also wrote this contestant."""
     return OURS in contestant.name.replace(":", "_").split("_")
 
 
 def title(row: Summary) -> str:
-    """Return the name of a row: what tables call the contestant, and where its server runs."""
+    """Return the name of a row: the contestant's title, and where its server runs."""
     placed = PLACED.get(row.placement)
     return f"{row.contestant.title}, {placed}" if placed else row.contestant.title
 
@@ -43,7 +43,7 @@ def name(row: Summary) -> str:
 
 
 def kind(row: Summary) -> Kind:
-    """Return whose data a row is."""
+    """Return who can use the data of a row."""
     if not row.contestant.stores:
         return "null"
     if not shares(row.contestant):
@@ -52,23 +52,23 @@ def kind(row: Summary) -> Kind:
 
 
 def shares(contestant: Contestant) -> bool:
-    """Return whether several processes can use the same data, if only those of one parent."""
+    """Return whether several processes can use the same data, even if only forks of one."""
     return contestant.shared_by != "process"
 
 
 def shared_by(contestant: Contestant) -> str:
-    """Return in words who can use the same data."""
+    """Return a text for who can use the same data."""
     return SHARED_BY[contestant.shared_by]
 
 
 def placed(row: Summary) -> dict[str, str]:
-    """Return the key by which a chart chooses where servers run; nothing for who has none."""
+    """Return the key for the picker of server placement; empty without a server."""
     where = PLACED.get(row.placement)
     return {"servers on": where} if where else {}
 
 
 def placements(rows: Sequence[Summary]) -> tuple[Picker, ...]:
-    """Return the choice of where servers run, if there is one."""
+    """Return the picker of server placement, if there is a choice."""
     found = distinct([where for row in rows for where in placed(row).values()])
     return (Picker("servers on", found),) if len(found) > 1 else ()
 
@@ -81,10 +81,9 @@ def cell(row: Summary) -> Cell:
 
 @dataclass(frozen=True)
 class Operation:
-    """An action of a phase, or all of a phase that mixes several: then `action` is None.
+    """One action of a phase, or a whole mixed phase, where `action` is None.
 
-    `rated`: whether the rate of the phase is its own. A mix has one rate, and its actions have
-    none.
+    A mixed phase has one rate; its single actions have none.
     """
 
     name: str
@@ -98,7 +97,7 @@ class Operation:
 
 
 def operations(row: Summary) -> Iterator[Operation]:
-    """Return the operations of a row, in the suite's order: of a mix the whole comes first."""
+    """Return the operations of a row in the suite's order, a mixed phase before its actions."""
     several = len(row.phases) > 1
     for phase in row.phases:
         timed = _timed(phase)
@@ -119,5 +118,5 @@ def _timed(phase: PhaseSummary) -> list[ActionSummary]:
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names in the order of their first occurrence."""
+    """Return the names without duplicates, in order of first occurrence."""
     return tuple(dict.fromkeys(names))

@@ -1,7 +1,6 @@
-"""Where the lab's own contestant stands: in each phase its place, and how far the first is ahead.
+"""The rank of the lab's own contestant in each phase, and how far the fastest is ahead.
 
-Owns these sentences and this table. They are for whoever doubts us: every phase in which we are not
-first is named.
+Owns these sentences and this table. They show readers every phase in which Tuckbox is not first.
 """
 
 from __future__ import annotations
@@ -15,9 +14,12 @@ from lab.report.units import rate, times
 from lab.runner.summary import Summary
 
 
+STANDING_TITLE = "Worst results of Tuckbox"
+
+
 @dataclass(frozen=True)
 class _Place:
-    """One row in one phase of one variant, among all rows and among those whose data is shared."""
+    """The rank of one row in one phase and variant, among all rows and among those that share."""
 
     row: Summary
     own_rate: float
@@ -30,12 +32,12 @@ class _Place:
 
     @property
     def behind(self) -> float:
-        """How many times as fast the first is."""
+        """How many times faster the first is."""
         return self.first_rate / max(self.own_rate, 1e-9)
 
 
 def standing(summaries: Sequence[Summary]) -> Table | None:
-    """Return a row for each part, phase and contestant of ours, or None without any."""
+    """Return a row for each part, phase and contestant of ours; None without any."""
     lines = []
     mine = [row for row in summaries if row.measured and ours(row.contestant)]
     for suite, part in dict.fromkeys((row.suite, row.part) for row in mine):
@@ -57,36 +59,35 @@ def standing(summaries: Sequence[Summary]) -> Table | None:
         Column("Phase", figures=False),
         Column("Contestant", figures=False),
         Column("First in", means="Variants in which it has the highest rate of all rows."),
-        Column("Place", group="where it stands worst"),
+        Column("Rank", group=_WORST),
         Column(
             "Among shared",
-            group="where it stands worst",
-            means="Of those whose data several processes share.",
+            group=_WORST,
+            means="Rank among rows whose data several processes can share.",
         ),
-        Column(
-            "Behind", group="where it stands worst", means="How many times as fast the first is."
-        ),
-        Column("the first", group="where it stands worst", figures=False),
-        Column("at", group="where it stands worst", figures=False),
+        Column("Behind", group=_WORST, means="Rate of the fastest divided by its own rate."),
+        Column("Fastest", group=_WORST, figures=False),
+        Column("Variant", group=_WORST, figures=False),
     )
-    # The phases that it loses by most come first.
+    # The largest gap comes first.
     lines.sort(key=lambda line: -(line.cells[_BEHIND].order or 0.0))
     notes = (
-        "By operations in a second; null is left out. A dictionary in one process shares its data "
-        "with nobody: “Among shared” leaves such rows out. Each of our own contestants is placed "
-        "without the others of them.",
+        "Ranked by operations per second, without null. “Among shared” leaves out rows whose data "
+        "only one process can use, such as a dictionary. The contestants that use Tuckbox are not "
+        "ranked against each other.",
     )
-    return Table("Where Tuckbox stands worst", columns, tuple(lines), notes=notes)
+    return Table(STANDING_TITLE, columns, tuple(lines), notes=notes)
 
 
 _BEHIND = 6
+_WORST = "its worst variant"
 
 
 def _place(here: Sequence[Summary], row: Summary, phase: str) -> _Place | None:
     own = row.phase(phase)
     if own is None:
         return None
-    # Our other contestants are no rivals: who is behind one of them is behind nobody.
+    # Contestants that use Tuckbox do not compete with each other.
     rivals = [
         (one, found.main.rate.median)
         for one in here
@@ -132,7 +133,7 @@ def _row(suite: str, part: str, phase: str, name: str, places: Sequence[_Place])
 
 
 def headlines(summaries: Sequence[Summary], part: str, variant: str) -> list[str]:
-    """Return a sentence for each phase: who leads what processes share, and where we stand."""
+    """Return a sentence for each phase: the fastest with shared data, and the rank of Tuckbox."""
     here = [row for row in summaries if (row.part, row.variant) == (part, variant)]
     said = []
     for phase in distinct([phase.name for row in here for phase in row.phases]):
@@ -147,17 +148,20 @@ def headlines(summaries: Sequence[Summary], part: str, variant: str) -> list[str
             continue
         leader = min(shared, key=lambda place: place.place_shared)
         parts = [
-            f"{title(leader.row)} leads the {leader.of_shared} that share their data, "
+            f"{title(leader.row)} is the fastest of the {leader.of_shared} with shared data at "
             f"{_per_second(leader)}"
         ]
         parts += [
-            f"{title(place.row)} is {place.place_shared} of {place.of_shared}, {_per_second(place)}"
+            f"{title(place.row)} ranks {place.place_shared} of {place.of_shared} at "
+            f"{_per_second(place)}"
             for place in places
             if ours(place.row.contestant) and place is not leader
         ]
         first = min(places, key=lambda place: place.place)
         if not shares(first.row.contestant):
-            parts.append(f"for one process alone {title(first.row)} does {_per_second(first)}")
+            parts.append(
+                f"{title(first.row)}, for one process only, reaches {_per_second(first)}"
+            )
         said.append(f"{phase}: {'; '.join(parts)}.")
     return said
 

@@ -1,7 +1,4 @@
-"""The tables of 2009: for each system the time index, the time of each phase and its share.
-
-Owns this layout.
-"""
+"""The layout of 2009: for each system the time index, the time of each phase and its share."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from lab.runner.summary import PassSummary, Summary
 _YEAR = "2009"
 _QUICK = "Total time used to write and retrieve"
 _BESIDE_NOTE = (
-    "Start: from starting the process to its first line. vanish: emptying the store of the records "
-    "that were put, after the gets; the original emptied at the beginning what an earlier run had "
-    "left. Stop: ending the process. None of the three is part of today's total."
+    "Start: from starting the process to its first line. vanish: emptying the store after the "
+    "gets; the original instead emptied it first, of what an earlier run had left. Stop: ending "
+    "the process. The measured total contains none of the three."
 )
 
 
@@ -30,7 +27,7 @@ def charts(_suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Ch
     lines = []
     for row in rows:
         mains = [_main(row, phase) for phase in phases]
-        # A phase that met its time limit has no time: what was done is in the table.
+        # A phase that reached its time limit has no time; the table shows what was done.
         whole = [one.elapsed_ns if one is not None and not one.stopped else None for one in mains]
         if row.measured:
             lines.append(
@@ -57,7 +54,7 @@ def charts(_suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Ch
 
 
 def tables(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> tuple[Table, ...]:
-    """Return the original's tables, and one of all systems."""
+    """Return the totals of all systems, and the original's table by phase."""
     measured = [row for row in rows if row.measured]
     return (_total(suite, part, measured), _systems(suite, part, measured))
 
@@ -90,7 +87,7 @@ def _total(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> Table:
                 ours=ours(row.contestant),
             )
         )
-    # The fastest first; null is no rival and stands last.
+    # The fastest first, null last.
     lines.sort(key=lambda line: (line.cells[0].mark == "aside", line.cells[-3].order or 0.0))
     return Table("Total time used to write and retrieve", columns, tuple(lines))
 
@@ -106,7 +103,7 @@ def _seconds(one: PassSummary | None) -> Cell:
 def _ended(part: Part, row: Summary) -> str:
     mains = ((phase.name, _main(row, phase.name)) for phase in part.phases)
     return "; ".join(
-        f"{phase} after {one.done:,} of {one.planned:,}: {digits(one.rate.median)} a second"
+        f"{phase} after {one.done:,} of {one.planned:,}: {digits(one.rate.median)} per second"
         for phase, one in mains
         if one is not None and one.stopped
     )
@@ -125,7 +122,7 @@ def _systems(suite: PhasesSuite, part: Part, rows: Sequence[Summary]) -> Table:
     for row in originals.in_order(suite, rows):
         label = originals.label(suite, row)
         shown = f"{label} ({name(row)})" if label else title(row)
-        # Here are the systems that the original had, and ours; all are in the other table.
+        # Only the original's systems and ours; the other table has all of them.
         if label or ours(row.contestant):
             lines += _system(part, row, shown, originals.table(suite, label))
     return Table("Time by phase", columns, tuple(lines), notes=(_BESIDE_NOTE,))
@@ -155,7 +152,7 @@ def _system(part: Part, row: Summary, shown: str, published: Original | None) ->
 
 
 def _beside(nanoseconds: float | None) -> tuple[Cell, ...]:
-    """Return the cells of what is measured and no part of the total."""
+    """Return the cells of a time that is not part of the total."""
     if nanoseconds is None:
         return NOTHING, NOTHING, NOTHING
     return NOTHING, Cell(f"{nanoseconds / 1e9:.6f}", nanoseconds), NOTHING

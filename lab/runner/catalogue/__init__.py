@@ -1,6 +1,6 @@
-"""What there is to run: suites, contestants, servers, hosts, sources, each found by its folder.
+"""The catalogue: suites, contestants, servers, hosts and sources, each found by its folder.
 
-Owns the shape of their TOML files, one module each. Must not start anything.
+Owns the fields of their TOML files, one module each. Must not start anything.
 """
 
 from lab.runner.catalogue.contestants import (

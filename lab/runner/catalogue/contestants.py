@@ -1,7 +1,7 @@
-"""Contestants: the systems that are compared. Owns the shape of `contestants/*/contestant.toml`.
+"""Contestants: the systems that are compared. Owns the fields of `contestants/*/contestant.toml`.
 
-A file defines one row of the tables, or, with forms, a row for each. What is called a contestant
-in this package is a row: `folder` or `folder:form`.
+A file defines one row of the tables or, with forms, one row per form. In this package, a contestant
+is a row: `folder` or `folder:form`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Transport = Literal["tcp", "socket"]
 Sizing = Literal["limited", "stock"]
 Mount = Literal["", "tmpfs", "ramfs"]
 SharedBy = Literal["process", "fork", "machine", "network"]
-# How the bytes of a store are measured: the blocks of all files in its folder, or by how much the
-# memory of the client or of the server grows.
+# How the bytes of a store are measured: the blocks of all files in its folder, or the growth of the
+# client's or the server's memory.
 Weighed = Literal["file", "client", "server"]
 
 
 class Install(Definition, frozen=True):
-    """How a contestant gets here; contestants/README.md explains every field."""
+    """How a contestant is installed; contestants/README.md explains every field."""
 
     apt: list[str] = []
     extension: str = ""
@@ -51,11 +51,11 @@ class Install(Definition, frozen=True):
 
 
 class Contestant(Definition, frozen=True):
-    """One row. `name` is the folder's name, with `:` and the form's when it has forms.
+    """One row. `name` is the folder's name, followed by `:` and the form's name if it has forms.
 
-    `excused` names what is known of the system and explained in its README: it is counted and
-    shown as ever, but does not make the run a failure. A wrong value is never excused. `multi_get`
-    says how several values come in one request; without it they are asked for one by one.
+    `excused` names known defects that the contestant's README explains. They are counted and shown,
+    but do not make the run a failure. A wrong value is never excused. `multi_get` says how the
+    contestant requests several values at once; without it, they are requested one by one.
     """
 
     title: str
@@ -86,12 +86,12 @@ class Contestant(Definition, frozen=True):
 
     @property
     def is_shared(self) -> bool:
-        """Whether all workers of a cell use one store: none was forked from another."""
+        """Whether all workers of a cell share one store. They are never forks of each other."""
         return self.shared_by in ("machine", "network")
 
     @property
     def weighed_by(self) -> Weighed:
-        """How its bytes are measured, where the file does not say: by where its data lives."""
+        """How its bytes are measured: as the file says, else by the place of its data."""
         if self.weighed is not UNSET:
             return self.weighed
         if self.server:
@@ -106,12 +106,12 @@ class Contestant(Definition, frozen=True):
         return named and (part.stock or self.sizing == "limited")
 
     def takes(self, variant: Variant) -> bool:
-        """Return whether it can store such values."""
+        """Return whether it can store the values of a variant."""
         return variant.value in self.values
 
 
 class ContestantForm(Definition, frozen=True):
-    """One of several rows from one adapter. What is set replaces the contestant's."""
+    """One of several rows from one adapter. Its fields replace the contestant's."""
 
     name: str
     title: str | UnsetType = UNSET
@@ -141,10 +141,10 @@ class _File(Contestant, frozen=True):
 
 
 def contestants(folder: Path = LAB / "contestants") -> dict[str, Contestant]:
-    """Return every row that `folder` defines, by name: by host, then name, null rows last.
+    """Return every row that `folder` defines by its name, ordered by host and name, nulls last.
 
-    Their servers are those of the folder `servers` beside it. Raises CatalogueError for a malformed
-    file, and for a suite, part, server, host or source that is not there.
+    The servers are in the folder `servers` next to it. Raises CatalogueError for a malformed file,
+    and for an unknown suite, part, server, host or source.
     """
     known = _Known(suites(), hosts(), servers(folder.parent / "servers"))
     found: list[Contestant] = []
@@ -204,7 +204,7 @@ class _Known(msgspec.Struct, frozen=True):
     servers: Mapping[str, Server]
 
     def check(self, path: Path, row: Contestant) -> None:
-        """Raise CatalogueError when `row` refers to what is not there."""
+        """Raise CatalogueError if `row` refers to something unknown."""
         try:
             if row.host not in self.hosts:
                 raise unknown("host", row.host, self.hosts)
@@ -235,17 +235,17 @@ class _Known(msgspec.Struct, frozen=True):
             for part in suite.parts if isinstance(suite, PhasesSuite) else ():
                 if part.batch_max > 1 and row.takes_part(suite.name, part):
                     raise CatalogueError(
-                        f"{suite.name}/{part.name} asks for several keys at once, which the host "
-                        f"{row.host} cannot: name the other parts, such as {suite.name}/main"
+                        f"{suite.name}/{part.name} requests several keys at once, which the host "
+                        f"{row.host} cannot do: list the other parts, such as {suite.name}/main"
                     )
 
     def _check_facts(self, row: Contestant) -> None:
         if row.evicts and not row.counts:
-            raise CatalogueError(f"{row.name} cannot evict by a limit when it counts nothing")
+            raise CatalogueError(f"{row.name}: evicts is true, but counts is empty")
         reach = "network" if row.server and row.transport == "tcp" else "machine"
         if (row.server or row.shared_by == "network") and row.shared_by != reach:
-            how = f"a server reached by {row.transport}" if row.server else "one without a server"
-            raise CatalogueError(f"{row.name}: {how} is not shared by {row.shared_by!r}")
+            how = f"a server reached by {row.transport}" if row.server else "no server"
+            raise CatalogueError(f"{row.name}: shared_by = {row.shared_by!r} is wrong with {how}")
 
     def _check_server(self, row: Contestant) -> None:
         server = self.servers.get(row.server)

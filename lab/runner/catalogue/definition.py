@@ -1,4 +1,4 @@
-"""What all definitions have in common: a TOML file in which every field is known.
+"""The base of all definitions: a TOML file without unknown fields.
 
 Owns the reading and the error. Must not know what is defined.
 """
@@ -24,7 +24,7 @@ class CatalogueError(Exception):
 
 
 class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of a TOML file, in which every field is known."""
+    """A table of a TOML file. Unknown fields are errors."""
 
 
 def read(path: Path, kind: type[T]) -> T:
@@ -38,7 +38,7 @@ def read(path: Path, kind: type[T]) -> T:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> CatalogueError:
-    """Return the error for a name that is none of `known`, with the one that may be meant."""
+    """Return the error for a name that is not in `known`, with the most similar known name."""
     names = sorted(known)
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     meant = f", did you mean {close[0]!r}?" if close else ""

@@ -1,4 +1,4 @@
-"""Hosts: the loop of each runtime. Owns the shape of `hosts/*/host.toml`."""
+"""Hosts: the loop of each runtime. Owns the fields of `hosts/*/host.toml`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.runner.catalogue.definition import LAB, Definition, read, unknown
 
 
 class HostInstall(Definition, frozen=True):
-    """What the runtime needs: Debian packages."""
+    """The Debian packages that the runtime needs."""
 
     apt: list[str] = []
 
@@ -16,9 +16,9 @@ class HostInstall(Definition, frozen=True):
 class Host(Definition, frozen=True):
     """A runtime's loop. PROTOCOL.md has the placeholders of `command`.
 
-    `adapter` is the name of the file in a contestant's folder, empty where the contestant is built
-    into a program. `multi_get` says whether it can ask for several keys at once. `key_bytes` is the
-    memory that a worker was measured to take for each key, beside the store.
+    `adapter` is the name of the file in a contestant's folder; empty if the contestant is built
+    into a program. `multi_get` says whether the host can request several keys at once. `key_bytes`
+    is the measured memory of a worker for each key, without the store.
     """
 
     command: list[str]
@@ -29,7 +29,7 @@ class Host(Definition, frozen=True):
 
 
 def hosts() -> dict[str, Host]:
-    """Return every host by its name, that of its folder. Raises CatalogueError."""
+    """Return every host by the name of its folder. Raises CatalogueError."""
     paths = sorted((LAB / "hosts").glob("*/host.toml"))
     return {path.parent.name: read(path, Host) for path in paths}
 

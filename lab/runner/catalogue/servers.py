@@ -1,4 +1,4 @@
-"""Servers that contestants talk to. Owns the shape of `servers/*/server.toml`."""
+"""Servers that contestants use. Owns the fields of `servers/*/server.toml`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.runner.catalogue.definition import LAB, Definition, read
 
 
 class ServerInstall(Definition, frozen=True):
-    """How a server gets here: Debian packages, jars, a build from source; or why it cannot."""
+    """How a server is installed: Debian packages, jars, a build from source; or why it cannot."""
 
     apt: list[str] = []
     maven: list[str] = []
@@ -19,7 +19,7 @@ class ServerInstall(Definition, frozen=True):
 
 
 class Server(Definition, frozen=True):
-    """A server; servers/README.md explains every field. None: it cannot, or there is no option."""
+    """A server; servers/README.md explains every field. None means not supported."""
 
     title: str
     program: str

@@ -1,4 +1,4 @@
-"""Systems that the lab builds from source. Owns the shape of `sources/*/source.toml`."""
+"""Systems that the lab builds from source. Owns the fields of `sources/*/source.toml`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Url = Annotated[str, msgspec.Meta(pattern="^(https://.+)?$")]
 
 
 class Archive(Definition, frozen=True):
-    """A file that has the source. Without a `url` only a copy on this machine will do."""
+    """An archive of the source. Without a `url`, only a copy on this machine can be used."""
 
     name: str
     sha256: Sha256
@@ -35,7 +35,7 @@ class Source(Definition, frozen=True):
 
 @cache
 def sources() -> dict[str, Source]:
-    """Return every source by its name, that of its folder. Raises CatalogueError."""
+    """Return every source by the name of its folder. Raises CatalogueError."""
     return {
         path.parent.name: msgspec.structs.replace(read(path, Source), name=path.parent.name)
         for path in sorted((LAB / "sources").glob("*/source.toml"))

@@ -1,4 +1,4 @@
-"""Suites: the comparisons and their numbers. Owns the shape of `suites/*.toml`."""
+"""Suites: the comparisons and their numbers. Owns the fields of `suites/*.toml`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from lab.runner.catalogue.definition import LAB, CatalogueError, Definition, rea
 FormName = Literal["smoke", "quick", "middle", "full"]
 FORM_NAMES: tuple[FormName, ...] = get_args(FormName)
 
-# Where client and server run. "one core": the client alone, pinned. "same core" and "split cores":
-# client and server pinned to one and to two. "free": the scheduler decides.
+# Where client and server run. "one core": a client without a server, pinned. "same core" and
+# "split cores": client and server pinned to one core, or to two. "free": the scheduler decides.
 Placement = Literal["one core", "same core", "split cores", "free"]
 
 TimedMeasure = Literal["throughput", "latency"]
 
-# Which keys a phase asks for: any, each as often; every key once and then any; the keys in their
-# order; few keys most of the time; the keys stored last most of the time.
+# The keys of a phase: random, all equally likely; every key once, then random; in order; skewed by
+# Zipf; skewed by Zipf towards the keys stored last.
 Order = Literal["random", "sweep", "once", "zipf", "latest"]
 
 
 class StoreLimits(Definition, frozen=True):
-    """What a store may hold; 0 is no limit."""
+    """The limits of a store; 0 means no limit."""
 
     entries: int = 0
     bytes: int = 0
 
 
 class UniformSizes(Definition, tag_field="shape", tag="uniform", frozen=True):
-    """Any size from 1 to 2 x `mean` - 1, each as likely."""
+    """Any size from 1 to 2 x `mean` - 1, all equally likely."""
 
     mean: int
 
@@ -82,7 +82,7 @@ class Variant(Definition, frozen=True):
 class Shares(Definition, frozen=True):
     """The probability of each action.
 
-    `insert` sets a key that was never set before; `modify` gets a key and sets it at once.
+    `insert` sets a new key; `modify` gets a key and then sets it.
     """
 
     get: float = 0.0
@@ -94,14 +94,14 @@ class Shares(Definition, frozen=True):
     def __post_init__(self) -> None:
         named = {name: getattr(self, name) for name in self.__struct_fields__}
         if min(named.values()) < 0 or abs(sum(named.values()) - 1) > 1e-9:
-            raise ValueError(f"the shares of {', '.join(named)} must add up to 1, none below 0")
+            raise ValueError(f"the shares of {', '.join(named)} must add up to 1, none negative")
 
 
 class Phase(Definition, frozen=True):
-    """What every worker does before the next phase begins. Without passes it is a preload.
+    """A phase, which all workers end before the next one begins. Without passes it is a preload.
 
-    `exponent` is that of the orders `zipf` and `latest`. `batch` gets are asked for at once; a
-    phase with a batch above 1 has gets alone.
+    `exponent` belongs to the orders `zipf` and `latest`. `batch` is the number of gets per request;
+    a phase with a batch above 1 has only gets.
     """
 
     name: str
@@ -121,11 +121,11 @@ class Phase(Definition, frozen=True):
         if (self.operations > 0) == (self.operations_per_key > 0):
             raise ValueError(f"phase {self.name!r} needs either operations or operations_per_key")
         if not 0 <= self.absent <= 1 or self.warmup < 0 or self.block < 1 or self.exponent <= 0:
-            raise ValueError(f"phase {self.name!r} has a number out of its range")
+            raise ValueError(f"phase {self.name!r} has a number that is out of range")
         if self.steps and "latency" not in self.passes:
-            raise ValueError(f"phase {self.name!r} has steps and no latency pass")
+            raise ValueError(f"phase {self.name!r} has steps but no latency pass")
         if self.batch < 1 or (self.batch > 1 and (self.shares.get != 1 or self.steps)):
-            raise ValueError(f"phase {self.name!r} has batches: it needs gets alone, and no steps")
+            raise ValueError(f"phase {self.name!r} has batches: only gets and no steps are allowed")
 
     @property
     def preload(self) -> bool:
@@ -134,10 +134,10 @@ class Phase(Definition, frozen=True):
 
 
 class Part(Definition, frozen=True):
-    """One table of a suite: variants, each of which goes through the same phases.
+    """One table of a suite: variants that all go through the same phases.
 
-    With `only`, other contestants do not take part, whatever their own files say. With `empties`,
-    a contestant that can empty its store does so after the last phase.
+    With `only`, no other contestants take part, whatever their own files say. With `empties`,
+    contestants that can do so empty their store after the last phase.
     """
 
     name: str
@@ -159,33 +159,31 @@ class Part(Definition, frozen=True):
             ("phase", [one.name for one in self.phases]),
         ):
             if not names or len(set(names)) < len(names):
-                raise ValueError(f"part {self.name!r} needs {kind}s, each with a name of its own")
+                raise ValueError(f"part {self.name!r} needs {kind}s with different names")
         if self.processes < 1 or self.keys < 1:
             raise ValueError(f"part {self.name!r} needs at least one process and one key")
         if self.batch_max > min(self.keys_of(variant) for variant in self.variants):
-            raise ValueError(f"part {self.name!r} asks for more keys at once than there are")
+            raise ValueError(f"part {self.name!r} has a batch larger than its number of keys")
 
     @property
     def batch_max(self) -> int:
-        """How many keys are asked for at once at most."""
+        """The largest number of keys in one request."""
         return max(phase.batch for phase in self.phases)
 
     def keys_of(self, variant: Variant) -> int:
-        """Return how many keys there are to be stored."""
+        """Return the number of keys to store."""
         return self.keys if variant.keys is None else variant.keys
 
     def limits_of(self, variant: Variant) -> StoreLimits:
-        """Return what a store may hold."""
+        """Return the limits of a store."""
         return self.limits if variant.limits is None else variant.limits
 
 
 class Form(Definition, frozen=True):
-    """How long a suite runs: a share of its operations, how often, and the limits of time.
+    """How long a suite runs: a share of its operations, the rounds, and the time limits.
 
-    `variants` are those that run; a part that has none of them runs all of its own, and so does
-    every part where the list is empty.
-
-    `placements` are those of servers that are measured; an empty list means all.
+    `variants` are the variants to run. A part that has none of them runs all its own variants.
+    An empty list means all, also in `placements`, the placements of servers to measure.
     """
 
     operations: float
@@ -219,9 +217,9 @@ class Original(Definition, frozen=True):
 
 
 class AnswerPlan(Definition, frozen=True):
-    """The phase of the first part whose rates answer which cache to use.
+    """The phase of the first part whose rates decide which cache to use.
 
-    Its variants are the sizes of values to choose from; `default` is chosen at first.
+    The part's variants are the value sizes to choose from; `default` is the initial choice.
     """
 
     phase: str
@@ -248,17 +246,17 @@ class PhasesSuite(Definition, tag_field="kind", tag="phases", frozen=True):
         forms = [form for name in FORM_NAMES if (form := getattr(self.forms, name)) is not None]
         strange = [name for form in forms for name in form.variants if name not in known]
         if strange:
-            raise ValueError(f"no part has the variant {strange[0]!r} that a form names")
+            raise ValueError(f"a form names the variant {strange[0]!r}, which no part has")
         if self.answer is None:
             return
         part = self.parts[0]
         if self.answer.phase not in [one.name for one in part.phases if not one.preload]:
             raise ValueError(f"the answer's phase {self.answer.phase!r} is not measured")
         if self.answer.default not in [one.name for one in part.variants]:
-            raise ValueError(f"the answer's default {self.answer.default!r} is no variant")
+            raise ValueError(f"the answer's default {self.answer.default!r} is not a variant")
 
     def form(self, name: FormName) -> Form:
-        """Return the form `name`. Raises CatalogueError when the suite has none."""
+        """Return the form `name`. Raises CatalogueError if the suite does not have it."""
         form: Form | None = getattr(self.forms, name)
         if form is None:
             has = ", ".join(one for one in FORM_NAMES if getattr(self.forms, one))
@@ -267,10 +265,10 @@ class PhasesSuite(Definition, tag_field="kind", tag="phases", frozen=True):
 
 
 class Trace(Definition, frozen=True):
-    """Recorded requests: where they lie, what and whose they are, how many, for how many keys.
+    """Recorded requests: their file, content, origin, licence, and numbers of requests and keys.
 
-    `bytes_distinct` are those of all distinct values, where the values have the trace's own sizes.
-    `format` is one of `trace_formats`, empty where the file's name or first line says which.
+    `bytes_distinct` is the size of all distinct values, if the values have the trace's own sizes.
+    `format` is one of `trace_formats`; if empty, the file's name or first line decides.
     """
 
     file: str
@@ -290,11 +288,11 @@ class Trace(Definition, frozen=True):
 
 
 class ReplayPlan(Definition, frozen=True):
-    """How a trace is replayed. Capacities are fractions of the bytes of all distinct values.
+    """How a trace is replayed. Capacities are shares of the bytes of all distinct values.
 
-    `value_bytes` is the size of every value, 0 for the trace's own sizes. Without `references` a
-    capacity is what every contestant may occupy. `quick` are the capacities of the quick form, all
-    where the list is empty.
+    `value_bytes` is the size of every value, 0 for the trace's own sizes. Without `references`,
+    every contestant may use the capacity itself. `quick` are the capacities of the quick form;
+    empty means all.
     """
 
     value_bytes: int
@@ -304,7 +302,7 @@ class ReplayPlan(Definition, frozen=True):
     quick: list[float] = []
 
     def capacities_of(self, form: FormName) -> list[float]:
-        """Return the capacities that are tried in a form."""
+        """Return the capacities of a form."""
         return self.quick if form == "quick" and self.quick else self.capacities
 
 
@@ -325,13 +323,13 @@ _NO_YEAR = 9999
 
 
 class _Kind(msgspec.Struct):
-    """What tells the kinds apart, so that each is read by its own type."""
+    """The kind of a suite, which decides the type to read it with."""
 
     kind: Literal["phases", "replay"]
 
 
 def suites(folder: Path = LAB / "suites") -> dict[str, Suite]:
-    """Return every suite by its name, that of its file: in the order of the years in the names.
+    """Return every suite by the name of its file, ordered by the years in the names.
 
     Raises CatalogueError.
     """
@@ -343,7 +341,7 @@ def suites(folder: Path = LAB / "suites") -> dict[str, Suite]:
             else read(path, ReplaySuite)
         )
         if one.name != path.stem:
-            raise CatalogueError(f"{path}: a suite has the name of its file, not {one.name!r}")
+            raise CatalogueError(f"{path}: name is {one.name!r}, but must be the file's name")
         found[one.name] = one
     return found
 

@@ -1,8 +1,8 @@
-"""Gets what contestants, servers and hosts need: by apt, pip, Maven, cargo, and from source.
+"""Installs what contestants, servers and hosts need: by apt, pip, Maven, cargo, and from source.
 
-Owns the order. Must not know why something is needed, nor run any of it. What is there already is
-not touched, and what one installer refuses stops nobody else: the rows that needed it say later
-that it is missing, and why is in the outcome here.
+Owns the order. Must not know why something is needed, nor run any of it. Does not touch what is
+already installed. A failed step does not stop the others: its outcome says why it failed, and the
+rows that need it will be missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Needs", "Step", "install"]
 
 
 def install(needs: Needs) -> Iterator[Step]:
-    """Install what is not there yet, and yield what was done as it is done."""
+    """Install everything that is missing, and yield each step when it is done."""
     yield from apt.install(sorted(needs.apt))
     yield from extensions.install(sorted(needs.extensions))
     yield from pip.install(sorted(needs.pip))

@@ -1,4 +1,4 @@
-"""Installs Debian packages. Must not let Debian start what it installs."""
+"""Installs Debian packages. Must not let Debian start the installed services."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def install(packages: Sequence[str]) -> Iterator[Step]:
-    """Install the packages that are not there."""
+    """Install the missing packages."""
     if not packages:
         return
     what = f"{len(packages)} Debian packages"
@@ -27,14 +27,14 @@ def install(packages: Sequence[str]) -> Iterator[Step]:
     root = administrator()
     if root is None:
         line = f"run as root: apt-get install {' '.join(absent)}"
-        yield Step(what, f"only root may install, and sudo would ask for a password; {line}")
+        yield Step(what, f"installing needs root, and sudo asks for a password; {line}")
         return
     with _no_services(root):
         attempt([*root, "apt-get", "update", "-q"])
         if not attempt(_apt_install(root, absent)):
             yield Step(what)
             return
-        # One that does not exist refuses all. Each by itself, so that the others come.
+        # One unknown package makes the whole command fail, so install them one by one.
         for package in absent:
             yield Step(f"Debian package {package}", attempt(_apt_install(root, [package])))
 
@@ -49,7 +49,7 @@ def _not_installed(packages: Sequence[str]) -> list[str]:
 
 
 def administrator() -> list[str] | None:
-    """Return the command that makes its arguments root's, empty for root; None without a way."""
+    """Return the command that runs its arguments as root, empty for root; None if impossible."""
     if os.geteuid() == 0:
         return []
     if shutil.which("sudo") and not attempt(["sudo", "--non-interactive", "true"]):
@@ -61,7 +61,7 @@ def _apt_install(root: Sequence[str], packages: Sequence[str]) -> list[str]:
     return [
         *root,
         *("env", "DEBIAN_FRONTEND=noninteractive"),
-        # A package that conflicts with an installed one fails: the lab removes nothing.
+        # A conflict with an installed package is an error: the lab removes nothing.
         *("apt-get", "install", "-q", "-y", "--no-install-recommends", "--no-remove"),
         *("-o", "DPkg::Lock::Timeout=600"),
         *packages,
@@ -70,9 +70,9 @@ def _apt_install(root: Sequence[str], packages: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _no_services(root: Sequence[str]) -> Iterator[None]:
-    """Keep Debian from starting a service for each server it installs: the lab starts its own.
+    """Prevent Debian from starting a service for each installed server; the lab starts its own.
 
-    Debian asks `policy-rc.d` first (invoke-rc.d(8)). One that is there already is left alone.
+    Debian asks `policy-rc.d` first (invoke-rc.d(8)). An existing one is left alone.
     """
     if _POLICY.exists():
         yield

@@ -1,7 +1,7 @@
 """Finds the archive of a source, verifies it, and unpacks it.
 
-Owns what is trusted: a file with a listed SHA-256, and of that only what stays in its folder. Must
-not know what is built of it.
+Owns what is trusted: a file with a listed SHA-256, whose members stay in its own folder. Must not
+know how it is built.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _CHUNK_BYTES = 1 << 20
 
 
 class RefusedArchiveError(Exception):
-    """An archive is not what it should be."""
+    """An archive has the wrong content."""
 
 
 class NoArchiveError(Exception):
-    """No archive of a source can be had on this machine."""
+    """No archive of a source is available on this machine."""
 
 
 def obtain(source: Source, folder: Path) -> tuple[str, Path]:
     """Return the name and the path of a verified archive of `source`.
 
-    It is a copy in the folder that LAB_SOURCES names, or else a download, which goes to `folder`.
-    Raises RefusedArchiveError for an archive with another sum, NoArchiveError when there is none.
+    This is a copy in the folder that LAB_SOURCES names, or else a download into `folder`. Raises
+    RefusedArchiveError for a wrong SHA-256, NoArchiveError if there is no archive.
     """
     copies = os.environ.get(FOLDER_VARIABLE, "")
     if copies:
@@ -53,7 +53,7 @@ def obtain(source: Source, folder: Path) -> tuple[str, Path]:
             try:
                 _download(archive.url, path)
             except (OSError, http.client.HTTPException) as error:
-                # What urllib raises has its cause in `reason`.
+                # Errors of urllib have their cause in `reason`.
                 causes.append(f"{archive.url}: {getattr(error, 'reason', error)}")
                 continue
             _verify(path, archive)
@@ -62,9 +62,9 @@ def obtain(source: Source, folder: Path) -> tuple[str, Path]:
 
 
 def unpack(path: Path, folder: Path) -> Path:
-    """Unpack an archive into `folder`, which is empty; return the one folder that it has.
+    """Unpack an archive into the empty `folder`; return its single top-level folder.
 
-    Raises RefusedArchiveError for anything that would be written elsewhere.
+    Raises RefusedArchiveError for members that would be written elsewhere.
     """
     try:
         with tarfile.open(path) as archive:
@@ -73,7 +73,9 @@ def unpack(path: Path, folder: Path) -> Path:
         raise RefusedArchiveError(f"{path.name} cannot be unpacked: {error}") from error
     top = list(folder.iterdir())
     if len(top) != 1 or not top[0].is_dir():
-        raise RefusedArchiveError(f"{path.name} has not one folder, but {len(top)} entries")
+        raise RefusedArchiveError(
+            f"{path.name} must contain exactly one folder, but has {len(top)} entries"
+        )
     return top[0]
 
 
@@ -81,11 +83,11 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> None:
     if hasattr(tarfile, "data_filter"):
         archive.extractall(folder, filter="data")
         return
-    # CPython before 3.11.4, as in Debian 12, has no filter. Links are refused: they may lead out.
+    # CPython before 3.11.4, as in Debian 12, has no filter. Links could point outside: refused.
     for member in archive:
         name = Path(member.name)
         if name.is_absolute() or ".." in name.parts or not (member.isfile() or member.isdir()):
-            raise tarfile.TarError(f"{member.name!r} may lie outside the destination")
+            raise tarfile.TarError(f"{member.name!r} may be outside the destination")
         archive.extract(member, folder)
 
 
@@ -98,7 +100,7 @@ def _verify(path: Path, archive: Archive) -> None:
 
 def _download(url: str, path: Path) -> None:
     """Download `url` to `path`. Raises OSError and HTTPException."""
-    # The catalogue takes no address but of https.
+    # The catalogue accepts only https addresses.
     request = urllib.request.Request(url)  # noqa: S310
     with (
         urllib.request.urlopen(request, timeout=_SECONDS_WITHOUT_ANSWER_MAX) as answer,  # noqa: S310
@@ -111,10 +113,10 @@ def _download(url: str, path: Path) -> None:
 
 
 def _advice(source: Source, causes: list[str]) -> str:
-    """Return why there is no archive, and which file helps."""
+    """Return why there is no archive, and which file is needed."""
     files = " or ".join(f"{one.name} (SHA-256 {one.sha256})" for one in source.archives)
     no_download = f"no download ({'; '.join(causes)})" if causes else "no download is known"
     return (
-        f"{no_download}; put {files} into a folder, name the folder in {FOLDER_VARIABLE}, and run "
+        f"{no_download}; put {files} into a folder, set {FOLDER_VARIABLE} to that folder, and run: "
         f"python -m lab install"
     )

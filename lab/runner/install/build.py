@@ -1,6 +1,6 @@
-"""Builds a system from its source into a folder of the lab's own.
+"""Builds a system from source into the lab's own folder.
 
-Owns the steps of a build and its log. Must not trust an archive that was not verified.
+Owns the steps of a build and its log. Must not trust an unverified archive.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lab.runner.placeholders import fill
 
 
 def build(source: Source) -> Step:
-    """Build `source` unless there is a finished build of it."""
+    """Build `source`, unless a finished build exists."""
     what = f"{source.title} {source.version} from source"
     built.FOLDER.mkdir(exist_ok=True)
     path = built.FOLDER / f"{built.prefix(source).name}.log"
     with path.open("a") as log:
-        # Another install may be building the same.
+        # Another install may be building the same source.
         fcntl.flock(log, fcntl.LOCK_EX)
         if built.archive_of(source):
             return Step(what, new=False)
@@ -64,7 +64,7 @@ def _build(source: Source, tree: Path, log: Path) -> str:
 
 
 def _run(command: list[str], folder: Path, log: Path) -> None:
-    # No flags, options of make or search paths of the user's: all builds of a recipe are alike.
+    # Without the user's compiler flags and search paths, all builds of a recipe are alike.
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "HOME": str(folder)}
     with log.open("a") as output:
         try:
@@ -81,4 +81,6 @@ def _run(command: list[str], folder: Path, log: Path) -> None:
             raise _BuildError(f"{command[0]} cannot be run: {error.strerror}") from error
     if ended.returncode != 0:
         said = last_words(log.read_text("utf-8", "replace"))
-        raise _BuildError(f"{command[0]} ended with {ended.returncode}, see {log}; {said}")
+        raise _BuildError(
+            f"{command[0]} failed with exit status {ended.returncode}, see {log}; {said}"
+        )

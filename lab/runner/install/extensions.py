@@ -1,6 +1,6 @@
-"""Takes PHP extensions out of Debian packages that conflict with another contestant's.
+"""Extracts PHP extensions from Debian packages that conflict with another contestant's package.
 
-Owns where they are kept. Must not install a package: the file alone is unpacked.
+Owns the folder of these files. Must not install a package: only the file is unpacked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EXTENSIONS = LAB / "target" / "extensions"
 
 
 def install(names: Sequence[str]) -> Iterator[Step]:
-    """Unpack the extensions that PHP cannot load yet."""
+    """Unpack the extensions that PHP cannot load."""
     for name in names:
         what = f"PHP extension {name}"
         if not _loads(name):
@@ -41,6 +41,6 @@ def _unpack(name: str, folder: Path) -> str:
 
 
 def _loads(name: str) -> str:
-    """Return nothing when PHP loads the extension, else why it does not."""
+    """Return an empty text if PHP loads the extension, else the reason why it does not."""
     check = f"exit((int) !extension_loaded('{name}'));"
     return attempt(["php", "-n", "-d", f"extension={EXTENSIONS / f'{name}.so'}", "-r", check])

@@ -18,12 +18,12 @@ _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencie
 
 
 def jars(server: str) -> str:
-    """Return the class path of a server's jars; empty when they were not fetched."""
+    """Return the class path of a server's jars; empty if they were not fetched."""
     return os.pathsep.join(str(path) for path in sorted((JARS / server).glob("*.jar")))
 
 
 def fetch(server: str, coordinates: Sequence[str]) -> Step:
-    """Fetch jars with all they depend on into a folder that names them, so that none goes stale."""
+    """Fetch jars with their dependencies, unless the folder lists the same coordinates."""
     what = f"jars of {server}"
     folder = JARS / server
     listed = "\n".join(coordinates)
@@ -42,7 +42,7 @@ def fetch(server: str, coordinates: Sequence[str]) -> Step:
 
 
 def project(coordinates: Iterable[str]) -> str:
-    """Return a Maven project that depends on the jars `coordinates` name."""
+    """Return a Maven project that depends on the jars in `coordinates`."""
     dependencies = ""
     for coordinate in coordinates:
         group, artifact, version = map(escape, coordinate.split(":"))

@@ -1,4 +1,4 @@
-"""Installs Python packages into the lab's own virtual environment, and into no other."""
+"""Installs Python packages, only into a virtual environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONSTRAINTS = LAB / "requirements-contestants.lock"
 
 
 def install(requirements: Sequence[str]) -> Iterator[Step]:
-    """Install the packages that are not there in the wanted version."""
+    """Install the packages that are missing or have another version."""
     absent = [one for one in requirements if not satisfied(one)]
     if not requirements:
         return
@@ -25,7 +25,7 @@ def install(requirements: Sequence[str]) -> Iterator[Step]:
         yield Step(what, new=False)
         return
     if sys.prefix == sys.base_prefix:
-        yield Step(what, "this Python is not a virtual environment, and the lab changes no other")
+        yield Step(what, "the lab installs only into a virtual environment: start it from one")
         return
     if not attempt(_pip_install(absent)):
         yield Step(what)
@@ -35,7 +35,7 @@ def install(requirements: Sequence[str]) -> Iterator[Step]:
 
 
 def satisfied(requirement: str) -> bool:
-    """Return whether a requirement such as `name==1.2` is met by what this Python has."""
+    """Return whether this Python has a requirement such as `name==1.2`."""
     wanted = Requirement(requirement)
     try:
         version = importlib.metadata.version(canonicalize_name(wanted.name))

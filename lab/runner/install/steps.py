@@ -1,4 +1,4 @@
-"""What can be wanted, and what became of it. Owns how a command is run to its end."""
+"""The needs and outcomes of an installation. Owns how a command is run to its end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LAST_LINES = 5
 
 @dataclass(frozen=True)
 class Needs:
-    """What is wanted. `maven` has the jars of each server, each `group:artifact:version`.
+    """What to install. `maven` has the jars of each server as `group:artifact:version`.
 
-    `build` has the names of the folders in `sources/` that are built.
+    `build` has the names of folders in `sources/`.
     """
 
     apt: frozenset[str] = frozenset()
@@ -27,9 +27,9 @@ class Needs:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that was installed, was there, or is not there: then `reason` says why.
+    """One step of an installation. `reason` says why it is still missing, if it is.
 
-    `unavailable` tells what this machine cannot get from what could be got and failed.
+    `unavailable` means that it cannot be installed here; otherwise a `reason` is a failure.
     """
 
     what: str
@@ -39,12 +39,12 @@ class Step:
 
     @property
     def failed(self) -> bool:
-        """Whether something went wrong."""
+        """Whether the step failed."""
         return bool(self.reason) and not self.unavailable
 
 
 def last_words(output: str) -> str:
-    """Return the last lines of what a command printed, in one line."""
+    """Return the last lines of a command's output, joined into one line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return "; ".join(lines[-_LAST_LINES:])
 
@@ -52,7 +52,7 @@ def last_words(output: str) -> str:
 def attempt(
     command: Sequence[str], folder: Path | None = None, environment: dict[str, str] | None = None
 ) -> str:
-    """Run a command to its end. Return nothing when it succeeded, else its last lines."""
+    """Run a command to its end. Return an empty text on success, else its last lines."""
     try:
         ended = subprocess.run(
             command,
@@ -69,4 +69,4 @@ def attempt(
         return f"{command[0]} cannot be run: {error.strerror}"
     if ended.returncode == 0:
         return ""
-    return last_words(ended.stdout) or f"{command[0]} ended with {ended.returncode}"
+    return last_words(ended.stdout) or f"{command[0]} failed with exit status {ended.returncode}"

@@ -11,7 +11,7 @@ class Manager(BaseManager):
 
 
 def main() -> None:
-    """Serve it on the socket that the second argument names, with the first as the key."""
+    """Serve it on the socket in the second argument, with the first argument as the key."""
     entries: dict[str, object] = {}
     Manager.register("entries", callable=lambda: entries, proxytype=DictProxy)
     manager = Manager(address=sys.argv[2], authkey=sys.argv[1].encode())

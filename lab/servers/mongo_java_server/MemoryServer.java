@@ -1,9 +1,9 @@
 import de.bwaldvogel.mongo.InMemoryMongoServer;
 
 /**
- * Serves an empty database from memory. Arguments: the address and the port to listen on.
+ * Serves an empty database from memory. Arguments: address and port to listen on.
  *
- * The library's own main listens on one fixed port.
+ * The library's own main program listens on one fixed port.
  */
 final class MemoryServer {
     public static void main(String[] arguments) {

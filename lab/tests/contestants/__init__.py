@@ -1,1 +1,1 @@
-"""Contestants that only the tests know: an honest one, and one for each thing that can go wrong."""
+"""Contestants of the tests: an honest one, and one for each kind of fault."""

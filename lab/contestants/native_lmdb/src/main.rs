@@ -1,4 +1,4 @@
-//! LMDB through the crate `heed`, one transaction for each operation, without syncing.
+//! LMDB through the crate `heed`, with one transaction per operation and without syncing.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use heed::types::{Bytes, Str};
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, Error, MdbError};
 use lab_host::{Adapter, Limits, Result, Store};
 
-/// A multiple of every page size that systems have.
+/// A multiple of all common page sizes.
 const MAP_STEP_BYTES: u64 = 64 << 10;
 
 struct Lmdb;
@@ -24,8 +24,8 @@ impl Adapter for Lmdb {
         let map_bytes = (limits.bytes / MAP_STEP_BYTES).max(1) * MAP_STEP_BYTES;
         let mut options = EnvOpenOptions::new();
         options.map_size(usize::try_from(map_bytes)?);
-        // SAFETY: without syncing, a crash of the system may leave a damaged file; each file is
-        // made for one run, and none is opened after a crash.
+        // SAFETY: without syncing, a system crash may leave a damaged file. Each file is created
+        // for one run and never opened after a crash.
         unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
         // SAFETY: a process opens the folder once, and only processes of this program write to it, all
         // with the same flags.
@@ -54,7 +54,7 @@ impl Open {
     }
 }
 
-/// Makes a refusal, for want of room, an answer.
+/// Turns a refusal for lack of room into an answer.
 fn refusable(answer: heed::Result<bool>) -> Result<bool> {
     match answer {
         Err(Error::Mdb(MdbError::MapFull)) => Ok(false),

@@ -1,7 +1,7 @@
 //! `moka::sync::Cache`, limited by entries if they are limited, else by bytes.
 //!
-//! `V` is how a value is kept. A get clones it: `Arc<[u8]>` is shared with the program, `Vec<u8>` is
-//! copied.
+//! `V` is the type of stored values. A get clones it: `Arc<[u8]>` is shared with the program,
+//! `Vec<u8>` is copied.
 
 #![forbid(unsafe_code)]
 

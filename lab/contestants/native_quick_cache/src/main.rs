@@ -1,7 +1,7 @@
 //! `quick_cache::sync::Cache`, limited by entries if they are limited, else by bytes.
 //!
-//! `V` is how a value is kept. A get clones it: `Arc<[u8]>` is shared with the program, `Vec<u8>` is
-//! copied.
+//! `V` is the type of stored values. A get clones it: `Arc<[u8]>` is shared with the program,
+//! `Vec<u8>` is copied.
 
 #![forbid(unsafe_code)]
 
@@ -14,8 +14,8 @@ use lab_host::{Adapter, Limits, Result, Store};
 use quick_cache::sync::Cache;
 use quick_cache::Weighter;
 
-/// What an entry is taken to weigh before any is known. The library wants a number of entries to
-/// begin with and says that two orders of magnitude do not matter.
+/// The assumed weight of an entry, for the library's estimate of the number of entries. According
+/// to its documentation, two orders of magnitude do not matter.
 const ENTRY_BYTES_ESTIMATED: u64 = 1_000;
 
 trait Bytes: AsRef<[u8]> + From<Vec<u8>> + Clone {}
@@ -23,7 +23,7 @@ trait Bytes: AsRef<[u8]> + From<Vec<u8>> + Clone {}
 impl Bytes for Arc<[u8]> {}
 impl Bytes for Vec<u8> {}
 
-/// Weighs an entry: as one, or by the bytes of its key and its value.
+/// Weighs an entry: as 1, or by the bytes of its key and its value.
 #[derive(Clone)]
 enum Weight {
     One,

@@ -1,4 +1,4 @@
-//! What an adapter is: something that opens a store, which has the four other verbs.
+//! The contract of adapters: an adapter opens a store, which has the four other verbs.
 //!
 //! Owns the contract between the host and the contestants. Must not know any of them, nor how they
 //! are measured.
@@ -8,45 +8,44 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
-/// What ends a cell: an error that the contract does not name as an answer.
+/// An error that ends the cell, because the contract does not define it as an answer.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// A result whose error ends the cell.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// How much a store may hold. A contestant obeys what it counts and says what it cannot.
+/// The limits of a store. A contestant applies those that it supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most entries, if they are limited.
+    /// The limit of entries, if any.
     pub entries: Option<u64>,
-    /// The most bytes.
+    /// The limit of bytes, if any.
     pub bytes: u64,
 }
 
 /// Opens stores.
 pub trait Adapter {
-    /// What it opens.
+    /// The type of its stores.
     type Store: Store;
 
-    /// Opens the store in `folder`, which is there and belongs to it alone.
+    /// Opens the store in `folder`, which exists and contains nothing else.
     ///
     /// # Errors
-    /// Whatever keeps the store from being opened.
+    /// Any error that prevents opening the store.
     fn open(&self, folder: &Path, limits: Limits) -> Result<Self::Store>;
 }
 
 /// An open store.
 ///
-/// The verbs take `&self`, for a cache is shared. A documented refusal (too large, no room) is an
-/// answer; any other error ends the cell.
+/// The verbs take `&self`, because a cache is shared. A documented refusal (too large, no room) is
+/// an answer; any other error ends the cell.
 pub trait Store {
-    /// How the program holds a value that it is going to store: `Vec<u8>`, unless the store keeps
-    /// the program's own object.
+    /// The type of a value to store: `Vec<u8>`, unless the store keeps the program's own object.
     type Value;
-    /// What a get gives the program. It stays valid until it is dropped, whatever the store does.
+    /// The type of a get's answer. It must stay valid until it is dropped, whatever the store does.
     type Answer: AsRef<[u8]>;
 
-    /// Brings a value into the program's form. Never timed.
+    /// Converts a value into the program's type. Never timed.
     fn value(bytes: Vec<u8>) -> Self::Value;
 
     /// The value stored last, or none.
@@ -55,16 +54,16 @@ pub trait Store {
     /// Any error of the store.
     fn get(&self, key: &str) -> Result<Option<Self::Answer>>;
 
-    /// Stores a value; false when the store refused.
+    /// Stores a value; false if the store refused.
     ///
     /// # Errors
-    /// Any error of the store that is no refusal.
+    /// Any error of the store that is not a refusal.
     fn set(&self, key: &str, value: &Self::Value) -> Result<bool>;
 
-    /// Whether there was something to delete.
+    /// Deletes a key; true if it existed.
     ///
     /// # Errors
-    /// Any error of the store that is no refusal.
+    /// Any error of the store that is not a refusal.
     fn delete(&self, key: &str) -> Result<bool>;
 
     /// Empties the store; false if there is no operation for that.
@@ -75,7 +74,7 @@ pub trait Store {
         Ok(false)
     }
 
-    /// Gives back what the process holds, keeps what the store holds.
+    /// Frees the process's resources, keeps the store's data.
     ///
     /// # Errors
     /// Any error of the store.
@@ -87,7 +86,7 @@ pub trait Store {
     }
 }
 
-/// The settings of a contestant. What nobody takes is an error.
+/// The settings of a contestant. An unused setting is an error.
 #[derive(Debug)]
 pub struct Settings(BTreeMap<String, String>);
 
@@ -99,23 +98,22 @@ impl Settings {
     /// The text of a setting.
     ///
     /// # Errors
-    /// When it is not there.
+    /// If it is missing.
     pub fn take(&mut self, name: &str) -> Result<String> {
         let text = self.0.remove(name);
         text.ok_or_else(|| format!("the setting {name:?} is missing: see contestant.toml").into())
     }
 
-    /// For how long the suite wants an entry to be kept, if it has a limit for that. A contestant
-    /// that says `expires = true` takes it.
+    /// The time to live of entries, if any. Contestants with `expires = true` take it.
     ///
     /// # Errors
-    /// When it is no number of seconds above 0.
+    /// If it is not a number of seconds above 0.
     pub fn take_ttl(&mut self) -> Result<Option<Duration>> {
         let Some(text) = self.0.remove("ttl_seconds") else { return Ok(None) };
         let ttl = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         match ttl {
             Some(ttl) if !ttl.is_zero() => Ok(Some(ttl)),
-            _ => Err(format!("the setting ttl_seconds is {text:?}, and no number above 0").into()),
+            _ => Err(format!("the setting ttl_seconds is {text:?}, not a number above 0").into()),
         }
     }
 

@@ -1,7 +1,7 @@
-//! An adapter with the store it has opened, behind one type for all.
+//! An adapter with its open store, behind one type for all contestants.
 //!
-//! Owns the open store, and all that lives as long as the store does. It is called once for a
-//! request, never for an operation: those are called directly by the generic loops.
+//! Owns the open store, and everything that lives as long as the store. It is called once per
+//! request, never per operation: the generic loops call the operations directly.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::timing::clock_ns;
 use crate::verify::Verifier;
 use crate::work::Work;
 
-/// A contestant that the host can drive. [`contestant`] makes it from an adapter.
+/// A contestant that the host can drive, made by [`contestant`].
 pub struct Driver(pub(crate) Box<dyn Drive>);
 
 /// Makes a contestant from an adapter.
@@ -22,7 +22,7 @@ pub fn contestant<A: Adapter + 'static>(adapter: A) -> Driver {
     Driver(Box::new(Driving { adapter, opened: None }))
 }
 
-/// Opening, emptying and closing return the nanoseconds that the contestant took for it.
+/// Opening, emptying and closing return the contestant's time in nanoseconds.
 pub(crate) trait Drive {
     fn open(&mut self, folder: &Path, limits: Limits) -> Result<u64>;
     fn probe_write(&mut self, work: &Work) -> Result<Probed>;
@@ -40,16 +40,16 @@ struct Driving<A: Adapter> {
     opened: Option<Opened<A::Store>>,
 }
 
-/// An open store, and what this worker knows of it.
+/// An open store, and this worker's knowledge about it.
 struct Opened<S: Store> {
     store: S,
     prober: Prober,
     verifier: Verifier,
     /// The pass that can start.
     pass: Option<Pass<S>>,
-    /// What a replay has stored, once one has begun.
+    /// What a replay has stored, after it has started.
     stored: Option<Stored>,
-    /// What may be answered follows from the order of the phases: each is run after those before.
+    /// The last phase that was run. The checks rely on the order of the phases.
     phase_last: Option<usize>,
 }
 
@@ -64,7 +64,7 @@ const NOT_OPEN: &str = "no store is open: ask for `open` first";
 impl<A: Adapter> Drive for Driving<A> {
     fn open(&mut self, folder: &Path, limits: Limits) -> Result<u64> {
         if self.opened.is_some() {
-            return Err("a store is open already: ask for `close` first".into());
+            return Err("a store is already open: request `close` first".into());
         }
         let started_ns = clock_ns();
         let store = self.adapter.open(folder, limits)?;
@@ -95,9 +95,9 @@ impl<A: Adapter> Drive for Driving<A> {
         let phase = request.phase;
         work.phases.require(phase)?;
         if let Some(last) = phase_last.filter(|last| phase <= *last) {
-            return Err(format!("phase {phase} comes after phase {last}").into());
+            return Err(format!("phase {phase} was requested after phase {last}").into());
         }
-        // The stretch of a pass that was never run is freed before the next asks for memory.
+        // Free the stretch of a pass that was never run before the next one allocates memory.
         *pass = None;
         *pass = Some(Pass::prepare(&mut Context { store, work, verifier }, request)?);
         *phase_last = Some(phase);

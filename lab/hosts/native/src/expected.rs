@@ -1,13 +1,13 @@
 //! Every value that a stream stores, by key and mark, so that an answer is recognised without
-//! keeping what was stored.
+//! keeping the values.
 //!
-//! Owns that table. Must not know what was stored by now, or what an answer is judged to be.
+//! Owns that table. Must not know what has been stored so far, or how an answer is judged.
 
 use crate::recorded::{Origin, Phases};
 use crate::stream::{Operation, Verb};
 use crate::values::{mark_of, Values};
 
-/// A stored value. Two values of one key share a mark if they are short, otherwise by chance.
+/// A stored value. Two values of one key may share a mark if they are short, or by chance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stored {
     key: u32,
@@ -15,7 +15,7 @@ struct Stored {
     sequence: u64,
 }
 
-/// What the streams store under one key.
+/// The values that the streams store under one key.
 #[derive(Debug, Clone, Default)]
 struct Summary {
     /// The first phase that stores the key.
@@ -51,8 +51,8 @@ impl Expected {
         Expected { stored, summaries }
     }
 
-    /// The sequences of `key` whose value `answer` is, byte for byte, with their origins. There is
-    /// more than one only for values of a few bytes.
+    /// The sequences of `key` whose value equals `answer`, with their origins. Only values of a few
+    /// bytes can have several.
     pub(crate) fn find<'a>(
         &'a self,
         phases: &'a Phases,
@@ -73,12 +73,12 @@ impl Expected {
             })
     }
 
-    /// Whether a stream of `phase` or of an earlier one stores the key.
+    /// Whether a stream of `phase` or of an earlier phase stores the key.
     pub(crate) fn is_stored_by(&self, phase: usize, key: u32) -> bool {
         self.summaries[key as usize].phase.is_some_and(|first| first <= phase)
     }
 
-    /// The usual size of a value of the key: the mean of all that are stored, 0 for none.
+    /// The usual size of a value of the key: the mean of all stored values, 0 without any.
     pub(crate) fn usual_bytes(&self, key: u32) -> u64 {
         let Summary { count, bytes, .. } = self.summaries[key as usize];
         bytes.checked_div(count).unwrap_or(0)

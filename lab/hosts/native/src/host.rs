@@ -1,7 +1,7 @@
-//! Obeys requests one by one.
+//! Executes requests one by one.
 //!
 //! Owns the host's state: the contestant and its work. Must not know the runner's plan, nor how
-//! requests come and go.
+//! requests are transported.
 
 use crate::allocator;
 use crate::contract::{Limits, Result, Settings};
@@ -11,13 +11,13 @@ use crate::timing::{clock_ns, timer_ns};
 use crate::versions;
 use crate::work::Work;
 
-/// Chooses what the settings ask for.
+/// Chooses the contestant that the settings ask for.
 pub(crate) type Choose = fn(&mut Settings) -> Result<Driver>;
 
 /// One worker.
 pub(crate) struct Host {
     choose: Choose,
-    /// The clock when the program began.
+    /// The clock at the start of the program.
     started_ns: u64,
     loaded: Option<Loaded>,
 }
@@ -32,7 +32,7 @@ impl Host {
         Host { choose, started_ns, loaded: None }
     }
 
-    /// Does what `request` asks and returns the reply to it.
+    /// Executes `request` and returns the reply.
     pub(crate) fn obey(&mut self, request: Request) -> Result<Reply> {
         if let Request::Load(load) = request {
             return self.load(load);
@@ -87,7 +87,7 @@ impl Loaded {
             }
             Request::Run(run) => {
                 let ran = driver.run(work, &run)?;
-                // The runner may now ask how much memory there is.
+                // The runner may measure the memory of this process now.
                 allocator::give_pages_back();
                 Reply::Ran(ran)
             }

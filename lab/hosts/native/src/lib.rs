@@ -1,9 +1,8 @@
-//! The native host: one process, one worker, told what to do over its standard input.
+//! The native host: one process, one worker, controlled through its standard input.
 //!
-//! Owns the loop that drives a store written in Rust, as `lab/PROTOCOL.md` describes it. Must not
-//! know any contestant: each is a program of its own that implements [`Adapter`] and [`Store`] and
-//! hands the adapter to [`serve`]. The loops are generic, so that a verb is called directly, or not
-//! at all once it is inlined.
+//! Owns the loop that drives a store written in Rust (see `lab/PROTOCOL.md`). Must not know any
+//! contestant: each is a separate program that implements [`Adapter`] and [`Store`] and passes the
+//! adapter to [`serve`]. The loops are generic, so that verbs are called directly or inlined.
 
 #![deny(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! The timed loops, and nothing between the clock's readings but the operations.
+//! The timed loops, with nothing but operations between the clock readings.
 //!
-//! Owns how operations are timed. Must not know which contestant it drives. A pass goes in stretches:
-//! the operations of a stretch are made ready, obeyed without a pause, and checked when the clock
-//! has stopped. Within a stretch the clock is read after each block.
+//! Owns how operations are timed. Must not know which contestant it drives. A pass consists of
+//! stretches: the operations of a stretch are prepared, run without a pause, and checked after the
+//! clock has stopped. Within a stretch the clock is read after each block.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -19,50 +19,50 @@ use crate::timing::{clock_ns, cpu_ns, sleep_until};
 use crate::verify::{Asked, Verifier};
 use crate::work::Work;
 
-/// An operation, ready to be obeyed.
+/// An operation that is ready to run.
 enum Step<S: Store> {
     Get(&'static str),
     Set(&'static str, S::Value),
     Delete(&'static str),
 }
 
-/// What an operation was answered.
+/// The answer to an operation.
 enum Answer<S: Store> {
     Got(Option<S::Answer>),
     Stored(bool),
     Deleted(bool),
 }
 
-/// What a pass works with: an open store, and what is known of it.
+/// The data of a pass: an open store, and the knowledge about it.
 pub(crate) struct Context<'a, S: Store> {
     pub(crate) store: &'a S,
     pub(crate) work: &'a Work,
     pub(crate) verifier: &'a mut Verifier,
 }
 
-/// One pass of one worker, warmed up and with its first stretch ready. It borrows nothing, so that
-/// it can be kept from one request to the next.
+/// One pass of one worker, warmed up and with its first stretch ready. It borrows nothing, so it
+/// can be kept between requests.
 pub(crate) struct Pass<S: Store> {
     request: Prepare,
-    /// Operations obeyed and checked so far.
+    /// Operations run and checked so far.
     position: usize,
-    /// The stretch that is ready, with room for its answers.
+    /// The prepared stretch, with room for its answers.
     steps: Vec<Step<S>>,
     answers: Vec<Answer<S>>,
-    /// Room for the durations of a latency pass, or for the blocks of any other.
+    /// Room for the durations of a latency pass, or for the block times of other passes.
     durations_ns: Vec<u64>,
     blocks_ns: Vec<u64>,
     actions: Actions,
 }
 
 impl<S: Store> Pass<S> {
-    /// Warms up and makes the first stretch ready.
+    /// Warms up and prepares the first stretch.
     pub(crate) fn prepare(context: &mut Context<'_, S>, request: Prepare) -> Result<Pass<S>> {
         if request.block == 0 || request.stretch == 0 {
-            return Err("a block and a stretch have at least one operation".into());
+            return Err("a block and a stretch must have at least one operation".into());
         }
         if request.batch != 1 {
-            return Err("this host asks for one key at a time".into());
+            return Err("this host can only request one key at a time".into());
         }
         let count = context.work.phases.own(request.phase).operations.len();
         let mut pass = Pass {
@@ -85,15 +85,15 @@ impl<S: Store> Pass<S> {
             let stretch = pass.request.stretch.min(counted);
             pass.answers = room(stretch, || Answer::Stored(false));
             pass.stretch(context.work);
-            // The stretches that follow find these pages again.
+            // The following stretches reuse these pages.
             allocator::touch(pass.answers_bytes(context.work, warmup..warmup + stretch));
         }
         Ok(pass)
     }
 
-    /// Obeys the pass, or as much of it as the time allows, and checks every answer.
+    /// Runs the pass, or as much of it as the time allows, and checks every answer.
     pub(crate) fn run(mut self, context: &mut Context<'_, S>, request: &Run) -> Result<Ran> {
-        // Created first, so that a path that cannot be written to is known before the work is done.
+        // Created first, so that an invalid path fails before the work.
         let durations = create(&request.durations)?;
         let mut ran = Ran::default();
         let allowed_ns = nanoseconds(self.request.seconds_max);
@@ -127,7 +127,7 @@ impl<S: Store> Pass<S> {
         Ok(ran)
     }
 
-    /// Obeys the first operations, checked and neither timed nor counted. Whether time is left.
+    /// Runs and checks the first operations, untimed and uncounted. Returns whether time is left.
     fn warm_up(&mut self, context: &mut Context<'_, S>, count: usize) -> Result<bool> {
         let deadline_ns = clock_ns().saturating_add(nanoseconds(self.request.seconds_max));
         while self.position < count {
@@ -142,27 +142,27 @@ impl<S: Store> Pass<S> {
         Ok(true)
     }
 
-    /// Makes the next stretch ready: nothing at the end of the stream.
+    /// Prepares the next stretch; nothing at the end of the stream.
     fn stretch(&mut self, work: &Work) {
         let count = work.phases.own(self.request.phase).operations.len();
         self.ready(work, self.position.saturating_add(self.request.stretch).min(count));
     }
 
-    /// Makes the operations up to `end` ready.
+    /// Prepares the operations up to `end`.
     fn ready(&mut self, work: &Work, end: usize) {
         let own = work.phases.own(self.request.phase);
         self.steps.reserve_exact(end - self.position);
         self.steps.extend((self.position..end).map(|position| step(work, own, position)));
     }
 
-    /// How much memory the answers take, if each get gives a copy of a value of the usual size.
+    /// The memory of the answers, if each get returns a copy of a value of the usual size.
     fn answers_bytes(&self, work: &Work, positions: Range<usize>) -> usize {
         let operations = &work.phases.own(self.request.phase).operations[positions];
         let gets = operations.iter().filter(|operation| operation.verb == Verb::Get);
         gets.map(|get| allocator::chunk_bytes(work.expected.usual_bytes(get.key))).sum()
     }
 
-    /// Obeys the stretch block by block until its end or the deadline. The clock's last reading.
+    /// Runs the stretch block by block until its end or the deadline; returns the last reading.
     fn obey(&mut self, store: &S, started_ns: u64, deadline_ns: u64) -> Result<u64> {
         let mut ended_ns = started_ns;
         for block in self.steps.chunks(self.request.block) {
@@ -184,7 +184,7 @@ impl<S: Store> Pass<S> {
         Ok(ended_ns)
     }
 
-    /// Checks the answers, drops them and the stretch, and counts them unless it was the warm-up.
+    /// Checks the answers, drops them and the stretch, and counts them except in the warm-up.
     fn check(&mut self, context: &mut Context<'_, S>, counts: bool) {
         let Context { work, verifier, .. } = context;
         let phase = self.request.phase;
@@ -212,7 +212,7 @@ impl<S: Store> Pass<S> {
     }
 }
 
-/// An empty vector with room for `count` elements, whose pages are there.
+/// An empty vector with room for `count` elements, whose pages are mapped.
 fn room<T>(count: usize, filler: impl FnMut() -> T) -> Vec<T> {
     let mut room = Vec::with_capacity(count);
     room.resize_with(count, filler);
@@ -255,7 +255,7 @@ fn write(file: File, durations_ns: &[u64]) -> io::Result<()> {
     file.flush()
 }
 
-/// Obeys a block. Not inlined: the clock is read outside, and nothing may move past the readings.
+/// Runs a block. Not inlined, so that nothing moves past the clock readings outside.
 #[inline(never)]
 fn obey<S: Store>(store: &S, steps: &[Step<S>], answers: &mut Vec<Answer<S>>) -> Result<()> {
     for step in black_box(steps) {
@@ -269,7 +269,7 @@ fn obey<S: Store>(store: &S, steps: &[Step<S>], answers: &mut Vec<Answer<S>>) ->
     Ok(())
 }
 
-/// Obeys a block, with the clock read around each operation.
+/// Runs a block and reads the clock around each operation.
 #[inline(never)]
 fn obey_each<S: Store>(
     store: &S,

@@ -1,8 +1,9 @@
-//! The probe: does the store keep what fits, give the latest, and forget what was deleted?
+//! The probe: does the store keep what fits, return the latest value, and delete?
 //!
-//! Owns the probe keys, which are no part of the measured workload. Must not run while anything is
-//! timed. All workers write at once, each its own keys, far fewer than the store may hold; after all
-//! have finished they read. In a store that may evict nothing yet, what is missing was lost.
+//! Owns the probe keys, which are not part of the measured workload. Must not run while anything is
+//! timed. All workers write their own keys at the same time, far fewer than the store may hold.
+//! They read after all have finished. The store must not evict anything yet, so a missing key was
+//! lost.
 
 use std::collections::HashSet;
 
@@ -24,20 +25,20 @@ struct ProbeKey {
 fn keys_of(worker: usize) -> impl Iterator<Item = ProbeKey> {
     (0..KEYS_PER_WORKER).map(move |i| ProbeKey {
         text: format!("probe-{worker}-{i}"),
-        // No key of a stream has so high a number.
+        // Above all key numbers of streams.
         number: (1 << 32) + worker as u64 * KEYS_PER_WORKER + i,
         is_deleted: i % 4 == 3,
     })
 }
 
-/// One worker's probe of one store: the numbers of its own keys of which a set was refused.
+/// One worker's probe of one store: the numbers of its own keys with a refused set.
 #[derive(Default)]
 pub(crate) struct Prober {
     refused: HashSet<u64>,
 }
 
 impl Prober {
-    /// Stores each key of this worker three times over, and deletes every fourth.
+    /// Stores each of this worker's keys three times, and deletes every fourth key.
     pub(crate) fn write<S: Store>(&mut self, store: &S, work: &Work) -> Result<Probed> {
         let mut refused = 0;
         for round in 0..ROUNDS {
@@ -72,8 +73,8 @@ impl Prober {
         Ok(probed)
     }
 
-    /// An own key whose set was refused must only not have another key's value. Whether another
-    /// worker's key was refused is not known here.
+    /// If a set of this worker's key was refused, only another key's value is a fault. Refusals of
+    /// other workers' keys are unknown here.
     fn judge(&self, values: &Values, key: &ProbeKey, answer: Option<&[u8]>, verdict: &mut Verdict) {
         let ProbeKey { text, number, is_deleted } = key;
         let refused = self.refused.contains(number);
@@ -81,7 +82,7 @@ impl Prober {
             if !is_deleted && !refused {
                 verdict.lost += 1;
                 verdict.tell(|| {
-                    format!("{text:?} was stored, the store was not full, and it is gone")
+                    format!("{text:?} was stored and is missing, though the store was not full")
                 });
             }
             return;
@@ -100,6 +101,6 @@ impl Prober {
                 "something that was never stored under it".to_owned()
             }
         };
-        verdict.tell(|| format!("{text:?} answered {what}"));
+        verdict.tell(|| format!("{text:?} returned {what}"));
     }
 }

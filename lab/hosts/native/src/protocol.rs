@@ -1,7 +1,7 @@
-//! The messages between the runner and a host: one JSON object a line, as `PROTOCOL.md` describes.
+//! The messages between the runner and a host: one JSON object per line (see `PROTOCOL.md`).
 //!
-//! Owns the shape of each message. Must not know how a host obeys, or what the runner does with a
-//! reply.
+//! Owns the fields of each message. Must not know how a host executes a request, or what the runner
+//! does with a reply.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::verify::Judged;
 
-/// The most sentences that a verdict has.
+/// The maximum number of examples of a verdict.
 pub(crate) const EXAMPLES_MAX: usize = 5;
 
-/// What the runner asks.
+/// A request of the runner.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Request {
     Load(Load),
     Open(Open),
-    // Braces: a unit variant would take unknown fields.
+    // Braces, because a unit variant would accept unknown fields.
     ProbeWrite {},
     ProbeRead { workers: Vec<usize> },
     Prepare(Prepare),
@@ -53,7 +53,7 @@ pub(crate) enum ValueKind {
     Complex,
 }
 
-/// One phase: a stream for each worker, or a single one that whoever is asked runs.
+/// One phase: a stream for each worker, or a single one that any worker may be asked to run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PhaseOf {
@@ -79,11 +79,11 @@ pub(crate) struct Open {
     pub(crate) bytes_max: u64,
 }
 
-/// Obey the warm-up of a pass over the worker's stream and make what follows it ready.
+/// Run the warm-up of a pass over the worker's stream, and prepare its first stretch.
 ///
 /// `block` and `stretch` count operations: the clock is read after each block, answers are checked
-/// after each stretch. `batch` gets would be asked for at once; this host knows 1 alone.
-/// `seconds_max` limits the warm-up, and the pass by itself.
+/// after each stretch. `batch` is the number of gets per request; this host supports only 1.
+/// `seconds_max` limits the warm-up and, separately, the pass.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Prepare {
@@ -96,7 +96,7 @@ pub(crate) struct Prepare {
     pub(crate) seconds_max: f64,
 }
 
-/// Obey the prepared pass once the monotonic clock has reached `start_ns`.
+/// Run the prepared pass once the monotonic clock has reached `start_ns`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Run {
@@ -122,7 +122,7 @@ pub(crate) struct Replay {
     pub(crate) stop: usize,
 }
 
-/// What the host answers.
+/// The reply of the host.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Reply {
@@ -137,7 +137,7 @@ pub(crate) enum Reply {
     Failed { reason: String, missing: bool },
 }
 
-/// What checking the answers found. Counts of operations; `examples` tells the first few.
+/// The result of checking answers: counts of operations, and `examples` of the first few.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) wrong: u64,
@@ -156,7 +156,7 @@ impl Verdict {
     }
 }
 
-/// One action of one pass: operations, misses, those of them that are right, wrong answers.
+/// One action of one pass: operations, misses, right misses (`absent`), and wrong answers.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Tally {
     pub(crate) count: u64,
@@ -182,7 +182,7 @@ pub(crate) struct Actions {
     pub(crate) delete: Tally,
 }
 
-/// What the probe keys showed. `refused` counts sets that the contestant answered with false.
+/// The result of a probe. `refused` counts sets that the contestant answered with false.
 #[derive(Debug, Serialize)]
 pub(crate) struct Probed {
     pub(crate) keys: u64,
@@ -190,11 +190,11 @@ pub(crate) struct Probed {
     pub(crate) verdict: Verdict,
 }
 
-/// One pass, as far as it came.
+/// One pass, or the part of it that was done in time.
 ///
 /// `started_ns` and `ended_ns` are readings of the monotonic clock. `elapsed_ns` adds up the
-/// stretches, without what is between them, and `cpu_ns` the CPU time of the process in them.
-/// `blocks_ns` has each full block of a throughput pass.
+/// stretches without the pauses between them, `cpu_ns` the CPU time of the process in them.
+/// `blocks_ns` has the time of each full block of a throughput pass.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Ran {
     pub(crate) done: usize,

@@ -1,7 +1,7 @@
-//! The recorded streams of a run, and which stream each sequence belongs to.
+//! The recorded streams of a run, and the stream of each sequence.
 //!
-//! Owns the numbering of sequences, and which stream of a phase a worker runs. Must not know keys,
-//! values or stores.
+//! Owns the numbering of sequences, and which worker has which stream of a phase. Must not know
+//! keys, values or stores.
 
 use crate::contract::Result;
 use crate::protocol::Load;
@@ -20,18 +20,18 @@ impl Recorded {
     }
 }
 
-/// Where a sequence comes from: the phase, and the stream among the phase's streams.
+/// The origin of a sequence: the phase, and the number of the stream in the phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) phase: usize,
     pub(crate) stream: usize,
 }
 
-/// All streams of a run, as one worker sees them.
+/// All streams of a run, from the point of view of one worker.
 pub(crate) struct Phases {
     worker: usize,
     phases: Vec<Vec<Recorded>>,
-    /// The first sequence of each stream that is not empty, in rising order.
+    /// The first sequence of each non-empty stream, in ascending order.
     bases: Vec<(u64, Origin)>,
 }
 
@@ -68,7 +68,7 @@ impl Phases {
         self.phases[phase].len()
     }
 
-    /// Which stream of a phase this worker runs when asked to.
+    /// The number of the stream of a phase that this worker runs.
     pub(crate) fn own_number(&self, phase: usize) -> usize {
         if self.width(phase) > 1 {
             self.worker
@@ -77,7 +77,7 @@ impl Phases {
         }
     }
 
-    /// Fails for a phase that was not loaded. The other functions take only those that were.
+    /// Fails for a phase that was not loaded. The other functions take only loaded phases.
     pub(crate) fn require(&self, phase: usize) -> Result<()> {
         match self.phases.len() {
             count if phase < count => Ok(()),
@@ -85,12 +85,12 @@ impl Phases {
         }
     }
 
-    /// The stream of a phase that this worker runs when asked to.
+    /// The stream of a phase that this worker runs.
     pub(crate) fn own(&self, phase: usize) -> &Recorded {
         &self.phases[phase][self.own_number(phase)]
     }
 
-    /// Where a sequence of this run comes from, and the operation that has it.
+    /// The origin of a sequence of this run, and its operation.
     pub(crate) fn trace(&self, sequence: u64) -> (Origin, Operation) {
         let index = self.bases.partition_point(|(base, _)| *base <= sequence) - 1;
         let (base, origin) = self.bases[index];

@@ -1,8 +1,7 @@
 //! The replay of a trace: look up, store on a miss, count the hits.
 //!
-//! Owns the order of those two and what a hit must answer. Must not time anything: the hit ratio is
-//! the result. What it remembers has its full size before the first request, so that only the store
-//! grows.
+//! Owns that order and the check of hits. Must not time anything: the result is the hit ratio. Its
+//! own memory has its full size before the first request, so that only the store grows.
 
 use crate::allocator;
 use crate::contract::{Result, Store};
@@ -15,8 +14,8 @@ const NOWHERE: u32 = u32::MAX;
 pub(crate) struct Stored(Vec<u32>);
 
 impl Stored {
-    /// Of a store that is empty. Memory that is free is given back: the store would use it again
-    /// without being counted.
+    /// For an empty store. Returns free memory to the kernel, because the store could use it
+    /// uncounted.
     pub(crate) fn nothing(work: &Work) -> Stored {
         let stored = Stored(vec![NOWHERE; work.keys.count()]);
         allocator::give_pages_back();
@@ -24,7 +23,7 @@ impl Stored {
     }
 }
 
-/// Obeys a slice. This process alone writes, so a hit must answer the value stored last.
+/// Replays a slice. Only this process writes, so a hit must return the value stored last.
 pub(crate) fn replay<S: Store>(
     store: &S,
     work: &Work,
@@ -53,7 +52,7 @@ pub(crate) fn replay<S: Store>(
                 replayed.verdict.wrong += 1;
                 replayed
                     .verdict
-                    .tell(|| format!("get({text:?}) answered not what was stored last"));
+                    .tell(|| format!("get({text:?}) did not return the value stored last"));
             }
         } else {
             let sequence = own.sequence(position);

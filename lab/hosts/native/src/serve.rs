@@ -1,7 +1,7 @@
 //! Reads requests from standard input and answers on standard output, until the input ends.
 //!
-//! Owns the process: its streams, its end, and that an error or a panic becomes a reply. Must not
-//! know what a request asks.
+//! Owns the process: its streams, its end, and the conversion of errors and panics into replies.
+//! Must not know what a request means.
 
 use std::any::Any;
 use std::error::Error;
@@ -19,10 +19,10 @@ use crate::orphan::die_with_parent;
 use crate::protocol::Reply;
 use crate::timing::clock_ns;
 
-/// Serves requests until the input ends: the whole of a contestant's `main`.
+/// Serves requests until the input ends. A contestant's `main` calls nothing else.
 ///
-/// `choose` makes the contestant that the settings ask for. The only argument of the program is the
-/// id of the process that it must not outlive.
+/// `choose` makes the contestant for the settings. The program's only argument is the id of the
+/// process that it must not outlive.
 pub fn serve(choose: fn(&mut Settings) -> Result<Driver>) -> ExitCode {
     let started_ns = clock_ns();
     allocator::keep_pages();
@@ -46,7 +46,7 @@ fn parent() -> Result<u32> {
 }
 
 fn answer(mut host: Host) -> Result<()> {
-    // Replies go to a private copy of the output. What a contestant prints goes to the error output.
+    // Replies go to a private copy of the output. A contestant's output goes to the error output.
     let mut replies = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     rustix::stdio::dup2_stdout(io::stderr())?;
     for line in io::stdin().lock().split(b'\n') {
@@ -79,10 +79,10 @@ fn panicked(payload: &(dyn Any + Send)) -> Failure {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    format!("the contestant panicked: {}", text.unwrap_or("it did not say why")).into()
+    format!("the contestant panicked: {}", text.unwrap_or("no message")).into()
 }
 
-/// An error with what caused it.
+/// An error with its causes.
 fn reason(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,6 +1,6 @@
-//! Recorded operation streams and the keys they name, which are read before any clock starts.
+//! Recorded operation streams and their keys, which are read before any clock starts.
 //!
-//! Owns the two file formats; `PROTOCOL.md` has them. Must not know how operations are obeyed.
+//! Owns the two file formats (see `PROTOCOL.md`). Must not know how operations are run.
 
 use std::fs;
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub(crate) enum Verb {
     Delete,
 }
 
-/// One operation: what, on the key with which number, and how long the value is, in bytes.
+/// One operation: the verb, the number of the key, and the size of the value in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Operation {
     pub(crate) verb: Verb,
@@ -30,7 +30,7 @@ pub(crate) struct Operation {
 pub(crate) fn read(path: &Path) -> Result<Vec<Operation>> {
     let content = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let operations = content.strip_prefix(MAGIC).and_then(|body| {
-        // The last record of a file that was cut off is shorter, and none.
+        // The last record of a truncated file is shorter, and invalid.
         body.chunks(RECORD_BYTES).map(decode).collect()
     });
     operations.ok_or_else(|| {
@@ -51,10 +51,10 @@ fn decode(record: &[u8]) -> Option<Operation> {
     Some(Operation { verb, key, size: u32::from_le_bytes([s0, s1, s2, s3]) })
 }
 
-/// The keys of a run: the one with number n is line n of the file.
+/// The keys of a run: the key with number n is line n of the file.
 pub(crate) struct Keys {
-    /// Never freed: operations that are ready keep slices of it from one request to the next, and a
-    /// process reads its keys once.
+    /// Never freed: prepared operations keep slices of it between requests, and a process reads its
+    /// keys once.
     text: &'static str,
     lines: Vec<Range<usize>>,
 }

@@ -1,6 +1,6 @@
 //! The clocks.
 //!
-//! Owns which clocks are read. Must not know what was timed.
+//! Owns the choice of clocks. Must not know what was timed.
 
 use std::thread;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn nanoseconds(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Waits until the monotonic clock has reached `start_ns`, if it has not.
+/// Waits until the monotonic clock has reached `start_ns`.
 pub(crate) fn sleep_until(start_ns: u64) {
     while let Some(left_ns @ 1..) = start_ns.checked_sub(clock_ns()) {
         thread::sleep(Duration::from_nanos(left_ns));

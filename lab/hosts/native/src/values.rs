@@ -1,7 +1,7 @@
 //! Derived values: a pseudo-random function of seed, key number and sequence, cut to length.
 //!
-//! Owns the derivation that every host must repeat bit for bit; `PROTOCOL.md` has the formula. Must
-//! not know who stores the values, or when.
+//! Owns the derivation, which all hosts must repeat bit for bit (`PROTOCOL.md` has the formula).
+//! Must not know who stores the values, or when.
 
 use sha2::{Digest, Sha512};
 
@@ -29,7 +29,7 @@ impl Values {
         Values { seed, pool }
     }
 
-    /// The `length` bytes that belong to `sequence` of `key`; at most [`VALUE_BYTES_MAX`].
+    /// The `length` bytes of `sequence` of `key`; at most [`VALUE_BYTES_MAX`].
     pub(crate) fn derive(&self, key: u64, sequence: u64, length: usize) -> Vec<u8> {
         let head = self.head(key, sequence);
         let (start, rest) = self.parts(&head, length);
@@ -39,7 +39,7 @@ impl Values {
         value
     }
 
-    /// Whether `bytes` are what [`Values::derive`] gives.
+    /// Whether `bytes` equal the result of [`Values::derive`].
     pub(crate) fn is(&self, key: u64, sequence: u64, length: usize, bytes: &[u8]) -> bool {
         if bytes.len() != length {
             return false;
@@ -70,7 +70,7 @@ impl Values {
     }
 }
 
-/// The mark of a value of which `bytes` are at least the beginning.
+/// The mark of a value that starts with `bytes`.
 pub(crate) fn mark_of(bytes: &[u8]) -> u64 {
     let mut mark = [0; MARK_BYTES];
     let length = bytes.len().min(MARK_BYTES);

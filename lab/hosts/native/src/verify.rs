@@ -1,19 +1,19 @@
 //! Checks answers against everything that the recorded streams allow.
 //!
 //! Owns the rules of METHODOLOGY.md: which value is wrong, which is stale, which miss is right. Must
-//! not run while a clock does, nor know which contestant answered.
+//! not run while a clock runs, nor know which contestant answered.
 //!
-//! An answer is wrong unless it is, byte for byte, a value that some stream stores under this very
-//! key. It is also wrong if this worker has yet to store it, if a later phase stores it, or if this
-//! worker's set was refused. It is stale if it was certainly overwritten or deleted before the get
-//! began. All workers end a phase before any begins the next, and the order of one worker's own
-//! operations is known. So these values are stale:
+//! An answer is wrong unless it is, byte for byte, a value that some stream stores under this key.
+//! It is also wrong if this worker has yet to store it, if a later phase stores it, or if this
+//! worker's set of it was refused. It is stale if it was certainly overwritten or deleted before
+//! the get began. All workers end a phase before any begins the next, and the order of one worker's
+//! own operations is known. So these values are stale:
 //! - a value of an earlier phase than the last one in which the key is known to have been written:
 //!   this worker wrote or deleted it there, or saw a value of that phase;
 //! - a value of this worker, older than its own last set or delete of the key;
 //! - a value of another worker, older than one of the same worker that was seen before.
 //!
-//! With one worker that leaves exactly the value stored last.
+//! With one worker, only the value stored last is right.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +24,7 @@ use crate::work::Work;
 /// Values shorter than this could be right by chance.
 const WEAK_BELOW_BYTES: usize = 8;
 
-/// An operation of this worker: what is judged, and when it was asked.
+/// An operation of this worker, and when it was requested.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) phase: usize,
@@ -32,16 +32,16 @@ pub(crate) struct Asked {
     pub(crate) key: u32,
 }
 
-/// What an answer counts as.
+/// How an answer counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Judged {
     pub(crate) miss: bool,
-    /// The miss of a get is right.
+    /// A right miss of a get.
     pub(crate) absent: bool,
     pub(crate) wrong: bool,
 }
 
-/// What one worker knows of one key.
+/// The knowledge of one worker about one key.
 struct Known {
     /// The last phase in which the key is known to have been written.
     phase: usize,
@@ -49,13 +49,13 @@ struct Known {
     newest: Vec<u64>,
 }
 
-/// What one worker knows of one store, from the moment it was opened empty.
+/// The knowledge of one worker about one store, which was opened empty.
 #[derive(Default)]
 pub(crate) struct Verifier {
     known: HashMap<u32, Known>,
-    /// Sequences of the sets that were refused.
+    /// Sequences of the refused sets.
     refused: HashSet<u64>,
-    /// Keys that a set has asked for, refused or not, and no delete since.
+    /// Keys that were set, refused or not, and not deleted since.
     wanted: HashSet<u32>,
     pub(crate) verdict: Verdict,
 }
@@ -69,7 +69,7 @@ impl Verifier {
         }
     }
 
-    /// Notes the answer to a set. A refused set may leave the old value or take it away.
+    /// Notes the answer to a set. A refused set may keep or remove the old value.
     pub(crate) fn stored(&mut self, work: &Work, asked: Asked, accepted: bool) -> Judged {
         self.wanted.insert(asked.key);
         if accepted {
@@ -80,7 +80,7 @@ impl Verifier {
         Judged { miss: !accepted, ..Judged::default() }
     }
 
-    /// Notes the answer to a delete. One that found nothing may have been refused: then the old
+    /// Notes the answer to a delete. If it found nothing, it may have been refused, and the old
     /// value is still right.
     pub(crate) fn deleted(&mut self, work: &Work, asked: Asked, found: bool) -> Judged {
         if found {
@@ -106,13 +106,13 @@ impl Verifier {
 
     fn is_absent(&self, work: &Work, Asked { phase, key, .. }: Asked) -> bool {
         if work.workers > 1 {
-            // What the others have stored by now is not known, only what they ever store.
+            // It is unknown what the others have stored so far, only what they ever store.
             return !work.expected.is_stored_by(phase, key);
         }
         !self.wanted.contains(&key)
     }
 
-    /// Judges a value. A stale one is counted here as well, and is not wrong.
+    /// Judges a value. Counts a stale value too, which is not wrong.
     fn is_wrong(&mut self, work: &Work, asked: Asked, answer: &[u8]) -> bool {
         let (mut is_stored, mut is_possible) = (false, false);
         let mut admissible = Vec::new();
@@ -131,9 +131,9 @@ impl Verifier {
             self.verdict.tell(|| {
                 let whose = match work.owner(answer) {
                     Some(owner) => format!("that belong to the key {owner:?}"),
-                    None => "that nobody stored".to_owned(),
+                    None => "that were never stored".to_owned(),
                 };
-                format!("get({text:?}) answered {} bytes {whose}", answer.len())
+                format!("get({text:?}) returned {} bytes {whose}", answer.len())
             });
             return true;
         }
@@ -149,9 +149,9 @@ impl Verifier {
             "a value that was overwritten or deleted before"
         } else {
             self.verdict.wrong += 1;
-            "a value whose set was refused, or has yet to come"
+            "a value whose set was refused or comes later"
         };
-        self.verdict.tell(|| format!("get({text:?}) answered {what}"));
+        self.verdict.tell(|| format!("get({text:?}) returned {what}"));
         !is_possible
     }
 

@@ -1,10 +1,10 @@
-//! What this program was built from.
+//! The versions that this program was built from.
 //!
 //! Owns the build's table of versions, which `build.rs` writes. Must not know any contestant.
 
 const VERSIONS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/versions.rs"));
 
-/// The compiler, and that the build is of no use for measuring if it is not optimised.
+/// The compiler, with a note if the build is not optimised and so useless for measuring.
 pub(crate) fn runtime() -> String {
     let note = if cfg!(debug_assertions) { ", not optimised" } else { "" };
     format!("Rust {}{note}", env!("LAB_RUSTC"))

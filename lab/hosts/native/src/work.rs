@@ -1,4 +1,4 @@
-//! What a worker needs besides the clock: the operations, and which values may be answered.
+//! The inputs of a worker: the operations, and the values that may be answered.
 //!
 //! Owns everything that is read once and never changes. Must not touch a store, or keep a value.
 
@@ -20,7 +20,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Reads what `load` names.
+    /// Reads the files that `load` names.
     pub(crate) fn read(load: &Load) -> Result<Work> {
         if load.value == ValueKind::Complex {
             let reason = "native contestants store bytes; they have no serialiser for complex \
@@ -38,7 +38,7 @@ impl Work {
         Ok(Work { worker: load.worker, workers: load.workers, keys, values, phases, expected })
     }
 
-    /// The sequences of `key` whose value `answer` is, byte for byte, with their origins.
+    /// The sequences of `key` whose value equals `answer`, with their origins.
     pub(crate) fn stored<'a>(
         &'a self,
         key: u32,

@@ -1,10 +1,10 @@
-# The clocks, and what reading them costs.
+# The clocks, and the cost of reading them.
 #
-# Owns which clocks are read and in which unit. Must not know what is timed.
+# Owns the choice of clocks and units. Must not know what is timed.
 #
-# A reading is a floating-point number of seconds, because that is what Time::HiRes has. Readings
-# are made whole nanoseconds before they are subtracted, so that differences add up exactly. A
-# double still tells apart 2 ns after three months of uptime.
+# Time::HiRes returns a floating-point number of seconds. Readings are converted to whole
+# nanoseconds before they are subtracted, so that differences add up exactly. After three months of
+# uptime, a double still resolves 2 ns.
 package Lab::Clock;
 use v5.36;
 use Exporter 'import';
@@ -12,7 +12,7 @@ use Time::HiRes ();
 
 our @EXPORT_OK = qw(MONOTONIC CPU nanoseconds sleep_until timer_ns);
 
-# Constants of ours, since those of Time::HiRes are looked up by name at each use.
+# Our own constants: those of Time::HiRes are looked up by name at each use.
 use constant MONOTONIC => Time::HiRes::CLOCK_MONOTONIC();
 use constant CPU       => Time::HiRes::CLOCK_PROCESS_CPUTIME_ID();
 
@@ -23,7 +23,7 @@ sub nanoseconds ($seconds) {
     return int($seconds * 1e9 + 0.5);
 }
 
-# Wait until the monotonic clock reads `$start_ns`, if it has not yet.
+# Wait until the monotonic clock reads `$start_ns`.
 sub sleep_until ($start_ns) {
     my $left_ns;
     Time::HiRes::sleep($left_ns / 1e9)

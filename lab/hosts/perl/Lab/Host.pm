@@ -1,7 +1,7 @@
-# One worker: does what a request asks and returns the reply to it.
+# One worker: executes requests and returns the replies.
 #
 # Owns the host's state: the adapter, the workload, the open store. Must not know the runner's plan.
-# A request that comes before the one that prepares it is the runner's error.
+# A request before the request that prepares it is the runner's error.
 package Lab::Host;
 use v5.36;
 use JSON::PP ();
@@ -16,12 +16,12 @@ use Lab::Values   ();
 use Lab::Verifier ();
 use Lab::Workload ();
 
-# `$started` is the clock when the program began.
+# `$started` is the clock at the start of the program.
 sub new ($class, $started) {
     return bless {started => $started}, $class;
 }
 
-# Obey `$request` and return the reply. Dies when it cannot be obeyed.
+# Execute `$request` and return the reply. Dies if it fails.
 sub obey ($self, $request) {
     my $obey = $self->can("_$request->{verb}");
     return $self->$obey($request);
@@ -53,7 +53,7 @@ sub _load ($self, $request) {
 
 sub _open ($self, $request) {
     my $load = $self->_there('load');
-    die "a store is open already\n" if defined $self->{store};
+    die "a store is already open\n" if defined $self->{store};
     my $before = clock_gettime(MONOTONIC);
     my $store  = $self->{open}->(
         value    => $load->{value},
@@ -61,7 +61,7 @@ sub _open ($self, $request) {
         map { $_ => $request->{$_} } qw(folder entries_max bytes_max),
     );
     my $elapsed = clock_gettime(MONOTONIC) - $before;
-    # What a new store holds is known: nothing.
+    # A new store is known to be empty.
     $self->{store}        = $store;
     $self->{verifier}     = Lab::Verifier->new($self->{workload});
     $self->{phase_last}   = -1;
@@ -82,8 +82,8 @@ sub _probe_read ($self, $request) {
 
 sub _prepare ($self, $request) {
     my $store = $self->_there('store');
-    # What may be answered follows from the order of the phases.
-    die "phase $request->{phase} comes after phase $self->{phase_last}\n"
+    # The checks rely on the order of the phases.
+    die "phase $request->{phase} was requested after phase $self->{phase_last}\n"
         if $request->{phase} <= $self->{phase_last};
     $self->{phase_last} = $request->{phase};
     $self->{pass}       = Lab::Pass->new($store, @$self{qw(workload verifier)}, $request);
@@ -114,7 +114,7 @@ sub _clear ($self, $request) {
 
 sub _close ($self, $request) {
     my $store = $self->_there('store');
-    # A pass that was not run would keep the store.
+    # A pass that was not run would keep the store alive.
     delete @$self{qw(store pass)};
     my $before = clock_gettime(MONOTONIC);
     $store->{close}->($store->{object});
@@ -124,7 +124,7 @@ sub _close ($self, $request) {
 }
 
 sub _there ($self, $what) {
-    return $self->{$what} // die "the runner asked for a step before the one that prepares it\n";
+    return $self->{$what} // die "the runner requested a step before the step that prepares it\n";
 }
 
 1;

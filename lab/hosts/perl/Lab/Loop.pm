@@ -1,9 +1,9 @@
-# The timed loops, and nothing between the clock's readings but the operations.
+# The timed loops, with nothing but operations between the clock readings.
 #
 # Owns how operations are timed. Must not know which contestant it drives.
 #
-# A block is a flat list of verb, key and value, walked three at a time: of the loops that were
-# tried the one with the least cost of its own. A get is the common case and tested for first.
+# A block is a flat list of verb, key and value, walked three at a time: the cheapest of the loops
+# that we tried. A get is the common case and tested first.
 package Lab::Loop;
 use v5.36;
 no warnings 'experimental::for_list';
@@ -15,7 +15,7 @@ use Lab::Workload qw(SET);
 
 our @EXPORT_OK = qw(plain_loop latency_loop obey);
 
-# Return a function that obeys a block on the open store and adds its answers to a list.
+# Return a function that runs a block on the open store and adds its answers to a list.
 sub plain_loop ($store) {
     my ($object, $get, $set, $delete) = @$store{qw(object get set delete)};
     return sub ($block, $answers) {
@@ -32,7 +32,7 @@ sub plain_loop ($store) {
     };
 }
 
-# As `plain_loop`. Adds the clock's readings before and after each operation to `$readings`.
+# Like `plain_loop`, and adds the clock readings before and after each operation to `$readings`.
 sub latency_loop ($store, $readings) {
     my ($object, $get, $set, $delete) = @$store{qw(object get set delete)};
     return sub ($block, $answers) {
@@ -61,10 +61,10 @@ sub latency_loop ($store, $readings) {
     };
 }
 
-# Obey a stretch, a reference to a list of blocks, by `$loop`. End after the block in which
-# `$seconds_max` have passed since the reading `$began`: where that is undef, since the first one.
-# Return references to the answers and to the clock's readings, which are one more than the blocks,
-# and the seconds of CPU time that the process used.
+# Run a stretch, a reference to a list of blocks, with `$loop`. Stop after the block in which
+# `$seconds_max` have passed since the reading `$began` or, if that is undef, since the first
+# reading. Return references to the answers and to the clock readings, one more than the blocks, and
+# the process's CPU time in seconds.
 sub obey ($stretch, $loop, $began, $seconds_max) {
     my @answers;
     my $cpu_before = clock_gettime(CPU);

@@ -1,6 +1,6 @@
-# The messages between the runner and this host: one JSON object a line, as PROTOCOL.md describes.
+# The messages between the runner and this host: one JSON object per line (see PROTOCOL.md).
 #
-# Owns their shape and encoding. Must not know how a request is obeyed.
+# Owns their fields and encoding. Must not know how a request is executed.
 package Lab::Message;
 use v5.36;
 use Encode ();
@@ -32,10 +32,10 @@ my %WORDS_OF_FIELD = (
 
 my $JSON = JSON::PP->new->utf8;
 
-# Return the request in `$line`. Its texts are bytes. Dies when it is not a request.
+# Return the request in `$line`. Its texts are bytes. Dies if it is not a request.
 sub decode_request ($line) {
     my $request = eval { $JSON->decode($line) };
-    die "the request is no JSON object: $@" if ref $request ne 'HASH';
+    die "the request is not a JSON object: $@" if ref $request ne 'HASH';
     _encode_texts($request);
     my $verb   = $request->{verb}      // die "the request has no verb\n";
     my $fields = $FIELDS_OF_VERB{$verb} // die "the verb $verb is unknown\n";
@@ -58,7 +58,7 @@ sub _require_fields ($what, $object, @fields) {
     return;
 }
 
-# Paths and settings are bytes to everybody else here.
+# All other modules expect paths and settings as bytes.
 sub _encode_texts ($thing) {
     if (ref $thing eq 'HASH') {
         ref $_ ? _encode_texts($_) : utf8::encode($_) for grep { defined } values %$thing;
@@ -78,7 +78,7 @@ sub encode_reply ($reply) {
 sub failed ($error) {
     my $module = $error =~ NOT_INSTALLED ? $+{module} : undef;
     my $text   = Encode::decode('UTF-8', "$error");
-    # Perl adds where its own input stood.
+    # Perl adds the line number of its standard input.
     $text =~ s/, <STDIN> line \d+//g;
     $text =~ s/\s+/ /g;
     $text =~ s/ \z//;

@@ -1,4 +1,4 @@
-# A host must not outlive its runner, even when the adapter hangs and the runner was killed.
+# A host must not outlive its runner, even if the adapter hangs and the runner was killed.
 #
 # Owns that one request to the kernel. Must not know what the host does.
 package Lab::Orphan;
@@ -10,19 +10,19 @@ our @EXPORT_OK = qw(die_with_parent);
 
 use constant { PR_SET_PDEATHSIG => 1 };
 
-# The kernel numbers its calls differently on each machine, and Perl has no name for this one.
+# The number of this system call on each machine; Perl has no name for it.
 my %PRCTL_OF_MACHINE = (x86_64 => 157, aarch64 => 167, riscv64 => 167, i686 => 172, armv7l => 172);
 
-# Have the kernel kill this process when its parent, process number `$parent`, has ended.
+# Make the kernel kill this process when its parent, process number `$parent`, ends.
 #
-# Linux only; elsewhere the host ends when it next reads or writes. Dies when the kernel refuses.
+# Linux only; elsewhere the host ends when it next reads or writes. Dies if the kernel refuses.
 sub die_with_parent ($parent) {
     my ($system, undef, undef, undef, $machine) = POSIX::uname();
     my $prctl = $PRCTL_OF_MACHINE{$machine};
     return if $system ne 'Linux' || !defined $prctl;
     syscall($prctl, PR_SET_PDEATHSIG, POSIX::SIGKILL()) == 0
-        or die "could not ask for a death signal: $!\n";
-    # The parent may have ended before the kernel knew our wish.
+        or die "could not request a death signal: $!\n";
+    # The parent may have ended before the request.
     kill KILL => $$ if getppid() != $parent;
     return;
 }

@@ -1,7 +1,7 @@
-# One pass of one worker: warmed up and made ready, then obeyed stretch by stretch.
+# One pass of one worker: warmed up and prepared, then run stretch by stretch.
 #
-# Owns the order of those steps, and the end when the time is over. Must not know how an operation
-# is timed or an answer judged.
+# Owns the order of these steps, and the end when the time is over. Must not know how an operation
+# is timed or an answer is judged.
 package Lab::Pass;
 use v5.36;
 no warnings 'experimental::for_list';
@@ -13,12 +13,12 @@ use Lab::Loop     qw(plain_loop latency_loop obey);
 use Lab::Verdict  ();
 use Lab::Verifier ();
 
-# Warm up the pass that `$request` (the verb "prepare") describes on the open store, and make its
-# first stretch ready. Dies for a block or a stretch without operations, and for batches.
+# Warm up the pass that `$request` (the verb "prepare") describes on the open store, and prepare its
+# first stretch. Dies for an empty block or stretch, and for batches.
 sub new ($class, $store, $workload, $verifier, $request) {
-    die "a block and a stretch have at least one operation\n"
+    die "a block and a stretch must have at least one operation\n"
         if $request->{block} < 1 || $request->{stretch} < 1;
-    die "this host asks for one key at a time\n" if $request->{batch} != 1;
+    die "this host can only request one key at a time\n" if $request->{batch} != 1;
     my $self = bless {
         %$request{qw(phase measure block stretch seconds_max)},
         workload => $workload,
@@ -27,7 +27,7 @@ sub new ($class, $store, $workload, $verifier, $request) {
         total    => $workload->operation_count($request->{phase}),
         done     => 0,
         loop     => plain_loop($store),
-        # What the latency loop reads in a stretch.
+        # The clock readings of the latency loop in a stretch.
         readings => [],
     }, $class;
     my $is_over = $self->_warm_up(min($request->{warmup}, $self->{total}));
@@ -36,8 +36,8 @@ sub new ($class, $store, $workload, $verifier, $request) {
     return $self;
 }
 
-# Obey the pass as `$request` (the verb "run") asks, or as much of it as the time allows, and check
-# every answer. Return the reply. Dies when the file for the durations is there already.
+# Run the pass as `$request` (the verb "run") asks, or as much of it as the time allows, and check
+# every answer. Return the reply. Dies if the file for the durations exists.
 sub run ($self, $request) {
     my $tallies = Lab::Verifier->tallies;
     my ($started_ns, $ended_ns, $elapsed_ns, $cpu_ns) = (0, 0, 0, 0);
@@ -58,7 +58,7 @@ sub run ($self, $request) {
             push @blocks_ns, $readings_ns[$index] - $readings_ns[$index - 1] if $is_full;
         }
         $durations .= _durations($self->{readings});
-        # This stretch is freed before the next one asks for memory. The store may keep values.
+        # Free this stretch before the next one allocates memory. The store may keep values.
         $self->{ready} = [];
         $self->_check($answers, $tallies);
         undef $answers;
@@ -79,8 +79,8 @@ sub run ($self, $request) {
     };
 }
 
-# Obey the first `$count` operations, checked and neither timed nor counted. Return whether the time
-# is over.
+# Run and check the first `$count` operations, untimed and uncounted. Return whether the time is
+# over.
 sub _warm_up ($self, $count) {
     my $began;
     while ($self->{done} < $count) {
@@ -94,7 +94,7 @@ sub _warm_up ($self, $count) {
     return '';
 }
 
-# Return the blocks of the next `$count` operations, or of as many as there are.
+# Return the blocks of the next `$count` operations, or of all that remain.
 sub _blocks ($self, $count) {
     my $end = min($self->{done} + $count, $self->{total});
     my @blocks;
@@ -111,7 +111,7 @@ sub _check ($self, $answers, $tallies) {
     return;
 }
 
-# Return what passed between the pairs of readings as the protocol has it, and forget them.
+# Return the durations between the pairs of readings in the protocol's format; clear the readings.
 sub _durations ($readings) {
     my @durations_ns;
     for my ($before, $after) (@$readings) {

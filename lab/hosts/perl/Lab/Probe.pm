@@ -1,7 +1,7 @@
-# The probe: does the store keep what fits, give the latest, and forget what was deleted?
+# The probe: does the store keep what fits, return the latest value, and delete?
 #
-# Owns the probe keys, which are no part of the measured workload. Must not run while anything is
-# timed. The store is new and far from full, so what is missing was lost.
+# Owns the probe keys, which are not part of the measured workload. Must not run while anything is
+# timed. The store is new and far from full, so a missing key was lost.
 package Lab::Probe;
 use v5.36;
 use Exporter 'import';
@@ -15,18 +15,18 @@ use constant {
     BYTES           => 160,
     FIELDS          => 5,
     ROUNDS          => 3,
-    # No key of a stream has so large a number.
+    # Above all key numbers of streams.
     FIRST_KEY => 2**32,
 };
 
 my %SENTENCES = (
-    lost  => 'was stored, the store was not full, and it is gone',
-    stale => 'answered a value that was overwritten or deleted',
-    wrong => 'answered what was never stored under it',
+    lost  => 'was stored and is missing, though the store was not full',
+    stale => 'returned a value that was overwritten or deleted',
+    wrong => 'returned something that was never stored under it',
 );
 
-# Store each of this worker's keys three times over, and delete every fourth. `$refused_keys` is a
-# reference to a hash, which gets the names of the keys of which a set was refused.
+# Store each of this worker's keys three times, and delete every fourth key. The names of keys with
+# a refused set are added to the hash `$refused_keys`.
 sub write_probe ($store, $values, $worker, $refused_keys) {
     my ($object, $set, $delete) = @$store{qw(object set delete)};
     my $refused = 0;
@@ -40,14 +40,14 @@ sub write_probe ($store, $values, $worker, $refused_keys) {
         }
     }
     for my $number (grep { _is_deleted($_) } 0 .. KEYS_PER_WORKER - 1) {
-        # Called as the contract says: in scalar context.
+        # The contract requires scalar context.
         my $found = $delete->($object, _key($worker, $number));
     }
     return _probed(KEYS_PER_WORKER, $refused, Lab::Verdict->new);
 }
 
-# Read the keys of `$workers` and compare each with what was stored in the last round. A key in
-# `$refused_keys` owes nothing but to be no other's value.
+# Read the keys of `$workers` and compare each with the value of the last round. For a key in
+# `$refused_keys`, only another key's value is a fault.
 sub read_probe ($store, $values, $workers, $refused_keys) {
     my ($object, $get) = @$store{qw(object get)};
     my $verdict = Lab::Verdict->new;
@@ -65,7 +65,7 @@ sub read_probe ($store, $values, $workers, $refused_keys) {
     return _probed(KEYS_PER_WORKER * @$workers, 0, $verdict);
 }
 
-# Return what is wrong with `$answer`, undef when nothing is.
+# Return the fault of `$answer`; undef if there is none.
 sub _fault ($values, $answer, $rounds, $is_deleted) {
     return $is_deleted ? undef : 'lost' if !defined $answer;
     return undef if !$is_deleted && $values->same($rounds->[-1], $answer);

@@ -1,7 +1,7 @@
 # Derived values: a pseudo-random function of seed, key number and sequence, cut to size.
 #
-# Owns the derivation, which every host repeats bit for bit (PROTOCOL.md has it, with vectors), and
-# how an answer is recognised again without keeping what was stored. Must not know who stores the
+# Owns the derivation, which all hosts repeat bit for bit (PROTOCOL.md has it, with vectors), and
+# how an answer is recognised without keeping the stored values. Must not know who stores the
 # values, or when.
 package Lab::Values;
 use v5.36;
@@ -18,16 +18,16 @@ use constant {
     WEAK_BELOW_BYTES => 8,
 };
 
-# `$kind` is "binary", whose values are byte strings and whose sizes are bytes, or "complex", whose
-# values are references to hashes of texts and whose sizes are fields.
+# `$kind` is "binary" (values are byte strings, sizes are bytes) or "complex" (values are references
+# to hashes of texts, sizes are fields).
 sub new ($class, $seed, $kind) {
-    # No list: Perl keeps its memory, and what a store puts there is not counted in a replay.
+    # Not a list: Perl keeps its memory, which a store could use uncounted in a replay.
     my $pool = '';
     $pool .= sha512(pack 'Q<L<', $seed, $_) for 0 .. POOL_BLOCKS - 1;
     return bless {seed => $seed, pool => $pool, complex => $kind eq 'complex'}, $class;
 }
 
-# Return the value of `$size` that belongs to `$sequence` of the key with number `$key`.
+# Return the value of `$sequence` of the key with number `$key`, with the given size.
 sub derive ($self, $key, $sequence, $size) {
     return $self->_bytes($key, $sequence, $size) if !$self->{complex};
     return {unpack "(H8H20)$size", $self->_bytes($key, $sequence, FIELD_BYTES * $size)};
@@ -36,25 +36,25 @@ sub derive ($self, $key, $sequence, $size) {
 sub _bytes ($self, $key, $sequence, $length) {
     my $head = sha512(pack 'Q<Q<Q<', $self->{seed}, $key, $sequence);
     return substr $head, 0, $length if $length <= HEAD_BYTES;
-    die "a value of $length bytes is longer than the protocol knows\n" if $length > BYTES_MAX;
+    die "a value of $length bytes is longer than the protocol allows\n" if $length > BYTES_MAX;
     my $offset = unpack('L<', $head) % POOL_OFFSETS;
     return $head . substr $self->{pool}, $offset, $length - HEAD_BYTES;
 }
 
-# Return the mark of that value: the first 4 bytes of a byte string, padded with zeros, or the least
-# name of a hash. Two values can have the same mark; the same value never has two.
+# Return the mark of that value: the first 4 bytes of a byte string, padded with zeros, or the
+# smallest name of a hash. Several values can share a mark.
 sub mark ($self, $key, $sequence, $size) {
     return pack 'a4', $self->_bytes($key, $sequence, $size) if !$self->{complex};
     return minstr unpack '(a4x10)*', $self->_bytes($key, $sequence, FIELD_BYTES * $size);
 }
 
-# Return the mark of an answer, undef when it is not of this kind.
+# Return the mark of an answer; undef if it is not of this kind.
 sub mark_of ($self, $answer) {
     return ref $answer ? undef : pack 'a4', $answer if !$self->{complex};
     return ref $answer eq 'HASH' ? pack 'H8', minstr(keys %$answer) // '' : undef;
 }
 
-# Whether `$answer` is `$value`: the same bytes, or the same names with the same texts.
+# Whether `$answer` equals `$value`: the same bytes, or the same names with the same texts.
 sub same ($self, $value, $answer) {
     return !ref $answer && $answer eq $value if !$self->{complex};
     return '' if ref $answer ne 'HASH' || keys %$answer != keys %$value;
@@ -65,12 +65,12 @@ sub same ($self, $value, $answer) {
     return 1;
 }
 
-# Whether a value of `$size` is so short that its check says little.
+# Whether a value of `$size` is so short that an answer could be right by chance.
 sub is_weak ($self, $size) {
     return !$self->{complex} && $size < WEAK_BELOW_BYTES;
 }
 
-# Say in a few words what kind of thing `$answer` is.
+# Return a short description of `$answer`.
 sub describe ($self, $answer) {
     return ref $answer eq 'HASH' ? keys(%$answer) . ' fields' : 'a reference to ' . ref $answer
         if ref $answer;

@@ -1,31 +1,31 @@
-# What checking the answers of one request found.
+# The result of checking the answers of one request.
 #
-# Owns the four counts and the few sentences of examples. Must not know the rules.
+# Owns the four counts and the examples. Must not know the rules.
 package Lab::Verdict;
 use v5.36;
 
 use constant EXAMPLES_MAX => 5;
 
-# Nothing found yet.
+# An empty verdict.
 sub new ($class) {
     return bless {wrong => 0, stale => 0, lost => 0, weak => 0, examples => []}, $class;
 }
 
-# Count one answer as "wrong", "stale" or "lost". `$tell` returns a sentence that says what it was;
-# it is called for the first few alone.
+# Count one answer as "wrong", "stale" or "lost". `$tell` returns a sentence that describes it, and
+# is only called for the first few.
 sub add ($self, $fault, $tell) {
     $self->{$fault}++;
     push $self->{examples}->@*, $tell->() if $self->{examples}->@* < EXAMPLES_MAX;
     return;
 }
 
-# Count one right answer that is too short to prove much.
+# Count one right answer that is so short that it could be right by chance.
 sub add_weak ($self) {
     $self->{weak}++;
     return;
 }
 
-# The verdict as the protocol has it.
+# The verdict in the protocol's format.
 sub message ($self) {
     return {%$self};
 }

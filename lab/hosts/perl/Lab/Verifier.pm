@@ -1,21 +1,21 @@
 # Checks answers against everything that the recorded streams allow.
 #
 # Owns the rules of METHODOLOGY.md: which value is wrong, which is stale, which miss is right. Must
-# not run while a clock does, nor know which contestant answered.
+# not run while a clock runs, nor know which contestant answered.
 #
-# An answer is wrong unless it is, byte for byte, a value that some stream stores under this very
-# key. It is wrong as well when this worker is yet to store it, when a later phase is, or when this
-# worker was refused its set. It is stale when it was certainly overwritten or deleted before the
-# get began. All workers end a phase before any begins the next, and the order of one worker's own
-# operations is known; so stale is a value
-# - of a phase before the one in which this worker last wrote or deleted the key, or of whose values
-#   it has seen one;
-# - of this worker, older than its own last set or delete of the key;
-# - of another worker, older than one of the same worker that was seen before.
-# With one worker that leaves exactly the value stored last. A miss is never a fault here, as a
-# cache may evict. It is counted. It is also counted as right when nothing can be there: with one
-# worker, unless that worker last set the key, refused or not; with several, when no stream of this
-# phase or an earlier one stores the key.
+# An answer is wrong unless it is, byte for byte, a value that some stream stores under this key. It
+# is also wrong if this worker has yet to store it, if a later phase stores it, or if this worker's
+# set of it was refused. It is stale if it was certainly overwritten or deleted before the get
+# began. All workers end a phase before any begins the next, and the order of one worker's own
+# operations is known. So these values are stale:
+# - a value of an earlier phase than the last one in which the key is known to have been written:
+#   this worker wrote or deleted it there, or saw a value of that phase;
+# - a value of this worker, older than its own last set or delete of the key;
+# - a value of another worker, older than one of the same worker that was seen before.
+# With one worker, only the value stored last is right. A miss is never a fault here, because a
+# cache may evict. It counts as right if nothing can be stored: with one worker, unless its last
+# operation on the key was a set, refused or not; with several, if no stream of this phase or an
+# earlier one stores the key.
 package Lab::Verifier;
 use v5.36;
 no warnings 'experimental::for_list';
@@ -28,30 +28,30 @@ use constant ACTIONS => qw(get set delete);
 sub new ($class, $workload) {
     return bless {
         workload => $workload,
-        # For each key what is known of it, as words of 32 bits: the last phase in which it was
-        # certainly written; then, for each stream of that phase, one more than the position of its
-        # last operation that certainly came before the next get, or 0.
+        # What is known of each key, as words of 32 bits: the last phase in which it was certainly
+        # written; then, for each stream of that phase, one more than the position of its last
+        # operation that certainly came before the next get, or 0.
         known => [],
-        # A bit for each key, set when this worker's last set or delete of it was a set.
+        # A bit for each key: whether this worker's last set or delete of it was a set.
         wanted => '',
-        # For each phase a bit for each own set that was refused.
+        # For each phase, a bit for each of this worker's refused sets.
         refused => [],
     }, $class;
 }
 
-# Counts of nothing, one for each verb, in the order of their numbers.
+# Counts of 0, one for each verb, in the order of their numbers.
 sub tallies ($class) {
     return [map { {count => 0, miss => 0, absent => 0, wrong => 0} } ACTIONS];
 }
 
-# The tallies as the protocol has them.
+# The tallies in the protocol's format.
 sub actions ($class, $tallies) {
     my %actions;
     @actions{+ACTIONS} = @$tallies;
     return \%actions;
 }
 
-# Check `$answers` to this worker's operations from `$position` of `$phase` on. Faults go to
+# Check `$answers` to this worker's operations, starting at `$position` of `$phase`. Faults go to
 # `$verdict`, counts to `$tallies`.
 sub check ($self, $phase, $position, $answers, $verdict, $tallies) {
     my $workload = $self->{workload};
@@ -73,7 +73,7 @@ sub check ($self, $phase, $position, $answers, $verdict, $tallies) {
         }
         elsif ($verb == DELETE) {
             vec($self->{wanted}, $key, 1) = 0;
-            # A false answer may be a refusal: then the old value is still the right one.
+            # A false answer may be a refusal; the old value is then still right.
             if   ($answer) { $self->_see($key, $phase, $own, $position) }
             else           { $tally->{miss}++ }
         }
@@ -89,7 +89,7 @@ sub check ($self, $phase, $position, $answers, $verdict, $tallies) {
     return;
 }
 
-# Note that the operation at `$position` of a stream came before whatever this worker does next.
+# Note that the operation at `$position` of a stream came before this worker's next operation.
 sub _see ($self, $key, $phase, $stream, $position) {
     my $known = \$self->{known}[$key];
     $$known = pack 'N', $phase if !defined $$known || vec($$known, 0, 32) < $phase;
@@ -99,13 +99,13 @@ sub _see ($self, $key, $phase, $stream, $position) {
 
 sub _is_absent ($self, $phase, $key) {
     my $workload = $self->{workload};
-    # What the others have stored by now is not known, only what they ever store.
+    # It is unknown what the others have stored so far, only what they ever store.
     return !$workload->is_stored_by($phase, $key) if $workload->is_shared;
     return !vec $self->{wanted}, $key, 1;
 }
 
-# Return 1 when the answer to the own get at `$now` is wrong, 0 when it is not. A stale one goes to
-# the verdict as well, and is not wrong.
+# Return 1 if the answer to this worker's get at `$now` is wrong, else 0. Adds a stale answer to the
+# verdict too; it is not wrong.
 sub _is_wrong ($self, $phase, $now, $key, $answer, $verdict) {
     my $workload = $self->{workload};
     my @stored   = $workload->stored($key, $answer);
@@ -122,7 +122,7 @@ sub _is_wrong ($self, $phase, $now, $key, $answer, $verdict) {
             if !$self->_is_stale($key, $of_phase, $stream, $position);
     }
     if (@admissible) {
-        # Of several sets of the same few bytes it is not known which was seen.
+        # With several sets of the same few bytes, it is unknown which one was seen.
         $self->_see($key, @admissible) if @admissible == 3;
         return 0;
     }
@@ -133,7 +133,7 @@ sub _is_wrong ($self, $phase, $now, $key, $answer, $verdict) {
         return 0;
     }
     $verdict->add(wrong => sub {
-        return $self->_got($key, 'a value whose set was refused, or has yet to come');
+        return $self->_got($key, 'a value whose set was refused or comes later');
     });
     return 1;
 }
@@ -153,14 +153,14 @@ sub _is_stale ($self, $key, $of_phase, $stream, $position) {
 }
 
 sub _got ($self, $key, $what) {
-    return 'get("' . $self->{workload}->key($key) . "\") answered $what";
+    return 'get("' . $self->{workload}->key($key) . "\") returned $what";
 }
 
 sub _whose ($self, $answer) {
     my $workload = $self->{workload};
     my $owner    = $workload->key_of($answer);
     return $workload->derived->describe($answer) . ' that '
-        . (defined $owner ? "belong to the key \"$owner\"" : 'nobody stored');
+        . (defined $owner ? "belong to the key \"$owner\"" : 'were never stored');
 }
 
 1;

@@ -1,11 +1,11 @@
-# What a worker needs beside the clock: its own operations, and which values may be answered.
+# The inputs of a worker: its own operations, and the values that may be answered.
 #
 # Owns the keys, the streams and the tables of marks (PROTOCOL.md has the file formats). Must not
 # touch a store.
 #
-# Each key has a table of all values that any worker ever stores under it. The table is a string of
-# records, sorted: the mark by which the value is recognised, its phase, the number of its stream
-# in that phase, its position there, and its size. A hash would take nine times the memory.
+# Each key has a table of all values that any worker ever stores under it: a string of sorted
+# records with the value's mark, phase, number of the stream in that phase, position there, and
+# size. A hash would take nine times the memory.
 package Lab::Workload;
 use v5.36;
 no warnings 'experimental::for_list';
@@ -18,7 +18,7 @@ use constant {GET => 0, SET => 1, DELETE => 2};
 use constant {
     MAGIC           => 'LABOPS01',
     OPERATION_BYTES => 12,
-    # Operations unpacked at once where all are walked, so that a long stream is never a long list.
+    # Operations unpacked at once, to avoid long lists.
     CHUNK => 4_096,
 
     RECORD       => 'a4 S< S< L< L<',
@@ -26,25 +26,25 @@ use constant {
     MARK_BYTES   => 4,
 };
 
-# Read the keys and all streams that `$load` (the request of that verb) names. `$values` are the
-# values. Dies when a file cannot be read or is not what it should be.
+# Read the keys and all streams that `$load` (the request of that verb) names. Dies if a file cannot
+# be read or is malformed.
 sub new ($class, $load, $values) {
     my $self = bless {
         values  => $values,
         workers => $load->{workers},
         keys    => [split /\n/, _content($load->{keys})],
-        # For each phase the number of the stream that this worker runs, its operations as they are
-        # in the file, and the first sequence of each stream.
+        # For each phase: the number of the stream that this worker runs, its operations as in the
+        # file, and the first sequence of each stream.
         own        => [],
         operations => [],
         bases      => [],
-        # For each key its table, and one more than the phase that first stores it: 16 bits each.
+        # For each key: its table, and one more than the first phase that stores it, in 16 bits.
         tables       => [],
         stored_since => '',
     }, $class;
     for my $phase ($load->{phases}->@*) {
         my $streams = $phase->{streams};
-        # A single stream is a preload, which whoever is asked runs.
+        # A single stream is a preload, which any worker may be asked to run.
         my $own = @$streams == 1 ? 0 : $load->{worker};
         die "phase $phase->{name} has no stream for worker $own\n" if $own > $#$streams;
         push $self->{own}->@*,   $own;
@@ -66,7 +66,7 @@ sub _content ($path) {
     return readline($file) // '';
 }
 
-# Read a stream of the last phase and note what it stores. Return its operations.
+# Read a stream of the last phase, and record the values that it stores. Return its operations.
 sub _read ($self, $path, $number) {
     my $content = _content($path);
     die "$path is not an operation stream; let the runner write it again\n"
@@ -81,7 +81,7 @@ sub _read ($self, $path, $number) {
         for my ($verb, $key, $size) (unpack '(CxxxL<L<)*', $chunk) {
             die "$path has an operation with verb $verb, which the protocol does not know\n"
                 if $verb > DELETE;
-            die "$path has an operation on key $key, and there are $keys keys\n" if $key >= $keys;
+            die "$path has an operation on key $key, but there are $keys keys\n" if $key >= $keys;
             $self->_expect($key, $phase, $number, $position, $size) if $verb == SET;
             $position++;
         }
@@ -102,12 +102,12 @@ sub key ($self, $number) {
     return $self->{keys}[$number];
 }
 
-# How many keys there are.
+# The number of keys.
 sub key_count ($self) {
     return scalar $self->{keys}->@*;
 }
 
-# Whether other workers run beside this one.
+# Whether there are other workers.
 sub is_shared ($self) {
     return $self->{workers} > 1;
 }
@@ -122,7 +122,7 @@ sub own ($self, $phase) {
     return $self->{own}[$phase] // die "there is no phase with index $phase\n";
 }
 
-# How many operations this worker has in a phase.
+# The number of this worker's operations in a phase.
 sub operation_count ($self, $phase) {
     $self->own($phase);
     return length($self->{operations}[$phase]) / OPERATION_BYTES;
@@ -133,12 +133,13 @@ sub sequence ($self, $phase, $position) {
     return $self->{bases}[$phase][$self->own($phase)] + $position;
 }
 
-# Return verb, key number and size of `$count` of this worker's operations from `$start` on, flat.
+# Return a flat list of verb, key number and size of `$count` of this worker's operations, starting
+# at `$start`.
 sub operations ($self, $phase, $start, $count) {
     return unpack "\@@{[$start * OPERATION_BYTES]} (CxxxL<L<)$count", $self->{operations}[$phase];
 }
 
-# Return the same operations as a block for the loop: verb, text of the key, and value, flat.
+# Return the same operations as a block for the loop: a flat list of verb, text of the key, value.
 sub block ($self, $phase, $start, $count) {
     my ($keys, $values) = @$self{qw(keys values)};
     my $sequence = $self->sequence($phase, $start);
@@ -151,14 +152,14 @@ sub block ($self, $phase, $start, $count) {
     return \@block;
 }
 
-# Whether any stream of this phase or one before stores the key.
+# Whether any stream of this phase or an earlier one stores the key.
 sub is_stored_by ($self, $phase, $key) {
     my $since = vec $self->{stored_since}, $key, 16;
     return $since && $since <= $phase + 1;
 }
 
-# Return phase, stream, position and size, flat, of every set of the key whose value `$answer` is,
-# to the last byte. There is more than one only for values of a few bytes.
+# Return a flat list of phase, stream, position and size of every set of the key whose value equals
+# `$answer`. Only values of a few bytes can have several.
 sub stored ($self, $key, $answer) {
     my $values = $self->{values};
     my $mark   = $values->mark_of($answer)   // return;
@@ -180,7 +181,7 @@ sub stored ($self, $key, $answer) {
     return @stored;
 }
 
-# Return the text of a key that stores `$answer`, undef when there is none.
+# Return the text of a key under which `$answer` is stored; undef if there is none.
 sub key_of ($self, $answer) {
     for my $key (0 .. $self->{tables}->$#*) {
         return $self->key($key) if $self->stored($key, $answer);

@@ -1,4 +1,4 @@
-// The first screen: shows the answer to what the reader has chosen. All answers are in the page.
+// The first screen: shows the answer to the reader's choice. The page contains all answers.
 "use strict";
 
 (() => {
@@ -33,7 +33,7 @@
     return recorded(element("li", "not-ranked"), one, parts.map((part) => element("span", ...part)));
   }
 
-  // A line shows its records when it is clicked.
+  // A click on a line shows its records.
   function recorded(line, one, parts) {
     line.append(...parts);
     line.addEventListener("click", () => Records.show(one.name, one.lines));

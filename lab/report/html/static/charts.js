@@ -1,4 +1,4 @@
-// The charts: rows of dots, and lines. What they say comes from the page's data; this file draws it.
+// Draws the charts (rows of dots, and lines) from the page's data.
 "use strict";
 
 const Charts = (() => {
@@ -68,7 +68,7 @@ const Charts = (() => {
     return `<b>${escape(name)}</b><table style="font-size:13px;min-width:0">${rows.join("")}</table>`;
   }
 
-  // Rows of dots, a row for each contestant, best on top.
+  // A row of dots for each contestant, best on top.
   function dots(spec, rows, host) {
     const figure = Figures.of(spec.unit);
     const firstOf = (row) => row.values.find((value) => value !== null);
@@ -97,7 +97,7 @@ const Charts = (() => {
       }]),
       emphasis: { scale: 1.4 },
     }));
-    // A thin line joins the dots of a row; a thick one is the interval of a dot.
+    // A thin line joins the dots of a row; a thick line is the interval of a dot.
     series[0].markLine = {
       silent: true,
       symbol: "none",
@@ -161,7 +161,7 @@ const Charts = (() => {
 
   function legendHeight(rows) { return 8 + Math.ceil(rows.length / 2) * 16; }
 
-  // The names of lines, beside their ends and moved apart where these are close. Returns graphics.
+  // Labels at the ends of the lines, moved apart where they would overlap. Returns graphics.
   function endLabels(chart, labels, height) {
     const top = 14, bottom = height - 56;
     const placed = labels.map((label) => ({
@@ -173,7 +173,7 @@ const Charts = (() => {
       label.y = Math.max(label.at[1], free);
       free = label.y + LABEL_HEIGHT;
     }
-    // What was pushed below the end of the chart goes up again.
+    // Labels below the end of the chart move up again.
     let limit = bottom;
     for (const label of placed.toReversed()) {
       label.y = Math.min(label.y, limit);
@@ -228,7 +228,7 @@ const Charts = (() => {
 
   function family(row) { return row.ours ? "mine" : row.kind; }
 
-  // Lines of the same name look the same, and each name of a family has a look of its own.
+  // Lines of one name look the same; different names of a family look different.
   function looks(rows) {
     const found = new Map(), seen = {};
     for (const row of rows) {
@@ -308,7 +308,7 @@ const Charts = (() => {
     const ordered = there.flatMap((panel) => rows.filter((row) => row.panel === panel));
     const common = base();
     const width = host.clientWidth / columns;
-    // Names are on top, each with a sample of its line; a letter is about 6.5 wide.
+    // The legend is at the top; a letter is about 6.5 pixels wide.
     const widths = [...look.keys()].map((name) => name.length * 6.5 + 56);
     const legend = 22 * Math.ceil(widths.reduce((sum, one) => sum + one, 0) / (host.clientWidth * 0.85));
     const places = there.map((_, index) => ({
@@ -398,7 +398,7 @@ const Charts = (() => {
     function begin(figure) {
       if (waiting.delete(figure)) drawn.push(new Chart(figure, specs[Number(figure.dataset.chart)]));
     }
-    // A chart is drawn when it comes near the window, or when the page is printed.
+    // A chart is drawn when it scrolls close to the window, or when the page is printed.
     const near = new IntersectionObserver((entries) => {
       for (const entry of entries) if (entry.isIntersecting) begin(entry.target);
     }, { rootMargin: "600px" });

@@ -1,4 +1,4 @@
-// Numbers as people read them: the same formats as on the terminal.
+// Formats numbers in the same way as the terminal.
 "use strict";
 
 const Figures = (() => {

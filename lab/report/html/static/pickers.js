@@ -1,8 +1,8 @@
-// A picker chooses which rows of a table, or of a chart, are shown.
+// A picker chooses which rows of a table or chart are shown.
 "use strict";
 
 const Pickers = (() => {
-  // What is chosen, by the names of the pickers.
+  // The chosen option of each picker, by its name.
   function chosen(panel) {
     const found = {};
     for (const input of panel.querySelectorAll(".picker input:checked")) {
@@ -10,11 +10,11 @@ const Pickers = (() => {
     }
     return found;
   }
-  // A row that lacks a key is there whatever is chosen.
+  // A row without a key is always shown.
   function matches(keys, wanted) {
     return Object.entries(wanted).every(([name, value]) => !(name in keys) || keys[name] === value);
   }
-  // The places of what is chosen, in the order of the pickers. Rows and tables name their own so.
+  // The positions of the chosen options, in the order of the pickers, as in `data-choice`.
   function places(pickers) {
     return [...pickers.querySelectorAll(".picker")].map((picker) =>
       [...picker.querySelectorAll("input")].findIndex((input) => input.checked));

@@ -1,5 +1,5 @@
-// The records behind a number: its lines in the file, their JSON, and the command that repeats each.
-// They are kept compressed in the page and unpacked when first asked for.
+// The records behind a number: their lines in the file, their JSON, and the commands that repeat
+// them. The page has them compressed and unpacks them on first use.
 "use strict";
 
 const Records = (() => {
@@ -31,7 +31,7 @@ const Records = (() => {
         await navigator.clipboard.writeText(command);
         copy.textContent = "Copied";
       } catch {
-        // No permission: select it, so that the reader can.
+        // No permission: select the command, so that the reader can copy it.
         getSelection().selectAllChildren(line.firstChild);
       }
     });
@@ -44,12 +44,12 @@ const Records = (() => {
     const where = ["variant", "capacity", "placement"].map((key) => record[key]).filter((x) => x !== undefined);
     const round = record.round ? `, round ${record.round}` : "";
     box.append(element("summary", `${file}:${line}: ${where.join(", ")}${round}, ${record.outcome}`));
-    if (record.repeat?.length) box.append(element("h4", "To measure this cell again"), repeat(record.repeat));
+    if (record.repeat?.length) box.append(element("h4", "Measure this cell again"), repeat(record.repeat));
     box.append(element("h4", "The record"), element("pre", JSON.stringify(record, null, 1)));
     return box;
   }
 
-  // What a row is called: its texts before the first figure.
+  // The name of a row: its texts before the first figure.
   function nameOf(row) {
     const cells = [...row.cells];
     const end = cells.findIndex((cell) => !cell.classList.contains("t"));
@@ -83,7 +83,7 @@ const Records = (() => {
       show(nameOf(button.closest("tr")), linesOf(button));
     }
   });
-  // A button says where its records are when somebody comes near.
+  // Set a button's tooltip when the pointer or the focus first reaches it.
   for (const kind of ["pointerover", "focusin"]) {
     document.addEventListener(kind, (event) => {
       const button = event.target.closest?.("button.records:not([title])");

@@ -1,11 +1,11 @@
-// Light or dark: what the reader's system says until the reader says otherwise.
+// Light or dark: the system's setting, until the reader chooses.
 "use strict";
 
 const Theme = (() => {
   const KEY = "lab-theme";
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-  // A page opened from a file may have no storage; the choice then lasts as long as the page.
+  // A page opened from a file may have no storage; the choice is then lost on reload.
   function kept() {
     try { return localStorage.getItem(KEY); } catch { return null; }
   }

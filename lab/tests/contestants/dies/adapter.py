@@ -1,4 +1,4 @@
-"""The first process to make its two-hundredth get is killed in it."""
+"""The first process that reaches its two-hundredth get is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.tests.contestants.honest import adapter as honest
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open an honest store with a mortal user."""
+    """Open an honest store that kills its process in a get."""
     store = honest.open(folder, limits, settings)
     numbers = count(1)
 

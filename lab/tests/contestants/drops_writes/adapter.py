@@ -1,4 +1,4 @@
-"""A key whose characters add up to a multiple of ten is never stored, and no set says so."""
+"""A key whose characters add up to a multiple of ten is silently not stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.tests.contestants.honest import adapter as honest
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open an honest store and drop some of what is stored."""
+    """Open an honest store that drops some keys."""
     store = honest.open(folder, limits, settings)
 
     def set_(key: str, value: Value) -> object:

@@ -1,4 +1,4 @@
-"""An honest store beside a file of twice the limit. A setting says which limit is too little."""
+"""An honest store with a file of twice the limit. A setting says which limit is too small."""
 
 from __future__ import annotations
 

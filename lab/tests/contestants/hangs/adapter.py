@@ -1,4 +1,4 @@
-"""The first process to make its two-hundredth get never comes back, and has started a child."""
+"""The first process that reaches its two-hundredth get starts a child and hangs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.tests.contestants.honest import adapter as honest
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open an honest store with a sleepy user."""
+    """Open an honest store that hangs in a get."""
     store = honest.open(folder, limits, settings)
     numbers = count(1)
 

@@ -1,4 +1,4 @@
-"""A table of SQLite without any limit: what is stored is there. It is also a chatty one."""
+"""A SQLite table without a limit: it keeps everything. It also prints to standard output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says that it has emptied the store, and keeps some entries."""
+"""Claims to have emptied the store, but keeps some entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.tests.contestants.honest import adapter as honest
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open an honest store whose keys are also noted."""
+    """Open an honest store and record its keys."""
     store = honest.open(folder, limits, settings)
     keys: dict[str, None] = {}
 

@@ -6,5 +6,5 @@ from lab.hosts.python.contract import Limits, Store
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Never called: its distribution is looked for first."""
+    """Never called, because its distribution is checked first."""
     raise NotImplementedError

@@ -1,4 +1,4 @@
-# A file for each entry, without any limit: what is stored is there. It is also a chatty one.
+# One file per entry, without a limit: it keeps everything. It also prints to standard output.
 use v5.36;
 use Storable qw(fd_retrieve nstore);
 
@@ -10,7 +10,7 @@ sub (%of) {
             open my $file, '<:raw', "$folder/$key" or return undef;
             return fd_retrieve($file)->[0];
         },
-        # Other processes find the old file or the new one, never a part of it.
+        # Other processes find the old or the new file, never a part of it.
         set => sub ($folder, $key, $value) {
             my $new = "$folder/.$key-$$";
             nstore([$value], $new);

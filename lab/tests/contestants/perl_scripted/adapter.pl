@@ -1,4 +1,4 @@
-# Answers what a script says and keeps what it is given: see `scripts.py`.
+# Gives the answers of a script and keeps the values of sets; see `Hosts.scripted`.
 use v5.36;
 use JSON::PP ();
 

@@ -1,4 +1,4 @@
-# Every tenth overwrite is acknowledged and not done, so that the old value stays.
+# Every tenth overwrite is acknowledged but not done, so the old value is kept.
 use v5.36;
 use Lab::Adapter qw(load_adapter);
 

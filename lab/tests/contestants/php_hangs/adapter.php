@@ -5,7 +5,7 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// The two-hundredth get never comes back, and has started a child.
+// The two-hundredth get starts a child and hangs.
 return static function (string $folder, Limits $limits, array $settings): Store {
     $honest = (require __DIR__ . '/../php_honest/adapter.php')($folder, $limits, $settings);
     $gets = 0;

@@ -5,7 +5,7 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// A file for each entry, without any limit: what is stored is there. It is also a chatty one.
+// One file per entry, without a limit: it keeps everything. It also prints to standard output.
 return static function (string $folder, Limits $limits, array $settings): Store {
     echo "an adapter may print: this must not disturb the protocol\n";
     return new Store(
@@ -13,7 +13,7 @@ return static function (string $folder, Limits $limits, array $settings): Store 
             $stored = @file_get_contents("$folder/$key");
             return $stored === false ? null : unserialize($stored);
         },
-        // Other processes find the old file or the new one, never a part of it.
+        // Other processes find the old or the new file, never a part of it.
         set: static function (string $key, string|array $value) use ($folder): bool {
             $new = "$folder/.$key-" . getmypid();
             file_put_contents($new, serialize($value));

@@ -5,7 +5,7 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// Answers what a script says and keeps what it is given: see `scripts.py`.
+// Gives the answers of a script and keeps the values of sets; see `Hosts.scripted`.
 return static function (string $folder, Limits $limits, array $settings): Store {
     $lines = file($settings['script'], FILE_IGNORE_NEW_LINES);
     $next = 0;

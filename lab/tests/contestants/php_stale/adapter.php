@@ -5,7 +5,7 @@ declare(strict_types=1);
 use Lab\Host\Limits;
 use Lab\Host\Store;
 
-// Every tenth overwrite is acknowledged and not done, so that the old value stays.
+// Every tenth overwrite is acknowledged but not done, so the old value is kept.
 return static function (string $folder, Limits $limits, array $settings): Store {
     $honest = (require __DIR__ . '/../php_honest/adapter.php')($folder, $limits, $settings);
     $overwrites = 0;

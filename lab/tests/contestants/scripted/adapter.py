@@ -1,4 +1,4 @@
-"""Answers what a script says and keeps what it is given: see `scripts.py`."""
+"""Gives the answers of a script and keeps the values of sets; see `Hosts.scripted`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SLOW_SECONDS = 0.2
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Open the script that the settings name."""
+    """Open the script in the settings."""
     lines = iter(Path(settings["script"]).read_text("ascii").splitlines())
 
     def says(key: str) -> object:

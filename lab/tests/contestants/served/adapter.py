@@ -10,7 +10,7 @@ from lab.hosts.python.contract import Limits, Store
 
 
 def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
-    """Connect to the server that the settings name."""
+    """Connect to the server in the settings."""
     if "socket" in settings:
         line = socket.socket(socket.AF_UNIX)
         line.connect(settings["socket"])

@@ -1,4 +1,4 @@
-"""Every fiftieth get of a numbered key answers the value of the next key."""
+"""Every fiftieth get of a numbered key returns the value of the next key."""
 
 from __future__ import annotations
 

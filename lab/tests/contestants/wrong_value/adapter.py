@@ -1,4 +1,4 @@
-"""Every fiftieth hit has its last bit flipped, or its last field."""
+"""Every fiftieth hit has its last bit, or its last field, changed."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ requests = count(1)
 
 
 class Connection(socketserver.StreamRequestHandler):
-    """One client: each line is a list of a verb, a key and perhaps a value."""
+    """One client: each line is a list of a verb, a key and optionally a value."""
 
     def handle(self) -> None:
-        """Answer until the client leaves."""
+        """Answer until the client disconnects."""
         for line in self.rfile:
             number = next(requests)
             if number == options.dies_after:
@@ -35,7 +35,7 @@ class Connection(socketserver.StreamRequestHandler):
 
 
 def answer(verb: str, key: str, value: str = "") -> object:
-    """Obey one request."""
+    """Execute one request."""
     if verb == "get":
         return store.get(key)
     if verb == "set":

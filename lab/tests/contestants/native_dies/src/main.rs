@@ -34,7 +34,7 @@ impl Store for Spoiled {
 
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         if self.gets.replace(self.gets.get() + 1) == 199 {
-            // As if the kernel had killed it: no destructor runs, and nothing is answered.
+            // Like a kill by the kernel: no destructor runs, and there is no answer.
             process::abort();
         }
         self.files.get(key)

@@ -1,4 +1,4 @@
-//! A key whose characters add up to a multiple of ten is never stored, and no set says so.
+//! A key whose characters add up to a multiple of ten is silently not stored.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The two-hundredth get never comes back, and has started a child.
+//! The two-hundredth get starts a child and hangs.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A file for each entry, without any limit: what is stored is there. It is also a chatty one.
+//! One file per entry, without a limit: it keeps everything. It also prints to standard output.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ impl Files {
     }
 }
 
-/// None where there is no such file.
+/// None if there is no such file.
 fn there<T>(answer: io::Result<T>) -> Result<Option<T>> {
     match answer {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

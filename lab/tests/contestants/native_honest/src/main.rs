@@ -1,4 +1,4 @@
-//! The honest contestant: it must be accused of nothing.
+//! The honest contestant, for which no fault must be reported.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! It answers what a script says and keeps what it is given: see `scripts.py`.
+//! Gives the answers of a script and keeps the values of sets; see `Hosts.scripted`.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ struct Control {
 
 struct Scripted {
     folder: PathBuf,
-    /// The answers that are left, the next one last.
+    /// The remaining answers, the next one last.
     lines: RefCell<Vec<String>>,
 }
 
