@@ -1,9 +1,8 @@
 //! A faster calling convention for `get` and `set`: arguments are taken directly from CPython's
 //! vectorcall array.
 //!
-//! The code that PyO3 generates for a method would cost a `get` 10 % of its instructions: see
-//! `docs/decisions/`. Contains the unsafe code for this; what a method does is safe code elsewhere,
-//! in a [`Method`].
+//! This saves 150 instructions per call over the code that PyO3 generates (decision 30). Contains
+//! the unsafe code for it; what a method does is safe code elsewhere, in a [`Method`].
 
 use std::ffi::CStr;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -1,7 +1,6 @@
 //! The characters of a `str`, read directly from the CPython object.
 //!
-//! A call into CPython would cost a `get` 5 % of its time: see `docs/decisions/`. Contains the
-//! unsafe code for this.
+//! This makes a `get` 4 % faster (decision 30). Contains the unsafe code for it.
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
