@@ -104,7 +104,7 @@ class Cache(_engine.Core):
                 is 64 MiB. Only used to create the file: an existing file keeps its size.
             max_entries: Maximum number of entries; None (the default) is no limit. Only used to
                 create the file.
-            favour: What eviction maximises if values differ in size. ``"hits"`` maximises the hit
+            favour: The goal of eviction if values differ in size. ``"hits"`` maximises the hit
                 ratio and prefers small entries. ``"bytes"`` maximises the byte hit ratio and
                 ignores sizes. ``"balanced"`` (the default) is in between. Only used to create the
                 file.
@@ -187,7 +187,7 @@ class Cache(_engine.Core):
         Reads the whole cache, without the GIL. Writers wait while their shard is being verified.
 
         Returns:
-            What was found and repaired.
+            A report of the damage found and repaired.
 
         Raises:
             CacheClosed: The cache is closed.

@@ -96,7 +96,7 @@ class Stats:
 
     @property
     def bytes_by_use(self) -> dict[str, int]:
-        """What every byte of the file is used for. The values add up to ``file_bytes``.
+        """The use of every byte of the file. The values add up to ``file_bytes``.
 
         Returns:
             Bytes by use:
@@ -140,7 +140,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What ``check`` found and repaired. Each segment is counted exactly once.
+    """The result of ``check``: what it found and repaired. Each segment is counted exactly once.
 
     Example:
         >>> report = cache.check()

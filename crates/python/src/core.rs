@@ -188,7 +188,7 @@ fn not_given() -> PyErr {
 /// Adds `get` and `set` to the class.
 ///
 /// # Errors
-/// What Python raises.
+/// Exceptions of Python.
 pub fn install_methods(py: Python<'_>) -> PyResult<()> {
     fastcall::install::<Core, Get, 2>(py)?;
     fastcall::install::<Core, Set, 3>(py)
@@ -763,7 +763,7 @@ impl Core {
         Ok(Some(self.opened()?.max_entries).filter(|limit| *limit > 0))
     }
 
-    /// What eviction maximises: "balanced", "hits" or "bytes".
+    /// The goal of eviction: "balanced", "hits" or "bytes".
     #[getter]
     fn favour(&self) -> PyResult<&'static str> {
         Ok(choices::name_of_favour(self.opened()?.favour))

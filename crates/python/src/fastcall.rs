@@ -41,7 +41,7 @@ pub trait Method<C, const N: usize> {
 /// Adds a method to a class.
 ///
 /// # Errors
-/// What Python raises.
+/// Exceptions of Python.
 pub fn install<C, M, const N: usize>(py: Python<'_>) -> PyResult<()>
 where
     C: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync,

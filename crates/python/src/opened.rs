@@ -32,7 +32,7 @@ pub struct Opened {
     pub size_bytes: u64,
     /// The maximum number of entries; 0 means no limit.
     pub max_entries: u64,
-    /// What eviction maximises.
+    /// The goal of eviction.
     pub favour: Favour,
     /// What happens to the entries after a power cut.
     pub after_power_cut: AfterPowerCut,

@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::scratch::{self, Used};
 use crate::{codec, keys};
 
-/// What an iterator yields.
+/// The part of an entry that an iterator yields.
 #[derive(Clone, Copy)]
 pub enum Part {
     /// Keys.

@@ -24,7 +24,7 @@ fn new_buffer() -> Box<Buffer> {
 
 /// The end of an operation that used the buffer.
 pub struct Used<T> {
-    /// What the operation returns.
+    /// The return value of the operation.
     pub result: T,
     /// How many bytes it read into the buffer.
     pub read_bytes: usize,

@@ -201,7 +201,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """Return the value of ``key``, or ``default`` if there is none. Takes no lock.
 
         Raises:
-            Exception: What unpickling an object of this project raises.
+            Exception: Raised by unpickling an object of this project.
         """
         cache_key = self.make_and_validate_key(key, version)
         try:
@@ -245,7 +245,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
         Raises:
             TuckboxError: The value cannot be stored. The old value is kept.
-            Exception: What pickling raises. The old value is kept.
+            Exception: Raised by pickling. The old value is kept.
         """
         self._set(self._cache, key, value, timeout, version)
 
@@ -292,7 +292,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
         Raises:
             TuckboxError: A value cannot be stored. Some of the others may be stored.
-            Exception: What pickling raises. The values before that one are stored.
+            Exception: Raised by pickling. The values before that one are stored.
         """
         return self._set_many(self._cache, data, timeout, version)
 

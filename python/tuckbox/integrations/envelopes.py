@@ -72,7 +72,7 @@ class Envelopes:
             value: The object.
 
         Raises:
-            Exception: What pickling raises: ``pickle.PicklingError``, or what the object raises.
+            Exception: Raised by pickling: ``pickle.PicklingError``, or an error of the object.
         """
         if type(value) is bytearray:
             return bytearray((_BYTEARRAY,)) + value
@@ -90,7 +90,7 @@ class Envelopes:
 
         Raises:
             EnvelopeRejected: No known key signed it for this entry. It was not unpickled.
-            Exception: What unpickling a signed object raises, for example if its class is missing.
+            Exception: Raised by unpickling a signed object, for example if its class is missing.
         """
         kind = envelope[0] if envelope else None
         if kind == _BYTEARRAY:

@@ -47,7 +47,7 @@ def shared(options: OpenOptions) -> Cache:
         The same handle for every thread and every call with these options.
 
     Raises:
-        TuckboxError: What opening a `Cache` raises.
+        TuckboxError: As raised by `Cache`.
 
     Example:
         >>> shared(OpenOptions("/tmp/app.tuck")) is shared(OpenOptions("/tmp/app.tuck"))
@@ -73,7 +73,7 @@ def reopened(options: OpenOptions, lost: Cache) -> Cache:
         Another handle, the same for every thread.
 
     Raises:
-        TuckboxError: What opening a `Cache` raises.
+        TuckboxError: As raised by `Cache`.
     """
     with _opening:
         if _handles.get(options) is lost:
