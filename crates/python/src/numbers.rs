@@ -17,9 +17,7 @@ pub fn signed(argument: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     }
     argument.extract().map_err(|_| {
         let shown = names::of_object(argument);
-        IntegerOverflow::new_err(format!(
-            "{name} must fit a signed 64-bit integer, got {shown}"
-        ))
+        IntegerOverflow::new_err(format!("{name} must fit a signed 64-bit integer, got {shown}"))
     })
 }
 
