@@ -7,7 +7,7 @@ from typing import Literal
 __all__ = ["AfterPowerCut", "Favour"]
 
 Favour = Literal["balanced", "hits", "bytes"]
-"""What eviction maximises: a balance of both hit ratios, the hit ratio, or the byte hit ratio."""
+"""The goal of eviction: a balance of both hit ratios, the hit ratio, or the byte hit ratio."""
 
 AfterPowerCut = Literal["keep", "discard"]
 """What happens to the entries if the machine stopped while the cache was in use."""

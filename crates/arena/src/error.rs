@@ -153,15 +153,10 @@ pub enum Error {
         /// How many slots the file has.
         slots: u32,
     },
-<<<<<<< HEAD
     /// More handles in one process than can be kept safe over `fork`.
     #[error(
         "this process already has {limit} caches open, the maximum; share one handle instead"
     )]
-=======
-    /// More handles in one process than can be made safe over `fork`.
-    #[error("this process already has {limit} caches open, the maximum; share one handle instead")]
->>>>>>> aae0503 (Format two messages)
     TooManyHandles {
         /// The limit of open handles in one process.
         limit: usize,
@@ -178,17 +173,11 @@ pub enum Error {
     /// The host program asked to stop waiting. Nothing was changed.
     #[error("interrupted while waiting for a lock; nothing was changed")]
     Interrupted,
-<<<<<<< HEAD
     /// Host code forked this process in the middle of an operation. Nothing was changed in the
     /// child; the parent continues.
     #[error(
         "this process was forked during an operation; nothing was changed: try again"
     )]
-=======
-    /// This process was forked in the middle of an operation, by a handler of the program that embeds the
-    /// cache. Nothing was changed in the child; the parent goes on.
-    #[error("this process was forked during an operation; nothing was changed: try again")]
->>>>>>> aae0503 (Format two messages)
     Forked,
     /// The handle was closed.
     #[error("this cache is closed; open it again to use it")]
