@@ -154,9 +154,7 @@ pub enum Error {
         slots: u32,
     },
     /// More handles in one process than can be kept safe over `fork`.
-    #[error(
-        "this process already has {limit} caches open, the maximum; share one handle instead"
-    )]
+    #[error("this process already has {limit} caches open, the maximum; share one handle instead")]
     TooManyHandles {
         /// The limit of open handles in one process.
         limit: usize,
@@ -175,9 +173,7 @@ pub enum Error {
     Interrupted,
     /// Host code forked this process in the middle of an operation. Nothing was changed in the
     /// child; the parent continues.
-    #[error(
-        "this process was forked during an operation; nothing was changed: try again"
-    )]
+    #[error("this process was forked during an operation; nothing was changed: try again")]
     Forked,
     /// The handle was closed.
     #[error("this cache is closed; open it again to use it")]

@@ -344,7 +344,9 @@ impl CacheFile {
             _ => {}
         }
         match std::fs::symlink_metadata(&self.path) {
-            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => PathStatus::Replaced,
+            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => {
+                PathStatus::Replaced
+            }
             _ => PathStatus::InPlace,
         }
     }

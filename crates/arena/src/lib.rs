@@ -38,7 +38,7 @@ mod use_mark;
 mod users;
 mod wait;
 
-pub use arena::{Arena, Place, OperationGuard};
+pub use arena::{Arena, OperationGuard, Place};
 pub use error::{Error, Result};
 pub use file::PathStatus;
 pub use layout::{AfterPowerCut, Geometry, Layer, Plan};

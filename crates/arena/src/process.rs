@@ -89,7 +89,8 @@ impl OwnerId {
 pub static FORKS: AtomicU64 = AtomicU64::new(1);
 
 const LIVENESS_LOCKS_MAX: usize = 1024;
-static LIVENESS_LOCK_FDS: [AtomicI32; LIVENESS_LOCKS_MAX] = [const { AtomicI32::new(-1) }; LIVENESS_LOCKS_MAX];
+static LIVENESS_LOCK_FDS: [AtomicI32; LIVENESS_LOCKS_MAX] =
+    [const { AtomicI32::new(-1) }; LIVENESS_LOCKS_MAX];
 /// Device and inode of each liveness lock's file. A daemon that closed all descriptors may have
 /// reused the number for another file, which is not ours to close.
 static LIVENESS_LOCK_FILES: [[AtomicU64; 2]; LIVENESS_LOCKS_MAX] =
@@ -407,8 +408,9 @@ impl ProcessSlot {
         path: &std::path::Path,
     ) -> Result<ProcessSlot> {
         let io = |source| Error::Io { action: "take a process slot of", path: path.into(), source };
-        let liveness_lock =
-            LivenessLock::open(file).map_err(io)?.ok_or(Error::TooManyHandles { limit: LIVENESS_LOCKS_MAX })?;
+        let liveness_lock = LivenessLock::open(file)
+            .map_err(io)?
+            .ok_or(Error::TooManyHandles { limit: LIVENESS_LOCKS_MAX })?;
         let identity = ProcessIdentity::new().map_err(io)?;
         for slot in 0..geometry.process_count as u32 {
             let at = geometry.process_at(slot);
@@ -452,7 +454,8 @@ impl ProcessSlot {
             region.store(at, state & !TAKEN, Ordering::Release);
             // Closing is not enough while a child that was just forked still has the descriptor.
             if is_liveness_lock(self.liveness_lock.place, self.liveness_lock.fd) {
-                let _ = os::unlock_byte(self.liveness_lock.fd, geometry.process_at(self.owner.slot()));
+                let _ =
+                    os::unlock_byte(self.liveness_lock.fd, geometry.process_at(self.owner.slot()));
             }
         }
     }
@@ -549,7 +552,8 @@ mod tests {
 
     #[test]
     fn this_process_lives_and_an_impossible_one_does_not() {
-        let (start_ticks, stack_start) = process_start(u64::from(std::process::id())).unwrap().unwrap();
+        let (start_ticks, stack_start) =
+            process_start(u64::from(std::process::id())).unwrap().unwrap();
         assert!(start_ticks > 0 && stack_start > 0);
         assert_eq!(process_start(u64::MAX).unwrap(), None);
     }

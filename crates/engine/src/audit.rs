@@ -141,7 +141,11 @@ impl Shard<'_> {
                 format!("shard {}: the index directory was damaged; it was emptied", self.index)
             });
             // No death leaves the directory in this state.
-            self.count_lost(self.plausible(counted), "the index directory was damaged", &mut report);
+            self.count_lost(
+                self.plausible(counted),
+                "the index directory was damaged",
+                &mut report,
+            );
             self.reset(&mut report);
             return report;
         }
@@ -220,7 +224,9 @@ impl Shard<'_> {
         let slot = if inside { Slot(self.region().get(slot_at)) } else { Slot::EMPTY };
         if let Some(header) = self.load_header(slot.offset()).filter(|_| !slot.is_empty()) {
             let is_number = intent & shard::INTENT_NUMBER != 0;
-            if header.sequence.is_busy() && !(is_number && self.finish_number(slot.offset(), &header)) {
+            if header.sequence.is_busy()
+                && !(is_number && self.finish_number(slot.offset(), &header))
+            {
                 self.store_slot(slot_at, Slot::EMPTY);
                 report.damaged_entries += 1;
                 self.count_lost(1, "it was only partly written", report);
@@ -239,7 +245,8 @@ impl Shard<'_> {
             return false;
         }
         with_scratch(|words| {
-            let Some(header) = self.load_record(offset, words).filter(|copied| copied == header) else {
+            let Some(header) = self.load_record(offset, words).filter(|copied| copied == header)
+            else {
                 return false;
             };
             let hash = self.cache.hasher.key(header.key(words));

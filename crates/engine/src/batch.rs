@@ -134,9 +134,7 @@ impl Cache {
                         held = Some(shard);
                         Ok(Some(stored))
                     }
-                    InPlace::NotEnough(live) => {
-                        self.evict_and_put(shard, &mut storing, live, &[])
-                    }
+                    InPlace::NotEnough(live) => self.evict_and_put(shard, &mut storing, live, &[]),
                 },
                 None => Ok(None),
             };

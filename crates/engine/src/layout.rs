@@ -465,7 +465,8 @@ impl Shape {
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
         let before_directory = shard::DIRECTORY + policy_selection_bytes(shadow_len);
-        let bodies_max = (geometry.segment_count / 4).min(RecordHeader::VALUE_BYTES_MAX / segment_bytes);
+        let bodies_max =
+            (geometry.segment_count / 4).min(RecordHeader::VALUE_BYTES_MAX / segment_bytes);
         let record_bytes_max =
             RecordHeader::longest_bytes(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_max);
         Shape {

@@ -45,9 +45,11 @@ pub use cache::Cache;
 pub use error::{Error, Result};
 pub use scan::{Scan, ScanState};
 pub use tuckbox_arena::clock::Clock;
-pub use tuckbox_arena::{AfterPowerCut, Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter};
+pub use tuckbox_arena::{
+    AfterPowerCut, Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter,
+};
 pub use value::{
-    Buffer, CheckReport, Config, Entry, Favour, Item, OutputBuffer, Loss, Stats, Ttl, Value,
+    Buffer, CheckReport, Config, Entry, Favour, Item, Loss, OutputBuffer, Stats, Ttl, Value,
 };
 
 /// The longest key, in bytes.

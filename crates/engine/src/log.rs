@@ -153,7 +153,11 @@ impl Cache {
     /// Parses the header of a record from its first words. None if no writer of this version writes
     /// such a record.
     #[inline(always)]
-    pub(crate) fn parse_header(&self, start: &View<'_, RECORD_START_WORDS>, first: u64) -> Option<RecordHeader> {
+    pub(crate) fn parse_header(
+        &self,
+        start: &View<'_, RECORD_START_WORDS>,
+        first: u64,
+    ) -> Option<RecordHeader> {
         RecordHeader::parse(first, |index| start.get(index), &self.shape)
     }
 }
@@ -329,7 +333,13 @@ impl Shard<'_> {
     }
 
     /// Whether a copied record is valid: not busy, and checksum and expiry match.
-    pub fn is_valid(&self, offset: u64, header: &RecordHeader, words: &[u64], hash: KeyHash) -> bool {
+    pub fn is_valid(
+        &self,
+        offset: u64,
+        header: &RecordHeader,
+        words: &[u64],
+        hash: KeyHash,
+    ) -> bool {
         self.valid_content(offset, header, words, hash).is_some()
     }
 
@@ -473,7 +483,11 @@ impl Shard<'_> {
         }
         hooks::reach(Point::RecordWritten);
         if self.log_word(reservation.kind, log::TAIL) == 0 {
-            self.set_log_word(reservation.kind, log::TAIL, before.unwrap_or(reservation.position).word());
+            self.set_log_word(
+                reservation.kind,
+                log::TAIL,
+                before.unwrap_or(reservation.position).word(),
+            );
         }
         self.add_word(reservation.kind.at() + log::SEGMENTS, reservation.segments.len() as u64);
         self.set_log_word(reservation.kind, log::HEAD, at.word());

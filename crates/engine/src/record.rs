@@ -220,7 +220,11 @@ impl RecordHeader {
     /// Parses a header. `first` is word 0, and `word` returns others by their index, which is below
     /// [`RecordHeader::WORDS_MAX`]. None if no writer of this version writes such a record.
     #[inline(always)]
-    pub fn parse(first: u64, word: impl FnOnce(usize) -> u64, shape: &Shape) -> Option<RecordHeader> {
+    pub fn parse(
+        first: u64,
+        word: impl FnOnce(usize) -> u64,
+        shape: &Shape,
+    ) -> Option<RecordHeader> {
         let sequence = Sequence(first);
         let flags = sequence.flags();
         let form_index = RecordHeader::form_index(flags);
@@ -236,11 +240,24 @@ impl RecordHeader {
         let key_at = form_index * 8 + FORM_BYTES;
         let log_bytes = whole_words(key_at + key_bytes + value_bytes);
         let tag = bits(form >> TAG_SHIFT, TAG_BITS) as u8;
-        Some(RecordHeader { sequence, tag, key_bytes, value_bytes, body_count: 0, log_bytes, key_at })
+        Some(RecordHeader {
+            sequence,
+            tag,
+            key_bytes,
+            value_bytes,
+            body_count: 0,
+            log_bytes,
+            key_at,
+        })
     }
 
     #[inline(always)]
-    fn parse_long(sequence: Sequence, form: u64, form_index: u64, shape: &Shape) -> Option<RecordHeader> {
+    fn parse_long(
+        sequence: Sequence,
+        form: u64,
+        form_index: u64,
+        shape: &Shape,
+    ) -> Option<RecordHeader> {
         let key_bytes = bits(form, LONG_KEY_BITS);
         let value_bytes = bits(form >> LONG_KEY_BITS, LONG_VALUE_BITS);
         if form >> LONG_RESERVED_SHIFT != 0
@@ -558,7 +575,8 @@ impl<'a> Draft<'a> {
         generation: u64,
         hasher: &Hasher,
     ) -> &[u64] {
-        let header = self.header.with_sequence(Sequence::new(version, self.header.sequence.flags()));
+        let header =
+            self.header.with_sequence(Sequence::new(version, self.header.sequence.flags()));
         let checksum = header.checksum(self.content, hasher, self.hash, offset, generation);
         self.words[0] = header.sequence.with_checksum(checksum).0;
         &self.words[..(header.log_bytes / 8) as usize]
@@ -676,7 +694,8 @@ mod tests {
         let shape = shape();
         assert_eq!(RecordHeader::filler(8), None);
         for log_bytes in [16, 24, 1024, shape.log_bytes] {
-            let header = RecordHeader::from_copy(&RecordHeader::filler(log_bytes).unwrap(), &shape).unwrap();
+            let header =
+                RecordHeader::from_copy(&RecordHeader::filler(log_bytes).unwrap(), &shape).unwrap();
             assert_eq!((header.log_bytes, header.key_bytes, header.body_count), (log_bytes, 0, 0));
         }
     }

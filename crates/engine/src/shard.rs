@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tuckbox_arena::{Acquired, Arena, Region, PathStatus};
+use tuckbox_arena::{Acquired, Arena, PathStatus, Region};
 
 use crate::cache::Cache;
 use crate::error::Result;

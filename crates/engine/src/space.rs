@@ -422,12 +422,18 @@ impl Cache {
 
     /// Copies a large value into the first bytes of `value`, from its bodies and from the rest in
     /// its record. False if a body is no longer what the record says.
-    pub(crate) fn load_bodies(&self, header: &RecordHeader, record: &[u64], value: &mut [u8]) -> bool {
+    pub(crate) fn load_bodies(
+        &self,
+        header: &RecordHeader,
+        record: &[u64],
+        value: &mut [u8],
+    ) -> bool {
         let segment_bytes = self.shape.segment_bytes as usize;
         let (bodies, rest) = value.split_at_mut(segment_bytes * header.body_count as usize);
         let mut is_whole = true;
         let mut copy = || {
-            for (body, target) in header.bodies(record).zip(bodies.chunks_exact_mut(segment_bytes)) {
+            for (body, target) in header.bodies(record).zip(bodies.chunks_exact_mut(segment_bytes))
+            {
                 let segment = body.segment as u32;
                 let segment_at = self.arena.geometry().segment_at(segment);
                 self.arena.region().copy_out_bytes(segment_at, target);
@@ -497,7 +503,10 @@ mod tests {
             };
             let is_of_first = |key: &u64| cache.hasher.key(&key.to_le_bytes()).shard(4) == 0;
             (0..u64::MAX).filter(is_of_first).take((80 << 20) / (len + 30)).for_each(set);
-            assert!(held_if_below(&cache, 2).is_some_and(|held| held[0] > 900), "not the first's yet");
+            assert!(
+                held_if_below(&cache, 2).is_some_and(|held| held[0] > 900),
+                "not the first's yet"
+            );
             (0..(64 << 20) / (len as u64 + 30)).for_each(|key| set(1 << 40 | key));
             assert_eq!(held_if_below(&cache, 80), None, "values of {len} bytes");
             // The others have what the first shard lost.

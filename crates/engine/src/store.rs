@@ -183,7 +183,8 @@ impl Cache {
             // tells which, and fixes damage.
             Err(Error::Full { .. }) => {
                 let index = storing.draft.hash.shard(self.shape.shard_count);
-                self.lock_shard_for(index, storing.lock_budget.remaining(self.lock_limit))?.repair_damage();
+                self.lock_shard_for(index, storing.lock_budget.remaining(self.lock_limit))?
+                    .repair_damage();
                 storing.stuck = 0;
                 let result = self.store_with_bodies(storing);
                 if matches!(result, Err(Error::Full { .. })) {
@@ -213,11 +214,17 @@ impl Cache {
         }
     }
 
-    fn build_and_store(&self, storing: &mut Storing<'_>, operation: &OperationGuard<'_>) -> Result<bool> {
+    fn build_and_store(
+        &self,
+        storing: &mut Storing<'_>,
+        operation: &OperationGuard<'_>,
+    ) -> Result<bool> {
         let bodies = match storing.draft.value() {
-            Value::Bytes { bytes, .. } => {
-                self.build_bodies(operation, storing.draft.hash.shard(self.shape.shard_count), bytes)?
-            }
+            Value::Bytes { bytes, .. } => self.build_bodies(
+                operation,
+                storing.draft.hash.shard(self.shape.shard_count),
+                bytes,
+            )?,
             Value::Int(_) => Vec::new(),
         };
         storing.draft.set_bodies(&bodies);
@@ -285,11 +292,13 @@ impl Cache {
         let donor = self.donor_for(index);
         if donor != index && storing.donor_tries_left > 0 {
             drop(shard);
-            storing.donor_tries_left = if self.free_space_in(donor)? { storing.donor_tries_left - 1 } else { 0 };
+            storing.donor_tries_left =
+                if self.free_space_in(donor)? { storing.donor_tries_left - 1 } else { 0 };
             return Ok(None);
         }
         let if_stuck = IfStuck::after(storing.stuck);
-        let more = shard.free_space(EVICTION_BATCH, if_stuck, draft.header().total_bytes(&self.shape));
+        let more =
+            shard.free_space(EVICTION_BATCH, if_stuck, draft.header().total_bytes(&self.shape));
         drop(shard);
         if !more {
             self.free_space_elsewhere(index, if_stuck)?;

@@ -107,7 +107,11 @@ pub trait OutputBuffer: Send {
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
-    fn receive(&mut self, len_bytes: usize, fill: &mut dyn FnMut(&mut [u8]) -> bool) -> Result<bool>;
+    fn receive(
+        &mut self,
+        len_bytes: usize,
+        fill: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<bool>;
 
     /// The last value.
     fn bytes(&self) -> &[u8];
@@ -147,7 +151,10 @@ impl Buffer {
 
     /// Has a large value filled in by a function that gets the record and the memory; whether that
     /// succeeded.
-    pub(crate) fn fill_value(&mut self, mut fill: impl FnMut(&[u64], &mut [u8]) -> bool) -> Result<bool> {
+    pub(crate) fn fill_value(
+        &mut self,
+        mut fill: impl FnMut(&[u64], &mut [u8]) -> bool,
+    ) -> Result<bool> {
         let header = self.header;
         let len_bytes = header.value_bytes as usize;
         if let Some(output) = self.output.as_mut().filter(|output| output.accepts(header.tag)) {

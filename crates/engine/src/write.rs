@@ -225,9 +225,9 @@ impl Shard<'_> {
         };
         let slot_at = match live {
             Some(live) => Some(live.found.at),
-            None => {
-                self.make_slot(draft.hash, self.entries() + 1).or_else(|| self.evict_from_bucket(draft.hash))
-            }
+            None => self
+                .make_slot(draft.hash, self.entries() + 1)
+                .or_else(|| self.evict_from_bucket(draft.hash)),
         };
         let Some(slot_at) = slot_at else {
             self.cancel(reservation);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tuckbox_arena::layout::{header, process, segment};
-use tuckbox_engine::layout::{flag, log, note, shadow, shard, policy_selection};
+use tuckbox_engine::layout::{flag, log, note, policy_selection, shadow, shard};
 
 /// Modules of constants, by the headings of their tables.
 const TABLES: [&str; 9] =

@@ -19,7 +19,11 @@ impl OutputBuffer for Field {
         tag == OUTPUT_TAG
     }
 
-    fn receive(&mut self, len_bytes: usize, fill: &mut dyn FnMut(&mut [u8]) -> bool) -> Result<bool> {
+    fn receive(
+        &mut self,
+        len_bytes: usize,
+        fill: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<bool> {
         if self.is_full {
             return Err(Error::OutOfMemory { wanted_bytes: len_bytes });
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
-use tuckbox_arena::{AfterPowerCut, Acquired, Arena, Error, Layer, NativeWaiter, Place, Plan, Rights};
+use tuckbox_arena::{
+    Acquired, AfterPowerCut, Arena, Error, Layer, NativeWaiter, Place, Plan, Rights,
+};
 use tuckbox_testkit::specimen::Scratch;
 
 const LIMIT: Duration = Duration::from_secs(5);

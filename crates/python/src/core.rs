@@ -20,7 +20,7 @@ use crate::opened::{decoded, Opened};
 use crate::scan::{Part, Scan};
 use crate::scratch::{self, Used};
 use crate::waiter::{self, PythonWaiter};
-use crate::{choices, codec, many, names, numbers, reports, ttl};
+use crate::{choices, codec, many, numbers, reports, ttl};
 
 /// The operations of a cache. Use the subclass `tuckbox.Cache` to open one.
 #[pyclass(frozen, subclass, module = "tuckbox._engine")]

@@ -19,11 +19,11 @@ mod errors;
 #[allow(unsafe_code)]
 mod fastcall;
 mod keys;
-mod output_buffer;
 mod many;
 mod names;
 mod numbers;
 mod opened;
+mod output_buffer;
 mod reports;
 mod scan;
 mod scratch;

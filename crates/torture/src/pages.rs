@@ -78,11 +78,7 @@ impl History {
     }
 }
 
-fn history(
-    size_bytes: u64,
-    after_power_cut: AfterPowerCut,
-    random: &mut fastrand::Rng,
-) -> History {
+fn history(size_bytes: u64, after_power_cut: AfterPowerCut, random: &mut fastrand::Rng) -> History {
     points::pretend_next_boot();
     let scratch = Scratch::new();
     let Place::Path(path) = scratch.place() else { unreachable!("a scratch has a path") };
@@ -253,7 +249,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let which = number / IMAGES_EACH;
             let mode = [AfterPowerCut::Keep, AfterPowerCut::Discard][(which % 2) as usize];
             // One shard, or several.
-            let size_bytes = arguments.sizes_bytes[(which / 2) as usize % arguments.sizes_bytes.len()];
+            let size_bytes =
+                arguments.sizes_bytes[(which / 2) as usize % arguments.sizes_bytes.len()];
             past = Some(history(size_bytes, mode, &mut random));
         }
         let history = past.as_ref().expect("it was just made");
@@ -279,7 +276,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             }
         };
         let mode = history.after_power_cut;
-        report.fail(format!("image {number}, {mode:?}, {} bytes, {mix:?}: {what}", history.size_bytes));
+        report.fail(format!(
+            "image {number}, {mode:?}, {} bytes, {mix:?}: {what}",
+            history.size_bytes
+        ));
         if number > 200 {
             break;
         }
@@ -310,7 +310,9 @@ fn tell(sums: &BTreeMap<(AfterPowerCut, Mix), Left>, report: &mut Report) {
     let sum_of = |of: fn(&Left) -> u64| sums.values().map(of).sum::<u64>();
     let images = sum_of(|left| left.images);
     report.figure("lost_entries", sum_of(|left| left.lost));
-    report.expect(sum_of(|left| left.lost) > 0 || images < 50, || "no entry was counted as lost".into());
+    report.expect(sum_of(|left| left.lost) > 0 || images < 50, || {
+        "no entry was counted as lost".into()
+    });
     // Otherwise the images show nothing of what the mode is for.
     report.expect(sum_of(|left| left.came_back) > 0 || images < 50, || "no entry came back".into());
 }

@@ -22,7 +22,7 @@ impl Arena {
     }
 
     /// Marks the cache as in use by a handle that has just taken its slot.
-    pub(super) fn begin_use(&self, file: &CacheFile) -> Result<()> {
+    pub(super) fn mark_in_use(&self, file: &CacheFile) -> Result<()> {
         if !self.discards() {
             return Ok(());
         }
@@ -31,7 +31,7 @@ impl Arena {
     }
 
     /// Marks the cache as clean if this handle, which has given up its slot, was the last one.
-    pub(super) fn end_use(&self, file: &CacheFile) {
+    pub(super) fn mark_closed(&self, file: &CacheFile) {
         let is_lost = self.region.is_lost() || self.lost.load(Ordering::Acquire);
         if self.discards() && !is_lost {
             let is_anyone_alive = || process::is_anyone_alive(&self.region, &self.geometry, file);

@@ -419,7 +419,7 @@ impl Arena {
         drop(slot.take());
         let taken = ProcessSlot::take(&self.region, &self.geometry, file.fd(), &self.path)?;
         let (owner, was_abandoned) = (taken.owner, taken.was_abandoned);
-        if let Err(error) = self.begin_use(file) {
+        if let Err(error) = self.mark_in_use(file) {
             taken.release(&self.region, &self.geometry);
             return Err(error);
         }
@@ -460,7 +460,7 @@ impl Arena {
                 slot.release(&self.region, &self.geometry);
             }
             if ours {
-                self.end_use(file);
+                self.mark_closed(file);
             }
         }
     }
@@ -522,7 +522,8 @@ impl Arena {
     #[inline]
     pub fn check_path(&self) -> PathStatus {
         let now_s = os::coarse_seconds();
-        if self.path_checked_s.load(Ordering::Relaxed) == now_s || crate::mutants::is_on("no-look") {
+        if self.path_checked_s.load(Ordering::Relaxed) == now_s || crate::mutants::is_on("no-look")
+        {
             return PathStatus::InPlace;
         }
         self.path_checked_s.store(now_s, Ordering::Relaxed);
@@ -542,11 +543,9 @@ impl Arena {
     /// without a slot of this process.
     pub(crate) fn slot_owner(&self) -> Option<OwnerId> {
         match &self.membership {
-            Membership::File { slot, .. } => slot
-                .lock()
-                .as_ref()
-                .filter(|slot| slot.is_of_this_process())
-                .map(|slot| slot.owner),
+            Membership::File { slot, .. } => {
+                slot.lock().as_ref().filter(|slot| slot.is_of_this_process()).map(|slot| slot.owner)
+            }
             Membership::Reader { .. } => None,
             Membership::Twin { .. } => self.owner().ok(),
         }

@@ -51,7 +51,11 @@ impl Arena {
     /// [`crate::Error::Closed`], or the error of taking a slot after a fork.
     pub fn guard_operation(&self) -> Result<OperationGuard<'_>> {
         let owner = self.enter()?;
-        Ok(OperationGuard { owner, forks: FORKS.load(Ordering::Relaxed), host_code: self.allow_host_code() })
+        Ok(OperationGuard {
+            owner,
+            forks: FORKS.load(Ordering::Relaxed),
+            host_code: self.allow_host_code(),
+        })
     }
 
     /// States, until the guard is dropped, that this thread may run host code. It has entered an

@@ -92,7 +92,8 @@ impl Shard<'_> {
         // entries that were read a few times, not for whichever comes next. Before the first
         // eviction the main log was never filled and takes all.
         let is_new = self.word(shard::CLOCK) == 0;
-        let is_frequent = budget.unit == Unit::Entries || candidate.frequency >= DIRECT_ADMISSION_FREQUENCY;
+        let is_frequent =
+            budget.unit == Unit::Entries || candidate.frequency >= DIRECT_ADMISSION_FREQUENCY;
         let may_fill = is_new || is_frequent && budget.free_moves > 0;
         let has_space = may_fill
             && capacity.main_used + self.cost(&candidate.header, capacity.unit) <= capacity.main;
@@ -150,7 +151,8 @@ impl Shard<'_> {
         }
         // In hundredths: the frequency of the bytes that the candidate would displace.
         let unit = if self.weighs_sizes(budget.unit) { Unit::Bytes } else { Unit::Entries };
-        let (cost, victim_cost) = (self.cost(&candidate.header, unit), self.cost(&victim.header, unit));
+        let (cost, victim_cost) =
+            (self.cost(&candidate.header, unit), self.cost(&victim.header, unit));
         let margin = MARGIN * 100 * cost.min(victim_cost) / victim_cost.max(1);
         let needed = self.frequency_of_victims(&victim, cost, unit) + margin;
         let bonus = if is_admitted { REUSE_BONUS } else { 0 };

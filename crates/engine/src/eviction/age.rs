@@ -21,8 +21,8 @@ fn part_after(passed: u64, byte: u64, end: u64) -> u64 {
 
 /// The number of halvings nearest to an estimate that has the given remainder.
 fn nearest_with_rest(guess: u64, rest: u64, most: u64) -> u64 {
-    let nearest =
-        rest + (guess + HALVINGS_MODULUS / 2).saturating_sub(rest) / HALVINGS_MODULUS * HALVINGS_MODULUS;
+    let nearest = rest
+        + (guess + HALVINGS_MODULUS / 2).saturating_sub(rest) / HALVINGS_MODULUS * HALVINGS_MODULUS;
     if nearest > most {
         nearest.saturating_sub(HALVINGS_MODULUS).max(rest)
     } else {

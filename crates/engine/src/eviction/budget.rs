@@ -49,7 +49,14 @@ pub(super) struct Budget {
 impl Budget {
     pub(super) fn new(steps: u32, if_stuck: IfStuck, unit: Unit) -> Budget {
         let free_moves = 1 + steps / FREE_MOVE_EACH;
-        Budget { steps, if_stuck, unit, must_gain: steps >= EVICTION_BATCH, free_moves, wanted_bytes: 0 }
+        Budget {
+            steps,
+            if_stuck,
+            unit,
+            must_gain: steps >= EVICTION_BATCH,
+            free_moves,
+            wanted_bytes: 0,
+        }
     }
 
     pub(super) fn spend(&mut self) -> bool {

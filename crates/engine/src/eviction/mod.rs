@@ -26,19 +26,19 @@
 //! Sources, reasons and figures are in `docs/eviction.md`. Everything read from the file may be
 //! damaged: each loop has a budget.
 
+mod admission;
 mod age;
 mod budget;
 mod capacity;
 mod compact;
-mod admission;
+mod evict;
 mod ghosts;
 mod policy_bits;
-mod evict;
+mod policy_selection;
 mod setting;
 mod shadow;
 mod tail;
 mod tidy;
-mod policy_selection;
 
 pub use self::budget::IfStuck;
 use crate::value::Favour;

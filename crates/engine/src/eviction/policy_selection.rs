@@ -23,7 +23,7 @@ use super::setting::SETTINGS;
 use super::shadow::{Event, Shadow, COST_OF_MEAN};
 use crate::cache::Cache;
 use crate::hash::KeyHash;
-use crate::layout::{shadow_bytes, shard, policy_selection, Shape};
+use crate::layout::{policy_selection, shadow_bytes, shard, Shape};
 use crate::log::LogKind;
 use crate::read::ReadersLine;
 use crate::record::RecordHeader;
@@ -251,12 +251,7 @@ impl Shard<'_> {
 
 /// The setting that most exceeds the price of the change, if any does. A hit counts at most
 /// `worth_max`.
-fn better_setting(
-    regrets: &[u64],
-    active: usize,
-    entries: u64,
-    worth_max: u64,
-) -> Option<usize> {
+fn better_setting(regrets: &[u64], active: usize, entries: u64, worth_max: u64) -> Option<usize> {
     let excess = |index: usize| {
         let rebuilt = SETTINGS[index].small_percent.abs_diff(SETTINGS[active].small_percent);
         let price = 100 * SWITCH_HITS + entries * (rebuilt + SWITCH_PERCENT);

@@ -1,8 +1,8 @@
 //! The settings of the policy. From one to the next the small log is larger, and recency counts
 //! more against frequency. Must not know how one is selected.
 
-use crate::layout::shard;
 use crate::layout::policy_selection::SETTING_COUNT;
+use crate::layout::shard;
 use crate::shard::Shard;
 
 /// The small log's share and the rules that apply.

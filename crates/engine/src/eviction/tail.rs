@@ -69,14 +69,24 @@ impl Shard<'_> {
     pub(super) fn inspect_record(&self, kind: LogKind, position: Position) -> RecordState {
         let offset = self.cache.offset_of(position);
         let Some(header) = self.load_header(offset) else { return RecordState::Unreadable };
-        let Some(end) = self.end_of(position, header.log_bytes) else { return RecordState::Unreadable };
+        let Some(end) = self.end_of(position, header.log_bytes) else {
+            return RecordState::Unreadable;
+        };
         let Some(hash) = self.key_hash_at(offset, &header) else { return RecordState::Unreadable };
         match self.slots_of(hash).and_then(|mut slots| slots.find(|it| it.slot.offset() == offset))
         {
             None => RecordState::Dead(end),
             Some(found) => {
                 let frequency = self.halved(found.slot, position);
-                RecordState::Live(Candidate { kind, position, offset, header, hash, found, frequency })
+                RecordState::Live(Candidate {
+                    kind,
+                    position,
+                    offset,
+                    header,
+                    hash,
+                    found,
+                    frequency,
+                })
             }
         }
     }
