@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tuckbox_arena::layout::{header, process, segment};
+use tuckbox_arena::layout::{header, process, segment, signature};
 use tuckbox_engine::layout::{flag, log, note, policy_selection, shadow, shard};
 
 /// Modules of constants, by the headings of their tables.
@@ -58,6 +58,9 @@ fn the_document_and_the_code_agree() {
         assert_eq!(offset, constant, "{table} {}", cells[0]);
     }
     assert!(expected.is_empty(), "only in the code: {expected:?}");
+    let signature = signature(tuckbox_engine::layout::layer().signature);
+    let row = format!("| LAYOUT_SIGNATURE | 24 | {signature:#x} |");
+    assert!(document.contains(&row), "the document lacks {row}");
 }
 
 #[test]
