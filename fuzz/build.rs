@@ -1,4 +1,4 @@
-//! Has the linker redirect calls of the system's clock to `targets/clock.rs`.
+//! Makes the linker redirect calls of the system's clock to `targets/clock.rs`.
 
 fn main() {
     println!("cargo:rustc-link-arg-bins=-Wl,--wrap=clock_gettime");

@@ -2,11 +2,11 @@
 # Builds the fuzz targets and runs them from the seeds in fuzz/seeds.
 #
 #   fuzz/run.sh fixed [TARGET]             runs the same inputs every time: the step of `make test`
-#   fuzz/run.sh random SECONDS [TARGET]    searches at random, also from what earlier searches found
+#   fuzz/run.sh random SECONDS [TARGET]    searches at random, also from inputs of earlier searches
 #
-# An input that fails is written to fuzz/failures and named. Inputs that a search finds are kept beside
-# the build. Works with the stable compiler: the coverage counters are LLVM's own pass, and no sanitizer
-# is needed where all access to the file is in one module, which checks its bounds itself.
+# A failing input is written to fuzz/failures, and its name is printed. Inputs that a search finds are
+# kept in the build directory. Works with the stable compiler: the coverage counters come from an LLVM
+# pass, and no sanitizer is needed because one module checks the bounds of all accesses to the file.
 set -eu -o pipefail
 lane=${1-}
 case $lane:$# in

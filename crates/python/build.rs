@@ -1,4 +1,4 @@
-//! Tells the crate which Python it is built for, as `cfg(Py_3_14)` and the like: `src/text.rs` wants it.
+//! Sets `cfg(Py_3_14)` and similar for the Python version of the build, for `src/text.rs`.
 
 fn main() {
     pyo3_build_config::use_pyo3_cfgs();

@@ -56,12 +56,14 @@ control no-guard cut --cases 24
 control no-look cut --cases 48
 control aborting-buffers allocations
 control no-takeover allocations
-control token-inherited fork --children 50
+control lock-inherited fork --children 50
 control slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
 control no-checksum damage --cases 30000 --large 200
 control no-checksum scribble --seconds 8 --words-per-ms 100
 control no-checksum pages --images 300
 control early-name pages --images 1
+control mark-not-synced pages --images 1
+control clean-not-synced pages --images 1
 control no-bounds damage --cases 30000 --large 200
 control no-hops damage --cases 100 --large 0 --use-one-in 1 --seconds-each 10
 control pid-alone namespaces --kills 60

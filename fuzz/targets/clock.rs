@@ -1,8 +1,8 @@
-//! The clock of the fuzz targets: each call returns a microsecond more. What an input does then does not
-//! depend on the time, and an input that fails once fails always.
+//! The clock of the fuzz targets: each call returns one microsecond more. So an input does the same
+//! whatever the time is, and an input that fails once fails always.
 //!
-//! `build.rs` redirects all calls of `clock_gettime` here. The fuzzer itself calls it from the C++ library, and
-//! sees the real time.
+//! `build.rs` redirects all calls of `clock_gettime` here. The fuzzer itself calls it from the C++
+//! library, and sees the real time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,7 +15,7 @@ pub struct Time {
     nanoseconds: i64,
 }
 
-/// Sets the clock back. Call it before each input.
+/// Resets the clock. Call it before each input.
 pub fn restart() {
     NOW_US.store(BEGIN_US, Ordering::Relaxed);
 }
@@ -23,7 +23,7 @@ pub fn restart() {
 #[no_mangle]
 extern "C" fn __wrap_clock_gettime(_clock: i32, time: *mut Time) -> i32 {
     let now_us = NOW_US.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the caller supplies the memory, as for the system's call.
+    // SAFETY: the caller supplies the memory, as for the system call.
     unsafe {
         *time = Time { seconds: now_us / 1_000_000, nanoseconds: now_us % 1_000_000 * 1_000 }
     };

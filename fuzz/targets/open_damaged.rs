@@ -1,7 +1,7 @@
-//! Guards against files that lie: the input says which words of a cache's file are overwritten, and
-//! with what; then the file is opened and used. No panic, no endless work, no value that is not
-//! the one that was stored under that key. A check may come first; what it leaves is sound, and after the
-//! last one the cache works.
+//! Damaged files: the input says which words of a cache's file are overwritten, and with what; then
+//! the file is opened and used. There must be no panic, no endless work, and no value but the one
+//! stored under that key. A check may come first and must leave a sound file; after the last check
+//! the cache must work.
 
 #![no_main]
 
@@ -58,7 +58,7 @@ fn close(cache: Cache, change: fn(&mut [u8])) -> Vec<u8> {
     bytes
 }
 
-/// The file before it is damaged: the same in every run.
+/// The file before the damage: the same in every run.
 fn image() -> &'static [u8] {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     IMAGE.get_or_init(|| {
@@ -78,8 +78,8 @@ fn image() -> &'static [u8] {
     })
 }
 
-/// Every eight bytes of the input: two for the place, one for the kind, the rest for the word. Damage to
-/// the header comes with a checksum that fits, which would hide it otherwise.
+/// Each eight bytes of the input are two for the place, one for the kind, and the rest for the
+/// word. Damage to the header gets a valid checksum, which would otherwise hide it.
 fn damage(bytes: &mut [u8], data: &[u8]) {
     for part in data.chunks_exact(8) {
         let at = usize::from(u16::from_le_bytes([part[0], part[1]])) & !7;
@@ -149,7 +149,7 @@ fuzz_target!(|data: &[u8]| {
         Err(error) => panic!("{error}"),
     };
     read_all(&cache);
-    // The bytes behind the last whole eight have no other meaning.
+    // The length modulo eight has no other meaning.
     if data.len() % 8 >= 4 {
         check(&cache);
         read_all(&cache);

@@ -1,5 +1,5 @@
-//! Guards what operations answer: bytes become a row of operations on a small cache, and every
-//! answer is compared with a map. Entries may be evicted; a value that is there is the map's.
+//! Operation results: the input becomes a series of operations on a small cache, and every result
+//! is compared with a map. Entries may be evicted; a value that is there must be the map's.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use tuckbox_engine::{Buffer, Cache, Clock, Config, Error, Ttl, Value};
 
-/// Takes numbers off the input until there is none left.
+/// Takes numbers from the input until it ends.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -149,7 +149,7 @@ fn play(data: &[u8]) -> Option<()> {
                 let known = map.get(&key).cloned();
                 match cache.incr(&key, i64::from(which), Some(7), ttl) {
                     Ok(Some(sum)) if sum == 7 + i64::from(which) => {
-                        // Perhaps it was evicted, perhaps it was seven: the entry tells.
+                        // It may have been evicted, or it was seven: the expiry tells.
                         let entry = cache.get(&key, &mut buffer).unwrap();
                         match entry.map(|entry| entry.expiry_us).or(Some(expiry_us)) {
                             Some(found) => {

@@ -2,6 +2,7 @@
 
 from tuckbox._engine import __version__
 from tuckbox.cache import Cache
+from tuckbox.choices import AfterPowerCut, Favour
 from tuckbox.errors import (
     AccessDenied,
     CacheClosed,
@@ -16,6 +17,7 @@ from tuckbox.errors import (
     FileMissing,
     IntegerOverflow,
     InvalidArgument,
+    InvalidAfterPowerCut,
     InvalidFavour,
     InvalidGroup,
     InvalidLockTimeout,
@@ -39,12 +41,12 @@ from tuckbox.errors import (
     ValueTypeError,
     VersionMismatch,
 )
-from tuckbox.favour import Favour
 from tuckbox.keys import Key
 from tuckbox.results import CheckReport, Entry, Loss, Stats
 
 __all__ = [
     "AccessDenied",
+    "AfterPowerCut",
     "Cache",
     "CacheClosed",
     "CacheCorrupt",
@@ -60,6 +62,7 @@ __all__ = [
     "Favour",
     "FileMissing",
     "IntegerOverflow",
+    "InvalidAfterPowerCut",
     "InvalidArgument",
     "InvalidFavour",
     "InvalidGroup",

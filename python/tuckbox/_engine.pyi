@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar, final, overload
 from _typeshed import SupportsItems
 from typing_extensions import Self, disjoint_base
 
-from tuckbox.favour import Favour
+from tuckbox.choices import AfterPowerCut, Favour
 from tuckbox.keys import Key
 from tuckbox.results import Entry
 
@@ -39,6 +39,7 @@ class Core:
         size_bytes: int | None = None,
         max_entries: int | None = None,
         favour: Favour | None = None,
+        after_power_cut: AfterPowerCut | None = None,
         lock_timeout_s: float = 1.0,
         read_only: bool = False,
         group: int | None = None,
@@ -102,6 +103,8 @@ class Core:
     def max_entries(self) -> int | None: ...
     @property
     def favour(self) -> Favour: ...
+    @property
+    def after_power_cut(self) -> AfterPowerCut: ...
     @property
     def lock_timeout(self) -> float: ...
     @property

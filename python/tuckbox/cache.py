@@ -1,15 +1,17 @@
-"""The cache that people import.
+"""`Cache`, the public class.
 
-Owns the conveniences around the extension's class: sizes in words, the context manager, pickling,
-and answers with names. Must not override ``get`` or ``set``: no Python frame is on their way.
+Adds to the extension's class: sizes as text, the context manager, pickling and named results. Must
+not override ``get`` or ``set``: a Python frame would make them slower.
 """
 
 from __future__ import annotations
 
+import atexit
 import grp
 import math
 import os
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from tuckbox import _engine
@@ -29,50 +31,51 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from tuckbox.favour import Favour
+    from tuckbox.choices import AfterPowerCut, Favour
 
 __all__ = ["Cache"]
 
 _MAX_ENTRIES_MAX = 2**63 - 1
 _GROUP_MAX = 2**32 - 1
-"""The number that tells the system to leave a group as it is."""
+"""To ``fchown``, this number means "do not change the group"."""
 
 
 class Cache(_engine.Core):
-    """A cache that all processes share which open the same file.
+    """A cache shared by every process that opens the same file.
 
-    ::
+    Example:
+        >>> cache = Cache("app.tuck", size="256 MB")
+        >>> cache.set("user:42", {"name": "Ada"}, ttl=300)
+        >>> cache.get("user:42")
+        {'name': 'Ada'}
 
-        cache = Cache("app.tuck", size="256 MB")
-        cache.set("user:42", {"name": "Ada"}, ttl=300)
-        cache.get("user:42")
+    Any number of threads and processes may use a cache at once. A handle works in forked children,
+    and can be pickled. A process may be killed at any moment without harm to the others.
 
-    A cache may be used by any number of threads and processes at once, over ``fork`` and after
-    pickling. A process may be killed at any moment; the others go on.
-
-    **Keys** are str, bytes, int of any size, and tuples of keys. Keys that are ``==`` are one key,
-    as in a dict, in every process: ``True`` is the key 1, and an instance of a subclass (an
-    ``IntEnum`` member, a named tuple) is the plain key that it equals, unless the subclass has an
-    ``__eq__`` or ``__hash__`` of its own. Iteration gives plain keys.
+    **Keys** are str, bytes, int of any size, and tuples of keys. As in a dict, keys that are ``==``
+    are one key, in every process: ``True`` is the key 1, and an ``IntEnum`` member or a named tuple
+    is the plain key that it equals. A subclass with its own ``__eq__`` or ``__hash__`` raises
+    KeyTypeError. Iteration yields plain keys.
 
     **Values** are None, bool, int of any size, float, str, bytes, bytearray, list, tuple, dict,
-    set, frozenset, datetime, date, time, timedelta, Decimal and UUID, in each other up to 64 deep.
-    They come back with the same type. Instances of subclasses would not, and are refused. Time
-    zones are those of ``datetime.timezone`` and ``zoneinfo``. Nothing is pickled, and reading runs
-    no code that is named in the file.
+    set, frozenset, datetime, date, time, timedelta, Decimal and UUID, nested up to 64 deep. A value
+    comes back as the same type, so instances of subclasses raise ValueTypeError. Time zones must be
+    ``datetime.timezone`` or ``zoneinfo.ZoneInfo`` objects. Tuckbox never pickles values, and
+    reading a value never runs code that the file names.
 
-    **ttl** is how long an entry lives: a number of seconds, a ``timedelta``, or None (the default)
-    or infinity for no expiry. An entry that is stored with 0 is expired at once. An entry may be
-    evicted earlier to make room.
+    **ttl** is how long an entry lives: a number of seconds or a ``timedelta``. None (the default)
+    and infinity never expire; 0 expires at once. An entry may be evicted before it expires.
 
-    A miss is not an error: ``get`` returns its default. None is a value like others; ``get_entry``
-    or another default tells it from a miss.
+    **A miss** is not an error: ``get`` returns its default. To tell a stored None from a miss, use
+    another default, ``get_entry`` or ``in``.
 
-    All errors are in ``tuckbox.errors``, and whatever is refused has changed nothing. Every
-    operation may raise CacheClosed, and each that changes something LockTimeout; operations with a
-    key KeyTypeError and KeyTooLong; those that store a value ValueTypeError, ValueTooLarge and
-    CacheFull; those with a ttl InvalidTTL; those that return a value EntryCorrupt. With
-    ``read_only``, each that changes something raises CacheReadOnly.
+    **Errors** are in ``tuckbox.errors``. An operation on one key that raises has changed nothing.
+
+    - Every operation may raise CacheClosed and CacheLost.
+    - Writes may raise LockTimeout, or CacheReadOnly with ``read_only``.
+    - Operations with a key may raise KeyTypeError and KeyTooLong.
+    - Operations that store may raise ValueTypeError, ValueTooLarge, CacheFull and InvalidTTL.
+    - Operations that return a value may raise EntryCorrupt.
     """
 
     def __init__(
@@ -82,44 +85,56 @@ class Cache(_engine.Core):
         size: int | str | None = None,
         max_entries: int | None = None,
         favour: Favour | None = None,
+        after_power_cut: AfterPowerCut | None = None,
         lock_timeout: float = 1.0,
         read_only: bool = False,
         group: str | int | None = None,
     ) -> None:
-        """Open the cache at ``path``, or make it.
+        """Open the cache at ``path``, and create the file if it does not exist.
 
-        The file is its owner's alone (mode 0600). One that others could have put there, can change
-        or can replace is refused.
+        Only the owner of the file can use it (mode 0600), unless ``group`` is given. A file that
+        other users could have created, or can change or replace, raises UnsafeFile.
 
         Args:
-            path: The file; its directory must exist. Without one the cache is private: it belongs
-                to this process and those that inherit or unpickle it, and ends with them.
-            size: Byte limit of the file, as an int or as in "256 MB" (10^6 bytes) or "64 MiB"
-                (2^20); 64 MiB by default. The limit counts all bytes, not only those of values.
-                Used when the file is made: an existing file keeps its own.
-            max_entries: Limit of entries, none by default. Used as ``size`` is.
-            favour: What stays where values are of many sizes: ``"balanced"`` (the default);
-                ``"hits"``, so that as many reads as can be find their entry, which are small
-                ones; or ``"bytes"``, so that as many bytes as can be need not be made again,
-                which takes no account of sizes. Used as ``size`` is.
-            lock_timeout: Seconds that an operation waits for a lock that another process holds.
-            read_only: Only read: for other users, and for programs that look on. The file must be
-                there; not a byte of it is changed, so reads count as neither hits nor misses and
-                keep no entry from being evicted. Only operations that read can be used; ``check``
-                and ``expire`` are none.
-            group: The group, by name or number, whose members share the file (mode 0660). Each of
-                them can read, change and delete everything in it and hold up writers, but cannot
-                make another process crash or run code. Everyone who opens the file has to give it.
+            path: Path of the file. Its directory must exist. Without a path the cache is private:
+                only this process and the processes that inherit or unpickle the handle can use it,
+                and it ends with them.
+            size: Maximum length of the file in bytes: an int, or text such as "256 MB" (10^6
+                bytes) or "64 MiB" (2^20 bytes). Includes the index and all metadata. The default
+                is 64 MiB. Only used to create the file: an existing file keeps its size.
+            max_entries: Maximum number of entries; None (the default) is no limit. Only used to
+                create the file.
+            favour: The goal of eviction if values differ in size. ``"hits"`` maximises the hit
+                ratio and prefers small entries. ``"bytes"`` maximises the byte hit ratio and
+                ignores sizes. ``"balanced"`` (the default) is in between. Only used to create the
+                file.
+            after_power_cut: What happens to the entries if the machine stopped while the cache was in
+                use. ``"keep"`` (the default) keeps them: then entries that were deleted or
+                overwritten shortly before can come back. ``"discard"`` empties the cache. Only
+                used to create the file.
+            lock_timeout: Seconds that a write waits for a lock before it raises LockTimeout.
+            read_only: If true, map the file without write access. The file must exist. Only read
+                operations are allowed; ``check`` and ``expire`` count as writes. Reads leave no
+                trace: they are not counted, and do not keep an entry from being evicted.
+            group: Name or number of a group that shares the file (mode 0660). Every process that
+                opens the file must pass it. Members can read, change and delete all entries and
+                delay writers, but cannot crash other processes or run code in them.
 
         Raises:
-            CacheOpenError: The file cannot be opened or made; its subclasses say why.
+            CacheOpenError: The file cannot be opened or created; the subclasses say why.
             CacheFull: The file system has no room for the file.
             CacheLost: A private cache was unpickled after its process had ended.
-            InvalidArgument: A size, limit, favour or group is not one, or a private cache was to be
-                opened with ``read_only`` or ``group``.
+            InvalidArgument: An argument is invalid, or ``read_only`` or ``group`` was given
+                without a path.
 
         Warns:
-            SizeMismatchWarning: The file has another size, limit or favour than the one given.
+            SizeMismatchWarning: The file has another ``size``, ``max_entries``, ``favour`` or
+                ``after_power_cut``.
+
+        Example:
+            >>> cache = Cache("app.tuck", size="256 MB", max_entries=100_000)
+            >>> Cache("app.tuck", read_only=True).max_entries
+            100000
         """
         size_bytes = None if size is None else parse_size(size)
         super().__init__(
@@ -127,6 +142,7 @@ class Cache(_engine.Core):
             size_bytes=size_bytes,
             max_entries=_checked_max_entries(max_entries),
             favour=favour,
+            after_power_cut=after_power_cut,
             lock_timeout_s=_checked_lock_timeout(lock_timeout),
             read_only=_checked_read_only(path, read_only),
             group=_checked_group(path, group),
@@ -138,34 +154,49 @@ class Cache(_engine.Core):
             self._warn("max_entries", f"{max_entries:,}", own)
         if favour is not None and favour != self.favour:
             self._warn("favour", favour, self.favour)
+        if after_power_cut is not None and after_power_cut != self.after_power_cut:
+            self._warn("after_power_cut", after_power_cut, self.after_power_cut)
+        _close_at_exit(self)
 
     def _warn(self, name: str, given: str, own: str) -> None:
         message = (
-            f"{self.path} was made with {name} {own}, and keeps it; {given} was ignored: "
-            f"leave {name} out, or remove the file to make it anew"
+            f"{self.path} was created with {name} {own}; {given} was ignored: "
+            f"omit {name}, or remove the file to create it again"
         )
         warnings.warn(message, SizeMismatchWarning, stacklevel=3)
 
     def stats(self) -> Stats:
-        """Return numbers about the cache.
+        """Return statistics about the cache: hits, misses, entries, bytes and more.
+
+        Returns:
+            The statistics. Counts cover all processes since the file was created.
 
         Raises:
-            CacheClosed: The cache was closed.
+            CacheClosed: The cache is closed.
+
+        Example:
+            >>> cache.set("user:42", "Ada")
+            >>> cache.stats().entries
+            1
         """
         return Stats(**self._stats())
 
     def check(self) -> CheckReport:
-        """Prove every entry and every segment, and mend what can be mended.
+        """Verify every entry and every segment, remove damaged entries, and correct counters.
 
-        It reads the whole cache and holds up writers meanwhile, one part after the other. Other
-        Python threads run.
+        Reads the whole cache, without the GIL. Writers wait while their shard is being verified.
 
         Returns:
-            What was found.
+            A report of the damage found and repaired.
 
         Raises:
-            CacheClosed: The cache was closed.
-            LockTimeout: A live process held a lock for too long.
+            CacheClosed: The cache is closed.
+            CacheReadOnly: The cache was opened with ``read_only``.
+            LockTimeout: A live process held a lock for longer than ``lock_timeout``.
+
+        Example:
+            >>> cache.check().is_sound
+            True
         """
         report = self._check()
         report["losses"] = tuple(Loss(*loss) for loss in report["losses"])
@@ -173,7 +204,7 @@ class Cache(_engine.Core):
         return CheckReport(**report)
 
     def __enter__(self) -> Self:
-        """Return the cache itself."""
+        """Return the cache. The end of the ``with`` block closes it."""
         return self
 
     def __exit__(
@@ -186,7 +217,7 @@ class Cache(_engine.Core):
         self.close()
 
     def __repr__(self) -> str:
-        """Return the path, and whether the cache is closed."""
+        """Return the path and the state, such as ``<Cache '/tmp/app.tuck' closed>``."""
         name = type(self).__name__
         try:
             place = "private" if self.path is None else repr(self.path)
@@ -195,19 +226,20 @@ class Cache(_engine.Core):
         return f"<{name} {place}{' closed' if self.closed else ''}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the way to the cache, not what is in it.
+        """Pickle the path and the options, not the entries.
 
         Raises:
-            CacheClosed: The cache was closed.
+            CacheClosed: The cache is closed.
         """
         if self.closed:
             raise CacheClosed(f"{self!r} cannot be pickled or copied; open it again first")
         limits = (self.size, self.max_entries, self.lock_timeout)
-        way = (self.path, self._shown, *limits, self.read_only, self.group, self.favour)
-        return _reopen, (type(self), *way), self.__dict__ or None
+        choices = (self.favour, self.after_power_cut)
+        arguments = (self.path, self._shown, *limits, self.read_only, self.group, *choices)
+        return _reopen, (type(self), *arguments), self.__dict__ or None
 
 
-def _reopen(  # noqa: PLR0917 - What is pickled is a tuple.
+def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
     kind: type[Cache],
     path: str | None,
     shown: str | None,
@@ -217,6 +249,7 @@ def _reopen(  # noqa: PLR0917 - What is pickled is a tuple.
     read_only: bool = False,
     group: int | None = None,
     favour: Favour | None = None,
+    after_power_cut: AfterPowerCut | None = None,
 ) -> Cache:
     cache = kind.__new__(kind)
     _engine.Core.__init__(
@@ -226,18 +259,35 @@ def _reopen(  # noqa: PLR0917 - What is pickled is a tuple.
         size_bytes=size_bytes,
         max_entries=max_entries,
         favour=favour,
+        after_power_cut=after_power_cut,
         lock_timeout_s=lock_timeout_s,
         read_only=read_only,
         group=group,
     )
+    _close_at_exit(cache)
     return cache
+
+
+_open_at_exit: weakref.WeakValueDictionary[int, Cache] = weakref.WeakValueDictionary()
+
+
+def _close_at_exit(cache: Cache) -> None:
+    # The last process to close such a cache marks it as closed, so that it is kept.
+    if cache.after_power_cut == "discard":
+        _open_at_exit[id(cache)] = cache
+
+
+@atexit.register
+def _close_all() -> None:
+    for cache in list(_open_at_exit.values()):
+        cache.close()
 
 
 def _checked_read_only(path: object, read_only: bool) -> bool:
     if not isinstance(read_only, bool):
         raise InvalidArgument(f"read_only must be True or False, not {read_only!r}")
     if read_only and path is None:
-        raise InvalidArgument("a private cache is new and empty: read_only needs a path")
+        raise InvalidArgument("read_only needs a path: a cache without a path is new and empty")
     return read_only
 
 
@@ -248,16 +298,16 @@ def _checked_group(path: object, group: str | int | None) -> int | None:
         kind = type(group).__name__
         raise InvalidGroup(f"group must be the name or number of a group, not {kind}")
     if path is None:
-        raise InvalidGroup("a private cache belongs to its user alone: give a path to share it")
+        raise InvalidGroup("group needs a path: a cache without a path is private to its user")
     if isinstance(group, int):
         if not 0 <= group < _GROUP_MAX:
-            raise InvalidGroup(f"the number of a group must lie between 0 and {_GROUP_MAX - 1:,}")
+            raise InvalidGroup(f"group must be a name, or between 0 and {_GROUP_MAX - 1:,}")
         return group
     try:
         return grp.getgrnam(group).gr_gid
     except (KeyError, ValueError):
         raise InvalidGroup(
-            f"there is no group {group!r} on this machine; `getent group` lists them"
+            f"group {group!r} does not exist on this machine; to list the groups, run: getent group"
         ) from None
 
 
@@ -269,7 +319,7 @@ def _checked_max_entries(max_entries: int | None) -> int | None:
         raise InvalidMaxEntries(f"max_entries must be an int or None, not {kind}")
     if not 0 < max_entries <= _MAX_ENTRIES_MAX:
         raise InvalidMaxEntries(
-            f"max_entries must lie between 1 and {_MAX_ENTRIES_MAX:,}; None is no limit"
+            f"max_entries must be between 1 and {_MAX_ENTRIES_MAX:,}; None means no limit"
         )
     return max_entries
 

@@ -3,35 +3,36 @@
 ::
 
     TuckboxError
-    ├── CacheFileError (OSError)            the file, or the system beneath it, refused
-    │   ├── CacheOpenError                  opening or making the file
+    ├── CacheFileError (OSError)            a problem with the file or the system
+    │   ├── CacheOpenError                  the file cannot be opened or created
     │   │   ├── DirectoryMissing (FileNotFoundError)
     │   │   ├── FileMissing (FileNotFoundError)
     │   │   ├── AccessDenied (PermissionError)
-    │   │   ├── UnsafeFile                  others can change or replace it
-    │   │   ├── NetworkFileSystem           memory is not shared there
+    │   │   ├── UnsafeFile                  other users can change or replace it
+    │   │   ├── NetworkFileSystem           other machines do not share its memory
     │   │   ├── NotAFile                    a directory, a socket ...
-    │   │   ├── NotACache                   somebody else's file
-    │   │   ├── VersionMismatch             a cache of another format
-    │   │   ├── CacheCorrupt                a cache whose header does not prove itself
+    │   │   ├── NotACache                   a file that Tuckbox did not create
+    │   │   ├── VersionMismatch             a cache in another format
+    │   │   ├── CacheCorrupt                a cache with a damaged header
     │   │   ├── TooManyProcesses
     │   │   └── TooManyCaches
-    │   ├── CacheFull                       no room could be made
-    │   └── CacheLost                       the file behind a handle has gone
+    │   ├── CacheFull                       the file system is full
+    │   └── CacheLost                       the open file was truncated, removed or replaced
     ├── CacheClosed (ValueError)
-    ├── CacheReadOnly                       a change was asked of a handle that only reads
+    ├── CacheReadOnly                       a write through a read-only handle
     ├── LockTimeout (TimeoutError)
     ├── KeyTypeError (TypeError)
     ├── KeyTooLong (ValueError)
     ├── ValueTypeError (TypeError)
     ├── ValueTooLarge (ValueError)
-    ├── EntryCorrupt                        an entry's bytes are no key or value
+    ├── EntryCorrupt                        a stored key or value cannot be decoded
     ├── NotAnInteger (TypeError)
     ├── IntegerOverflow (OverflowError)
     └── InvalidArgument (ValueError)
         ├── InvalidTTL
         ├── InvalidSize
         ├── InvalidMaxEntries
+        ├── InvalidAfterPowerCut
         ├── InvalidFavour
         ├── InvalidLockTimeout
         ├── InvalidGroup
@@ -39,107 +40,118 @@
 
     SizeMismatchWarning (UserWarning)
 
-A message says what happened, to what, and what can be done. Whatever is refused has changed
-nothing. A key that is missing where one is demanded (``cache[key]``, ``pop``, ``incr``) is Python's
-own KeyError. This module imports nothing of Tuckbox.
+Each message says what happened, to what, and what to do. An operation on one key that raises has
+changed nothing. ``cache[key]``, ``pop`` and ``incr`` raise the built-in KeyError if the key is
+missing and no default was given.
+
+Example::
+
+    try:
+        cache.set("page", html, ttl=60)
+    except tuckbox.TuckboxError as error:
+        log.warning("not cached: %s", error)
 """
 
 from __future__ import annotations
 
 
 class TuckboxError(Exception):
-    """Base of all exceptions that Tuckbox raises."""
+    """Base class of all Tuckbox exceptions."""
 
 
 class CacheFileError(TuckboxError, OSError):
-    """The file, or the system beneath it, refused.
+    """A problem with the cache file or the operating system.
 
-    ``filename`` is the file. ``errno`` is the system's number, or None if it was not the system
-    that refused.
+    Attributes:
+        filename: The path of the file.
+        errno: The number of the operating system's error, or None if there is none.
     """
 
     def __str__(self) -> str:
-        """Return the sentence alone: it names the file already."""
+        """Return the message alone, because it already names the file."""
         return self.strerror or super().__str__()
 
 
 class CacheOpenError(CacheFileError):
-    """The file could not be opened or made."""
+    """The file cannot be opened or created. The subclasses say why."""
 
 
 class DirectoryMissing(CacheOpenError, FileNotFoundError):
-    """The directory that the file is to lie in does not exist."""
+    """The directory of the file does not exist. Tuckbox never creates it."""
 
 
 class FileMissing(CacheOpenError, FileNotFoundError):
-    """There is no file, and it was to be opened read-only, which makes none."""
+    """The file does not exist, and ``read_only`` does not create it."""
 
 
 class AccessDenied(CacheOpenError, PermissionError):
-    """This user may not read (and, unless read-only, write) the file, or may not make it."""
+    """This user may not create, read or (unless ``read_only``) write the file."""
 
 
 class UnsafeFile(CacheOpenError):
-    """Somebody else could have put the file there, or can change or replace it.
+    """Other users could have created the file, or can change or replace it.
 
-    It was left as it is. The message says what is wrong, and which command mends it.
+    The file was not changed. The message gives the reason and the command that fixes it.
     """
 
 
 class NetworkFileSystem(CacheOpenError):
-    """The path lies on a file system that other machines can use, where no memory is shared."""
+    """The path is on a file system that other machines can use without sharing memory or locks."""
 
 
 class NotAFile(CacheOpenError):
-    """The path leads to a directory or to something else that is not a regular file."""
+    """The path is a directory or something else that is not a regular file."""
 
 
 class NotACache(CacheOpenError):
-    """The path leads to a file that Tuckbox did not make. It was left as it is."""
+    """The file was not created by Tuckbox. It was not changed."""
 
 
 class VersionMismatch(CacheOpenError):
-    """The file is a cache in a format that this version cannot use. It was left as it is."""
+    """The file is a cache in a format that this version cannot read. It was not changed."""
 
 
 class CacheCorrupt(CacheOpenError):
-    """The file is a cache whose header is damaged. It was left as it is."""
+    """The file is a cache with a damaged header. It was not changed."""
 
 
 class TooManyProcesses(CacheOpenError):
-    """Every process slot of the file is taken by a live process."""
+    """Live processes use every process slot of the file."""
 
 
 class TooManyCaches(CacheOpenError):
-    """This process has as many caches open as it may."""
+    """This process has the maximum number of caches open."""
 
 
 class CacheFull(CacheFileError):
-    """No room could be made: the file system is full."""
+    """There is no room: the file system is full, or other processes hold the space."""
 
 
 class CacheLost(CacheFileError):
-    """The file behind the handle, or the process that a private cache belongs to, has gone."""
+    """The open file was truncated, removed or replaced. Open the cache again.
+
+    Also raised when a private cache is unpickled after its process has ended.
+    """
 
 
 class CacheClosed(TuckboxError, ValueError):
-    """The cache was closed, and then used."""
+    """The cache was used after it was closed."""
 
 
 class CacheReadOnly(TuckboxError):
-    """A change was asked of a cache that was opened with ``read_only``. Nothing was changed."""
+    """A write was attempted through a ``read_only`` handle. Nothing was changed."""
 
 
 class LockTimeout(TuckboxError, TimeoutError):
-    """A live process held a lock for longer than ``lock_timeout``."""
+    """A live process held a lock for longer than ``lock_timeout``. Nothing was changed."""
 
 
 class KeyTypeError(TuckboxError, TypeError):
-    """The key is not a str, bytes, int or a tuple of them."""
+    """The key is not a str, bytes, int or a tuple of these."""
 
 
 class KeyTooLong(TuckboxError, ValueError):
-    """The key is longer than 64 KiB when encoded."""
+    """The encoded key is longer than 64 KiB."""
 
 
 class ValueTypeError(TuckboxError, TypeError):
@@ -147,23 +159,26 @@ class ValueTypeError(TuckboxError, TypeError):
 
 
 class ValueTooLarge(TuckboxError, ValueError):
-    """The value is longer than this cache takes, however empty it is."""
+    """The value is larger than this cache can hold, even when empty."""
 
 
 class EntryCorrupt(TuckboxError):
-    """An entry was found whose bytes are not those of a key or value that this version knows."""
+    """The bytes of a key or value cannot be decoded by this version.
+
+    Another program or a newer version stored them, or they are damaged.
+    """
 
 
 class NotAnInteger(TuckboxError, TypeError):
-    """``incr`` or ``decr`` met a value, or was given a number, that is not an int of 64 bits."""
+    """The stored value, or an argument of ``incr`` or ``decr``, is not an int."""
 
 
 class IntegerOverflow(TuckboxError, OverflowError):
-    """The result of ``incr`` or ``decr`` would not fit 64 bits."""
+    """An argument or the result of ``incr`` or ``decr`` does not fit 64 bits."""
 
 
 class InvalidArgument(TuckboxError, ValueError):
-    """An argument does not make sense, whatever the cache holds."""
+    """An argument is invalid, whatever the cache contains."""
 
 
 class InvalidTTL(InvalidArgument):
@@ -178,8 +193,12 @@ class InvalidMaxEntries(InvalidArgument):
     """``max_entries`` is not a positive int, or is too large."""
 
 
+class InvalidAfterPowerCut(InvalidArgument):
+    """``after_power_cut`` is not ``"keep"`` or ``"discard"``."""
+
+
 class InvalidFavour(InvalidArgument):
-    """``favour`` is not the name of something to favour."""
+    """``favour`` is not ``"balanced"``, ``"hits"`` or ``"bytes"``."""
 
 
 class InvalidLockTimeout(InvalidArgument):
@@ -187,7 +206,7 @@ class InvalidLockTimeout(InvalidArgument):
 
 
 class InvalidGroup(InvalidArgument):
-    """``group`` is no group of this machine, or the cache is one that no group can share."""
+    """``group`` is not a group of this machine, or the cache is private."""
 
 
 class InvalidVersion(InvalidArgument):
@@ -195,7 +214,7 @@ class InvalidVersion(InvalidArgument):
 
 
 class SizeMismatchWarning(UserWarning):
-    """A file was opened with a size, limit or favour other than the one it was made with.
+    """The file has another ``size``, ``max_entries``, ``favour`` or ``after_power_cut``.
 
-    The file keeps its own.
+    The file keeps its own; the argument was ignored.
     """

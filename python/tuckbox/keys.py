@@ -1,6 +1,6 @@
-"""What can be a key.
+"""The type of a key.
 
-How a key becomes bytes is the extension's business.
+The extension encodes keys: see ``crates/python/src/keys.rs``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ from typing import Tuple, Union
 
 __all__ = ["Key"]
 
-# `Tuple` and not `tuple`: on Python 3.9, `Union` does not take the latter with a quoted argument.
+# `Tuple`, not `tuple`: on Python 3.9, `Union` rejects `tuple` with a quoted argument.
 Key = Union[str, bytes, int, Tuple["Key", ...]]
 """A str, bytes, an int of any size, or a tuple of keys. Keys that are ``==`` are one key."""

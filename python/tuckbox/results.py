@@ -1,7 +1,4 @@
-"""What operations of a cache answer with, where that is more than a value.
-
-Knows nothing of how an answer is come by.
-"""
+"""The result types of `get_entry`, `stats` and `check`."""
 
 from __future__ import annotations
 
@@ -12,82 +9,106 @@ __all__ = ["CheckReport", "Entry", "Loss", "Stats"]
 
 
 class Entry(NamedTuple):
-    """An entry as ``get_entry`` found it."""
+    """An entry, as returned by ``get_entry``.
+
+    Example:
+        >>> cache.set("visits", 7)
+        >>> entry = cache.get_entry("visits")
+        >>> entry.value, entry.expiry
+        (7, None)
+        >>> cache.cas("visits", 8, entry.version)
+        True
+    """
 
     value: Any
     """The value."""
     expiry: float | None
-    """When it expires, in seconds since 1970 (as ``time.time()``); None if it does not."""
+    """When the entry expires, in seconds since 1970 (as ``time.time()``); None means never."""
     version: int
-    """Names this state of the entry, for ``cas``: every change of the value gives it another one.
-    28 bits are a count, 35 come from the value, in case the count comes round."""
+    """The argument for ``cas``. Every change of the value gives the entry a new version: 28 bits
+    count writes, and 35 bits are a checksum of the entry, in case the count wraps around."""
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Numbers about a cache. Counts are sums over all processes since the file was made."""
+    """Statistics of a cache. Counts cover all processes since the file was created.
+
+    Example:
+        >>> cache.set("user:42", "Ada")
+        >>> cache.get("user:42")
+        'Ada'
+        >>> cache.stats().hit_ratio
+        1.0
+    """
 
     entries: int
-    """Entries present, including expired ones that were not collected yet."""
+    """Entries in the cache, including expired ones that were not yet removed."""
     entry_bytes: int
-    """Bytes that these entries take, with keys and headers."""
+    """Bytes used by these entries, including keys and record headers."""
     file_bytes: int
-    """Length of the file now."""
+    """Current length of the file."""
     size_bytes: int
-    """Length that the file does not exceed."""
+    """Maximum length of the file."""
     max_entries: int
-    """Limit of entries; 0 if there is none."""
+    """Maximum number of entries; 0 means no limit."""
     hits: int
-    """Reads that found their entry."""
+    """Reads that found an entry."""
     misses: int
-    """Reads that did not."""
+    """Reads that found no entry."""
     sets: int
     """Entries stored."""
     deletes: int
     """Entries deleted on request."""
     evictions: int
-    """Entries that gave way to others."""
+    """Entries evicted to make room."""
     expirations: int
-    """Expired entries that were collected."""
+    """Expired entries removed."""
     lost_entries: int
-    """Entries lost to damage: found damaged and dropped, or counted and not found."""
+    """Entries lost to damage: removed because they were damaged, or counted but not found."""
+    discards: int
+    """How often the cache was emptied because the machine stopped while it was in use."""
     takeovers: int
-    """Locks taken over from processes that had died."""
+    """Locks taken over from dead processes."""
     reads_under_lock: int
-    """Reads that met a change too often and went on under the lock."""
+    """Reads that took the lock because their entry changed too often."""
     reads_given_up: int
-    """Reads that gave up and answered that there is no entry."""
+    """Reads that returned a miss because their entry changed too often."""
     checksum_mismatches: int
-    """Entries whose checksum did not match when they were read."""
+    """Reads that found an entry with a wrong checksum."""
     shards: int
-    """Parts that are written independently of each other."""
+    """Parts of the cache, each with a lock of its own."""
     segment_bytes: int
     """Bytes in a segment, the unit in which the file grows."""
     segments: int
-    """Segments in the file now. Each is one of the following."""
+    """Segments in the file. Each is counted in one of the fields below."""
     segments_free: int
-    """Segments that nothing is in."""
+    """Free segments."""
     segments_log: int
     """Segments that hold entries."""
     segments_index: int
     """Segments that hold the index."""
     segments_body: int
-    """Segments that are filled by one large value each."""
+    """Segments that each hold a part of one large value."""
     segments_spare: int
-    """Segments kept for moving entries."""
+    """Segments reserved for moving entries."""
     segments_building: int
-    """Segments that some process is filling now."""
+    """Segments that a process is filling."""
 
     @property
     def bytes_by_use(self) -> dict[str, int]:
-        """Every byte of the file by what it is for: their sum is ``file_bytes``.
+        """The use of every byte of the file. The values add up to ``file_bytes``.
 
-        ``entries`` are the entries that are present, keys and headers included; ``unused`` is what
-        the segments that hold them have left: room not written yet, and what deleted and replaced
-        entries left behind. ``tables`` are what comes before the segments.
+        Returns:
+            Bytes by use:
+
+            - ``entries``: the entries, including keys and record headers
+            - ``unused``: the rest of the segments that hold entries: free space, and the remains
+              of deleted and replaced entries
+            - ``index``, ``spare``, ``building``, ``free``: the segments of these kinds
+            - ``tables``: everything before the first segment
         """
         holding = (self.segments_log + self.segments_body) * self.segment_bytes
-        # The numbers may not all be of the same moment.
+        # Other processes may have written between the counts.
         entries = min(self.entry_bytes, holding)
         return {
             "entries": entries,
@@ -101,59 +122,62 @@ class Stats:
 
     @property
     def hit_ratio(self) -> float:
-        """Hits among all reads, from 0 to 1; 0 without a read."""
+        """Hits divided by reads, from 0 to 1; 0 if there were no reads."""
         reads = self.hits + self.misses
         return self.hits / reads if reads else 0.0
 
 
 class Loss(NamedTuple):
-    """Entries that one part of a cache has lost, all for the same reason."""
+    """Entries that one shard lost, all for the same reason."""
 
     shard: int
-    """The part."""
+    """The number of the shard."""
     entries: int
-    """How many of its entries."""
+    """How many entries were lost."""
     reason: str
-    """Why they are gone, as a sentence about one of them."""
+    """Why, as a sentence about one entry."""
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What ``check`` found, and mended.
+    """The result of ``check``: what it found and repaired. Each segment is counted exactly once.
 
-    Every segment was met exactly once, in one of the places that are counted here.
+    Example:
+        >>> report = cache.check()
+        >>> report.is_sound, report.lost_entries
+        (True, 0)
     """
 
     entries: int
-    """Entries that were proved to be sound."""
+    """Entries verified: reachable, with the right checksum."""
     entry_bytes: int
-    """Bytes that they take."""
+    """Bytes used by these entries, including keys and record headers."""
     lost_entries: int
-    """Entries that are gone: damaged and dropped now, or counted and not found."""
+    """Entries lost: damaged and removed by this check, or counted but not found."""
     losses: tuple[Loss, ...]
-    """Of which part they were, and why they are gone."""
+    """The lost entries by shard and reason."""
     damaged_entries: int
-    """Of these, entries that were damaged, and are dropped now."""
+    """How many of the lost entries were damaged and removed by this check."""
     leaked_segments: int
-    """Segments that nothing led to, and are free now."""
+    """Segments that were not in use and are free again."""
     wrong_counts: int
-    """Counters that were wrong, and are right now."""
+    """Counters that were wrong and are corrected."""
     segments_free: int
-    """Segments that nothing is in."""
+    """Free segments."""
     segments_log: int
     """Segments that hold entries."""
     segments_index: int
     """Segments that hold the index."""
     segments_body: int
-    """Segments that are filled by one large value."""
+    """Segments that each hold a part of one large value."""
     segments_spare: int
-    """Segments kept for moving entries."""
+    """Segments reserved for moving entries."""
     segments_building: int
-    """Segments that some process is filling now."""
+    """Segments that a process is filling."""
     findings: tuple[str, ...]
-    """One sentence for each thing found, a hundred at most."""
+    """One sentence per problem, at most 100."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was found wrong."""
+        """Whether the check found no problem."""
         return not (self.lost_entries or self.leaked_segments or self.wrong_counts)

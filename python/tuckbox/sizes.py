@@ -1,7 +1,4 @@
-"""Sizes as people write them.
-
-Owns the units. Knows nothing of caches.
-"""
+"""Sizes written as text, such as "256 MB". Knows nothing of caches."""
 
 from __future__ import annotations
 
@@ -29,18 +26,22 @@ _ADVICE = 'give bytes as an int, or a string such as "256 MB" (10^6 bytes) or "6
 
 
 def parse_size(size: int | str) -> int:
-    """Return how many bytes ``size`` says.
+    """Return a size in bytes.
 
     Args:
-        size: Bytes as an int, or a string of a number and a unit, in any case, with or without a
-            space between: B; kB, MB, GB and TB, powers of 1000; KiB, MiB, GiB and TiB, powers of
-            1024. A fraction of a byte is dropped.
+        size: An int (bytes), or a number and a unit: B; kB, MB, GB or TB (powers of 1000); KiB,
+            MiB, GiB or TiB (powers of 1024). Case does not matter, and the space between them is
+            optional. The result is rounded down to whole bytes.
 
     Returns:
         The number of bytes, at least 1.
 
     Raises:
-        InvalidSize: It is not a size, not positive, or 8 EiB and more.
+        InvalidSize: ``size`` is not a size, is below 1 byte, or is 8 EiB or more.
+
+    Example:
+        >>> parse_size("1.5 kB")
+        1500
     """
     if isinstance(size, bool) or not isinstance(size, (int, str)):
         raise InvalidSize(f"size must be an int or a str, not {type(size).__name__}; {_ADVICE}")
@@ -48,11 +49,11 @@ def parse_size(size: int | str) -> int:
         match = _SIZE.fullmatch(size)
         unit_bytes = _UNITS.get(match[2].upper()) if match else None
         if match is None or unit_bytes is None:
-            raise InvalidSize(f"{size!r} is not a size; {_ADVICE}")
+            raise InvalidSize(f"size {size!r} is not a size; {_ADVICE}")
         size_bytes = int(Decimal(match[1]) * unit_bytes)
     else:
         size_bytes = int(size)
     if not 0 < size_bytes <= _BYTES_MAX:
         given = f", got {size!r}" if isinstance(size, str) else ""
-        raise InvalidSize(f"size must lie between 1 and {_BYTES_MAX:,} bytes{given}; {_ADVICE}")
+        raise InvalidSize(f"size must be between 1 and {_BYTES_MAX:,} bytes{given}; {_ADVICE}")
     return size_bytes

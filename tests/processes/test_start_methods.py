@@ -171,7 +171,7 @@ sys.stdout.buffer.write(pickle.dumps(cache))
 """
     data = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
     with pytest.raises(
-        CacheLost, match=r"private cache .* its process has ended.*give the cache a"
+        CacheLost, match=r"private cache .* its process has ended.*use a cache with a"
     ):
         pickle.loads(data)
 

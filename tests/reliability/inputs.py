@@ -232,7 +232,7 @@ def longest_value(cache: Cache) -> int:
     try:
         Cache.set(cache, "longest", [bytes(cache.size + 1)])
     except ValueTooLarge as refusal:
-        (longest,) = re.findall(r"this cache takes values of (\d+) bytes at most", str(refusal))
+        (longest,) = re.findall(r"the limit of this cache is (\d+) bytes", str(refusal))
         return int(longest)
     raise AssertionError("a value longer than the file was stored")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reliability.boots import boot, demand
 from reliability.holders import stopped_holder
 from tuckbox import Cache
 
@@ -211,15 +212,6 @@ def time_namespace(offset_s: int) -> tuple[str, ...]:
     return ("unshare", "--time", "--fork", *offsets)
 
 
-def demand(prefix: tuple[str, ...]) -> None:
-    """Go on if this machine permits a command to begin so."""
-    tried = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
-    if tried.returncode != 0:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"this machine does not permit {prefix}, and CI is true: {tried.stderr}")
-        pytest.skip(f"this machine does not permit {prefix}: {tried.stderr}")
-
-
 def offsets_s() -> list[int]:
     up_s = int(time.clock_gettime(time.CLOCK_MONOTONIC))
     return [100_000, 10 * YEAR_S, -(up_s // 2)]
@@ -264,14 +256,6 @@ def test_time_namespaces(scene: Scene, number: int, jump: str, trials: Trials) -
 def test_a_cache_that_believes_the_boot_clock_is_caught(scene: Scene) -> None:
     with pytest.raises(AssertionError, match=r"was lost|after its ttl"):
         play_namespaces(scene, 100_000, 0)
-
-
-def boot(folder: Path, number: int) -> tuple[str, ...]:
-    """The beginning of a command that takes the machine for started anew."""
-    boot_id = folder / f"boot {number}"
-    boot_id.write_text(f"00000000-0000-4000-8000-{number:012}\n")
-    mount = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
-    return ("unshare", "--mount", "sh", "-c", mount, str(boot_id))
 
 
 @pytest.mark.parametrize("jump", JUMPS_S)

@@ -275,9 +275,8 @@ def test_a_file_system_without_fallocate_is_refused(tmp_path: Path, trials: Any)
     with Actor(own_mounts) as actor:
         refused, is_same = actor.call(open_without_fallocate, str(tmp_path))
     message = (
-        f"{tmp_path}/cache.tuck lies on a file system that cannot reserve space (fallocate), so "
-        "the cache could not grow safely; choose a directory on ext4, XFS, Btrfs or tmpfs, for "
-        "example in /dev/shm"
+        f"{tmp_path}/cache.tuck is on a file system without fallocate, so the cache cannot reserve "
+        "space to grow; choose a directory on ext4, XFS, Btrfs or tmpfs, for example in /dev/shm"
     )
     assert refused == [(errno.EOPNOTSUPP, message, left) for left in ([], ["cache.tuck"])]
     assert is_same

@@ -19,7 +19,7 @@ import pytest
 from integrations.django import project
 from properties.test_round_trips import canonical
 from tuckbox import Cache, EntryCorrupt, NotAnInteger, _engine
-from tuckbox.integrations.carriers import CarrierRefused, Carriers
+from tuckbox.integrations.envelopes import EnvelopeRejected, Envelopes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -398,26 +398,26 @@ def signed(tmp_path: Path) -> Any:
 
 
 def forge(unwrap: Callable[[bytes, str, bytearray], Any], mark: Path) -> int:
-    """Carriers of which every bit is flipped, and which lie in a wrong place.
+    """Try envelopes with one bit flipped, and envelopes of another entry or cache.
 
     Raises:
         AssertionError: One was unpickled.
     """
-    carriers = Carriers([b"k" * 32])
+    envelopes = Envelopes([b"k" * 32])
     ours, other = b"1" * 16, b"2" * 16
     refused = 0
     for value in (Evil(mark), {"k": [Evil(mark)]}, ("x" * 100, Evil(mark))):
-        genuine = carriers.wrap(ours, "key", value)
+        genuine = envelopes.wrap(ours, "key", value)
         forged = [(ours, "other key", genuine), (other, "key", genuine), (ours, ("key",), genuine)]
         forged += [(ours, b"key", genuine), (ours, "key\0", genuine)]
         for bit in range(8, 8 * len(genuine)):
             flipped = bytearray(genuine)
             flipped[bit // 8] ^= 1 << bit % 8
             forged.append((ours, "key", flipped))
-        for cache_id, key, carrier in forged:
+        for cache_id, key, envelope in forged:
             try:
-                unwrap(cache_id, key, carrier)  # type: ignore[arg-type]
-            except CarrierRefused:
+                unwrap(cache_id, key, envelope)  # type: ignore[arg-type]
+            except EnvelopeRejected:
                 refused += 1
             except Exception as error:
                 raise AssertionError(f"{key!r} was unpickled, and raised {error!r}") from error
@@ -426,19 +426,19 @@ def forge(unwrap: Callable[[bytes, str, bytearray], Any], mark: Path) -> int:
 
 
 def test_every_bit_of_a_signed_object(mark: Path, trials: Trials) -> None:
-    carriers = Carriers([b"other" * 8, b"k" * 32])
-    refused = forge(carriers.unwrap, mark)
+    envelopes = Envelopes([b"other" * 8, b"k" * 32])
+    refused = forge(envelopes.unwrap, mark)
     assert refused > 3000
-    assert carriers.unwrap(b"1", "key", Carriers([b"k" * 32]).wrap(b"1", "key", {1})) == {1}
+    assert envelopes.unwrap(b"1", "key", Envelopes([b"k" * 32]).wrap(b"1", "key", {1})) == {1}
     trials.add(refused, "forged objects")
 
 
 @pytest.mark.parametrize(
     "unwrap",
     [
-        lambda cache_id, key, carrier: pickle.loads(carrier[33:]),
-        lambda cache_id, key, carrier: Carriers([b"k" * 32]).unwrap(b"1" * 16, key, carrier),
-        lambda cache_id, key, carrier: Carriers([b"k" * 32]).unwrap(cache_id, "key", carrier),
+        lambda cache_id, key, envelope: pickle.loads(envelope[33:]),
+        lambda cache_id, key, envelope: Envelopes([b"k" * 32]).unwrap(b"1" * 16, key, envelope),
+        lambda cache_id, key, envelope: Envelopes([b"k" * 32]).unwrap(cache_id, "key", envelope),
     ],
     ids=["no signature", "any cache", "any key"],
 )
@@ -453,13 +453,13 @@ def test_objects_are_good_for_one_entry_of_one_cache(signed: Any, trials: Trials
         one.set(f"key-{number}", {"of": ("one", ...)})
     for number in range(50):
         key = f":1:key-{number}"
-        carrier = one._cache[key]
-        assert type(carrier) is bytearray
-        two._cache[key] = carrier
+        envelope = one._cache[key]
+        assert type(envelope) is bytearray
+        two._cache[key] = envelope
         assert two.get(f"key-{number}") is None
-        one._cache[f":1:key-{number + 1}"] = carrier
+        one._cache[f":1:key-{number + 1}"] = envelope
         assert one.get(f"key-{number + 1}") is None
-        one._cache[f":2:key-{number}"] = carrier
+        one._cache[f":2:key-{number}"] = envelope
         assert one.get(f"key-{number}", version=2) is None
         assert one.get(f"key-{number}") == {"of": ("one", ...)}
         one.set(f"key-{number + 1}", {"of": ("one", ...)})

@@ -42,7 +42,7 @@ KINDS = (
 )
 # The limit, and what may be raised while a cache is opened or made.
 ALLOWED = {
-    "file size": {"CacheFull": "bytes were wanted"},
+    "file size": {"CacheFull": "more bytes; free some space"},
     "address space": {"CacheOpenError": "Cannot allocate memory", "MemoryError": ""},
     "descriptors": {"CacheOpenError": "Too many open files"},
     "inodes": {"CacheFull": "No space left on device"},

@@ -91,8 +91,8 @@ def test_what_is_elsewhere_is_refused_with_the_reason(
     path = str(tmp_path / "cache.tuck")
     assert (error, name) == ("NetworkFileSystem", path), message
     assert message == (
-        f"{path} lies on {kind}, which other machines can use too: memory is not shared with them, "
-        "nor are locks; choose a directory on a disk of this machine, or in /dev/shm"
+        f"{path} is on {kind}, which other machines can use too, and they would not share the "
+        "cache's memory or locks; choose a directory on a local disk, or in /dev/shm"
     )
     trials.add(1, "cases")
 

@@ -100,7 +100,7 @@ def folder_is_unsafe(case: Case, file_owner: int) -> str | None:
 def expected(case: Case) -> tuple[str, str]:
     """The error, and words of its message; `ok` if there is none."""
     if case.way == "foreign link":
-        return "UnsafeFile", "the symbolic link way on the way to it belongs to user"
+        return "UnsafeFile", "the symbolic link way in its path belongs to user"
     if not may(case, case.folder_owner, case.folder_mode, 0o1):
         return "AccessDenied", "Permission denied"
     if case.access == "create":
@@ -128,7 +128,7 @@ def expected_of_a_file(case: Case) -> tuple[str, str]:
         return "UnsafeFile", "lets every user write to it"
     trusts = reads and case.folder_owner == OWNER
     if not (case.user == OWNER or case.group or trusts):
-        return "UnsafeFile", f"it belongs to user {OWNER}, and this process acts for user"
+        return "UnsafeFile", f"it belongs to user {OWNER}, but this process runs as user"
     if unsafe := folder_is_unsafe(case, OWNER):
         return "UnsafeFile", unsafe
     return "ok", ""
@@ -196,9 +196,8 @@ class Scenes:
             return f"{case}: expected {name} ({words}), got {got} ({message})"
         there = os.listdir(box)
         if name != "ok":
-            if "run: " not in message and not any(
-                advice in message for advice in ("choose", "give ", "change the rights", "let its")
-            ):
+            advice = ("run: ", "choose", "use a path", "change the permissions", "ask its owner")
+            if not any(words in message for words in advice):
                 return f"{case}: does not say what to do: {message}"
             if case.access == "create":
                 return f"{case}: left behind {there}" if there else None
@@ -304,7 +303,7 @@ def test_a_private_cache_is_reached_by_its_own_user_alone(
     way = actors[MEMBER].call(show_private)
     # The system itself keeps others from looking into that process; not so root.
     assert actors[OTHER].call(open_shown, way).startswith("CacheLost: ")
-    assert "it is no private cache of this user" in actors[ROOT].call(open_shown, way)
+    assert "it is not a private cache of this user" in actors[ROOT].call(open_shown, way)
     way = actors[ROOT].call(show_private)
     with Actor(user(ROOT, 0)) as another:
         assert another.call(open_shown, way) == "v"

@@ -26,15 +26,15 @@ ENTRIES = 20
 STRANGER = 61009
 FORMAT_VERSION_AT, BYTE_ORDER_AT, HASH_KEY_AT, HEADER_BYTES = 8, 16, 48, 4096
 
-LEFT = "it was left as it is"
+LEFT = "it was not changed"
 NOT_OURS = LEFT + ": choose another path, or remove the file if it is not needed"
-OTHER_FORMAT = LEFT + ": use another path, or remove the file to start anew"
+OTHER_FORMAT = LEFT + ": use another path, or remove the file to start with an empty cache"
 DAMAGED = LEFT + ": remove the file to start with an empty cache"
-SHORT = "{path} is not a Tuckbox cache (it is shorter than a header); " + NOT_OURS
-FOREIGN = "{path} is not a Tuckbox cache (it does not begin like one); " + NOT_OURS
+SHORT = "{path} is not a Tuckbox cache (it is shorter than a cache header); " + NOT_OURS
+FOREIGN = "{path} is not a Tuckbox cache (its magic bytes are wrong); " + NOT_OURS
 UNSAFE = "{path} is not safe to use: "
 NOT_A_FILE = "{path} is %s, not a cache file; give the path of a file"
-OWN_FOLDER = "or give it a directory of its own: mkdir -m 700 {folder}/tuckbox"
+OWN_FOLDER = "or use a new directory: mkdir -m 700 {folder}/tuckbox"
 
 
 @dataclass(frozen=True)
@@ -166,29 +166,27 @@ CASES = [
         "the magic alone",
         text(b"Tuckbox\x1a" + bytes(8184)),
         "VersionMismatch",
-        "{path} was written in format of a machine with the other byte order, and this version of "
-        "Tuckbox reads format of this machine's byte order; " + OTHER_FORMAT,
+        "{path} has format unknown (opposite byte order), but this version of Tuckbox reads "
+        "format 1 (this machine's byte order); " + OTHER_FORMAT,
     ),
     Wrong(
         "the other byte order",
         lambda path: cache(path, {BYTE_ORDER_AT: b"\1\2\3\4\5\6\7\10"}),
         "VersionMismatch",
-        "{path} was written in format of a machine with the other byte order, and this version of "
-        "Tuckbox reads format of this machine's byte order; " + OTHER_FORMAT,
+        "{path} has format unknown (opposite byte order), but this version of Tuckbox reads "
+        "format 1 (this machine's byte order); " + OTHER_FORMAT,
     ),
     Wrong(
         "an older version",
         lambda path: cache(path, {FORMAT_VERSION_AT: bytes(8)}),
         "VersionMismatch",
-        "{path} was written in format 0, and this version of Tuckbox reads format 1; "
-        + OTHER_FORMAT,
+        "{path} has format 0, but this version of Tuckbox reads format 1; " + OTHER_FORMAT,
     ),
     Wrong(
         "a newer version",
         lambda path: cache(path, {FORMAT_VERSION_AT: b"\x63"}),
         "VersionMismatch",
-        "{path} was written in format 99, and this version of Tuckbox reads format 1; "
-        + OTHER_FORMAT,
+        "{path} has format 99, but this version of Tuckbox reads format 1; " + OTHER_FORMAT,
     ),
     Wrong(
         "a damaged header",
@@ -200,13 +198,13 @@ CASES = [
         "a header alone",
         lambda path: cache(path, length=HEADER_BYTES),
         "CacheCorrupt",
-        "{path} is damaged (the file has been cut short); " + DAMAGED,
+        "{path} is damaged (the file was truncated); " + DAMAGED,
     ),
     Wrong(
         "cut short",
         lambda path: cache(path, length=8192),
         "CacheCorrupt",
-        "{path} is damaged (the file has been cut short); " + DAMAGED,
+        "{path} is damaged (the file was truncated); " + DAMAGED,
     ),
     Wrong("a directory", Path.mkdir, "NotAFile", NOT_A_FILE % "a directory"),
     Wrong("a named pipe", os.mkfifo, "NotAFile", NOT_A_FILE % "a named pipe"),
@@ -226,8 +224,8 @@ CASES = [
             f"a hard link to {what}",
             hard_link_to(make),
             "UnsafeFile",
-            UNSAFE + "it has 2 names (hard links), and may be somebody's other file; remove the "
-            "name that should not be, found by: find {folder} -xdev -samefile {path}",
+            UNSAFE + "it has 2 hard links, so it may be another file of this user; remove the "
+            "wrong link; to list the links, run: find {folder} -xdev -samefile {path}",
         )
         for what, make in (("a cache", cache), ("a text", text(b"precious\n")))
     ),
@@ -247,7 +245,7 @@ CASES = [
             "UnsafeFile",
             UNSAFE
             + f"its mode {mode:04o} lets group {{gid}} write to it; run: chmod go-w {{path}}, "
-            "or open it with group {gid} if its members shall",
+            "or pass group={gid} if its members should share it",
         )
         for mode in (0o660, 0o620, 0o666)
     ),
@@ -263,24 +261,24 @@ CASES = [
         "a stranger's cache",
         of_a_stranger,
         "UnsafeFile",
-        UNSAFE + f"it belongs to user {STRANGER}, and this process acts for user {{uid}}; "
-        "open it as that user, or read-only, or choose another path",
-        reading=UNSAFE + f"it belongs to user {STRANGER}, and this process acts for user {{uid}}; "
-        "it can be read from a directory of that user; or choose another path",
+        UNSAFE + f"it belongs to user {STRANGER}, but this process runs as user {{uid}}; "
+        "open it as that user or with read_only, or choose another path",
+        reading=UNSAFE + f"it belongs to user {STRANGER}, but this process runs as user {{uid}}; "
+        "move it to a directory of that user, or choose another path",
     ),
     Wrong(
         "in a stranger's directory",
         in_folder(0o755, owner=STRANGER),
         "UnsafeFile",
         UNSAFE + f"its directory {{folder}} belongs to user {STRANGER}, who can replace it; "
-        "choose a directory of your own, or of root",
+        "choose a directory that belongs to you or to root",
     ),
     Wrong(
         "behind a stranger's link",
         behind_a_strangers_link,
         "UnsafeFile",
-        UNSAFE + f"the symbolic link box on the way to it belongs to user {STRANGER}; "
-        "give the path without it",
+        UNSAFE + f"the symbolic link box in its path belongs to user {STRANGER}; "
+        "use a path without that link",
     ),
     Wrong(
         "in everybody's directory",
@@ -329,15 +327,14 @@ CASES = [
         "a name with NUL",
         nothing,
         "CacheOpenError",
-        "cannot open {path}: the path holds a NUL byte",
+        "cannot open {path}: the path contains a NUL byte",
         at="a\0b",
     ),
     Wrong(
         "nothing to read",
         nothing,
         "FileMissing",
-        "{path} does not exist, and opening it read-only does not make it: "
-        "let a process that writes to it open it first",
+        "{path} does not exist, and read_only does not create it; open it without read_only first",
         options=(("read_only", True),),
     ),
 ]

@@ -115,7 +115,7 @@ def test_a_walk_ends_with_its_cache(path: str) -> None:
 def test_opening_twice_is_refused(opened: Any, path: str, tmp_path: Path) -> None:
     cache = opened(path)
     cache["k"] = 1
-    with pytest.raises(RuntimeError, match="open already"):
+    with pytest.raises(RuntimeError, match="already open"):
         cache.__init__(tmp_path / "other.tuck")
     assert cache.path == path
     assert cache["k"] == 1

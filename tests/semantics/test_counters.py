@@ -55,7 +55,7 @@ def test_an_expired_counter_is_missing(timed: Cache, clock: _engine.ManualClock)
 @pytest.mark.parametrize("value", ["5", b"5", 5.0, None, True, [5], 2**63, -(2**63) - 1], ids=repr)
 def test_what_is_no_integer_of_64_bits_is_refused(cache: Cache, value: object) -> None:
     cache.set("n", value)
-    with pytest.raises(NotAnInteger, match="64 bits"):
+    with pytest.raises(NotAnInteger, match="64-bit integer"):
         cache.incr("n")
     assert cache.get("n") == value
     assert type(cache.get("n")) is type(value)

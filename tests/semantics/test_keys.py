@@ -145,7 +145,7 @@ def test_equal_keys_are_one_key_and_iteration_gives_the_plain_one(
 @pytest.mark.parametrize(
     ("key", "name"),
     [
-        (None, "NoneType cannot be a key; keys are str, bytes, int and tuples of them"),
+        (None, "NoneType cannot be a key; keys are str, bytes, int and tuples of these"),
         (1.0, "float cannot be a key.*use an int, or its repr"),
         (math.nan, "float cannot be a key"),
         (1j, "complex cannot be a key"),
@@ -156,10 +156,10 @@ def test_equal_keys_are_one_key_and_iteration_gives_the_plain_one(
         (memoryview(b"a"), r"memoryview cannot be a key.*use bytes\(\.\.\.\)"),
         (Decimal(1), "decimal.Decimal cannot be a key"),
         (object(), "object cannot be a key"),
-        (("a", None), r"in the key \('a', None\): NoneType cannot be a key"),
-        (("a", (1.5,)), r"in the key \('a', \(1.5,\)\): float cannot be a key"),
-        (AnyCase("a"), r"AnyCase cannot be a key: it is a str with its own __eq__ or __hash__"),
-        ((1, AnyCase("a")), r"in the key \(1, 'a'\): .*AnyCase cannot be a key"),
+        (("a", None), r"in key \('a', None\): NoneType cannot be a key"),
+        (("a", (1.5,)), r"in key \('a', \(1.5,\)\): float cannot be a key"),
+        (AnyCase("a"), r"AnyCase cannot be a key, because it is a subclass of str with its own"),
+        ((1, AnyCase("a")), r"in key \(1, 'a'\): .*AnyCase cannot be a key"),
     ],
     ids=repr,
 )
@@ -200,7 +200,7 @@ def test_tuples_too_deep_are_refused(cache: Cache) -> None:
 
     cache[nested(64)] = 1
     assert list(cache) == [nested(64)]
-    with pytest.raises(KeyTypeError, match="more than 64 deep"):
+    with pytest.raises(KeyTypeError, match="nested more than 64 deep"):
         cache[nested(65)] = 1
 
 
@@ -242,6 +242,6 @@ class TestLength:
             lambda: cache.get_many([key]),
             lambda: key in cache,
         ):
-            with pytest.raises(KeyTooLong, match=r"keys may have 65536 bytes at most: shorten it"):
+            with pytest.raises(KeyTooLong, match=r"the limit is 65536 bytes; shorten it"):
                 operation()
         assert len(cache) == 0

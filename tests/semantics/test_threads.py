@@ -131,7 +131,7 @@ def test_one_walk_shared_by_threads(cache: Cache) -> None:
             except StopIteration:
                 return
             except RuntimeError as error:
-                assert "another thread is inside this iterator" in str(error)
+                assert "another thread is using this iterator" in str(error)
 
     in_threads(4, work)
     assert sorted(seen) == list(range(2000))

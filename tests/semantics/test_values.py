@@ -265,7 +265,7 @@ def test_nesting_is_limited(cache: Cache) -> None:
     cache["k"] = nested(64)
     assert cache["k"] == nested(64)
     for depth in (65, 100_000):
-        with pytest.raises(ValueTypeError, match="lies more than 64 containers deep"):
+        with pytest.raises(ValueTypeError, match="is nested more than 64 containers deep"):
             cache["k"] = nested(depth)
     assert cache["k"] == nested(64)
 
@@ -287,7 +287,7 @@ def test_a_value_that_explodes_is_refused_early(cache: Cache) -> None:
     value: list[Any] = ["laugh"]
     for _ in range(60):
         value = [value] * 10
-    with pytest.raises(ValueTooLarge, match="this cache takes values of"):
+    with pytest.raises(ValueTooLarge, match="the limit of this cache is"):
         cache["k"] = value
 
 
@@ -318,6 +318,6 @@ class TestLength:
             lambda: cache.replace("k", value),
             lambda: cache.cas("k", value, version),
         ):
-            with pytest.raises(ValueTooLarge, match="open a larger cache, or store less"):
+            with pytest.raises(ValueTooLarge, match="with a larger size, or store less"):
                 operation()
         assert dict(cache) == {"k": "old"}

@@ -28,7 +28,7 @@ pub(crate) fn watch(path: &Path) -> Result<Value, Failure> {
         &Place::Path(path.to_path_buf()),
         Rights { read_only: true, ..Rights::default() },
         // An existing file keeps its own plan.
-        &layout::plan(layout::SIZE_BYTES_LEAST, 0),
+        &layout::plan(layout::SIZE_BYTES_MIN, 0),
         layout::layer(),
         Clock::System,
         Arc::new(NativeWaiter),

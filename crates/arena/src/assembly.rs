@@ -1,18 +1,18 @@
-//! Copying, summing up and comparing words that others may be writing, by the registers and the string
-//! instruction of x86-64. The semantics proposed for a byte-wise atomic copy (RFC 3301) allow it to be
-//! written as assembly: to the compiler it is not a read of plain memory.
+//! Copies, sums and compares words that others may be writing, by the vector registers and the
+//! string instruction of x86-64. Assembly, because to the compiler it is no plain read of memory:
+//! the proposed byte-wise atomic copy (RFC 3301) allows that.
 //!
-//! Knows addresses, which [`region`](crate::region) has checked, and nothing of what lies there.
+//! Knows addresses, which [`region`](crate::region) has checked. Must not know what is there.
 
 use crate::sum;
 
-/// Copies words, each whole.
+/// Copies words, each word whole.
 ///
 /// # Safety
 /// `from` must be readable and `to` writable for `word_count` words, and they must not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, word_count: usize) {
-    // SAFETY: the caller vouches for the ranges; the instructions touch nothing else.
+    // SAFETY: the caller guarantees the ranges; the instructions touch nothing else.
     unsafe {
         std::arch::asm!(
             "mov {rest:e}, {count:e}",
@@ -68,16 +68,16 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, word_count: usize) {
     }
 }
 
-/// As [`copy`], and sums up the copy: see [`sum`](crate::sum). What is summed up is what the registers hold
-/// that are stored, so it need not wait for the store.
+/// As [`copy`], and returns the [`sum`](crate::sum) of the copy. Sums the registers before they are
+/// stored, so it need not wait for the stores.
 ///
 /// # Safety
-/// As of [`copy`], and the processor must have AES.
+/// As for [`copy`], and the processor must have AES.
 #[inline(always)]
 pub(crate) unsafe fn copy_summed(from: *const u8, to: *mut u64, word_count: usize) -> u64 {
     let sum: u64;
-    // SAFETY: the caller vouches for the ranges and the processor; the instructions touch nothing else
-    // but the constants.
+    // SAFETY: the caller guarantees the ranges and the processor; the instructions touch nothing
+    // else but the constants.
     unsafe {
         std::arch::asm!(
             "movdqu {one}, [{begin}]",
@@ -158,14 +158,14 @@ pub(crate) unsafe fn copy_summed(from: *const u8, to: *mut u64, word_count: usiz
     sum
 }
 
-/// Compares the highest sixteen bits of two times eight words.
+/// Compares the highest sixteen bits of two times eight words; one result bit for each word.
 ///
 /// # Safety
 /// `first` and `second` must each be readable for eight words.
 #[inline(always)]
 pub(crate) unsafe fn compare(first: *const u8, second: *const u8, top: u16) -> u32 {
     let found: u32;
-    // SAFETY: the caller vouches for the ranges; the instructions touch nothing else.
+    // SAFETY: the caller guarantees the ranges; the instructions touch nothing else.
     unsafe {
         std::arch::asm!(
             "movd {top}, {found:e}",
@@ -187,8 +187,8 @@ pub(crate) unsafe fn compare(first: *const u8, second: *const u8, top: u16) -> u
             "pcmpeqw {f}, {top}",
             "pcmpeqw {g}, {top}",
             "pcmpeqw {h}, {top}",
-            // Quarters of words that are the same are -1, others 0. Each packing halves the width of
-            // all, and the highest part of a word keeps its sign.
+            // Equal 16-bit quarters are -1, others 0. Each packing halves the width, and the
+            // highest quarter of a word keeps its sign.
             "packsswb {a}, {b}",
             "packsswb {c}, {d}",
             "packsswb {e}, {f}",
@@ -215,13 +215,13 @@ pub(crate) unsafe fn compare(first: *const u8, second: *const u8, top: u16) -> u
     found
 }
 
-/// Copies bytes that others may be writing, in an order of the processor's choosing.
+/// Copies bytes that others may be writing, in any order.
 ///
 /// # Safety
 /// `from` must be readable and `to` writable for `len_bytes` bytes, and they must not overlap.
 #[inline]
 pub(crate) unsafe fn string_copy(from: *const u8, to: *mut u8, len_bytes: usize) {
-    // SAFETY: the caller vouches for the ranges; the instruction touches nothing else.
+    // SAFETY: the caller guarantees the ranges; the instruction touches nothing else.
     unsafe {
         std::arch::asm!(
             "rep movsb",

@@ -1,11 +1,10 @@
-//! The file's own clock: microseconds since 1970 as the wall clock had it when the file was first
-//! used in this boot, driven by the boot clock from then on.
+//! The file's own clock: wall clock microseconds since 1970 at the file's first use in this boot,
+//! advanced by the boot clock from then on. Owns the clock rows. Must not know expiries.
 //!
-//! Changing the wall clock therefore neither ends nor prolongs anything, and time asleep counts.
-//! Each boot has a row with its anchor. Time namespaces, whose boot clocks are offset, share it as
-//! far as the system tells the offset; others have rows of their own. A new row's anchor is never
-//! before the latest file time that anybody wrote down, so the clock does not run back over a
-//! reboot either.
+//! Changes of the wall clock therefore do not affect expiries, and time asleep counts. Each boot
+//! has a row with its anchor. Time namespaces, whose boot clocks are offset, share that row if the
+//! system tells the offset, and have a row of their own otherwise. A new anchor is never before the
+//! latest recorded file time, so the clock does not run backwards over a reboot.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +14,7 @@ use twox_hash::XxHash3_64;
 
 use crate::layout::header;
 use crate::os;
-use crate::process::{if_there, time_frame, TimeFrame};
+use crate::process::{if_exists, time_frame, TimeFrame};
 use crate::region::{fence, Region};
 
 /// Where the time comes from.
@@ -24,48 +23,58 @@ pub enum Clock {
     /// The machine's clocks and the file's anchor.
     #[default]
     System,
-    /// A number that a test moves: the file time in microseconds.
+    /// A file time in microseconds that a test sets.
     Manual(Arc<AtomicU64>),
 }
 
-/// Whether a time can be one that a clock showed: it lies before the year 2540. A damaged one that
-/// were believed would leave no room for any expiry, for as long as the file exists.
+/// Whether a clock can have shown this time: before the year 2540. A damaged later time would leave
+/// no room for any expiry as long as the file exists.
 fn is_plausible(time_us: u64) -> bool {
     time_us < 1 << 54
 }
 
-/// In which boot and time namespace this process runs: what a clock row is known by.
+/// The boot and time namespace of this process, which identify a clock row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Era {
+pub struct ClockDomain {
     /// Tells this boot from others; never 0.
     boot: u64,
-    /// What this process's boot clock is to be compared with.
+    /// The reference of this process's boot clock.
     frame: TimeFrame,
 }
 
-impl Era {
-    /// This process's.
+impl ClockDomain {
+    /// The domain of this process.
     ///
     /// # Errors
-    /// What the system answers, if it cannot tell. Where there is no such thing to be told, that is
-    /// no error.
-    pub fn now() -> io::Result<Era> {
-        let id = if_there(std::fs::read("/proc/sys/kernel/random/boot_id"))?;
+    /// The system's error, if it cannot tell. A system without boot id or namespaces is no error.
+    pub fn now() -> io::Result<ClockDomain> {
+        let id = if_exists(std::fs::read("/proc/sys/kernel/random/boot_id"))?;
         let boot = XxHash3_64::oneshot(&id.unwrap_or_default()).max(1);
-        Ok(Era { boot, frame: time_frame()? })
+        let boot = crate::hooks::pretended_boot().unwrap_or(boot);
+        Ok(ClockDomain { boot, frame: time_frame()? })
+    }
+
+    /// The domain of the participants of a twin.
+    pub fn twin() -> ClockDomain {
+        ClockDomain { boot: 1, frame: TimeFrame { namespace: 0, ahead_us: 0 } }
+    }
+
+    /// Identifies the boot of the machine; never 0.
+    pub fn boot(self) -> u64 {
+        self.boot
     }
 }
 
-/// What the last word of a row should be: a damaged anchor would move all expiries at once.
+/// The checksum in a row's last word: a damaged anchor would move all expiries at once.
 fn row_check(boot: u64, namespace: u64, anchor_us: u64) -> u64 {
     let words = [boot, namespace, anchor_us].map(u64::to_ne_bytes);
     XxHash3_64::oneshot(words.as_flattened())
 }
 
-/// The anchor of this boot and time namespace, if it has a row. Needs no lock, so that a process
-/// that was stopped while it held one keeps nobody from opening the file.
-pub fn known_anchor_us(region: &Region, era: Era) -> Option<u64> {
-    let Era { boot, frame } = era;
+/// The anchor of this boot and time namespace, if it has a row. Takes no lock, so a process that is
+/// stopped while it holds the lock does not keep others from opening the file.
+pub fn known_anchor_us(region: &Region, domain: ClockDomain) -> Option<u64> {
+    let ClockDomain { boot, frame } = domain;
     for row in 0..header::CLOCK_ROW_COUNT {
         let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
         let is_ours =
@@ -77,8 +86,8 @@ pub fn known_anchor_us(region: &Region, era: Era) -> Option<u64> {
         let is_whole = region.get(at + 24) == row_check(boot, frame.namespace, stored_us);
         let anchor_us = stored_us.wrapping_sub(frame.ahead_us);
         fence(Ordering::Acquire);
-        // Whoever replaces a row writes the namespace before the anchor: if it is still ours, the
-        // anchor was.
+        // A replaced row gets its namespace before its anchor: if the namespace is still ours, so
+        // was the anchor.
         if is_ours() && is_whole && is_plausible(os::boot_time_us().wrapping_add(anchor_us)) {
             return Some(anchor_us);
         }
@@ -86,31 +95,30 @@ pub fn known_anchor_us(region: &Region, era: Era) -> Option<u64> {
     None
 }
 
-/// The anchor that a row of this boot gets: file time goes on from the wall clock, or from the
-/// latest time that was written down if that is later. For a handle that only reads, and so makes
-/// no row, it is the anchor itself.
+/// The anchor for a new row: file time continues from the wall clock, or from the latest recorded
+/// time if that is later. A read-only handle, which creates no row, uses it directly.
 pub fn new_anchor_us(region: &Region) -> u64 {
     let last_seen_us = Some(region.get(header::LAST_SEEN_US)).filter(|us| is_plausible(*us));
     let now_us = os::wall_time_us().max(last_seen_us.unwrap_or(0));
     now_us.wrapping_sub(os::boot_time_us())
 }
 
-/// How many rows were made. A handle that only reads looks for its own again when this moves.
+/// How many rows were created. A read-only handle looks for its row again when this changes.
 pub fn rows_made(region: &Region) -> u64 {
     region.load(header::CLOCK_NEXT, Ordering::Acquire)
 }
 
-/// Finds or makes the row of this boot and time namespace, and returns its anchor: file time is
-/// the boot clock plus the anchor. The caller holds the lock of the rows.
-pub fn anchor_us(region: &Region, era: Era) -> u64 {
-    if let Some(anchor_us) = known_anchor_us(region, era) {
+/// Finds or creates the row of this boot and time namespace. Returns its anchor: file time is boot
+/// clock plus anchor. The caller holds the lock of the rows.
+pub fn anchor_us(region: &Region, domain: ClockDomain) -> u64 {
+    if let Some(anchor_us) = known_anchor_us(region, domain) {
         return anchor_us;
     }
-    let Era { boot, frame } = era;
+    let ClockDomain { boot, frame } = domain;
     let anchor_us = new_anchor_us(region);
     let row = region.get(header::CLOCK_NEXT) % header::CLOCK_ROW_COUNT;
     let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
-    // Empty first: a death between these stores leaves a row that nobody takes for his own.
+    // Cleared first: after a death between these stores the row belongs to no boot.
     region.store(at, 0, Ordering::Release);
     let stored_us = anchor_us.wrapping_add(frame.ahead_us);
     region.store(at + 8, frame.namespace, Ordering::Release);
@@ -121,8 +129,8 @@ pub fn anchor_us(region: &Region, era: Era) -> u64 {
     anchor_us
 }
 
-/// Writes down a file time that was seen, for the next boot.
-pub fn write_down(region: &Region, now_us: u64) {
+/// Records a file time for the next boot.
+pub fn record_time(region: &Region, now_us: u64) {
     let last_seen_us = region.get(header::LAST_SEEN_US);
     if now_us > last_seen_us || !is_plausible(last_seen_us) {
         region.store(header::LAST_SEEN_US, now_us, Ordering::Relaxed);
@@ -134,15 +142,15 @@ mod tests {
     use super::*;
     use crate::layout::HEADER_BYTES;
 
-    fn era() -> Era {
-        Era::now().unwrap()
+    fn domain() -> ClockDomain {
+        ClockDomain::now().unwrap()
     }
 
     #[test]
     fn the_same_boot_finds_its_row_again() {
         let region = Region::heap(HEADER_BYTES);
-        let first = anchor_us(&region, era());
-        assert_eq!(anchor_us(&region, era()), first);
+        let first = anchor_us(&region, domain());
+        assert_eq!(anchor_us(&region, domain()), first);
         assert_eq!(region.get(header::CLOCK_NEXT), 1);
     }
 
@@ -150,10 +158,10 @@ mod tests {
     fn the_clock_does_not_run_back_over_a_reboot() {
         let region = Region::heap(HEADER_BYTES);
         let future_us = os::wall_time_us() + 3_600_000_000;
-        write_down(&region, future_us);
-        // Another boot wrote the row that is there.
+        record_time(&region, future_us);
+        // The row belongs to another boot.
         region.set(header::CLOCK_ROWS, 1);
-        let anchor_us = anchor_us(&region, era());
+        let anchor_us = anchor_us(&region, domain());
         let now_us = os::boot_time_us().wrapping_add(anchor_us);
         assert!(now_us >= future_us);
     }
@@ -161,26 +169,26 @@ mod tests {
     #[test]
     fn a_damaged_time_is_not_believed() {
         let region = Region::heap(HEADER_BYTES);
-        let sound = anchor_us(&region, era());
+        let sound = anchor_us(&region, domain());
         region.set(header::CLOCK_ROWS + 16, sound ^ 1 << 40);
         region.set(header::LAST_SEEN_US, 0xff << 56);
-        let again = anchor_us(&region, era());
+        let again = anchor_us(&region, domain());
         assert!(again.abs_diff(sound) < 60_000_000, "{again} instead of {sound}");
-        assert_eq!(known_anchor_us(&region, era()), Some(again));
+        assert_eq!(known_anchor_us(&region, domain()), Some(again));
         let now_us = os::boot_time_us().wrapping_add(again);
-        write_down(&region, now_us);
+        record_time(&region, now_us);
         assert_eq!(region.get(header::LAST_SEEN_US), now_us);
     }
 
     #[test]
     fn more_boots_than_rows_replace_the_oldest() {
         let region = Region::heap(HEADER_BYTES);
-        anchor_us(&region, era());
+        anchor_us(&region, domain());
         for row in 0..header::CLOCK_ROW_COUNT {
             region.set(header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES, 1000 + row);
         }
-        anchor_us(&region, era());
+        anchor_us(&region, domain());
         let second = header::CLOCK_ROWS + header::CLOCK_ROW_BYTES;
-        assert_eq!(region.get(second), era().boot);
+        assert_eq!(region.get(second), domain().boot);
     }
 }

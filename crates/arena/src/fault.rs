@@ -1,30 +1,30 @@
-//! What happens when the file under a mapping ends too early.
+//! What happens when the file under a mapping becomes too short. Must not know what is in the
+//! memory.
 //!
-//! A file can be cut short by anybody who may write to it. Touching a page behind its new end is
-//! answered with the signal SIGBUS, which kills. So the mappings of this process are written down
-//! here, and a handler puts memory of zeros in the place of a whole mapping that met the signal:
-//! the operation under way goes on, finds nothing that proves itself, and ends; the mapping is
-//! marked as lost, and its handle says so from then on. Knows nothing of what is in the memory.
+//! Anyone who may write to a file can truncate it, and touching a page behind the new end raises
+//! SIGBUS, which kills the process. So this module registers the mappings of this process, and its
+//! signal handler replaces a whole mapping that was hit by private zeros. The running operation
+//! continues, finds nothing that passes its checks, and ends; the handle then reports its file as
+//! lost.
 //!
-//! A signal that is not about one of our mappings goes to the handler that was there before.
-//! Everything the handler does is allowed in a handler: it loads and stores atomics, and makes
-//! system calls.
+//! A signal that does not concern one of our mappings goes to the previous handler. The handler
+//! only uses atomics and system calls, which are allowed there.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Once;
 
 use crate::os::{self, BusError};
 
-/// A handle has one mapping, and another of the header alone while it is being opened.
+/// A handle has one mapping, plus one of the header alone while it is opened.
 const MAPPINGS_MAX: usize = 2048;
 
 /// A mapping of this process.
 pub struct Mapping {
     is_taken: AtomicBool,
-    /// 0 until the mapping is there.
+    /// 0 until the mapping exists.
     base: AtomicUsize,
     len_bytes: AtomicUsize,
-    /// How much of it the file was seen to have.
+    /// The longest usable length that was seen.
     usable_bytes: AtomicU64,
     fd: AtomicI32,
     is_lost: AtomicBool,
@@ -44,7 +44,7 @@ static MAPPINGS: [Mapping; MAPPINGS_MAX] = [const {
 static HANDLER: Once = Once::new();
 
 impl Mapping {
-    /// A place to write a mapping down; none if too many are written down already.
+    /// Reserves an entry for a mapping; none if all are in use.
     pub fn reserve(fd: i32) -> Option<&'static Mapping> {
         HANDLER.call_once(|| {
             if !crate::mutants::is_on("no-guard") {
@@ -62,24 +62,24 @@ impl Mapping {
         Some(mapping)
     }
 
-    /// States where the mapping is, before it is touched.
+    /// Sets the mapping's address before the mapping is touched.
     pub fn begin(&self, base: *mut u8, len_bytes: usize) {
         self.len_bytes.store(len_bytes, Ordering::Relaxed);
         self.base.store(base as usize, Ordering::Release);
     }
 
-    /// States that the file was seen to have as many bytes.
+    /// Records that the file was seen to have this many bytes.
     pub fn set_usable(&self, bytes: u64) {
         self.usable_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Gives the place up, when nobody touches the mapping any more.
+    /// Releases the entry, once nobody touches the mapping any more.
     pub fn end(&self) {
         self.base.store(0, Ordering::Relaxed);
         self.is_taken.store(false, Ordering::Release);
     }
 
-    /// Whether the mapping is memory of zeros by now.
+    /// Whether the mapping has been replaced by zeros.
     #[inline(always)]
     pub fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
@@ -90,32 +90,32 @@ impl Mapping {
         base != 0 && address.wrapping_sub(base) < self.len_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether its file is shorter than it was seen to be.
-    fn is_cut(&self) -> bool {
+    /// Whether the file is shorter than it was seen to be.
+    fn is_truncated(&self) -> bool {
         self.base.load(Ordering::Acquire) != 0
             && os::file_bytes(self.fd.load(Ordering::Relaxed))
                 .is_some_and(|bytes| bytes < self.usable_bytes.load(Ordering::Relaxed))
     }
 
     fn replace_by_zeros(&self) -> bool {
-        // Said first: who reads the zeros finds out why.
+        // Set first, so that a thread that reads zeros can find out why.
         self.is_lost.store(true, Ordering::Release);
         let base = self.base.load(Ordering::Relaxed) as *mut u8;
         os::zeros_over(base, self.len_bytes.load(Ordering::Relaxed))
     }
 }
 
-/// Whether the thread that met the signal may go on where it was.
+/// Whether the thread that received the signal may continue.
 fn may_go_on(error: BusError) -> bool {
     match error {
-        // Two threads may come here for one mapping: either puts zeros there, and what the other
-        // one has written meanwhile is lost with the rest.
+        // Two threads may get here for one mapping. Both put zeros there; what one has written
+        // meanwhile is lost with the rest.
         BusError::At(address) => MAPPINGS
             .iter()
             .find(|mapping| mapping.holds(address))
             .is_some_and(Mapping::replace_by_zeros),
-        // Raised by a handler that stood before ours and has had its say (Python's faulthandler
-        // does that): the access is tried again, meets the signal again, and then it is ours.
-        BusError::Raised => MAPPINGS.iter().any(Mapping::is_cut),
+        // Raised by a handler that was installed before ours and has finished (Python's
+        // faulthandler does this): the access is tried again, faults again, and then comes to us.
+        BusError::Raised => MAPPINGS.iter().any(Mapping::is_truncated),
     }
 }

@@ -1,8 +1,9 @@
-//! Opening and creating the file. A new file is laid out completely without a name (or, where the
-//! file system knows no such files, under a temporary one) and then put into place, so that nobody
-//! ever opens half a cache and a death while creating leaves nothing behind. The name comes after what
-//! is in the file is durable, so that a power cut leaves a whole cache or none. A file that is not ours
-//! is never written to.
+//! Opens and creates the file. Must not know what is in it.
+//!
+//! A new file is laid out without a name (or under a temporary one, where the file system has no
+//! unnamed files), synced, and then named. So nobody opens half a cache, a death while creating
+//! leaves nothing behind, and a power cut leaves a whole cache or none. A file that Tuckbox did not
+//! create is never written to.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -15,34 +16,33 @@ use crate::error::{Error, Result};
 use crate::os;
 use crate::trust::{Directory, Rights};
 
-/// How often a file is opened anew because it was another one by then.
+/// How often opening starts again because the file was replaced meanwhile.
 const ATTEMPTS: u32 = 64;
-/// How often, and for how long, a second name of a file is waited for to go.
-const LINK_LOOKS: u32 = 5;
+/// How often, and for how long, to wait until a second hard link disappears.
+const LINK_CHECKS: u32 = 5;
 const LINK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether a file is still the one at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// As far as can be told.
+pub enum PathStatus {
+    /// Still in place, as far as can be told.
     InPlace,
-    /// It is elsewhere, and another file is in its place.
+    /// The path leads to another file.
     Replaced,
-    /// No directory has it any more: when its last user has gone, it is.
+    /// The file has no name left and disappears with its last user.
     Removed,
 }
 
-/// An open file and which one it is.
+/// An open file, and which one it is.
 #[derive(Debug)]
 pub struct CacheFile {
-    /// None only while it is being dropped.
+    /// None only while the value is dropped.
     file: Option<File>,
-    /// Where it is; for a file that has no name yet, where it shall be.
+    /// The path; for a file without a name, its future path.
     path: PathBuf,
-    /// The name in its directory that goes when the file is given up; none if it has no name, or
-    /// its own.
+    /// The temporary name to remove if the file is given up, if it has one.
     temporary: Option<PathBuf>,
-    /// Whether it has the name of `path`.
+    /// Whether the file has the name in `path`.
     is_named: bool,
     device: u64,
     inode: u64,
@@ -76,20 +76,19 @@ impl CacheFile {
         Ok((file, data))
     }
 
-    /// Opens what is there, if it may be used; none if nothing is.
+    /// Opens an existing file if it is safe to use; none if there is no file.
     pub fn open(directory: &Directory, rights: Rights) -> Result<Option<CacheFile>> {
         let path = directory.path();
         let refused = |error| io_error("open", path, error);
         let follow = if crate::mutants::is_on("follow") { 0 } else { libc::O_NOFOLLOW };
-        // What the name leads to, which is not opened for that: to open a device, or a named pipe,
-        // does something to it.
+        // Examines the file without opening it: opening a device or a named pipe has side effects.
         let look = || match os::open_at(directory.fd(), directory.name(), libc::O_PATH | follow, 0)
         {
             Ok(fd) => File::from(fd).metadata().map(Some).map_err(refused),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(error) => Err(refused(error)),
         };
-        let mut link_looks = 0;
+        let mut link_checks = 0;
         for _ in 0..ATTEMPTS {
             let Some(before) = look()? else { return Ok(None) };
             refuse_kind(&before, path)?;
@@ -98,15 +97,15 @@ impl CacheFile {
             let fd = match os::open_at(directory.fd(), directory.name(), flags, 0) {
                 Ok(fd) => fd,
                 Err(error) => match error.raw_os_error() {
-                    // Something else than a moment ago, or nothing any more.
+                    // Replaced or removed meanwhile.
                     Some(libc::ENOENT | libc::ELOOP | libc::EISDIR | libc::ENXIO) => continue,
                     _ => return Err(refused(error)),
                 },
             };
             let (mut file, data) = CacheFile::new(fd, path)?;
             file.is_named = true;
-            // The name still leads to it, and is its only one: a second name that came and went
-            // would have left us with a file of ours, but another one.
+            // The name must still lead to this file and be its only one: a second name that came
+            // and went could have made us open another file of this user.
             let Some(after) = look()? else { continue };
             let is_one = |one: &Metadata| (one.dev(), one.ino()) == (file.device, file.inode);
             if !is_one(&before) || !is_one(&after) {
@@ -114,39 +113,38 @@ impl CacheFile {
             }
             let most = [before, data, after].into_iter().max_by_key(MetadataExt::nlink);
             let data = most.expect("there are three");
-            // Where a new file cannot be moved without replacing another, it has two names for an
+            // Where a new file cannot be renamed without replacing another, it has two names for an
             // instant.
-            if data.nlink() > 1 && link_looks < LINK_LOOKS {
-                link_looks += 1;
+            if data.nlink() > 1 && link_checks < LINK_CHECKS {
+                link_checks += 1;
                 std::thread::sleep(LINK_PAUSE);
                 continue;
             }
-            directory.admit(file.fd(), &data, rights)?;
+            directory.check_file(file.fd(), &data, rights)?;
             return Ok(Some(file));
         }
         Err(Error::Unsafe {
             path: path.into(),
-            reason: "somebody replaces it all the time".into(),
-            remedy: "find out who, or choose another path".into(),
+            reason: "another process keeps replacing it".into(),
+            remedy: "stop that process, or choose another path".into(),
         })
     }
 
-    /// Opens the file without a name that another process of this user shows under its
-    /// `/proc/PID/fd`.
+    /// Opens the unnamed file of another process of this user through `/proc/PID/fd`.
     pub fn open_shown(path: &Path) -> Result<CacheFile> {
         let fd = os::open(path, libc::O_RDWR, 0).map_err(|error| io_error("open", path, error))?;
         let (file, data) = CacheFile::new(fd, path)?;
         if data.nlink() != 0 || data.uid() != os::effective_user() {
             return Err(Error::Unsafe {
                 path: path.into(),
-                reason: "it is no private cache of this user".into(),
+                reason: "it is not a private cache of this user".into(),
                 remedy: "open a cache file by its path".into(),
             });
         }
         Ok(file)
     }
 
-    /// A new file of `len_bytes` bytes in memory, without a name.
+    /// Creates an unnamed file of `len_bytes` bytes in memory.
     pub fn private(len_bytes: u64) -> Result<CacheFile> {
         let path = Path::new("(private cache)");
         let fd = os::memory_file("tuckbox").map_err(|error| io_error("create", path, error))?;
@@ -156,14 +154,13 @@ impl CacheFile {
         Ok(file)
     }
 
-    /// A new file of `len_bytes` bytes in a directory, without a name there, or under one that
-    /// nobody else uses.
+    /// Creates a file of `len_bytes` bytes in a directory, unnamed or under a temporary name.
     pub fn create(directory: &Directory, len_bytes: u64, rights: Rights) -> Result<CacheFile> {
         let path = directory.path();
-        directory.admit_itself(os::effective_user(), rights)?;
+        directory.check_directory(os::effective_user(), rights)?;
         let file = match os::nameless_file(directory.fd(), 0o600) {
             Ok(fd) => CacheFile::new(fd, path)?.0,
-            // The directory cannot be written to, or its file system knows no nameless files.
+            // The directory is not writable, or its file system has no unnamed files.
             Err(_) => CacheFile::create_named(directory)?,
         };
         match file.set_rights(rights).and_then(|()| file.allocate(0, len_bytes)) {
@@ -175,7 +172,7 @@ impl CacheFile {
         }
     }
 
-    /// A new file under a name that nobody else uses.
+    /// Creates a file under a temporary name.
     fn create_named(directory: &Directory) -> Result<CacheFile> {
         let name = directory.name().display();
         let random = getrandom::u64().unwrap_or_else(|_| os::boot_time_us());
@@ -195,12 +192,12 @@ impl CacheFile {
         }
     }
 
-    /// Gives a new file its mode, whatever the process's mask says, and its group.
+    /// Sets the mode of a new file regardless of the umask, and its group.
     fn set_rights(&self, rights: Rights) -> Result<()> {
         let mode = match rights.group {
             None => 0o600,
             Some(group) => {
-                // The group first: nobody of the old one may look in between.
+                // The group first: members of the old group must not get access in between.
                 std::os::unix::fs::fchown(self.file(), None, Some(group))
                     .map_err(|error| io_error("set the group of", &self.path, error))?;
                 0o660
@@ -211,18 +208,18 @@ impl CacheFile {
             .map_err(|error| io_error("set the permissions of", &self.path, error))
     }
 
-    /// Syncs a file from [`CacheFile::create`], then gives it its name. If another process has taken
-    /// the name, removes the new file and returns false.
-    pub fn settle(&mut self, directory: &Directory) -> Result<bool> {
+    /// Syncs a file from [`CacheFile::create`], then gives it its name. If another process has
+    /// taken the name, removes the new file and returns false.
+    pub fn publish(&mut self, directory: &Directory) -> Result<bool> {
         let durable = match crate::mutants::is_on("early-name") {
             true => Ok(()),
             false => os::make_durable(self.fd()),
         };
-        let settled = durable.and_then(|()| match &self.temporary {
+        let published = durable.and_then(|()| match &self.temporary {
             Some(temporary) => os::rename_new(directory.fd(), temporary, directory.name()),
             None => os::link_new(self.fd(), directory.fd(), directory.name()),
         });
-        match settled {
+        match published {
             Ok(()) => {
                 directory.make_durable();
                 self.temporary = None;
@@ -240,15 +237,15 @@ impl CacheFile {
         }
     }
 
-    /// The temporary name to remove if the file is given up; none if it has no name at all.
-    pub fn leftover(&self) -> Option<PathBuf> {
+    /// The temporary name to remove if the file is given up, if it has one.
+    pub fn temporary_name(&self) -> Option<PathBuf> {
         self.temporary.clone()
     }
 
     /// Removes a file that never got its name.
     fn discard(&self, directory: &Directory) {
         if let Some(temporary) = &self.temporary {
-            // Nothing depends on it; a leftover carries a name that says what it is.
+            // Safe to ignore: the name of a leftover file says what it is.
             let _ = os::remove_at(directory.fd(), temporary);
         }
     }
@@ -257,24 +254,24 @@ impl CacheFile {
         self.file.as_ref().expect("it is there until it is dropped")
     }
 
-    /// Refuses a file that could not be lengthened later, because its file system lacks
-    /// `fallocate`. Asks for a byte that the file has, so that nothing changes.
+    /// Refuses a file that could not grow later because its file system lacks `fallocate`.
+    /// Allocates a byte that exists, so nothing changes.
     ///
     /// # Errors
     /// [`Error::NoFallocate`].
-    pub fn demand_growth(&self) -> Result<()> {
+    pub fn require_fallocate(&self) -> Result<()> {
         match self.allocate(0, 1) {
             Err(error @ Error::NoFallocate { .. }) => Err(error),
-            // Whatever else is in the way may be gone when the file has to grow.
+            // Other errors may be gone when the file has to grow.
             _ => Ok(()),
         }
     }
 
-    /// Makes sure that the bytes exist, without holes.
+    /// Allocates the bytes, without holes.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::NoFallocate`], [`Error::Lost`] if the descriptor no longer leads to
-    /// this file.
+    /// [`Error::NoSpace`], [`Error::NoFallocate`], [`Error::Lost`] if the descriptor leads to
+    /// another file.
     pub fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.len_bytes()?;
         os::allocate(self.fd(), offset, len_bytes).map_err(|error| match error.raw_os_error() {
@@ -286,16 +283,25 @@ impl CacheFile {
         })
     }
 
-    /// How long the file is now.
+    /// Waits until the whole file is on the disk.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the descriptor was closed behind our back and given to another file.
+    /// [`Error::Io`], [`Error::Lost`] if the descriptor no longer leads to this file.
+    pub fn sync(&self) -> Result<()> {
+        self.len_bytes()?;
+        os::make_durable(self.fd()).map_err(|error| io_error("sync", &self.path, error))
+    }
+
+    /// The present length of the file.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the descriptor was closed by other code and reused for another file.
     pub fn len_bytes(&self) -> Result<u64> {
         let lost = || Error::Lost { path: self.path.clone() };
         let mut data = self.file().metadata();
         for _ in 1..os::ATTEMPTS {
-            // Being closed lasts. Anything else may not, and a shard that could not learn how long
-            // the file is would evict.
+            // A closed descriptor stays closed. Other errors may pass, and a shard that cannot
+            // learn the length would evict.
             match &data {
                 Err(error) if error.raw_os_error() != Some(libc::EBADF) => {}
                 _ => break,
@@ -309,10 +315,10 @@ impl CacheFile {
         Ok(data.len())
     }
 
-    /// Writes a word that is there already, past any mapping.
+    /// Overwrites an existing word by a plain write, without the mapping.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the file no longer has it, [`Error::Io`].
+    /// [`Error::Lost`] if the file no longer has the word, [`Error::Io`].
     pub fn overwrite(&self, at: u64, word: u64) -> Result<()> {
         if self.len_bytes()? < at + 8 {
             return Err(Error::Lost { path: self.path.clone() });
@@ -322,32 +328,35 @@ impl CacheFile {
             .map_err(|error| io_error("write to", &self.path, error))
     }
 
-    /// Whether it is still the one at its path.
+    /// Whether the file is still the one at its path.
     ///
-    /// A path at which nothing is tells nothing: a process that has changed its root directory does
-    /// not find it either. Whoever makes a new cache there makes it tell.
-    pub fn standing(&self) -> Standing {
+    /// A missing file alone does not mean that the cache was lost: a process that has changed its
+    /// root directory does not find it either. Creating a new cache at the path makes the
+    /// difference visible.
+    pub fn path_status(&self) -> PathStatus {
         if !self.is_named {
-            return Standing::InPlace;
+            return PathStatus::InPlace;
         }
-        // The descriptor may have been closed behind our back; then the path alone tells.
+        // Other code may have closed the descriptor; then only the path can tell.
         match self.file().metadata() {
             Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => {}
-            Ok(data) if data.nlink() == 0 => return Standing::Removed,
+            Ok(data) if data.nlink() == 0 => return PathStatus::Removed,
             _ => {}
         }
         match std::fs::symlink_metadata(&self.path) {
-            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => Standing::Replaced,
-            _ => Standing::InPlace,
+            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => {
+                PathStatus::Replaced
+            }
+            _ => PathStatus::InPlace,
         }
     }
 
-    /// The descriptor's number.
+    /// The descriptor.
     pub fn fd(&self) -> i32 {
         self.file().as_raw_fd()
     }
 
-    /// Where the file is.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -355,8 +364,8 @@ impl CacheFile {
 
 impl Drop for CacheFile {
     fn drop(&mut self) {
-        // A daemon that closed all descriptors may have given the number to another file, which is
-        // not ours to close.
+        // A daemon that closed all descriptors may have reused the number for another file, which
+        // is not ours to close.
         if self.len_bytes().is_err() {
             if let Some(file) = self.file.take() {
                 let _ = file.into_raw_fd();

@@ -1,22 +1,24 @@
-//! Where free segments are: a bit for each segment, set while it is taken, and above these a bit for
-//! each full word of them. Finding a free segment, or that there is none, takes the same few steps
-//! in any file.
+//! The map of free segments: one bit for each segment, set while it is taken, and above these one
+//! bit for each full word. Finding a free segment, or that there is none, takes the same few steps
+//! in any file. Must not know who owns a segment: the owner word decides ([`crate::segments`]).
 //!
-//! The owner word says whether a segment is free ([`crate::segments`]); the map is a hint that never
-//! hides a free one. So a segment's bit is cleared before its owner word says free, and set after it
-//! names an owner: whoever is killed in between leaves a clear bit, which costs a look and no segment.
-//! A bit above is set only if its word is found full afterwards as well. Killed before that second
-//! look while another process freed one of these segments, a process may hide a word of segments,
-//! until a repair looks ([`crate::Arena::reveal_free_segments`]).
+//! The map is a hint that never hides a free segment. A segment's bit is cleared before its owner
+//! word says free, and set after the owner word names an owner. So a death in between leaves a
+//! clear bit, which costs one look.
+//!
+//! The race: a taker fills a word and sets the bit above while another process frees a segment of
+//! that word. The taker therefore checks after setting the upper bit that the word is still full,
+//! and clears the bit otherwise; a later freer clears it itself. If the taker dies before that
+//! check, a word of segments stays hidden until a repair ([`crate::Arena::reveal_free_segments`]).
 
 use crate::region::Region;
 
 /// Bits of a word.
 const FAN: u64 = 64;
-/// Levels: the words of the last one are searched one after the other, of which a file of 256 GiB has one.
+/// Words of the last level are searched one by one; a file of 256 GiB has one.
 const LEVELS: usize = 3;
 
-/// Where the map of so many segments is, and how long its levels are.
+/// Position of the map and the length of its levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeMap {
     at: [u64; LEVELS],
@@ -36,7 +38,7 @@ impl FreeMap {
         map
     }
 
-    /// Its length.
+    /// Length of the map.
     pub fn len_bytes(&self) -> u64 {
         8 * self.words.iter().sum::<u64>()
     }
@@ -68,14 +70,14 @@ impl FreeMap {
         None
     }
 
-    /// States that a segment is taken. The caller has just made its owner word say so.
+    /// Marks a segment as taken. The caller has just set its owner word.
     pub fn set_taken(&self, region: &Region, segment: u32) {
         let mut index = u64::from(segment);
         let mut below = None;
         for level in 0..LEVELS {
             let (at, bit) = self.place(level, index);
             let word = region.set_bits(at, bit) | bit;
-            // One of them may have become free before our bit said that there is none.
+            // A segment of the word may have become free before the bit above said that it is full.
             let is_full = below.is_none_or(|below| region.get(below) == !0);
             if !is_full && !crate::mutants::is_on("no-second-look") {
                 return self.clear_from(region, level, index);
@@ -88,7 +90,7 @@ impl FreeMap {
         }
     }
 
-    /// States that a segment may be free. The caller is about to make its owner word say so.
+    /// Marks a segment as possibly free. The caller is about to clear its owner word.
     pub fn set_free(&self, region: &Region, segment: u32) {
         self.clear_from(region, 0, u64::from(segment));
     }
@@ -101,13 +103,13 @@ impl FreeMap {
         }
     }
 
-    /// Whether a segment's own bit says that it is taken.
+    /// Whether the segment's own bit is set.
     pub fn says_taken(&self, region: &Region, segment: u32) -> bool {
         let (at, bit) = self.place(0, u64::from(segment));
         region.get(at) & bit != 0
     }
 
-    /// Whether a search for free segments leaves this one out, for its own bit or one above.
+    /// Whether a search skips the segment, because of its own bit or one above.
     pub fn hides(&self, region: &Region, segment: u32) -> bool {
         let mut index = u64::from(segment);
         (0..LEVELS).any(|level| {
@@ -127,14 +129,14 @@ mod tests {
         (Region::heap(64 + map.len_bytes()), map)
     }
 
-    /// What is found of a map, from its first segment on.
+    /// The segments that a search finds, from the first on.
     fn found(region: &Region, map: &FreeMap, count: u32) -> Vec<u32> {
         let next = |from| map.next(region, from).filter(|segment| *segment < count);
         std::iter::successors(next(0), |segment| next(segment + 1)).collect()
     }
 
     #[test]
-    fn what_is_free_is_found_and_nothing_else() {
+    fn a_search_finds_exactly_the_free_segments() {
         for count in [1u32, 63, 64, 65, 4_096, 300_000] {
             let (region, map) = map(u64::from(count));
             assert_eq!(map.next(&region, 0), Some(0));

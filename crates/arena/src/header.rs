@@ -1,5 +1,5 @@
-//! Writing the header of a new file, and deciding whether an existing file may be used.
-//! Nothing is written to a file before all of it has been checked.
+//! Writes the header of a new file, and decides whether an existing file may be used. Must not know
+//! what lies behind the header. Nothing is written to a file before all of the header was checked.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Result};
-use crate::layout::{self, header, Geometry, Layer, Plan, BYTE_ORDER_MARK, FORMAT_VERSION, MAGIC};
+use crate::layout::{
+    self, header, AfterPowerCut, Geometry, Layer, Plan, BYTE_ORDER_MARK, FORMAT_VERSION, MAGIC,
+};
 use crate::region::Region;
 
-/// What the header holds besides the geometry.
+/// What the header holds in addition to the geometry.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity {
     /// Random; tells two caches apart.
@@ -20,7 +22,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A new one, from the system's random numbers.
+    /// A new identity from the system's random numbers.
     pub fn random() -> Identity {
         let mut words = [0u64; 4];
         for word in &mut words {
@@ -30,8 +32,8 @@ impl Identity {
     }
 }
 
-/// Where the system call for random numbers fails: what the device gives, or, without that, what
-/// nobody outside of this process knows well: the time to the nanosecond, and where its memory is.
+/// Used if the system call for random numbers fails: `/dev/urandom`, or else values that are hard
+/// to guess from outside of this process (nanosecond time, addresses).
 fn fallback_random() -> u64 {
     use std::io::Read;
     let mut bytes = [0; 8];
@@ -69,7 +71,7 @@ pub fn write(region: &Region, geometry: &Geometry, identity: &Identity, above: u
         (header::CACHE_ID + 8, identity.cache_id[1]),
         (header::HASH_KEY, identity.hash_key[0]),
         (header::HASH_KEY + 8, identity.hash_key[1]),
-        (header::FEATURES_REQUIRED, 0),
+        (header::FEATURES_REQUIRED, plan.after_power_cut.features()),
         (header::FEATURES_OPTIONAL, plan.features_optional),
         (header::SIZE_BYTES, plan.size_bytes),
         (header::MAX_ENTRIES, plan.max_entries),
@@ -87,8 +89,8 @@ pub fn write(region: &Region, geometry: &Geometry, identity: &Identity, above: u
     region.store(header::CHECKSUM, checksum(region), Ordering::Release);
 }
 
-/// Reads the fixed part of a mapped file whose header page is usable, and believes nothing that it
-/// cannot compute again.
+/// Reads the fixed part of a mapped file whose header page is usable. Believes only what it can
+/// compute again.
 ///
 /// # Errors
 /// [`Error::NotACache`], [`Error::VersionMismatch`] or [`Error::Damaged`].
@@ -100,13 +102,13 @@ pub fn read(
 ) -> Result<(Geometry, Identity)> {
     let path = || path.to_path_buf();
     if region.get(header::MAGIC) != MAGIC {
-        return Err(Error::NotACache { path: path(), reason: "it does not begin like one" });
+        return Err(Error::NotACache { path: path(), reason: "its magic bytes are wrong" });
     }
     if region.get(header::BYTE_ORDER) != BYTE_ORDER_MARK {
         return Err(Error::VersionMismatch {
             path: path(),
-            found: "of a machine with the other byte order".into(),
-            known: "of this machine's byte order".into(),
+            found: "unknown (opposite byte order)".into(),
+            known: format!("{FORMAT_VERSION} (this machine's byte order)"),
         });
     }
     let version = region.get(header::FORMAT_VERSION);
@@ -130,7 +132,7 @@ pub fn read(
         });
     }
     let required = region.get(header::FEATURES_REQUIRED);
-    if required != 0 {
+    if required & !AfterPowerCut::KNOWN_FEATURES != 0 {
         return Err(Error::VersionMismatch {
             path: path(),
             found: format!("{version} with features {required:#x}"),
@@ -142,6 +144,7 @@ pub fn read(
         size_bytes: word(header::SIZE_BYTES),
         max_entries: word(header::MAX_ENTRIES),
         features_optional: word(header::FEATURES_OPTIONAL),
+        after_power_cut: AfterPowerCut::from_features(required),
         segment_bytes: word(header::SEGMENT_BYTES),
         shard_count: word(header::SHARD_COUNT),
         shard_bytes: word(header::SHARD_BYTES),
@@ -157,7 +160,7 @@ pub fn read(
         && plan.table_bytes <= 1 << 32
         && plan.size_bytes < 1 << 43
         && (above.makes)(&plan);
-    let impossible = || Error::Damaged { path: path(), what: "its header holds impossible sizes" };
+    let impossible = || Error::Damaged { path: path(), what: "its header has impossible sizes" };
     if !sane {
         return Err(impossible());
     }
@@ -168,7 +171,7 @@ pub fn read(
         return Err(impossible());
     }
     if file_bytes < geometry.pool_at {
-        return Err(Error::Damaged { path: path(), what: "the file has been cut short" });
+        return Err(Error::Damaged { path: path(), what: "the file was truncated" });
     }
     let identity = Identity {
         cache_id: [word(header::CACHE_ID), word(header::CACHE_ID + 8)],
@@ -184,13 +187,13 @@ mod tests {
 
     const ABOVE: u64 = 7;
 
-    /// What is answered to a header in which one word was changed by somebody who knows how its
-    /// checksum is made.
+    /// The error for a header with one changed word and a valid checksum.
     fn answer(at: u64, value: u64) -> String {
         let plan = Plan {
             size_bytes: 1 << 20,
             max_entries: 0,
             features_optional: 0,
+            after_power_cut: AfterPowerCut::Keep,
             segment_bytes: 4096,
             shard_count: 2,
             shard_bytes: 4096,
@@ -216,17 +219,17 @@ mod tests {
         assert_eq!(answer(header::FEATURES_OPTIONAL, 1 << 40), "");
         assert_eq!(
             answer(header::FEATURES_REQUIRED, 0x20),
-            "/a.tuck was written in format 1 with features 0x20, and this version of Tuckbox reads \
-             format 1 without them; it was left as it is: use another path, or remove the file to \
-             start anew"
+            "/a.tuck has format 1 with features 0x20, but this version of Tuckbox reads format 1 \
+             without them; it was not changed: use another path, or remove the file to start with \
+             an empty cache"
         );
-        // A build with words of another width, or another layout, has another signature.
+        // A build with another word size or layout has another signature.
         assert_eq!(
             answer(header::LAYOUT_SIGNATURE, 0x32),
             format!(
-                "/a.tuck was written in format 1 with layout 0000000000000032, and this version of \
-                 Tuckbox reads format 1 with layout {sound:016x}; it was left as it is: use another \
-                 path, or remove the file to start anew"
+                "/a.tuck has format 1 with layout 0000000000000032, but this version of Tuckbox \
+                 reads format 1 with layout {sound:016x}; it was not changed: use another path, or \
+                 remove the file to start with an empty cache"
             )
         );
         for (at, value) in [
@@ -239,7 +242,7 @@ mod tests {
         ] {
             assert_eq!(
                 answer(at, value),
-                "/a.tuck is damaged (its header holds impossible sizes); it was left as it is: \
+                "/a.tuck is damaged (its header has impossible sizes); it was not changed: \
                  remove the file to start with an empty cache"
             );
         }

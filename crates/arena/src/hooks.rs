@@ -1,64 +1,64 @@
-//! Named points between the steps of the lock-free protocols.
+//! Named points between the steps of the lock-free protocols. Must not know what a test does there.
 //!
-//! With the feature `hooks` a test may run code at each point, in the thread that reached it, and
-//! so play out any interleaving it wants. Without the feature the calls compile to nothing.
+//! With the feature `hooks` a test can run code at each point, in the thread that reached it, and
+//! so create any interleaving. Without the feature the calls compile to nothing.
 
 /// A place between two steps where another party may act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Point {
-    /// A reader has loaded the index state and not yet a bucket.
+    /// A reader has loaded the index state, but no bucket yet.
     StateLoaded,
-    /// A reader has loaded an index slot and not yet its segment's generation.
+    /// A reader has loaded an index slot, but not its segment's generation.
     SlotLoaded,
-    /// A reader has passed the second slot load and not yet copied the record.
+    /// A reader has loaded the slot a second time, but not copied the record.
     SlotConfirmed,
-    /// A reader has copied the record and not yet looked at the generation again.
+    /// A reader has copied the record, but not checked the generation again.
     RecordCopied,
-    /// A reader has found another key in the first slot with its tag and not yet looked for further ones.
+    /// A reader has found another key in the first slot with its tag, but not tried further slots.
     OtherKeyFound,
-    /// A reader has met a number or a long record and not yet loaded its slot anew.
+    /// A reader has met a number or a long record, but not loaded its slot again.
     RareRecordFound,
-    /// A reader has found nothing and not yet looked at the index state again.
+    /// A reader has found nothing, but not checked the index state again.
     ProbeMissed,
-    /// A writer has written the record and not yet moved the log's cursor.
+    /// A writer has written the record, but not moved the log head.
     RecordWritten,
-    /// A writer has moved the cursor and not yet stored the slot.
+    /// A writer has moved the log head, but not stored the slot.
     CursorMoved,
-    /// A writer has marked a record odd and not yet written its new words.
+    /// A writer has set a record's busy bit, but not written its new words.
     RewriteBegun,
     /// A writer has written half of a record's new words in place.
     RewriteHalf,
-    /// A splitter has copied slots to the new bucket and not yet published the split.
+    /// A splitter has copied slots to the new bucket, but not published the split.
     SplitCopied,
-    /// A splitter has published the split and not yet cleared the old slots.
+    /// A splitter has published the split, but not cleared the old slots.
     SplitPublished,
-    /// A writer has copied a slot to its other bucket and not yet cleared the old one.
+    /// A writer has copied a slot to its other bucket, but not cleared the old one.
     MoveCopied,
-    /// An evictor has cleared a slot and not yet freed the segment.
+    /// An evictor has cleared a slot, but not freed the segment.
     EntryDropped,
-    /// An evictor has taken a segment out of its log and not yet freed it.
+    /// An evictor has removed a segment from its log, but not freed it.
     SegmentUnlinked,
-    /// A segment's generation has moved and its owner word has not.
+    /// A segment's generation has moved, but not its owner word.
     GenerationBumped,
-    /// A segment's owner word names its new owner, and the map of free segments still shows it.
+    /// A segment's owner word names a new owner, but the free map still shows it as free.
     SegmentTakenUnmarked,
-    /// The map of free segments shows a segment whose owner word does not say yet that it is free.
+    /// The free map shows a segment as free, but its owner word does not yet.
     SegmentMarkedFree,
     /// A builder owns body segments that no record names yet.
     BodyBuilt,
-    /// A segment was taken, from what was free or from growth, and nothing leads to it yet.
+    /// A segment was taken, from the free ones or by growth, and nothing refers to it yet.
     SegmentTaken,
-    /// Body segments are the shard's and no slot leads to them yet.
+    /// Body segments belong to the shard, but no slot leads to them yet.
     BodyAdopted,
     /// A process is about to lengthen the file.
     GrowthBegun,
-    /// A clear has advanced the epoch and not yet emptied the logs.
+    /// A clear has advanced the epoch, but not emptied the logs.
     EpochAdvanced,
-    /// A repairer has finished one part of its work and not yet begun the next.
+    /// A repairer has finished one part of its work, but not begun the next.
     RepairStep,
 }
 
-/// Whether a test may run code at the points of this build.
+/// Whether the points of this build run hooks.
 pub const ARE_REACHED: bool = cfg!(feature = "hooks");
 
 #[cfg(feature = "hooks")]
@@ -77,13 +77,13 @@ mod imp {
         HOOK.with(|slot| *slot.borrow_mut() = Some(Box::new(hook)));
     }
 
-    /// Ends what [`set`] began.
+    /// Removes the hook of [`set`].
     pub fn clear() {
         HOOK.with(|slot| *slot.borrow_mut() = None);
     }
 
-    /// Called by the protocols. The hook is taken out while it runs, so that it may itself use the
-    /// cache without being called again.
+    /// Called by the protocols. The hook is taken out while it runs, so that it can use the cache
+    /// without being called again.
     pub fn reach(point: Point) {
         let taken = HOOK.with(|slot| slot.borrow_mut().take());
         if let Some(mut hook) = taken {
@@ -105,3 +105,24 @@ pub use imp::{clear, reach, set};
 #[cfg(not(feature = "hooks"))]
 #[inline(always)]
 pub fn reach(_point: Point) {}
+
+/// Has this process believe from now on that it runs in another boot of the machine. For tests.
+#[cfg(feature = "hooks")]
+pub fn pretend_boot(boot: u64) {
+    PRETENDED_BOOT.store(boot, std::sync::atomic::Ordering::Relaxed);
+}
+
+#[cfg(feature = "hooks")]
+static PRETENDED_BOOT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// The boot that a test pretends.
+#[cfg(feature = "hooks")]
+pub(crate) fn pretended_boot() -> Option<u64> {
+    Some(PRETENDED_BOOT.load(std::sync::atomic::Ordering::Relaxed)).filter(|boot| *boot != 0)
+}
+
+/// The boot that a test pretends: none in this build.
+#[cfg(not(feature = "hooks"))]
+pub(crate) fn pretended_boot() -> Option<u64> {
+    None
+}

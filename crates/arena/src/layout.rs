@@ -1,12 +1,12 @@
-//! Where things lie in the file: the one place where an offset of the arena is written down.
+//! Where things are in the file: the only place that defines an offset of the arena.
 //!
 //! ```text
 //! header page | process slots | segment tables | shards | tables | pool of segments ...
 //! ```
 //!
-//! All numbers are 64-bit words in the byte order of the machine: a cache is not carried to a
-//! machine of another kind, and the header's byte-order mark refuses one that was. What lies
-//! inside a shard, a table or a segment is the business of the layer above.
+//! All numbers are 64-bit words in the machine's byte order. A cache cannot be moved to a machine
+//! of another kind: the header's byte-order mark refuses it. Must not know what is inside a shard,
+//! a table or a segment; that is the layer above.
 
 use crate::error::{Error, Result};
 use crate::free_map::FreeMap;
@@ -21,7 +21,8 @@ pub const FORMAT_VERSION: u64 = 1;
 /// Reads differently on a machine of the other byte order.
 pub const BYTE_ORDER_MARK: u64 = 0x0102_0304_0506_0708;
 
-/// Offsets in the header page. The first five fields never move in any version (frozen prefix).
+/// Offsets in the header page. The first five fields keep their place in every version (frozen
+/// prefix).
 pub mod header {
     use super::HEADER_BYTES;
 
@@ -31,23 +32,24 @@ pub mod header {
     pub const FORMAT_VERSION: u64 = MAGIC + 8;
     /// [`super::BYTE_ORDER_MARK`].
     pub const BYTE_ORDER: u64 = FORMAT_VERSION + 8;
-    /// A hash of every size and offset that two builds must agree on.
+    /// A hash of all sizes and offsets that two builds must share.
     pub const LAYOUT_SIGNATURE: u64 = BYTE_ORDER + 8;
     /// Random, 16 bytes; tells two caches apart.
     pub const CACHE_ID: u64 = LAYOUT_SIGNATURE + 8;
     /// Random, 16 bytes; keys the hash of keys and the checksums.
     pub const HASH_KEY: u64 = CACHE_ID + 16;
-    /// Features that a reader must know to use the file. A bit it does not know: refused.
+    /// Features that a reader must know; an unknown bit refuses the file. See
+    /// [`super::AfterPowerCut`].
     pub const FEATURES_REQUIRED: u64 = HASH_KEY + 16;
     /// Features that a reader may ignore.
     pub const FEATURES_OPTIONAL: u64 = FEATURES_REQUIRED + 8;
-    /// The byte limit that was asked for; the file never grows past it.
+    /// The byte limit; the file never grows past it.
     pub const SIZE_BYTES: u64 = FEATURES_OPTIONAL + 8;
-    /// The limit of entries, 0 for none. A number of the layer above.
+    /// The limit of entries, 0 for none. Belongs to the layer above.
     pub const MAX_ENTRIES: u64 = SIZE_BYTES + 8;
     /// Bytes in a segment, a power of two.
     pub const SEGMENT_BYTES: u64 = MAX_ENTRIES + 8;
-    /// Segments in the pool when the file is as long as it may get.
+    /// Segments in the pool when the file has its full length.
     pub const SEGMENT_COUNT: u64 = SEGMENT_BYTES + 8;
     /// Number of shards.
     pub const SHARD_COUNT: u64 = SEGMENT_COUNT + 8;
@@ -57,31 +59,39 @@ pub mod header {
     pub const TABLE_BYTES: u64 = SHARD_BYTES + 8;
     /// Number of process slots.
     pub const PROCESS_COUNT: u64 = TABLE_BYTES + 8;
-    /// When the file was made, in microseconds since 1970.
+    /// When the file was created, in microseconds since 1970.
     pub const CREATED_US: u64 = PROCESS_COUNT + 8;
     /// Checksum of all bytes before it.
     pub const CHECKSUM: u64 = CREATED_US + 8;
     /// End of the part that never changes.
     pub const FIXED_END: u64 = CHECKSUM + 8;
 
-    /// Lock word of the clock rows.
-    pub const CLOCK_LOCK: u64 = 1024;
-    /// The latest file time that anybody wrote down, in microseconds.
-    pub const LAST_SEEN_US: u64 = CLOCK_LOCK + 64;
+    /// Whether the last use of the cache ended in order, see `use_mark`. In a sector of its own, so
+    /// that a power cut leaves the last mark that was synced.
+    pub const USE_MARK: u64 = 512;
+    /// How often the cache was emptied because its last use did not end in order.
+    pub const DISCARDS: u64 = USE_MARK + 8;
+
+    /// Lock word of the use mark and of the clock rows.
+    pub const HEADER_LOCK: u64 = 1024;
+    /// The latest file time that a process recorded, in microseconds.
+    pub const LAST_SEEN_US: u64 = HEADER_LOCK + 64;
     /// Which clock row is replaced next.
     pub const CLOCK_NEXT: u64 = LAST_SEEN_US + 8;
-    /// The clock rows: one for each boot and time namespace that used the file lately.
+    /// The clock rows: one for each boot and time namespace that used the file recently.
     pub const CLOCK_ROWS: u64 = CLOCK_NEXT + 8;
     /// Number of clock rows.
     pub const CLOCK_ROW_COUNT: u64 = 8;
-    /// A clock row: boot (hash of the boot id, 0 for none), time namespace, anchor, check of these.
+    /// A clock row: boot (hash of the boot id, 0 for none), time namespace, anchor, checksum of
+    /// these.
     pub const CLOCK_ROW_BYTES: u64 = 32;
-    /// Where a tag sequence below this is invalid whatever the tag table says. Kept for tags.
+    /// Tag sequences below this are invalid whatever the tag table says. Reserved for tags.
     pub const TAG_FLOOR: u64 = CLOCK_ROWS + CLOCK_ROW_COUNT * CLOCK_ROW_BYTES;
     /// End of the words that change.
     pub const CHANGING_END: u64 = TAG_FLOOR + 8;
 
-    const _: () = assert!(FIXED_END <= CLOCK_LOCK && CHANGING_END <= HEADER_BYTES);
+    const _: () = assert!(FIXED_END <= USE_MARK && DISCARDS + 8 <= HEADER_LOCK);
+    const _: () = assert!(CHANGING_END <= HEADER_BYTES);
 }
 
 /// Offsets in a process slot.
@@ -94,19 +104,19 @@ pub mod process {
     pub const START_TICKS: u64 = PID + 8;
     /// Inode of the process's PID namespace.
     pub const PID_NAMESPACE: u64 = START_TICKS + 8;
-    /// Where the process's stack began, which differs after an `exec`; 0 if unknown.
+    /// Where the process's stack begins, which an `exec` changes; 0 if unknown.
     pub const STACK_START: u64 = PID_NAMESPACE + 8;
-    /// Eight counters, see `Counter`; never set back to zero.
+    /// Eight counters, see `Counter`; never reset.
     pub const COUNTERS: u64 = 64;
     /// Bytes of a process slot.
     pub const SLOT_BYTES: u64 = COUNTERS + 64;
 }
 
-/// Words kept for each segment, each in an array of its own over all segments.
+/// Words for each segment, each kind in an array over all segments.
 pub mod segment {
     /// Counts the uses of the segment.
     pub const GENERATION: u64 = 0;
-    /// Who has it: see `segments::Owner`.
+    /// The owner: see `segments::Owner`.
     pub const OWNER: u64 = 1;
     /// Three words whose meaning belongs to the layer above.
     pub const NOTES: u64 = 2;
@@ -114,52 +124,81 @@ pub mod segment {
     pub const WORD_COUNT: u64 = 5;
 }
 
-/// What the layer above wants the file to look like.
+/// What happens to the entries if the machine stopped before the cache was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub enum AfterPowerCut {
+    /// They are kept. Entries that were deleted or overwritten shortly before can come back, because
+    /// the system writes pages to the disk in any order.
+    #[default]
+    Keep,
+    /// All are discarded.
+    Discard,
+}
+
+impl AfterPowerCut {
+    /// Every bit of [`header::FEATURES_REQUIRED`] that this build knows.
+    pub(crate) const KNOWN_FEATURES: u64 = 1;
+
+    pub(crate) fn features(self) -> u64 {
+        u64::from(self == AfterPowerCut::Discard)
+    }
+
+    pub(crate) fn from_features(features: u64) -> AfterPowerCut {
+        match features & AfterPowerCut::KNOWN_FEATURES {
+            0 => AfterPowerCut::Keep,
+            _ => AfterPowerCut::Discard,
+        }
+    }
+}
+
+/// What the layer above asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// Byte limit of the file.
     pub size_bytes: u64,
-    /// Stored and handed back; 0 for none.
+    /// Stored and returned; 0 for none.
     pub max_entries: u64,
-    /// Features of the layer above that a reader may ignore. Stored and handed back.
+    /// Features of the layer above that a reader may ignore. Stored and returned.
     pub features_optional: u64,
-    /// Bytes in a segment, a power of two, 4096 at least.
+    /// What happens to the entries after a power cut.
+    pub after_power_cut: AfterPowerCut,
+    /// Bytes in a segment, a power of two, at least 4096.
     pub segment_bytes: u64,
-    /// Number of shards, 1 at least.
+    /// Number of shards, at least 1.
     pub shard_count: u64,
     /// Bytes for each shard, a multiple of 64.
     pub shard_bytes: u64,
     /// Bytes of tables that the shards share, a multiple of 64.
     pub table_bytes: u64,
-    /// Segments that must be there from the start.
+    /// Segments that must exist from the start.
     pub first_segments: u64,
 }
 
 /// What the arena must know about the layer above before it opens a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Layer {
-    /// Names the layout of its part of the file.
+    /// A hash of the upper layer's part of the layout.
     pub signature: u64,
-    /// Whether it creates files of this plan. A file with any other plan is damaged: its parts may be too
-    /// small for what the layer above keeps in them. `first_segments` is 0, since no file stores it.
+    /// Whether the layer creates files of this plan. Any other plan means damage: the parts may be
+    /// too small for the layer. `first_segments` is 0, because no file stores it.
     pub makes: fn(&Plan) -> bool,
 }
 
-/// The private copy of everything in the header that says where things are. Bounds are computed
-/// from this copy alone.
+/// A private copy of the header's sizes and positions. All bounds are computed from this copy
+/// alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Geometry {
-    /// See [`Plan`]; after `open` these are the file's numbers, not those asked for.
+    /// See [`Plan`]; after `open` the file's numbers, not the requested ones.
     pub plan: Plan,
     /// Number of process slots.
     pub process_count: u64,
-    /// Segments in the pool when the file is as long as it may get.
+    /// Segments in the pool when the file has its full length.
     pub segment_count: u64,
     /// Where the process slots begin.
     pub processes_at: u64,
     /// Where the segment tables begin.
     pub segments_at: u64,
-    /// Where free segments are; behind the tables' words.
+    /// The map of free segments, behind the words of the tables.
     pub free_map: FreeMap,
     /// Where the shards begin.
     pub shards_at: u64,
@@ -200,8 +239,8 @@ impl Geometry {
         let place = |segment_count: u64| {
             (fixed_bytes + table_bytes_of(segment_count)).next_multiple_of(4096)
         };
-        // The tables' length depends on the number of segments and the reverse; the estimate is
-        // too high by a few at most.
+        // Table length and segment count depend on each other; this estimate is a few segments too
+        // high at most.
         let each_bytes = plan.segment_bytes + segment::WORD_COUNT * 8;
         let mut segment_count = plan.size_bytes.saturating_sub(fixed_bytes) / each_bytes;
         while segment_count > 0
@@ -230,7 +269,7 @@ impl Geometry {
         })
     }
 
-    /// Length of the file when it has grown as far as it may.
+    /// Length of the file when it is fully grown.
     pub fn file_bytes_max(&self) -> u64 {
         self.pool_at + self.segment_count * self.plan.segment_bytes
     }
@@ -241,8 +280,9 @@ impl Geometry {
         self.pool_at + (u64::from(segment) << self.segment_shift)
     }
 
-    /// Which segment an offset of the file lies in, and at which of its bytes; none if it lies before
-    /// the pool. There may be no such segment, see [`Arena::segments_present`](crate::Arena::segments_present).
+    /// The segment of a file offset and the byte within it; none if the offset lies before the
+    /// pool. The segment need not exist, see
+    /// [`Arena::segments_present`](crate::Arena::segments_present).
     #[inline(always)]
     pub fn place_of(&self, offset: u64) -> Option<(u64, u64)> {
         let in_pool = offset.checked_sub(self.pool_at)?;
@@ -260,7 +300,7 @@ impl Geometry {
         self.shards_at + shard * self.plan.shard_bytes
     }
 
-    /// Where a word of a segment lies. `word` is one of [`segment`].
+    /// Where a word of a segment is. `word` is one of [`segment`].
     #[inline(always)]
     pub fn segment_word_at(&self, word: u64, segment: u32) -> u64 {
         self.segments_at + (word * self.segment_count + u64::from(segment)) * 8
@@ -272,14 +312,15 @@ impl Geometry {
     }
 }
 
-/// Mixes all that two builds must agree on, so that one which does not refuses the other's file.
+/// A hash of all that two builds must share, so that a build with another layout refuses the file.
 /// `above` is the same for the layer above.
 pub fn signature(above: u64) -> u64 {
     let parts = [
         FORMAT_VERSION,
         HEADER_BYTES,
         header::FIXED_END,
-        header::CLOCK_LOCK,
+        header::USE_MARK,
+        header::HEADER_LOCK,
         header::CHANGING_END,
         process::COUNTERS,
         process::SLOT_BYTES,
@@ -302,6 +343,7 @@ mod tests {
             size_bytes,
             max_entries: 0,
             features_optional: 0,
+            after_power_cut: AfterPowerCut::Keep,
             segment_bytes,
             shard_count: 1,
             shard_bytes: 2048,

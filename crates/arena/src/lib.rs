@@ -1,8 +1,8 @@
 //! Shared memory for a cache: one file, mapped by every process that opens it.
 //!
 //! Owns the file's outer layout (header, process slots, segment tables), the mapping and every raw
-//! access to it, the locks and the proof that a lock's owner is dead, growth, and the file's clock.
-//! Knows no key, value or expiry, and hands out offsets, never pointers.
+//! access to it, locks and the test whether a lock's owner is dead, growth, and the file's clock.
+//! Must not know keys, values or expiries. Hands out offsets, never pointers.
 //!
 //! Read [`layout`] first, then [`Arena`].
 
@@ -34,13 +34,14 @@ mod header;
 mod os;
 mod process;
 mod trust;
+mod use_mark;
 mod users;
 mod wait;
 
-pub use arena::{Arena, Place, Stay};
+pub use arena::{Arena, OperationGuard, Place};
 pub use error::{Error, Result};
-pub use file::Standing;
-pub use layout::{Geometry, Layer, Plan};
+pub use file::PathStatus;
+pub use layout::{AfterPowerCut, Geometry, Layer, Plan};
 pub use lock::Acquired;
 pub use process::{Counter, OwnerId, COUNTER_COUNT};
 pub use region::Region;

@@ -1,16 +1,20 @@
 //! The lock: a futex word that names its owner's process slot and incarnation.
 //!
-//! Never a pid, and never a `pthread_mutex_t`, whose layout differs between C libraries that may
-//! share a file. Bit 31 of the word says that somebody may be asleep on it. A waiter sleeps in
-//! slices; between them the host may interrupt it, the time limit may end it, and it asks whether
-//! the owner still lives. A dead owner's lock is taken over by one compare-and-swap of the very
-//! word that named it, so only one waiter succeeds; a stopped owner keeps its lock.
+//! Owns acquiring, waiting, takeover from a dead owner, and release. Must not know what a lock
+//! guards.
 //!
-//! The word's high half is a check, keyed with the file's random numbers, of the owner and of the
-//! lock's place. A word that something else wrote there names nobody: it is taken over at once, and
-//! cannot keep a lock from everybody for as long as the process lives that it would name.
+//! The word holds no process id and is no `pthread_mutex_t`: the layout of that type differs
+//! between C libraries that may share a file. Bit 31 says that a waiter may be asleep. The high
+//! half is a check of owner and lock offset, keyed with the file's random numbers. A word with a
+//! wrong check names nobody and is taken over at once; it could otherwise block writers until the
+//! process that it happens to name exits.
 //!
-//! Killed between storing zero and waking: the sleepers notice at the end of their slice.
+//! A waiter sleeps in slices. After each slice the host may interrupt it, the time limit may end
+//! it, and it asks whether the owner is still alive. A stopped owner keeps its lock.
+//!
+//! The race: several waiters find the same owner dead. Each takes over by one compare-and-swap of
+//! the very word that named the owner, so only one succeeds. If an owner is killed between storing
+//! zero and waking a sleeper, the sleepers notice when their slice ends.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,33 +25,33 @@ use crate::os;
 use crate::process::{Counter, OwnerId, FORKS};
 
 const WAITERS: u64 = 1 << 31;
-/// Names nobody, and is not the zero of a lock that was let go in order.
+/// Names no owner, and differs from the zero of a normal release.
 const ABANDONED: u64 = 1 << 30;
-/// For how long a waiter tries before its first sleep: longer than nearly all holds are. Who sleeps gives
-/// its core away, and where there are more processes than cores gets it back after the others' turns,
-/// which are a hundred times as long.
+/// How long a waiter spins before its first sleep: longer than nearly all holds. A sleeper gives up
+/// its core, and with more processes than cores it gets the core back only after the others' time
+/// slices, which are a hundred times as long.
 const SPIN_FOR: Duration = Duration::from_micros(if cfg!(loom) { 0 } else { 64 });
-/// Tries from one look at the clock to the next.
+/// Attempts between two looks at the clock.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 32 };
 const FIRST_SLICE: Duration = Duration::from_millis(2);
 const SLICE: Duration = Duration::from_millis(25);
 
-/// How a lock came to us.
+/// How a lock was acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "what a dead owner left half done must be repaired"]
 pub enum Acquired {
-    /// From nobody, or from an owner that let go.
+    /// The lock was free.
     Clean,
-    /// From a dead owner: what the lock guards may be half done.
+    /// The owner was dead: what the lock guards may be half done.
     TakenOver,
 }
 
 impl Arena {
-    /// Takes the lock whose word is at `offset`, waiting `limit` at most.
+    /// Acquires the lock whose word is at `offset`. Waits at most `limit`.
     ///
     /// # Errors
-    /// [`Error::LockTimeout`] if a live owner kept it, [`Error::Interrupted`] if the host said so,
-    /// [`Error::Closed`].
+    /// [`Error::LockTimeout`] if a live owner kept it, [`Error::Interrupted`] if the host asked to
+    /// stop, [`Error::Closed`].
     #[inline]
     pub fn lock(&self, offset: u64, limit: Duration) -> Result<Acquired> {
         let me = self.enter()?;
@@ -59,10 +63,10 @@ impl Arena {
         self.wait_for(offset, me, limit).inspect_err(|_| self.leave())
     }
 
-    /// Takes the lock if nobody has it.
+    /// Acquires the lock if it is free.
     ///
     /// # Errors
-    /// [`Error::Closed`], or what taking a slot after a fork met.
+    /// [`Error::Closed`], or the error of taking a process slot after a fork.
     pub fn try_lock(&self, offset: u64) -> Result<bool> {
         let me = self.enter()?;
         let word = self.region().lock_word(offset);
@@ -74,7 +78,7 @@ impl Arena {
         Ok(taken)
     }
 
-    /// Lets go of a lock that this thread holds.
+    /// Releases a lock that this thread holds.
     #[inline(always)]
     pub fn unlock(&self, offset: u64) {
         let word = self.region().lock_word(offset);
@@ -89,7 +93,7 @@ impl Arena {
         self.leave_lock();
     }
 
-    /// Lets go of a lock as a death would: whoever takes it next is told that it was taken over.
+    /// Releases a lock as a death would: the next owner is told that it took the lock over.
     #[cold]
     pub fn abandon(&self, offset: u64) {
         let word = self.region().lock_word(offset);
@@ -98,17 +102,18 @@ impl Arena {
         self.leave_lock();
     }
 
-    /// Ends an operation whose lock was let go of. If the mapping is gone, it was perhaps only our
-    /// zeros that were told: then the others shall take this handle for dead.
+    /// Ends an operation after its lock was released. If the mapping is lost, the release may have
+    /// gone to the private zeros that replaced it; other processes must then see this handle as
+    /// dead.
     #[inline(always)]
     fn leave_lock(&self) {
         if self.region().is_lost() {
-            self.lose();
+            self.mark_lost();
         }
         self.leave();
     }
 
-    /// The word of a lock that `owner` holds.
+    /// The lock word while `owner` holds the lock at `offset`.
     #[inline]
     fn lock_bits(&self, offset: u64, owner: OwnerId) -> u64 {
         let bits = u64::from(owner.bits());
@@ -117,7 +122,7 @@ impl Arena {
         check & !0xffff_ffff | bits
     }
 
-    /// Who holds a lock whose word this is; none if nobody does, or the word does not prove itself.
+    /// The owner that a lock word names; none if the lock is free or the word's check is wrong.
     fn holder(&self, offset: u64, word: u64) -> Option<OwnerId> {
         OwnerId::from_bits(word as u32)
             .filter(|owner| self.lock_bits(offset, *owner) == word & !WAITERS)
@@ -132,15 +137,16 @@ impl Arena {
     fn wait_for(&self, offset: u64, me: OwnerId, limit: Duration) -> Result<Acquired> {
         let mut entered = (me, FORKS.load(Ordering::Relaxed));
         self.wait_as(&mut entered, offset, limit).inspect_err(|_| {
-            // A child that was forked meanwhile has no operation to leave until it begins one.
+            // A child forked meanwhile has no operation to leave until it begins one.
             if entered.1 != FORKS.load(Ordering::Relaxed) {
                 self.begin_operation();
             }
         })
     }
 
-    /// Waits as whom `entered` names, under which fork count. Changes that if the host forks while a
-    /// handler of its own runs here, and this is the child: the parent waits in its own name.
+    /// Waits as the owner in `entered`, which also holds the fork count. If host code forks during
+    /// the wait, the child replaces `entered` by its own owner; the parent keeps waiting in its own
+    /// name.
     fn wait_as(
         &self,
         entered: &mut (OwnerId, u64),
@@ -168,7 +174,8 @@ impl Arena {
         loop {
             let seen = word.load(Ordering::Relaxed);
             let Some(owner) = self.holder(offset, seen) else {
-                // Free, or a word that names nobody. We may have left others asleep: keep the bit.
+                // Free, or a word that names nobody. Keep the waiters bit: others may still be
+                // asleep.
                 let bit = if crate::mutants::is_on("one-sleeper") { 0 } else { WAITERS };
                 let mine = mine | bit;
                 if word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -193,13 +200,14 @@ impl Arena {
                 continue;
             }
             let nap = slice.min(limit - waited);
-            let within = self.within();
+            let host_code = self.allow_host_code();
             let slept = self.waiter().run(&mut || os::futex_wait(word, asleep_on as u32, nap));
-            drop(within);
+            drop(host_code);
             slept.map_err(|_| Error::Interrupted)?;
             let forks = FORKS.load(Ordering::Relaxed);
             if forks != entered.1 && !crate::mutants::is_on("parents-name") {
-                // The enclosing operation's locks belong to the parent, so the caller must start that one again.
+                // The locks of the enclosing operation belong to the parent, so the caller must
+                // restart it.
                 if self.operations_of_this_thread() > 0 {
                     return Err(Error::Forked);
                 }
@@ -207,11 +215,11 @@ impl Arena {
                 mine = self.lock_bits(offset, me);
                 *entered = (me, forks);
             } else if !self.is_still(me) {
-                return Err(self.gone().unwrap_or(Error::Closed));
+                return Err(self.closed_or_lost().unwrap_or(Error::Closed));
             }
-            self.look_for_cut()?;
+            self.check_not_truncated()?;
             slice = SLICE;
-            // Our own slot names another thread of this process: alive as we are.
+            // Our own slot names another thread of this process, which is alive.
             let unchanged = word.load(Ordering::Relaxed) & !WAITERS == seen & !WAITERS;
             if unchanged && owner != me && self.counts_as_dead(owner) {
                 let theirs = word.load(Ordering::Relaxed);

@@ -1,19 +1,18 @@
-//! Words whose every interleaving is tried out: what a region is made of in a build with
-//! `--cfg loom`. The models are in `crates/engine/tests/loom`.
+//! Words for model checking: what a region consists of in builds with `--cfg loom`. The models are
+//! in `crates/engine/src/models.rs`. Must not know what the words mean.
 //!
-//! A model builds its scene in one thread, with plain words, and then says [`begin`]. From then on
-//! each word that is written is one of loom's, which knows the order of all stores and lets a load
-//! see every one that the C11 memory model allows it to see. [`end`] makes them plain again.
-//! Knows nothing of what the words mean.
+//! A model builds its scene in one thread, with plain words, and then calls [`begin`]. From then on
+//! every word that is written is one of loom's: a load sees any store that the C11 memory model
+//! allows. [`end`] makes the words plain again.
 //!
-//! Loom has to know a word before the threads begin, and only those need it that are written. Which
-//! they are is learnt: a run in which others were written does not count, and is done again
+//! Loom must know a word before the threads begin, and only written words need it. Which words
+//! these are is learnt: a run that wrote an unknown word does not count and is repeated
 //! ([`learn`]).
 //!
-//! Loom 0.7 tries another order of two accesses only if no third came between them, even if that was
-//! a load: a party that looks at a word before it stores hides from it whoever looked before. So
-//! each access is preceded by one that loom takes for a change, a compare-and-swap that fails, of
-//! a word beside it (`witness`). It orders nothing.
+//! Loom 0.7 reorders two accesses only if no third access, even a load, came between them. A party
+//! that loads a word before storing to it would hide its store from earlier loads. So each access
+//! is preceded by a failing compare-and-swap of a word beside it (`witness`), which loom takes for
+//! a change. It orders nothing.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,13 +24,14 @@ use crate::region::Region;
 
 static IS_BEGUN: AtomicBool = AtomicBool::new(false);
 static HAS_TIME: AtomicBool = AtomicBool::new(true);
-/// Words that the parties of this model write, as far as is known, and others that they wrote.
+/// Words that the parties of this model are known to write, and newly met ones.
 static KNOWN: StdMutex<BTreeSet<usize>> = StdMutex::new(BTreeSet::new());
 static MET: StdMutex<BTreeSet<usize>> = StdMutex::new(BTreeSet::new());
 
-/// The scene is set: what follows is tried out in every order. Where there is no time, a sleeper
-/// sleeps until it is woken, so that loom finds whom nobody wakes; where there is, a sleep may end
-/// at any moment, as the real ones do at the end of their slice.
+/// Ends the setup: from here every order is tried.
+///
+/// Without time a sleeper sleeps until it is woken, so that loom finds missed wakes. With time a
+/// sleep may end at any moment, like a real one at the end of its slice.
 pub fn begin(region: &Region, has_time: bool) {
     HAS_TIME.store(has_time, Ordering::SeqCst);
     for index in KNOWN.lock().expect("nobody panics with it").iter() {
@@ -40,7 +40,7 @@ pub fn begin(region: &Region, has_time: bool) {
     IS_BEGUN.store(true, Ordering::SeqCst);
 }
 
-/// All threads of the model have been joined, or none has begun.
+/// Call it when all threads of the model were joined, or before any begins.
 pub fn end() {
     IS_BEGUN.store(false, Ordering::SeqCst);
 }
@@ -51,7 +51,7 @@ pub fn forget() {
     MET.lock().expect("nobody panics with it").clear();
 }
 
-/// Learns which words were written. False if all of them were known: then the run counts.
+/// Learns which words were written. False if all were known: then the run counts.
 pub fn learn() -> bool {
     let mut met = MET.lock().expect("nobody panics with it");
     let has_news = !met.is_empty();
@@ -63,14 +63,14 @@ fn is_begun() -> bool {
     IS_BEGUN.load(Ordering::SeqCst)
 }
 
-/// As in the standard library, and known to loom.
+/// The standard library's fence, visible to loom.
 pub fn fence(order: Ordering) {
     if is_begun() {
         loomed::fence(order);
     }
 }
 
-/// A word: plain while the scene is set and judged.
+/// A word: plain during setup and evaluation.
 #[derive(Debug)]
 pub struct Word {
     index: usize,
@@ -78,7 +78,7 @@ pub struct Word {
     modelled: OnceLock<Box<Modelled>>,
 }
 
-/// A word that loom knows, and what the kernel keeps for those who sleep on it.
+/// A word of loom's, and the kernel's state for its sleepers.
 #[derive(Debug)]
 struct Modelled {
     word: loomed::AtomicU64,
@@ -103,7 +103,7 @@ impl Word {
         });
     }
 
-    /// The word as loom knows it. Whoever judges has joined all threads, and sees the last store.
+    /// The word of loom's. After all threads were joined, a load sees the last store.
     fn modelled(&self) -> Option<&loomed::AtomicU64> {
         let modelled = self.modelled.get()?;
         if is_begun() {
@@ -113,7 +113,7 @@ impl Word {
         Some(&modelled.word)
     }
 
-    /// As [`Word::modelled`], for who may write.
+    /// As [`Word::modelled`], for accesses that may write.
     fn modelled_to_write(&self) -> Option<&loomed::AtomicU64> {
         let word = self.modelled();
         if word.is_none() && is_begun() {
@@ -178,7 +178,7 @@ impl Word {
     }
 }
 
-/// A lock word, lent. The kernel looks at its low half.
+/// A lock word. The kernel checks its low half.
 #[derive(Debug, Clone, Copy)]
 pub struct LockWord<'a>(pub(crate) &'a Word);
 
@@ -205,12 +205,12 @@ impl LockWord<'_> {
         self.0.compare_exchange(current, new, success, failure)
     }
 
-    /// As the kernel does it: whoever looks and finds `value` is asleep before anybody else wakes.
+    /// As the kernel does: a thread that finds `value` is asleep before anybody can wake it.
     pub(crate) fn sleep(self, value: u32) {
         let timeless = self.0.modelled.get().filter(|_| !HAS_TIME.load(Ordering::SeqCst));
         let Some(at) = timeless else { return loom::thread::yield_now() };
         let kernel = at.kernel.lock().expect("nobody panics with it");
-        // The kernel's look is not one that may miss the newest store.
+        // The kernel's load always sees the newest store.
         if at.word.fetch_add(0, Ordering::AcqRel) as u32 == value {
             drop(at.sleepers.wait(kernel));
         }

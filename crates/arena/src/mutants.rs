@@ -1,8 +1,8 @@
-//! Builds that break a rule on purpose, so that the tests can be seen to notice. A build with the
-//! feature `mutants` breaks the one that `TUCKBOX_MUTANT` names; any other build breaks none, and
-//! nothing of this is left in it.
+//! Builds that break one rule on purpose, to show that the tests notice. The feature `mutants`
+//! breaks the rule that `TUCKBOX_MUTANT` names; other builds contain nothing of this. Must not know
+//! what the rules are.
 
-/// Whether a rule is broken, by its name.
+/// Whether the rule with this name is broken.
 #[cfg(feature = "mutants")]
 pub fn is_on(name: &str) -> bool {
     use std::sync::OnceLock;
@@ -10,7 +10,7 @@ pub fn is_on(name: &str) -> bool {
     CHOSEN.get_or_init(|| std::env::var("TUCKBOX_MUTANT").ok()).as_deref() == Some(name)
 }
 
-/// Whether a rule is broken, by its name. None is, in this build.
+/// Whether the rule with this name is broken: never in this build.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
 pub const fn is_on(_name: &str) -> bool {

@@ -1,5 +1,5 @@
-//! The system calls, each wrapped so that the rest of the crate needs no `unsafe` for them.
-//! Takes no decision: what an error means is for the caller to say.
+//! The system calls, wrapped so that the rest of the crate needs no `unsafe` for them. Takes no
+//! decisions: the caller says what an error means.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use crate::region::LockWord;
 
-/// Interruptions by signals after which a call is given up.
-const INTERRUPTIONS_MOST: u32 = 1000;
-/// How often a call is made that has failed for no reason that could last.
+/// A call is given up after this many interruptions by signals.
+const INTERRUPTIONS_MAX: u32 = 1000;
+/// Attempts of a call whose error may be transient.
 pub const ATTEMPTS: u32 = 3;
 
 fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL byte"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the path contains a NUL byte"))
 }
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -40,7 +40,7 @@ pub fn open(path: &Path, flags: libc::c_int, mode: libc::mode_t) -> io::Result<O
     open_at(libc::AT_FDCWD, path, flags, mode)
 }
 
-/// As [`open`], a relative path from an open directory.
+/// As [`open`], with a relative path from an open directory.
 pub fn open_at(
     directory: RawFd,
     path: &Path,
@@ -53,10 +53,10 @@ pub fn open_at(
     owned(unsafe { libc::openat(directory, path.as_ptr(), flags, mode) })
 }
 
-/// Where an open symbolic link leads.
+/// The target of an open symbolic link.
 pub fn read_link(fd: RawFd) -> io::Result<PathBuf> {
     let mut text = vec![0u8; libc::PATH_MAX as usize];
-    // SAFETY: the empty path is NUL-terminated, and the buffer as long as the call is told.
+    // SAFETY: the empty path is NUL-terminated, and the buffer has the length that is passed.
     let len_bytes =
         unsafe { libc::readlinkat(fd, c"".as_ptr(), text.as_mut_ptr().cast(), text.len()) };
     if len_bytes < 0 {
@@ -66,13 +66,13 @@ pub fn read_link(fd: RawFd) -> io::Result<PathBuf> {
     Ok(OsString::from_vec(text).into())
 }
 
-/// The user that this process acts as.
+/// The user that this process acts for.
 pub fn effective_user() -> u32 {
     // SAFETY: it takes nothing and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// The number of the kind of file system that an open file lies on.
+/// The magic number of the file system of an open file.
 pub fn file_system_kind(fd: RawFd) -> io::Result<u32> {
     // SAFETY: all-zero bytes are a valid `statfs`, which is a plain C structure.
     let mut data: libc::statfs = unsafe { std::mem::zeroed() };
@@ -81,19 +81,19 @@ pub fn file_system_kind(fd: RawFd) -> io::Result<u32> {
     Ok(data.f_type as u32)
 }
 
-/// A file in memory without a name in any directory.
+/// An unnamed file in memory.
 pub fn memory_file(name: &str) -> io::Result<OwnedFd> {
     let name = path_text(Path::new(name))?;
     // SAFETY: `name` is a NUL-terminated string that outlives the call.
     owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })
 }
 
-/// Opens a new file without a name in a directory, which vanishes unless [`link_new`] names it.
+/// Creates an unnamed file in a directory, which vanishes unless [`link_new`] names it.
 pub fn nameless_file(directory: RawFd, mode: libc::mode_t) -> io::Result<OwnedFd> {
     open_at(directory, Path::new("."), libc::O_RDWR | libc::O_TMPFILE, mode)
 }
 
-/// Gives a nameless file its name in a directory, unless something has it already (`EEXIST`).
+/// Names an unnamed file in a directory, unless the name is taken (`EEXIST`).
 pub fn link_new(fd: RawFd, directory: RawFd, to: &Path) -> io::Result<()> {
     let source = path_text(Path::new(&format!("/proc/self/fd/{fd}")))?;
     let target = path_text(to)?;
@@ -110,7 +110,7 @@ pub fn link_new(fd: RawFd, directory: RawFd, to: &Path) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// Moves a file of a directory to another name in it, unless something has that (`EEXIST`).
+/// Renames a file within a directory, unless the name is taken (`EEXIST`).
 pub fn rename_new(directory: RawFd, from: &Path, to: &Path) -> io::Result<()> {
     let (source, target) = (path_text(from)?, path_text(to)?);
     // SAFETY: both are NUL-terminated strings that outlive the call.
@@ -129,7 +129,7 @@ pub fn rename_new(directory: RawFd, from: &Path, to: &Path) -> io::Result<()> {
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        // A file system without the flag: a hard link does not replace either.
+        // The file system lacks the flag; a hard link does not replace a file either.
         Some(libc::EINVAL | libc::ENOSYS) => {
             // SAFETY: both are NUL-terminated strings that outlive the call.
             checked(unsafe {
@@ -141,14 +141,14 @@ pub fn rename_new(directory: RawFd, from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file of a directory.
+/// Removes a file from a directory.
 pub fn remove_at(directory: RawFd, name: &Path) -> io::Result<()> {
     let name = path_text(name)?;
     // SAFETY: `name` is a NUL-terminated string that outlives the call.
     checked(unsafe { libc::unlinkat(directory, name.as_ptr(), 0) }).map(|_| ())
 }
 
-/// How long a file of this process may get.
+/// The limit for the length of files that this process writes.
 fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the structure outlives the call, which fills it in.
@@ -171,23 +171,23 @@ fn status(fd: RawFd) -> Option<libc::stat> {
     None
 }
 
-/// Device and inode of an open descriptor; none if it is not open, or nobody can tell. Takes no memory, so that the
-/// child's side of a fork may call it.
+/// Device and inode of an open descriptor; none if it is not open or nobody can tell. Allocates
+/// nothing, so the child's side of a fork may call it.
 pub fn device_and_inode(fd: RawFd) -> Option<(u64, u64)> {
     status(fd).map(|data| (data.st_dev, data.st_ino))
 }
 
-/// How long the file behind a descriptor is; none if it is not open. May be called in a handler.
+/// Length of the file behind a descriptor; none if it is not open. Async-signal-safe.
 pub fn file_bytes(fd: RawFd) -> Option<u64> {
     status(fd).map(|data| data.st_size as u64)
 }
 
-/// Allocates the bytes from `offset` on and makes the file that long, without holes. Calls `fallocate`
-/// itself: where a file system lacks it, glibc's `posix_fallocate` writes zeros instead, over whatever
-/// another process stores there meanwhile.
+/// Allocates the bytes from `offset` on, without holes, and makes the file that long. Calls
+/// `fallocate` directly: where a file system lacks it, glibc's `posix_fallocate` writes zeros over
+/// what another process stores there meanwhile.
 pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
     if offset.saturating_add(len_bytes) > file_size_limit() {
-        // Asking for more would not only fail: it would send the signal SIGXFSZ, which kills.
+        // Asking for more would also send SIGXFSZ, which kills the process.
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     if crate::mutants::is_on("sparse") {
@@ -201,11 +201,11 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
         let done =
             unsafe { libc::fallocate(fd, 0, offset as libc::off_t, len_bytes as libc::off_t) };
         match checked(done) {
-            // Not endlessly: signals may come faster than the file system allocates, and it gives
-            // back what it had allocated at each.
+            // Bounded: signals may come faster than the file system allocates, and each one makes
+            // it give back what it had allocated.
             Err(error)
                 if error.kind() == io::ErrorKind::Interrupted
-                    && interruptions < INTERRUPTIONS_MOST =>
+                    && interruptions < INTERRUPTIONS_MAX =>
             {
                 interruptions += 1;
             }
@@ -214,8 +214,8 @@ pub fn allocate(fd: RawFd, offset: u64, len_bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Waits until all of a file, or of a directory, is where a power cut leaves it. A file system that knows
-/// no such thing keeps its files in memory, or cannot be asked.
+/// Waits until a file or directory is on stable storage. Succeeds on file systems that know no
+/// `fsync`: they keep files in memory, or cannot be asked.
 pub fn make_durable(fd: RawFd) -> io::Result<()> {
     let mut interruptions = 0;
     loop {
@@ -223,7 +223,7 @@ pub fn make_durable(fd: RawFd) -> io::Result<()> {
         match checked(unsafe { libc::fsync(fd) }) {
             Err(error)
                 if error.kind() == io::ErrorKind::Interrupted
-                    && interruptions < INTERRUPTIONS_MOST =>
+                    && interruptions < INTERRUPTIONS_MAX =>
             {
                 interruptions += 1;
             }
@@ -235,18 +235,17 @@ pub fn make_durable(fd: RawFd) -> io::Result<()> {
     }
 }
 
-/// Has the first bytes of a file read into memory, at once and without waiting for it. Whoever touches
-/// them next waits for what is still on its way, and only for that: else a mapping's first touch of a
-/// file that memory does not hold reads as much around it as the device is set to read ahead,
-/// megabytes on some, and the next touch waits for the disk again. The system may read less than it
-/// was asked for; the rest is read when it is touched.
+/// Starts reading the first bytes of a file into memory, without waiting.
+///
+/// Otherwise the first access to a mapping of an uncached file reads the device's whole read-ahead,
+/// megabytes on some, and the next access waits for the disk again. The kernel may read less.
 pub fn read_ahead(fd: RawFd, len_bytes: u64) {
     // SAFETY: no memory is passed.
     let _ =
         unsafe { libc::posix_fadvise(fd, 0, len_bytes as libc::off_t, libc::POSIX_FADV_WILLNEED) };
 }
 
-/// Maps a file shared, to be read, and to be written too if it is `writable`.
+/// Maps a file shared and readable, and also writable if `writable`.
 pub fn map_shared(fd: RawFd, len_bytes: usize, writable: bool) -> io::Result<*mut u8> {
     let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
     // SAFETY: a new mapping at an address of the kernel's choosing; no memory of ours is affected.
@@ -258,35 +257,36 @@ pub fn map_shared(fd: RawFd, len_bytes: usize, writable: bool) -> io::Result<*mu
     Ok(base.cast())
 }
 
-/// Keeps an open file description open for as long as this process has its memory, whatever becomes of
-/// its descriptor: a mapping holds it that cannot be touched, and that no forked child inherits.
-pub fn map_to_hold(fd: RawFd) -> io::Result<*mut u8> {
+/// Keeps an open file description open as long as this process has its memory, whatever happens to
+/// the descriptor: an inaccessible mapping holds it, and forked children do not inherit the
+/// mapping.
+pub fn map_to_keep_open(fd: RawFd) -> io::Result<*mut u8> {
     let (none, shared) = (libc::PROT_NONE, libc::MAP_SHARED);
     // SAFETY: a new mapping at an address of the kernel's choosing; no memory of ours is affected.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), HELD_BYTES, none, shared, fd, 0) };
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), KEEP_OPEN_BYTES, none, shared, fd, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the mapping is ours, and nobody refers to its memory.
-    let kept = checked(unsafe { libc::madvise(base, HELD_BYTES, libc::MADV_DONTFORK) });
-    kept.inspect_err(|_| unmap(base.cast(), HELD_BYTES))?;
+    let kept = checked(unsafe { libc::madvise(base, KEEP_OPEN_BYTES, libc::MADV_DONTFORK) });
+    kept.inspect_err(|_| unmap(base.cast(), KEEP_OPEN_BYTES))?;
     Ok(base.cast())
 }
 
-/// Length of what [`map_to_hold`] maps.
-pub const HELD_BYTES: usize = 4096;
+/// Length of the mapping by [`map_to_keep_open`].
+pub const KEEP_OPEN_BYTES: usize = 4096;
 
-/// Ends a mapping that [`map_shared`] or [`map_to_hold`] made.
+/// Removes a mapping by [`map_shared`] or [`map_to_keep_open`].
 pub fn unmap(base: *mut u8, len_bytes: usize) {
     // SAFETY: called once, by the region that owns the mapping, when it is dropped.
     unsafe { libc::munmap(base.cast(), len_bytes) };
 }
 
-/// Puts private memory of zeros in the place of a mapping that [`map_shared`] made; whether the
-/// system let us. May be called in a handler.
+/// Replaces a mapping by [`map_shared`] with private zeros; whether that succeeded.
+/// Async-signal-safe.
 pub fn zeros_over(base: *mut u8, len_bytes: usize) -> bool {
-    // SAFETY: the range is that of a mapping of ours, of which nobody holds references but to
-    // atomics; these stay valid, since the addresses never stop being mapped.
+    // SAFETY: the range is one of our mappings. Only references to atomics into it exist, and they
+    // stay valid because the addresses never stop being mapped.
     let put = unsafe {
         libc::mmap(
             base.cast(),
@@ -300,20 +300,19 @@ pub fn zeros_over(base: *mut u8, len_bytes: usize) -> bool {
     put != libc::MAP_FAILED
 }
 
-/// What a SIGBUS says.
+/// The cause of a SIGBUS.
 #[derive(Debug, Clone, Copy)]
 pub enum BusError {
-    /// This address could not be accessed.
+    /// An access to this address failed.
     At(usize),
-    /// A program sent the signal; no access of this thread did.
+    /// A program sent the signal; no access of this thread caused it.
     Raised,
 }
 
 type MayGoOn = fn(BusError) -> bool;
 static BUS_ERRORS: OnceLock<(MayGoOn, libc::sigaction)> = OnceLock::new();
 
-/// Asks `may_go_on` at each SIGBUS from now on. Where it says no, what was to happen before still
-/// happens.
+/// Calls `may_go_on` at each SIGBUS from now on. If it returns false, the previous action follows.
 pub fn handle_bus_errors(may_go_on: MayGoOn) {
     // SAFETY: all-zero bytes are a valid `sigaction`, which is a plain C structure.
     let (mut before, mut ours): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
@@ -324,8 +323,8 @@ pub fn handle_bus_errors(may_go_on: MayGoOn) {
     }
     ours.sa_sigaction = on_bus_error as *const () as usize;
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    // SAFETY: the structure outlives the call; the handler makes system calls and touches atomics
-    // only, and an extension module, in which it may lie, is never unloaded.
+    // SAFETY: the structure outlives the call. The handler only makes system calls and uses
+    // atomics, and stays loaded: an extension module is never unloaded.
     unsafe { libc::sigaction(libc::SIGBUS, &ours, std::ptr::null_mut()) };
 }
 
@@ -335,7 +334,7 @@ extern "C" fn on_bus_error(
     context: *mut libc::c_void,
 ) {
     let Some((may_go_on, before)) = BUS_ERRORS.get() else { return };
-    // SAFETY: the kernel passes a valid structure; for a positive code it holds an address.
+    // SAFETY: the kernel passes a valid structure, which holds an address if the code is positive.
     let error = unsafe {
         if (*info).si_code > 0 {
             BusError::At((*info).si_addr() as usize)
@@ -346,15 +345,15 @@ extern "C" fn on_bus_error(
     // SAFETY: the address of this thread's own error number.
     let errno = unsafe { *libc::__errno_location() };
     let goes_on = may_go_on(error);
-    // SAFETY: as above. The code that was interrupted finds its number unchanged.
+    // SAFETY: as above. The interrupted code finds its error number unchanged.
     unsafe { *libc::__errno_location() = errno };
     if goes_on {
         return;
     }
     match before.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: the structure is the one that the system itself gave us. An access is tried
-            // again after this and meets the default; a signal that was sent is sent again.
+            // SAFETY: the structure came from the system. The access is tried again and meets the
+            // default action; a signal that was sent is sent again.
             unsafe {
                 libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut());
                 if matches!(error, BusError::Raised) {
@@ -363,26 +362,26 @@ extern "C" fn on_bus_error(
             }
         }
         handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: whoever installed it said that it takes these three.
+            // SAFETY: its `SA_SIGINFO` flag says that the handler takes these three arguments.
             let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
                 unsafe { std::mem::transmute(handler) };
             handler(signal, info, context);
         }
         handler => {
-            // SAFETY: whoever installed it said that it takes the number alone.
+            // SAFETY: without `SA_SIGINFO` the handler takes the number alone.
             let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
             handler(signal);
         }
     }
 }
 
-/// The half of a word that the kernel looks at: a futex has 32 bits.
+/// The half of a lock word that the kernel checks: a futex has 32 bits.
 #[cfg(not(loom))]
 fn low_half(word: LockWord<'_>) -> *mut u32 {
     word.as_ptr().cast::<u32>().wrapping_add(usize::from(cfg!(target_endian = "big")))
 }
 
-/// Sleeps while `word` holds `value`, `limit` at most. Wakes early for no reason at times.
+/// Sleeps while `word` holds `value`, at most `limit`. May wake early without a reason.
 #[cfg(not(any(loom, miri)))]
 pub fn futex_wait(word: LockWord<'_>, value: u32, limit: Duration) {
     let limit = libc::timespec {
@@ -393,8 +392,8 @@ pub fn futex_wait(word: LockWord<'_>, value: u32, limit: Duration) {
     unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAIT, value, &limit) };
 }
 
-/// Wakes early every time: Miri would take the kernel's look at half of the word for a load of this
-/// program's, and those must not be narrower than the others.
+/// Always wakes early: Miri would take the kernel's load of half a word for a load of this program,
+/// and loads must not be narrower than the others.
 #[cfg(miri)]
 pub fn futex_wait(_word: LockWord<'_>, _value: u32, _limit: Duration) {
     std::thread::yield_now();
@@ -408,13 +407,13 @@ pub fn futex_wake_one(word: LockWord<'_>) {
     unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAKE, 1) };
 }
 
-/// As the kernel's, in a model.
+/// As the kernel's, in a loom model.
 #[cfg(loom)]
 pub fn futex_wait(word: LockWord<'_>, value: u32, _limit: Duration) {
     word.sleep(value);
 }
 
-/// As the kernel's, in a model.
+/// As the kernel's, in a loom model.
 #[cfg(loom)]
 pub fn futex_wake_one(word: LockWord<'_>) {
     word.wake_one();
@@ -430,7 +429,7 @@ fn byte_lock(kind: libc::c_int, at: u64) -> libc::flock {
     lock
 }
 
-/// Tries to lock one byte for this open file description; whether it now is.
+/// Tries to lock one byte for this open file description; whether it is locked now.
 pub fn try_lock_byte(fd: RawFd, at: u64) -> io::Result<bool> {
     let lock = byte_lock(libc::F_WRLCK, at);
     // SAFETY: the structure outlives the call.
@@ -443,14 +442,14 @@ pub fn try_lock_byte(fd: RawFd, at: u64) -> io::Result<bool> {
     }
 }
 
-/// Gives up a byte lock.
+/// Releases a byte lock.
 pub fn unlock_byte(fd: RawFd, at: u64) -> io::Result<()> {
     let lock = byte_lock(libc::F_UNLCK, at);
     // SAFETY: the structure outlives the call.
     checked(unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &lock) }).map(|_| ())
 }
 
-/// Whether another open file description holds the byte.
+/// Whether another open file description has the byte locked.
 pub fn byte_is_locked(fd: RawFd, at: u64) -> io::Result<bool> {
     let mut lock = byte_lock(libc::F_WRLCK, at);
     // SAFETY: the structure outlives the call, which fills it in.
@@ -458,8 +457,8 @@ pub fn byte_is_locked(fd: RawFd, at: u64) -> io::Result<bool> {
     Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// Seconds of a clock that nobody sets, read at little cost and not exactly.
-pub fn rough_seconds() -> u64 {
+/// Seconds of a monotonic clock, cheap and coarse.
+pub fn coarse_seconds() -> u64 {
     time_of(libc::CLOCK_MONOTONIC_COARSE).tv_sec as u64
 }
 
@@ -486,15 +485,15 @@ fn time_of(clock: libc::clockid_t) -> libc::timespec {
     time
 }
 
-/// Closes a descriptor by number. For the child's side of a fork, where only this may be done.
+/// Closes a descriptor by number. For the child's side of a fork, where no more is allowed.
 pub fn close_raw(fd: RawFd) {
-    // SAFETY: closing takes no memory; the caller owns the number.
+    // SAFETY: closing allocates nothing; the caller owns the number.
     unsafe { libc::close(fd) };
 }
 
 /// Runs `prepare` before every fork, and `parent` and `child` after it on either side.
 pub fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
-    // SAFETY: the three only lock, unlock, store to atomics and close descriptors, and they stay
-    // loaded as long as the process, since an extension module is never unloaded.
+    // SAFETY: the three only lock, unlock, store to atomics and close descriptors. They stay loaded
+    // as long as the process: an extension module is never unloaded.
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }

@@ -1,11 +1,15 @@
-//! Who owns each segment of the pool, and how often it has been used.
+//! Who owns each segment of the pool, and how often it was used. Must not know what is in a
+//! segment.
 //!
 //! There is no list of free segments and no lock over them. A segment has an owner word, taken by
-//! compare-and-swap from [`Owner::Free`], and a 64-bit generation that moves when it is freed.
-//! Which owner words to try, the map of free segments says ([`crate::free_map`]).
-//! The order carries the readers' proof: nothing refers to the segment any more, then the generation
-//! moves, then the owner word says free; and only a later owner writes its first byte, after a
-//! release fence.
+//! compare-and-swap from [`Owner::Free`], and a 64-bit generation that moves when the segment is
+//! freed. The map of free segments says which owner words to try ([`crate::free_map`]).
+//!
+//! The race: a reader still copies from a segment that is freed and taken again. The order makes it
+//! harmless: nothing refers to the segment any more, then the generation moves, then the owner word
+//! says free; only a later owner writes its first byte, after a release fence. A reader that sees a
+//! new byte therefore sees the moved generation (`docs/concurrency.md`, "The lock-free
+//! read").
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -16,16 +20,16 @@ use crate::layout::segment;
 use crate::process::OwnerId;
 use crate::region::{fence, View};
 
-/// Who has a segment.
+/// The owner of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody.
+    /// No owner.
     Free,
-    /// A shard: reachable from its logs or its index, or leaked by a death and found by repair.
+    /// A shard: reachable from its logs or index, or leaked by a death and found by repair.
     Shard(u32),
-    /// A process that fills it before a shard takes it over.
+    /// A process that fills the segment before a shard takes it over.
     Builder(OwnerId),
-    /// Bits that no version of this program writes.
+    /// Bits that no version of Tuckbox writes.
     Unknown(u64),
 }
 
@@ -54,37 +58,36 @@ impl Owner {
 }
 
 impl Arena {
-    /// The generation of a segment. Loads that follow are not moved before it.
+    /// The generation of a segment. Later loads are not moved before it.
     #[inline(always)]
     pub fn generation(&self, segment: u32) -> u64 {
         self.generation_word(segment).load(0, Ordering::Acquire)
     }
 
-    /// The word that has the generation of a segment, for who looks twice.
+    /// The generation word, for callers that load it twice.
     #[inline(always)]
     pub fn generation_word(&self, segment: u32) -> View<'_, 1> {
         self.region().view(self.geometry().segment_word_at(segment::GENERATION, segment))
     }
 
-    /// Who has a segment.
+    /// The owner of a segment.
     pub fn segment_owner(&self, segment: u32) -> Owner {
         let at = self.geometry().segment_word_at(segment::OWNER, segment);
         Owner::from_word(self.region().load(at, Ordering::Acquire))
     }
 
-    /// All segments that the file can ever have. Their words lie in the tables, whose length does
-    /// not change, so that they can be read however long the file is.
+    /// All segments that the file can ever have. Their words are in tables of fixed length, so they
+    /// can be read however long the file is.
     fn all_segments(&self) -> Range<u32> {
         0..self.geometry().segment_count as u32
     }
 
-    /// The segments of an owner, those included that lie behind the end of the file as this handle
-    /// knows it.
+    /// The segments of an owner, including those behind the file's end as this handle knows it.
     pub fn segments_of(&self, owner: Owner) -> impl Iterator<Item = u32> + '_ {
         self.all_segments().filter(move |segment| self.segment_owner(*segment) == owner)
     }
 
-    /// Takes a free segment of those that this handle knows, if there is one. Costs the same in any file.
+    /// Takes a free segment among those that this handle knows. Costs the same in any file.
     pub fn take_segment(&self, owner: Owner) -> Option<u32> {
         let (region, map) = (self.region(), &self.geometry().free_map);
         let present = self.segments_present();
@@ -102,34 +105,33 @@ impl Arena {
         None
     }
 
-    /// Passes a segment on to another owner. The caller owns it, or holds the lock of the shard
-    /// that does.
-    pub fn give_segment(&self, segment: u32, owner: Owner) {
+    /// Gives a segment to another owner. The caller owns it, or holds the lock of the owning shard.
+    pub fn transfer_segment(&self, segment: u32, owner: Owner) {
         let at = self.geometry().segment_word_at(segment::OWNER, segment);
         self.region().store(at, owner.word(), Ordering::Release);
     }
 
-    /// Gives back a segment that was taken and not used.
+    /// Frees a segment that was taken and not used.
     pub fn release_segment(&self, segment: u32) {
         self.geometry().free_map.set_free(self.region(), segment);
         hooks::reach(Point::SegmentMarkedFree);
-        self.give_segment(segment, Owner::Free);
+        self.transfer_segment(segment, Owner::Free);
     }
 
-    /// States that a segment is taken which the map may show as free, because damage changed it. The
-    /// caller holds the lock of the shard whose segment it is.
+    /// Marks a segment as taken in the free map, which damage may have changed. The caller holds
+    /// the lock of the shard that owns it.
     pub fn mark_taken(&self, segment: u32) {
         self.geometry().free_map.set_taken(self.region(), segment);
     }
 
-    /// Corrects the map of free segments where it hides some. Returns how many it said were taken.
+    /// Corrects the free map where it hides free segments. Returns how many were marked as taken.
     pub fn reveal_free_segments(&self) -> u32 {
         let (region, map) = (self.region(), &self.geometry().free_map);
         let is_free = |segment: u32| self.segment_owner(segment) == Owner::Free;
         let mut count = 0;
         for segment in self.all_segments() {
             if is_free(segment) && map.hides(region, segment) {
-                // Not one that was taken in between.
+                // Not counted if it was taken meanwhile.
                 count += u32::from(map.says_taken(region, segment) && is_free(segment));
                 map.set_free(region, segment);
             }
@@ -137,9 +139,9 @@ impl Arena {
         count
     }
 
-    /// Precedes the first byte of a segment's new use: whoever reads one of them and makes a fence
-    /// (acquire) sees the moved generation. It is the new user's to make, who may be another than he
-    /// who ended the last use: a fence holds only for what its own thread writes afterwards.
+    /// Must precede the first byte of a segment's new use: a reader that sees such a byte and then
+    /// issues an acquire fence sees the moved generation. The new owner must issue this fence: a
+    /// fence orders only its own thread's writes.
     #[inline]
     pub fn begin_use(&self) {
         if !crate::mutants::is_on("no-taker-fence") {
@@ -147,7 +149,7 @@ impl Arena {
         }
     }
 
-    /// Ends the segment's present use, and keeps it. Nothing may refer to it any more.
+    /// Ends the segment's present use but keeps the segment. Nothing may refer to it any more.
     pub fn end_use(&self, segment: u32) {
         let at = self.geometry().segment_word_at(segment::GENERATION, segment);
         let generation = self.region().get(at);
@@ -166,18 +168,18 @@ impl Arena {
         self.release_segment(segment);
     }
 
-    /// Frees a segment that this handle was filling, within a [`Arena::stay`]. If the thread itself
-    /// has closed the handle meanwhile, it is an abandoned one, and not ours any more; in a child that was
-    /// forked meanwhile it is the parent's.
+    /// Frees a segment that this handle was filling, within a [`Arena::guard_operation`]. Does
+    /// nothing if the segment is no longer this handle's: the thread closed the handle meanwhile,
+    /// or this is a forked child and the segment is the parent's.
     pub fn free_own_segment(&self, segment: u32) {
-        let ours = self.seated().map(Owner::Builder);
+        let ours = self.slot_owner().map(Owner::Builder);
         if ours == Some(self.segment_owner(segment)) {
             self.free_segment(segment);
         }
     }
 
-    /// Frees the segments that dead builders left, and those whose owner words name nobody. Returns
-    /// how many.
+    /// Frees segments that dead builders left, and those whose owner words name nobody. Returns how
+    /// many.
     pub fn free_abandoned_segments(&self) -> u32 {
         let mut count = 0;
         for segment in self.all_segments() {
@@ -185,15 +187,16 @@ impl Arena {
             let seen = self.region().get(at);
             let abandoned = match Owner::from_word(seen) {
                 Owner::Builder(owner) => self.is_dead(owner),
-                // Of a shard that there is not, or of nobody at all: the word is damaged.
+                // A shard that does not exist, or no known owner: the word is damaged.
                 Owner::Shard(shard) => u64::from(shard) >= self.geometry().plan.shard_count,
                 Owner::Unknown(_) => true,
                 Owner::Free => false,
             };
             if abandoned {
-                // Two rescuers may come here at once: whoever makes the word its own frees it.
-                let Ok(stay) = self.stay() else { return count };
-                if self.region().replace(at, seen, Owner::Builder(stay.owner()).word())
+                // Two processes may get here at once: the one whose compare-and-swap succeeds frees
+                // the segment.
+                let Ok(operation) = self.guard_operation() else { return count };
+                if self.region().replace(at, seen, Owner::Builder(operation.owner()).word())
                     || crate::mutants::is_on("rescue-by-store")
                 {
                     self.free_segment(segment);
@@ -204,13 +207,13 @@ impl Arena {
         count
     }
 
-    /// One of the three words kept for the layer above.
+    /// One of the three words for the layer above.
     #[inline(always)]
     pub fn note(&self, segment: u32, index: u64) -> u64 {
         self.region().get(self.geometry().segment_word_at(segment::NOTES + index, segment))
     }
 
-    /// Sets one of the three words kept for the layer above.
+    /// Sets one of the three words for the layer above.
     #[inline(always)]
     pub fn set_note(&self, segment: u32, index: u64, value: u64) {
         self.region().store(
@@ -227,7 +230,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::layout::Plan;
+    use crate::layout::{AfterPowerCut, Plan};
     use crate::wait::NativeWaiter;
 
     fn twins() -> Vec<Arena> {
@@ -235,6 +238,7 @@ mod tests {
             size_bytes: 1 << 20,
             max_entries: 0,
             features_optional: 0,
+            after_power_cut: AfterPowerCut::Keep,
             segment_bytes: 4096,
             shard_count: 1,
             shard_bytes: 2048,
@@ -245,17 +249,17 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_known_to_who_looks() {
+    fn a_handle_learns_of_growth_when_it_looks() {
         let [one, other] = &twins()[..] else { panic!("two were asked for") };
         assert!(one.grow().unwrap());
         assert!(one.segments_present() > 2);
         assert_eq!(other.segments_present(), 2);
-        other.look_at_length();
+        other.refresh_length();
         assert_eq!(other.segments_present(), one.segments_present());
     }
 
     #[test]
-    fn what_a_dead_builder_took_of_a_longer_file_is_freed() {
+    fn segments_that_a_dead_builder_took_after_growth_are_freed() {
         let [dead, other] = &twins()[..] else { panic!("two were asked for") };
         assert!(dead.grow().unwrap());
         let builder = Owner::Builder(dead.owner().unwrap());
@@ -267,7 +271,7 @@ mod tests {
         assert_eq!(other.segments_of(builder).count(), 0);
     }
 
-    /// A map whose page came to hold ones in a power cut hides everything.
+    /// A power cut can leave a page of the map full of ones, which hides all segments.
     #[test]
     fn hidden_segments_are_found_again() {
         let [one, other] = &twins()[..] else { panic!("two were asked for") };

@@ -1,23 +1,22 @@
-//! The sum of some words, by rounds of the AES cipher: what is damaged, or torn, has another one.
+//! A 64-bit sum of words, by rounds of the AES cipher: damaged or torn words have another sum. Must
+//! not know what the words are. It is no authentication: its constants are public.
 //!
-//! Four states take two words in turns, each by one round, in which the words are what the cipher calls a
-//! round key: a processor has an instruction for it that takes sixteen bytes, and most have nothing else
-//! to do in that unit. It waits four cycles for the one before it, so there are four. At the end each is
-//! the key of a round of what those before it came to: the same change of two states has gone through
-//! another number of rounds, and does not cancel itself. Three more rounds let every change of the last
-//! words reach all of the sum, whatever bytes it is of. A round and the adding of its key can be undone,
-//! so a change of the sixteen bytes of one round is not lost in its state; changes further apart cancel
-//! each other there by chance alone, with odds of some 2^-32 where they are made for it.
+//! Four states take two words in turn, each by one round whose key are these words. A processor has
+//! an instruction for that; the instruction has a latency of four cycles, hence four states. At the
+//! end the states are joined by rounds, each the key of a round of those before it, so that the
+//! same change of two states does not cancel out. Three more rounds spread every change of the last
+//! words over the whole sum. A round can be undone, so a change within the sixteen bytes of one
+//! round is never lost; changes further apart cancel out only by chance, with odds of about 2^-32
+//! if made on purpose.
 //!
-//! How many words there are is not summed up: the first of a record tells it. The states begin with
-//! constants that everybody knows: it proves nothing against who wants two contents of the same sum.
-//!
-//! The round is that of FIPS 197, section 5.1, as Intel's AESENC has it. It is here, and not with the other
-//! hashes, because the call of code for one kind of processor is unsafe; it touches no shared memory.
-//! [`Stretch::copy_out_summed`](crate::region::Stretch::copy_out_summed) makes the same sums.
+//! The number of words is not part of the sum: the first word of a record tells it. The algorithm
+//! is specified in `docs/format.md`, "Records". It is in this crate because code for one kind
+//! of processor is unsafe to call; it does not touch shared memory.
+//! [`SegmentSlice::copy_out_summed`](crate::region::SegmentSlice::copy_out_summed) computes the
+//! same sums.
 
-/// What the four states begin with, the first three also the keys of the last three rounds: the first digits
-/// of pi.
+/// The first digits of pi: the four states at the beginning. The first three are also the keys of
+/// the last three rounds.
 pub(crate) static BEGIN: [[u64; 2]; 4] = [
     [0x1319_8a2e_0370_7344, 0x243f_6a88_85a3_08d3],
     [0x082e_fa98_ec4e_6c89, 0xa409_3822_299f_31d0],
@@ -25,27 +24,27 @@ pub(crate) static BEGIN: [[u64; 2]; 4] = [
     [0x3f84_d5b5_b547_0917, 0xc0ac_29b7_c97c_50dd],
 ];
 
-/// The sum of some words. It is the same with a zero behind an even number of them.
+/// The sum of some words. A zero behind an even number of words does not change it.
 #[inline(always)]
 pub fn of(words: &[u64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("aes") {
-        // SAFETY: the processor has what the function is compiled for.
+        // SAFETY: the processor has the instructions that the function is compiled for.
         return unsafe { x86_64::of(words) };
     }
     #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
     if std::arch::is_aarch64_feature_detected!("aes") {
-        // SAFETY: the processor has what the function is compiled for.
+        // SAFETY: the processor has the instructions that the function is compiled for.
         return unsafe { aarch64::of(words) };
     }
     by_table::of(words)
 }
 
-/// The sum of a slice, by functions that make a state of two words, add one to another, and make a round.
+/// The sum of a slice, given functions that make a state of two words, XOR two states, and do a
+/// round.
 ///
-/// A last word of an odd number is added to what the fourth begins with. Then eight words are a pair for
-/// each of the four; of what is left, four words are pairs for the first and the second, and two are one for
-/// the third.
+/// A last odd word is XORed to the fourth state. Then every eight words are one pair for each
+/// state; of the rest, four words go to the first and second state, and two to the third.
 macro_rules! sum_by {
     ($words:expr, $state:ident, $added:ident, $round:ident) => {{
         let [first, second, third, fourth] = BEGIN.map(|[low, high]| $state(low, high));
@@ -87,7 +86,7 @@ mod x86_64 {
     #[target_feature(enable = "aes")]
     #[allow(unused_unsafe, reason = "not unsafe any more since Rust 1.87")]
     pub unsafe fn of(words: &[u64]) -> u64 {
-        // SAFETY: the caller vouches for the processor; the instructions take and give registers.
+        // SAFETY: the caller guarantees the processor; the instructions only use registers.
         let state = |low, high| unsafe { _mm_set_epi64x(high as i64, low as i64) };
         // SAFETY: as above.
         let added = |state: __m128i, other: __m128i| unsafe { _mm_xor_si128(state, other) };
@@ -112,13 +111,13 @@ mod aarch64 {
     #[target_feature(enable = "aes")]
     #[allow(unused_unsafe, reason = "not unsafe any more since Rust 1.87")]
     pub unsafe fn of(words: &[u64]) -> u64 {
-        // SAFETY: the caller vouches for the processor; the instructions take and give registers.
+        // SAFETY: the caller guarantees the processor; the instructions only use registers.
         let state = |low, high| unsafe {
             vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(low), vcreate_u64(high)))
         };
         // SAFETY: as above.
         let added = |state: uint8x16_t, other: uint8x16_t| unsafe { veorq_u8(state, other) };
-        // SAFETY: as above. This processor adds a key before a round, the other one behind it.
+        // SAFETY: as above. This processor adds a key before a round, x86-64 after it.
         let round = |state: uint8x16_t, key: uint8x16_t| unsafe {
             veorq_u8(vaesmcq_u8(vaeseq_u8(state, vdupq_n_u8(0))), key)
         };
@@ -131,8 +130,8 @@ mod aarch64 {
 mod by_table {
     use super::BEGIN;
 
-    /// FIPS 197, section 5.1.1: the inverse in GF(2^8), and an affine map of it. The elements are gone
-    /// through as powers of 3, beside their inverses.
+    /// FIPS 197, section 5.1.1: the inverse in GF(2^8) and an affine map of it. The loop runs
+    /// through all elements as powers of 3, together with their inverses.
     const SUBSTITUTES: [u8; 256] = {
         let mut table = [0; 256];
         let (mut power, mut inverse) = (1u8, 1u8);
@@ -158,8 +157,8 @@ mod by_table {
         table
     };
 
-    /// What a byte of the first row makes of its column: sections 5.1.1 and 5.1.3 at once. A byte of another
-    /// row does the same, turned by as many bytes.
+    /// The contribution of a byte of the first row to its column: sections 5.1.1 and 5.1.3 at once.
+    /// A byte of another row contributes the same, rotated by as many bytes.
     const COLUMNS: [u32; 256] = {
         let mut table = [0; 256];
         let mut byte = 0;
@@ -181,7 +180,7 @@ mod by_table {
         }
     }
 
-    /// A round, and the adding of its key. The first byte is the lowest.
+    /// A round with its key. The first byte is the lowest.
     pub(super) fn round(state: u128, key: u128) -> u128 {
         let bytes = state.to_le_bytes();
         let column = |number: usize| {
@@ -204,7 +203,7 @@ mod by_table {
 mod tests {
     use super::*;
 
-    /// Of so many of the words 1, 2, 3 and so on.
+    /// Count and sum of the words 1, 2, 3 and so on.
     const KNOWN: [(usize, u64); 7] = [
         (0, 0xc3f0_b91b_102f_cc2b),
         (1, 0xb7a9_8b23_3635_a484),
@@ -215,7 +214,7 @@ mod tests {
         (25, 0x6e75_6f50_c3f6_0db0),
     ];
 
-    /// FIPS 197, appendix B: the first round of the example, from its start to that of the second.
+    /// FIPS 197, appendix B: the first round of the example.
     #[test]
     fn a_round_is_the_one_of_the_standard() {
         let bytes = |hex: u128| u128::from_be_bytes(hex.to_le_bytes());
@@ -233,7 +232,7 @@ mod tests {
         }
     }
 
-    /// For who writes another program for these files: docs/format.md has one of them.
+    /// For authors of other programs for these files; docs/format.md has one of these sums.
     #[test]
     fn the_sums_are_those_of_every_build() {
         let words: Vec<u64> = (1..26).collect();
@@ -242,8 +241,8 @@ mod tests {
         }
     }
 
-    /// The bytes that a round brings together in one column, of which two then may be lost: what two rounds
-    /// more do not spread again.
+    /// Bytes that one round brings together in one column: with too few final rounds two of them
+    /// could be lost.
     #[test]
     #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn changes_of_bytes_that_come_together_count() {
@@ -279,7 +278,7 @@ mod tests {
             for bit in 0..64 * count {
                 let mut other = words.clone();
                 other[bit / 64] ^= 1 << (bit % 64);
-                // Nearly all of its bytes differ, for every one of the bits.
+                // For every bit, nearly all bytes of the sum differ.
                 let same =
                     (sum ^ of(&other)).to_le_bytes().iter().filter(|byte| **byte == 0).count();
                 assert!(same <= 2, "{count} words, bit {bit}");

@@ -1,9 +1,9 @@
-//! Whether a file may be used as a cache: who else could have put it there, change it or take it
-//! away, and whether the memory behind it is shared at all.
+//! Whether a file is safe to use as a cache: who else could have put it there, change it or remove
+//! it, and whether its memory is shared at all. Decides about owners, modes, names and file
+//! systems. Must not know what is in the file ([`header`](crate::header)).
 //!
-//! The directory is held open from the first look on, and the file is reached through it, so that
-//! what was checked is what is used. Decides about owners, modes, names and file systems; what is
-//! in a file is for `header` to judge.
+//! The directory is opened first, and the file is reached through that descriptor, so Tuckbox opens
+//! exactly the file that it checked.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -17,37 +17,37 @@ use crate::error::{Error, Result};
 use crate::os;
 use crate::users::is_private_group;
 
-/// As many symbolic links as the system itself follows on one way.
-const LINKS_MOST: u32 = 40;
+/// As many symbolic links as the kernel follows in one path.
+const LINKS_MAX: u32 = 40;
 const STICKY: u32 = 0o1000;
-/// Whom a user namespace shows in place of users that it does not know.
+/// The user id that a user namespace shows for users that it does not know.
 const UNKNOWN_USER: u32 = 65534;
 
 /// Who may use a file, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rights {
-    /// The group that shares the file with its owner: its members may read and change everything
-    /// in it. Without one the file is its owner's alone.
+    /// The group that shares the file with its owner: members may read and change everything in it.
+    /// None for the owner alone.
     pub group: Option<u32>,
-    /// The file is only read: it may belong to somebody else, and no byte of it is changed.
+    /// Only reads: the file may belong to another user, and no byte of it is changed.
     pub read_only: bool,
 }
 
-/// The directory that a cache file lies in, held open.
+/// The directory of a cache file, held open.
 #[derive(Debug)]
 pub struct Directory {
     fd: OwnedFd,
     data: Metadata,
-    /// The file's path, as it was given.
+    /// The file's path as given.
     path: PathBuf,
     name: OsString,
 }
 
 impl Directory {
-    /// Opens the directory that the file at `path` lies in, or shall lie in.
+    /// Opens the directory of the file at `path`, which need not exist yet.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be reached, [`Error::NotAFile`] if `path` can be no file's,
+    /// [`Error::Io`] if it cannot be reached, [`Error::NotAFile`] if `path` cannot be a file's,
     /// [`Error::Unsafe`] if a symbolic link of another user leads there,
     /// [`Error::NetworkFileSystem`].
     pub fn open(path: &Path) -> Result<Directory> {
@@ -64,17 +64,17 @@ impl Directory {
         Ok(Directory { fd, data, path: path.into(), name: name.to_owned() })
     }
 
-    /// The descriptor's number. It can be searched, not read.
+    /// The descriptor, which can be searched but not read.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
-    /// Waits until a power cut no longer takes a name from it. Whoever may not read the directory cannot
-    /// ask for that; then the new name lasts from when the system writes it by itself.
+    /// Waits until the name of a new file survives a power cut. A process that may not read the
+    /// directory cannot ask for that; the kernel then writes the name at some later time.
     pub fn make_durable(&self) {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let opened = os::open_at(self.fd(), Path::new("."), flags, 0);
-        // A cache that is missing after a power cut is created again.
+        // Safe to ignore: a cache that is missing after a power cut is created again.
         let _ = opened.and_then(|directory| os::make_durable(directory.as_raw_fd()));
     }
 
@@ -83,17 +83,17 @@ impl Directory {
         Path::new(&self.name)
     }
 
-    /// The file's path, as it was given.
+    /// The file's path as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Refuses an open file that somebody else could have put there, or can change, or take away.
+    /// Refuses an open file that another user could have put there, or can change or remove.
     ///
     /// # Errors
     /// [`Error::Unsafe`], [`Error::NetworkFileSystem`].
-    pub fn admit(&self, fd: RawFd, data: &Metadata, rights: Rights) -> Result<()> {
-        // Something else may be mounted over the name of the file.
+    pub fn check_file(&self, fd: RawFd, data: &Metadata, rights: Rights) -> Result<()> {
+        // Something else may be mounted over the file's name.
         refuse_network(fd, data.dev(), &self.path)?;
         let (path, mode) = (&self.path, data.mode());
         let command = quoted(path);
@@ -101,9 +101,9 @@ impl Directory {
             let (count, folder) = (data.nlink(), quoted(parent_of(path)));
             return Err(unsafe_file(
                 path,
-                format!("it has {count} names (hard links), and may be somebody's other file"),
+                format!("it has {count} hard links, so it may be another file of this user"),
                 format!(
-                    "remove the name that should not be, found by: \
+                    "remove the wrong link; to list the links, run: \
                      find {folder} -xdev -samefile {command}"
                 ),
             ));
@@ -124,7 +124,7 @@ impl Directory {
                 path,
                 format!("its mode {:04o} lets group {} write to it", mode & 0o7777, data.gid()),
                 format!(
-                    "run: chmod go-w {command}, or open it with group {} if its members shall",
+                    "run: chmod go-w {command}, or pass group={} if its members should share it",
                     data.gid()
                 ),
             ));
@@ -136,32 +136,32 @@ impl Directory {
                 format!("run: chmod o-w {command}"),
             ));
         }
-        // Whoever names a file of somebody else to read it trusts who can put files there; and who
-        // shares one with a group trusts its members.
+        // A read-only open of another user's file trusts whoever can put files there; sharing a
+        // file with a group trusts its members.
         let may_read = rights.read_only && (data.uid() == 0 || data.uid() == self.data.uid());
         if !(is_ours || rights.group.is_some() || may_read) {
             return Err(unsafe_file(
                 path,
                 format!(
-                    "it belongs to user {}, and this process acts for user {}",
+                    "it belongs to user {}, but this process runs as user {}",
                     data.uid(),
                     os::effective_user()
                 ),
                 if rights.read_only {
-                    "it can be read from a directory of that user; or choose another path".into()
+                    "move it to a directory of that user, or choose another path".into()
                 } else {
-                    "open it as that user, or read-only, or choose another path".into()
+                    "open it as that user or with read_only, or choose another path".into()
                 },
             ));
         }
-        self.admit_itself(data.uid(), rights)
+        self.check_directory(data.uid(), rights)
     }
 
-    /// Refuses the directory if others can replace the file in it that `owner` has, or will have.
+    /// Refuses the directory if others could replace the file of `owner` in it.
     ///
     /// # Errors
     /// [`Error::Unsafe`].
-    pub fn admit_itself(&self, owner: u32, rights: Rights) -> Result<()> {
+    pub fn check_directory(&self, owner: u32, rights: Rights) -> Result<()> {
         let (mode, user) = (self.data.mode(), self.data.uid());
         let folder = parent_of(&self.path);
         let shown = folder.display();
@@ -172,7 +172,7 @@ impl Directory {
             return Err(unsafe_file(
                 &self.path,
                 format!("its directory {shown} belongs to user {user}, who can replace it"),
-                "choose a directory of your own, or of root".into(),
+                "choose a directory that belongs to you or to root".into(),
             ));
         }
         let group_is_ours = mode & 0o020 != 0
@@ -193,7 +193,7 @@ impl Directory {
                     mode & 0o7777
                 ),
                 format!(
-                    "run: chmod {change} {}, or give it a directory of its own: mkdir -m 700 {}",
+                    "run: chmod {change} {}, or use a new directory: mkdir -m 700 {}",
                     quoted(folder),
                     quoted(&folder.join("tuckbox"))
                 ),
@@ -207,8 +207,8 @@ fn unsafe_file(path: &Path, reason: String, remedy: String) -> Error {
     Error::Unsafe { path: path.into(), reason, remedy }
 }
 
-/// Whether a user is the machine's root, or may be: in a user namespace the root of the host is
-/// among the users that it does not know.
+/// Whether a user is the machine's root, or may be: in a user namespace the host's root is among
+/// the unknown users.
 fn is_root(user: u32) -> bool {
     user == 0 || user == UNKNOWN_USER && !knows_all_users()
 }
@@ -218,8 +218,8 @@ fn knows_all_users() -> bool {
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// Goes from directory to directory to the one at `folder`, and along the symbolic links of root
-/// and of this user alone: what others lay on the way could lead anywhere.
+/// Opens the directory at `folder` step by step. Follows only symbolic links of root and of this
+/// user: those of others could lead anywhere.
 fn walk(path: &Path, folder: &Path) -> Result<OwnedFd> {
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => Error::Io {
@@ -256,14 +256,14 @@ fn walk(path: &Path, folder: &Path) -> Result<OwnedFd> {
             return Err(unsafe_file(
                 path,
                 format!(
-                    "the symbolic link {} on the way to it belongs to user {owner}",
+                    "the symbolic link {} in its path belongs to user {owner}",
                     Path::new(&step).display()
                 ),
-                "give the path without it".into(),
+                "use a path without that link".into(),
             ));
         }
         links += 1;
-        if links > LINKS_MOST {
+        if links > LINKS_MAX {
             return Err(refused(io::Error::from_raw_os_error(libc::ELOOP)));
         }
         let target = os::read_link(next.as_raw_fd()).map_err(refused)?;
@@ -298,7 +298,7 @@ pub fn parent_of(path: &Path) -> &Path {
     }
 }
 
-/// A path as a shell takes it for one word.
+/// A path quoted for a shell, as one word.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+=:,@".contains(letter);
@@ -309,8 +309,8 @@ fn quoted(path: &Path) -> String {
     }
 }
 
-/// What `statfs` answers for file systems whose files other machines have too, from the kernel's
-/// list of magic numbers and those of the systems themselves.
+/// `statfs` magic numbers of file systems that several machines share, from the kernel's list and
+/// from the file systems themselves.
 const NETWORK_KINDS: [(u32, &str); 19] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -329,11 +329,11 @@ const NETWORK_KINDS: [(u32, &str); 19] = [
     (0xaad7_aaea, "PanFS"),
     (0x1983_0326, "BeeGFS"),
     (0x2003_0528, "OrangeFS"),
-    (0x786f_4256, "a shared folder of VirtualBox"),
-    (0xbacb_acbc, "a shared folder of VMware"),
+    (0x786f_4256, "a VirtualBox shared folder"),
+    (0xbacb_acbc, "a VMware shared folder"),
 ];
 const FUSE: u32 = 0x6573_5546;
-/// Programs behind FUSE whose files are elsewhere, as the type of a mount names them.
+/// FUSE programs whose files are on other machines, by the type of the mount.
 const NETWORK_PROGRAMS: [&str; 24] = [
     "afp",
     "blobfuse",
@@ -384,8 +384,8 @@ fn network_kind(kind: u32) -> Option<&'static str> {
     NETWORK_KINDS.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
 }
 
-/// The type of the mount of a device in a table of mounts, if it is that of a program whose files
-/// are elsewhere. One line of the table reads `36 35 0:31 / /mnt rw shared:1 - fuse.sshfs host rw`.
+/// The mount type of a device in a table of mounts, if it belongs to a network program. A line of
+/// the table reads `36 35 0:31 / /mnt rw shared:1 - fuse.sshfs host rw`.
 fn network_program(mounts: &[u8], device: u64) -> Option<String> {
     let device = format!("{}:{}", libc::major(device), libc::minor(device));
     mounts.split(|byte| *byte == b'\n').find_map(|line| {

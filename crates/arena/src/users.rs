@@ -1,12 +1,12 @@
-//! What the machine's own lists say of its users and groups. Knows nothing of files.
+//! What the machine's own lists say about users and groups. Must not know files.
 //!
-//! Read as text, not asked of the C library: that would load whatever else the machine asks for
-//! users into this process, and may wait for another machine. Whom the lists do not name is unknown.
+//! The lists are read as text. The C library would load further modules into this process and may
+//! wait for another machine. A user who is not in the lists is unknown.
 
 use std::fs::read_to_string;
 
-/// Whether a group has one member, this process's user: its private group, which many systems
-/// make with each user and let write to what that user makes.
+/// Whether this process's user is the only member of a group: the private group that many systems
+/// create with each user.
 pub fn is_private_group(group: u32, user: u32) -> bool {
     let (users, groups) = (read_to_string("/etc/passwd"), read_to_string("/etc/group"));
     match (users, groups) {
@@ -34,7 +34,7 @@ fn is_private(users: &str, groups: &str, group: u32, user: u32) -> bool {
         (number(fields.next()) == Some(group)).then(|| fields.next().unwrap_or(""))
     });
     let Some(members) = lines.next() else { return false };
-    // A number that two groups have is nobody's own.
+    // A number that two groups share is nobody's private group.
     lines.next().is_none() && members.split(',').all(|member| member.is_empty() || member == name)
 }
 

@@ -1,26 +1,27 @@
-//! How a thread may sleep. The program that embeds the cache may hold a lock of its own (Python
-//! holds the GIL) that must not be held meanwhile, and may want to stop waiting on a signal.
+//! How a thread sleeps. The host program may hold a lock of its own (Python holds the GIL) that
+//! must be released during a sleep, and may want to stop waiting on a signal. Must not know what is
+//! waited for.
 
-/// The embedding program asked to give up.
+/// The host asked to stop waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interrupted;
 
 /// Runs work that may take long.
 pub trait Waiter: Send + Sync {
-    /// Runs `work` once, letting go of the host's own lock meanwhile.
+    /// Runs `work` once with the host's own lock released.
     ///
     /// # Errors
     /// [`Interrupted`] if the host wants the operation to end. `work` has run all the same.
     fn run(&self, work: &mut (dyn FnMut() + Send)) -> Result<(), Interrupted>;
 
-    /// Runs `work` once as [`Waiter::run`] does, and does not ask whether the host wants to end the
-    /// operation: it is over when the work is.
+    /// As [`Waiter::run`], but without asking whether the host wants to stop: the operation ends
+    /// with the work anyway.
     fn finish(&self, work: &mut (dyn FnMut() + Send)) {
         work();
     }
 }
 
-/// For programs without a lock of their own.
+/// For hosts without a lock of their own.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct NativeWaiter;
 

@@ -1,5 +1,5 @@
-//! A handler of the host that forks while an operation waits: parent and child go on with it, each in
-//! its own name. Python's signal handlers run so.
+//! Host code forks while an operation waits, as a Python signal handler may. Parent and child both
+//! continue the operation, each in its own name.
 
 mod opened;
 
@@ -22,7 +22,7 @@ impl Waiter for Forking {
     fn run(&self, work: &mut (dyn FnMut() + Send)) -> Result<(), Interrupted> {
         work();
         if self.child.load(SeqCst) < 0 {
-            // SAFETY: the child goes on with this thread alone, and touches nothing of the others.
+            // SAFETY: the child continues with this thread alone and uses nothing of the others.
             self.child.store(unsafe { libc::fork() }, SeqCst);
             self.is_over.store(true, SeqCst);
         }
@@ -34,8 +34,8 @@ impl Waiter for Forking {
 fn a_child_that_was_forked_while_it_waited_locks_in_its_own_name() {
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let path = folder.join(format!("forks-{}.tuck", std::process::id()));
-    // A lock of the file that nobody else wants.
-    let (lock, limit) = (header::CLOCK_LOCK, Duration::from_secs(20));
+    // A lock of the file that nothing else uses.
+    let (lock, limit) = (header::HEADER_LOCK, Duration::from_secs(20));
     let is_over = Arc::new(AtomicBool::new(false));
     let forking = Arc::new(Forking { child: AtomicI32::new(-1), is_over: Arc::clone(&is_over) });
     let (holder, waiting) = (open(&path, Arc::new(NativeWaiter)), open(&path, forking.clone()));
@@ -51,7 +51,7 @@ fn a_child_that_was_forked_while_it_waited_locks_in_its_own_name() {
         let taken = waiting.lock(lock, limit);
         if forking.child.load(SeqCst) == 0 {
             // The child dies with the lock.
-            // SAFETY: it takes nothing, and ends the process at once.
+            // SAFETY: the call takes no memory and ends the process at once.
             unsafe { libc::_exit(if taken.is_ok() { 7 } else { 8 }) };
         }
         taken
@@ -62,10 +62,10 @@ fn a_child_that_was_forked_while_it_waited_locks_in_its_own_name() {
     // SAFETY: the status outlives the call, which fills it in; the child is ours.
     unsafe { libc::waitpid(forking.child.load(SeqCst), &mut status, 0) };
     assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7));
-    // Named by the parent, the lock would never be free again.
+    // If the child had locked in the parent's name, the lock would never be free again.
     let after = waiting.lock(lock, Duration::from_secs(2)).unwrap();
     waiting.unlock(lock);
-    // Whoever came first, the parent has taken it over from the child once.
+    // Whichever locks first, the parent takes over from the child exactly once.
     let takeovers = [taken, after].iter().filter(|one| **one == Acquired::TakenOver).count();
     assert_eq!(takeovers, 1);
 }

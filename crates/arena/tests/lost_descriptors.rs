@@ -22,16 +22,17 @@ fn descriptors(path: &Path) -> Vec<RawFd> {
 }
 
 #[test]
-fn whoever_lost_its_descriptors_in_another_pid_namespace_lives() {
+fn a_process_without_descriptors_in_another_pid_namespace_is_alive() {
     let folder = std::fs::canonicalize(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.join(format!("descriptors-{}.tuck", std::process::id()));
-    // The name of a file that was just created is not what its descriptors show.
+    // Opened and closed once: descriptors of a newly created file do not show its name.
     drop(open(&path, Arc::new(NativeWaiter)));
     let daemon = open(&path, Arc::new(NativeWaiter));
     let owner = daemon.owner().unwrap();
     let lost = descriptors(&path);
-    assert_eq!(lost.len(), 2, "the file and the token");
-    // SAFETY: the numbers are this test's own, and the handle that has them notices that they went.
+    assert_eq!(lost.len(), 2, "the file and the liveness lock");
+    // SAFETY: the numbers belong to this test, and the handle that has them notices that they are
+    // closed.
     lost.iter().for_each(|fd| assert_eq!(unsafe { libc::close(*fd) }, 0));
     let slot_at = daemon.geometry().process_at(owner.slot());
     daemon.region().set(slot_at + process::PID_NAMESPACE, 1);

@@ -1,12 +1,11 @@
-//! Unsafe code stays where it is meant to be: in seven files of the product, and in the tests where
-//! they make system calls. That each block gives its reason is a lint
-//! (`clippy::undocumented_unsafe_blocks`).
+//! Unsafe code is in seven files of the product and in tests that make system calls, and nowhere
+//! else. A lint demands the reason of each block (`clippy::undocumented_unsafe_blocks`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Files of the product that may have unsafe code, and the most lines of it that each may have: a
-/// new one is to be noticed, and counted here.
+/// Product files that may contain unsafe code, and the most lines of it. A new one must be noticed
+/// and counted here.
 const PRODUCT: [(&str, usize); 7] = [
     ("arena/src/assembly.rs", 8),
     ("arena/src/os.rs", 42),
@@ -16,7 +15,7 @@ const PRODUCT: [(&str, usize); 7] = [
     ("python/src/fastcall.rs", 11),
     ("python/src/text.rs", 2),
 ];
-/// Crates that no program of a user runs.
+/// Crates that run only in tests.
 const TESTS: [&str; 2] = ["testkit/", "torture/"];
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -30,14 +29,14 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a line of code, not of a comment or a text, has the word.
+/// Whether a line has the word in code, not in a comment or string.
 fn is_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     let code = code.split('"').step_by(2).collect::<Vec<_>>().join(" ");
     code.split(|sign: char| !sign.is_alphanumeric() && sign != '_').any(|word| word == "unsafe")
 }
 
-/// Lines with unsafe code in each file of a folder.
+/// Number of unsafe lines in each file of a folder.
 fn unsafe_lines(crates: &Path) -> BTreeMap<String, usize> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(crates).unwrap() {

@@ -1,6 +1,6 @@
-//! What one operation costs, natively: 20,000 entries of 36 + 160 bytes on tmpfs, one thread.
+//! Measures single operations natively: 20,000 entries of 36 + 160 bytes on tmpfs, one thread.
 //!
-//! Prints the median of several interleaved rounds and their spread, in nanoseconds, beside those
+//! Prints median, least and most of several interleaved rounds, in nanoseconds, together with those
 //! of a `HashMap` in the same run: quote the ratio, not the time. `cargo bench -p tuckbox-engine`.
 
 use std::collections::HashMap;

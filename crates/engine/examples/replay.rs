@@ -1,18 +1,17 @@
-//! Replays a trace of requests on the engine itself, once for each cell, and prints a line of JSON
-//! for each: `make hit-ratio` reads them.
+//! Replays a trace of requests on the engine, once for each cell, and prints one line of JSON for
+//! each: `make hit-ratio` reads them.
 //!
 //! A cell is one of
 //!
-//! - `entries:LIMIT:SHARDS`: empty values; bytes are no limit;
-//! - `bytes:LIMIT:FAVOUR`: values as long as the trace says, in a file of that many bytes,
+//! - `entries:LIMIT:SHARDS`: empty values; the byte limit does not bind;
+//! - `bytes:LIMIT:FAVOUR`: values of the lengths in the trace, in a file of that many bytes,
 //!   everything included; `FAVOUR` is `balanced`, `hits` or `bytes`;
-//! - `payload:ENTRIES:PERCENT`: keys of 36 bytes and values of 160, in a file of so many per cent of
-//!   what so many keys and values take.
+//! - `payload:ENTRIES:PERCENT`: keys of 36 and values of 160 bytes, in a file of this percentage of
+//!   the bytes of this many keys and values.
 //!
-//! The trace comes on
-//! standard input: a heading, then lines `key,size[,op[,ttl_ms]]`. `get` looks a key up and stores
-//! it on a miss, `set` stores it, `delete` removes it; without a third column every line is a
-//! `get`. A millisecond passes with each request.
+//! The trace comes on standard input: a heading, then lines `key,size[,op[,ttl_ms]]`. `get` looks a
+//! key up and stores it on a miss, `set` stores it, `delete` deletes it; without a third column
+//! every line is a `get`. A millisecond passes with each request.
 //!
 //! ```text
 //! zstd -dc trace.csv.zst | cargo run --release --example replay -- entries:1024:1 bytes:1048576:hits
@@ -30,11 +29,11 @@ type Anything<T> = Result<T, Box<dyn std::error::Error>>;
 
 const MS: u64 = 1_000;
 const SHORT_KEY_BYTES: usize = 4;
-/// Of the cells that count real memory.
+/// Lengths for cells that count real memory.
 const KEY_BYTES: usize = 36;
 const VALUE_BYTES: usize = 160;
 
-/// Bytes of a cache to which the plan gives so many shards.
+/// The size of a cache that gets this many shards.
 fn bytes_for(shards: u64) -> u64 {
     if shards <= 4 {
         shards << 24
@@ -64,7 +63,7 @@ struct Cell {
     key_bytes: usize,
 }
 
-/// How long values are.
+/// The length of values.
 #[derive(Clone, Copy)]
 enum Values {
     AsTheTraceSays,
@@ -92,7 +91,7 @@ fn parse_cell(argument: &str) -> Anything<Cell> {
     match fields.as_slice() {
         ["entries", limit, shards] => {
             let (limit, shards): (u64, u64) = (limit.parse()?, shards.parse()?);
-            // So much that bytes are no limit to the greatest cell either.
+            // Large enough that the byte limit never binds.
             let size_bytes = bytes_for(shards).max(limit.saturating_mul(128));
             let config = Config { max_entries: Some(limit), size_bytes, ..Config::default() };
             Ok(Cell { name, config, values: Values::Fixed(0), key_bytes: SHORT_KEY_BYTES })
@@ -118,13 +117,13 @@ fn parse_cell(argument: &str) -> Anything<Cell> {
     }
 }
 
-/// A key of so many bytes; the number comes first.
+/// A key of this length that begins with the number.
 fn key_of(number: u32, len: usize, key: &mut [u8; KEY_BYTES]) -> &[u8] {
     key[..SHORT_KEY_BYTES].copy_from_slice(&number.to_le_bytes());
     &key[..len]
 }
 
-/// Bytes of the values that are there, as the trace counts them.
+/// Bytes of the present values, as the trace counts them.
 fn value_bytes_of(cache: &Cache, cell_key_bytes: usize, requests: &[Request]) -> Anything<u64> {
     let mut sizes = HashMap::new();
     sizes.extend(requests.iter().map(|request| (request.key, request.size)));
@@ -175,7 +174,7 @@ fn replay(cell: Cell, requests: &[Request], filler: &[u8]) -> Anything<()> {
             0 => Ttl::Never,
             ttl_ms => Ttl::Us(u64::from(ttl_ms) * MS),
         };
-        // Refused: longer than this cache takes.
+        // A refused value is too long for this cache.
         refused += u64::from(cache.set(key, Value::bytes(&filler[..len]), ttl).is_err());
     }
     let request_ns = began.elapsed().as_nanos() as f64 / requests.len().max(1) as f64;

@@ -1,10 +1,11 @@
-//! Proving a shard, and mending it: after a death, and when `check` asks.
+//! Verifying a shard and repairing it: after a death, and for `check`. Must not know how entries
+//! are stored or evicted.
 //!
-//! Everything that a shard counts or lists can be found again from three things: the two logs
-//! (from tail cursor to head cursor), the directory, and the slots. An audit walks them, drops
-//! slots that do not lead to an entry of theirs, frees the segments that the shard owns and
-//! nothing reaches, and sets the counts. It may itself be killed: whoever comes next begins anew,
-//! and comes to the same result.
+//! Everything that a shard counts or lists follows from three things: the two logs (from tail to
+//! head), the index directory, and the slots. An audit walks these, clears slots that do not lead
+//! to an entry of theirs, frees segments that the shard owns but nothing reaches, and corrects the
+//! counts. It may itself be killed: the next audit starts from the beginning and comes to the same
+//! result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -14,38 +15,38 @@ use tuckbox_arena::segments::Owner;
 
 use crate::layout::{log, note, shard, Position, Shape, Slot};
 use crate::log::{with_scratch, LogKind};
-use crate::record::{flag, Head, Sequence};
+use crate::record::{flag, RecordHeader, Sequence};
 use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Loss};
 
-/// How many sentences a report holds.
-pub const FINDINGS_MOST: usize = 100;
+/// Most findings in a report.
+pub const FINDINGS_MAX: usize = 100;
 
 /// No shard ever counts this many writes.
 const VERSIONS_END: u64 = 1 << 63;
 
-/// How much of the records an audit reads.
+/// How much of each record an audit reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Lengths and keys: enough to prove lists and counts.
+    /// Header and key: enough to verify lists and counts.
     Structure,
-    /// Every byte, against its checksum.
+    /// Every byte, against the checksum.
     Content,
 }
 
-/// What the logs reach: for each segment its log and the bytes in which records may begin. No hash
-/// tables: the standard library's panic when the system has no random numbers for their keys.
+/// What the logs reach: for each segment its log and the bytes between which records may begin. No
+/// hash tables: the standard library's panic if the system has no random numbers for them.
 struct Reach {
     segments: BTreeMap<u32, (LogKind, u64, u64)>,
     others: BTreeSet<u32>,
-    /// Of the others, how many are index and how many spare; the rest are bodies.
+    /// How many of the others are index and how many spare; the rest are bodies.
     index: u64,
     spares: u64,
-    /// Where proved entries begin, segment and byte, and how long their records are. Filled when
-    /// the contents are read.
+    /// Segment and byte where verified entries begin, and the length of their records. Only with
+    /// [`Depth::Content`].
     entries: BTreeMap<(u32, u64), u64>,
-    /// How many bytes at the beginning of a segment are the rest of a proved entry that began in
-    /// the one before. Filled likewise.
+    /// Bytes at the beginning of a segment that belong to a verified entry of the previous one.
+    /// Only with [`Depth::Content`].
     rests: BTreeMap<u32, u64>,
 }
 
@@ -70,35 +71,58 @@ struct Count {
     body_bytes: u64,
 }
 
-/// Why a shard is proved.
+/// Why a shard is audited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// Its last writer died: the counts may be behind or before what it did.
+    /// Its last writer died: counts may be ahead of or behind what it did.
     Death,
-    /// It should be sound: what was counted and is not there has been lost.
-    Doubt,
+    /// It should be sound: an entry that is counted but not found has been lost.
+    Check,
 }
 
 fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
-    if report.findings.len() < FINDINGS_MOST {
+    if report.findings.len() < FINDINGS_MAX {
         report.findings.push(finding());
     }
 }
 
 impl Shard<'_> {
-    /// Mends what a dead writer left half done.
+    /// Repairs what a dead writer left half done.
     pub fn repair(&self) {
         self.audit_for(Cause::Death, Depth::Structure);
     }
 
-    /// Mends what damage did to the lists and counts of a shard that should be sound.
-    pub fn prove(&self) {
-        self.audit_for(Cause::Doubt, Depth::Structure);
+    /// Repairs damage to the lists and counts of a shard that should be sound.
+    pub fn repair_damage(&self) {
+        self.audit_for(Cause::Check, Depth::Structure);
     }
 
-    /// Proves all of the shard and mends it.
+    /// Checks that the shard owns every segment that its logs and its index name, and repairs it if
+    /// not. For the first writer of a shard in a boot: after a power cut, the tables of the file can be
+    /// of different moments, and then two shards would write into the same segment. Reads no entry.
+    #[cold]
+    #[inline(never)]
+    pub fn check_tables(&self) {
+        let mut report = CheckReport::default();
+        let mut reach = self.walk_logs(&mut report);
+        let is_sound = report.findings.is_empty() && self.walk_directory(&mut reach);
+        if !is_sound {
+            self.repair_damage();
+        }
+        self.set_word(shard::BOOT, self.arena().boot());
+    }
+
+    /// Makes every bucket empty, including those that a power cut left from a later moment than the
+    /// epoch: the epochs of two boots differ.
+    pub fn advance_epoch(&self) {
+        let count = self.word(shard::EPOCH).wrapping_add(1) & u64::from(u32::MAX);
+        let boot = self.arena().boot() & !u64::from(u32::MAX);
+        self.set_word(shard::EPOCH, boot | count);
+    }
+
+    /// Verifies the whole shard and repairs it.
     pub fn audit(&self, depth: Depth) -> CheckReport {
-        self.audit_for(Cause::Doubt, depth)
+        self.audit_for(Cause::Check, depth)
     }
 
     fn audit_for(&self, cause: Cause, depth: Depth) -> CheckReport {
@@ -114,30 +138,34 @@ impl Shard<'_> {
         hooks::reach(Point::RepairStep);
         if !self.walk_directory(&mut reach) {
             note_finding(&mut report, || {
-                format!("shard {}: the index directory is damaged; it was emptied", self.index)
+                format!("shard {}: the index directory was damaged; it was emptied", self.index)
             });
-            // No death leaves it so.
-            self.lose(self.plausible(counted), "the index directory is damaged", &mut report);
-            self.start_anew(&mut report);
+            // No death leaves the directory in this state.
+            self.count_lost(
+                self.plausible(counted),
+                "the index directory was damaged",
+                &mut report,
+            );
+            self.reset(&mut report);
             return report;
         }
         hooks::reach(Point::RepairStep);
         let counts = self.walk_index(depth, &mut reach, &mut report);
         hooks::reach(Point::RepairStep);
         if depth == Depth::Content {
-            self.mend_dead_records(&reach);
+            self.repair_dead_records(&reach);
         }
-        self.settle_spares(&mut reach);
+        self.drop_invalid_spares(&mut reach);
         hooks::reach(Point::RepairStep);
         self.free_unreached(&reach, &mut report);
         hooks::reach(Point::RepairStep);
-        // What a walk dropped is named by now; what no slot leads to any more is only counted.
+        // Entries dropped by a walk are reported by now; others without a slot are only counted.
         let found = counts.iter().map(|count| count.entries).sum::<u64>() + report.damaged_entries;
-        if cause == Cause::Doubt {
+        if cause == Cause::Check {
             let missing = self.plausible(counted).saturating_sub(found);
-            self.lose(missing, "no slot of the index leads to it any more", &mut report);
+            self.count_lost(missing, "no index slot points to it", &mut report);
         }
-        self.settle_counts(counts, &mut report);
+        self.correct_counts(counts, &mut report);
         report.segments_log = reach.segments.len() as u64;
         report.segments_index = reach.index;
         report.segments_spare = reach.spares;
@@ -145,28 +173,27 @@ impl Shard<'_> {
         report
     }
 
-    /// Returns the last version that the shard gave. A count from [`VERSIONS_END`] on is damaged; only its
-    /// low bits are kept, which are all that records have, so that no version is given twice.
+    /// The last version that the shard freed out. A count from [`VERSIONS_END`] on is damaged: only
+    /// its low bits are kept, as in records, so that no version is given out twice.
     fn plausible_version(&self, last: u64, report: &mut CheckReport) -> u64 {
         if last < VERSIONS_END {
             return last;
         }
         report.wrong_counts += 1;
         note_finding(report, || {
-            format!("shard {}: the count of versions is damaged: it was {last}", self.index)
+            format!("shard {}: the version counter was damaged: it was {last}", self.index)
         });
         Sequence::new(last, 0).version()
     }
 
-    /// A count of entries that the shard's logs could hold; a higher one is itself damaged, and
-    /// tells nothing.
+    /// A count of entries, or 0 if the logs cannot hold that many: such a count is damaged itself.
     fn plausible(&self, entries: u64) -> u64 {
-        let room_bytes = self.arena().geometry().plan.size_bytes;
-        Some(entries).filter(|count| count * Head::BYTES_LEAST <= room_bytes).unwrap_or(0)
+        let end_bytes = self.arena().geometry().plan.size_bytes;
+        Some(entries).filter(|count| count * RecordHeader::BYTES_MIN <= end_bytes).unwrap_or(0)
     }
 
-    /// States that entries are gone, and why.
-    fn lose(&self, entries: u64, why: &'static str, report: &mut CheckReport) {
+    /// Counts and reports lost entries.
+    fn count_lost(&self, entries: u64, why: &'static str, report: &mut CheckReport) {
         if entries == 0 || tuckbox_arena::mutants::is_on("no-loss") {
             return;
         }
@@ -195,34 +222,38 @@ impl Shard<'_> {
                 .place_of(slot_at)
                 .is_some_and(|at| self.cache.is_usable(at.0));
         let slot = if inside { Slot(self.region().get(slot_at)) } else { Slot::EMPTY };
-        if let Some(head) = self.load_head(slot.offset()).filter(|_| !slot.is_empty()) {
+        if let Some(header) = self.load_header(slot.offset()).filter(|_| !slot.is_empty()) {
             let is_number = intent & shard::INTENT_NUMBER != 0;
-            if head.sequence.is_busy() && !(is_number && self.finish_number(slot.offset(), &head)) {
+            if header.sequence.is_busy()
+                && !(is_number && self.finish_number(slot.offset(), &header))
+            {
                 self.store_slot(slot_at, Slot::EMPTY);
                 report.damaged_entries += 1;
-                self.lose(1, "it was half written", report);
+                self.count_lost(1, "it was only partly written", report);
                 note_finding(report, || {
-                    format!("shard {}: an entry was half written and is dropped", self.index)
+                    format!("shard {}: removed an entry that was only partly written", self.index)
                 });
             }
         }
         self.set_word(shard::INTENT, 0);
     }
 
-    /// Finishes an `incr`: the record's checksum is of the sum already. False if it is not.
-    fn finish_number(&self, offset: u64, head: &Head) -> bool {
-        if !head.has(flag::NUMBER) {
+    /// Finishes an `incr`, whose record already has the checksum of the sum. False if it does not
+    /// match.
+    fn finish_number(&self, offset: u64, header: &RecordHeader) -> bool {
+        if !header.has(flag::NUMBER) {
             return false;
         }
         with_scratch(|words| {
-            let Some(head) = self.load_record(offset, words).filter(|copied| copied == head) else {
+            let Some(header) = self.load_record(offset, words).filter(|copied| copied == header)
+            else {
                 return false;
             };
-            let hash = self.cache.hasher.key(head.key(words));
-            let (sum, number_at) = (self.word(shard::INTENT_SUM), head.number_at());
+            let hash = self.cache.hasher.key(header.key(words));
+            let (sum, number_at) = (self.word(shard::INTENT_SUM), header.number_at());
             words[number_at as usize / 8] = sum;
-            let after = head.sequence.settled();
-            let is_after = self.is_proved(offset, &head.with_sequence(after), words, hash);
+            let after = header.sequence.without_busy();
+            let is_after = self.is_valid(offset, &header.with_sequence(after), words, hash);
             if is_after {
                 self.region().store(offset + number_at, sum, Ordering::Release);
                 self.region().store(offset, after.0, Ordering::Release);
@@ -236,7 +267,7 @@ impl Shard<'_> {
         for kind in LogKind::BOTH {
             if self.walk_log(kind, &mut reach).is_none() {
                 note_finding(report, || {
-                    format!("shard {}: the {kind:?} log is damaged; it was emptied", self.index)
+                    format!("shard {}: the {kind:?} log was damaged; it was emptied", self.index)
                 });
                 reach.segments.retain(|_, (other, _, _)| *other != kind);
                 self.set_word(kind.at() + log::HEAD, 0);
@@ -249,7 +280,7 @@ impl Shard<'_> {
 
     fn walk_log(&self, kind: LogKind, reach: &mut Reach) -> Option<()> {
         if self.log_is_empty(kind) {
-            // A death before the first head cursor: nothing was ever there.
+            // A death before the log had a head: there was no record yet.
             self.set_word(kind.at() + log::TAIL, 0);
             self.set_word(kind.at() + log::SEGMENTS, 0);
             return Some(());
@@ -286,7 +317,7 @@ impl Shard<'_> {
             segment = self.next_in_log(segment)?;
             first = self.arena().note(segment, note::EXTENT) >> 32;
         }
-        // A death before the head cursor moved leaves a link to what was not yet there.
+        // A death before the log head moved leaves a link to a segment that is not part of the log.
         self.arena().set_note(head.segment, note::NEXT, 0);
         self.set_word(kind.at() + log::SEGMENTS, count);
         Some(())
@@ -321,9 +352,9 @@ impl Shard<'_> {
         true
     }
 
-    /// Empties the shard and gives it a new index. For damage beyond mending.
-    fn start_anew(&self, report: &mut CheckReport) {
-        self.add_word(shard::EPOCH, 1);
+    /// Empties the shard and gives it a new index, if the damage cannot be repaired.
+    fn reset(&self, report: &mut CheckReport) {
+        self.advance_epoch();
         for kind in LogKind::BOTH {
             for word in [log::HEAD, log::TAIL, log::ENTRIES, log::BYTES, log::BODY_BYTES] {
                 self.set_word(kind.at() + word, 0);
@@ -338,9 +369,9 @@ impl Shard<'_> {
         }
         self.set_word(shard::BODY_SEGMENTS, 0);
         let nothing = Reach::nothing();
-        // They are not leaked: the shard lets go of them with what they held.
+        // Not counted as leaked: the shard gives them up with their content.
         self.free_unreached(&nothing, &mut CheckReport::default());
-        // Its own segments are free by now, so there is one.
+        // The shard's own segments are free by now, so there is one.
         report.segments_index = u64::from(self.lay_out_index());
         report.wrong_counts += 1;
     }
@@ -352,34 +383,34 @@ impl Shard<'_> {
         let mut buffer = Buffer::new();
         for bucket in 0..buckets {
             for (at, slot) in self.taken_slots(bucket) {
-                match self.prove_slot(bucket, slot, depth, reach, &mut buffer) {
-                    Proof::Sound(kind, head) => {
+                match self.verify_slot(bucket, slot, depth, reach, &mut buffer) {
+                    SlotState::Sound(kind, header) => {
                         let count = &mut counts[kind as usize];
                         count.entries += 1;
-                        count.bytes += head.log_bytes;
-                        count.body_bytes += head.body_count * self.cache.shape.segment_bytes;
-                        version = head.sequence.latest_version(version);
-                        for body in head.bodies(&buffer.record) {
+                        count.bytes += header.log_bytes;
+                        count.body_bytes += header.body_count * self.cache.shape.segment_bytes;
+                        version = header.sequence.latest_version(version);
+                        for body in header.bodies(&buffer.record) {
                             reach.others.insert(body.segment as u32);
                         }
                         if let Some(at) = self.cache.position_of(slot.offset()) {
                             if depth == Depth::Content {
-                                reach.entries.insert((at.segment, at.byte), head.log_bytes);
-                                self.note_rests(at, head.log_bytes, reach);
+                                reach.entries.insert((at.segment, at.byte), header.log_bytes);
+                                self.note_rests(at, header.log_bytes, reach);
                             }
                         }
                     }
-                    // A death between copying a slot to its other bucket and clearing this one.
-                    // The state moves first, as the dead one would have moved it, so that a reader
-                    // who had passed the other bucket before the copy looks again.
-                    Proof::Twin => {
+                    // A death between copying a slot to its other bucket and clearing this one. As
+                    // in a move, the state advances first: a reader that passed the other bucket
+                    // before the copy must look again.
+                    SlotState::Duplicate => {
                         self.set_word(shard::STATE, self.index_state().with_move().0);
                         self.store_slot(at, Slot::EMPTY);
                     }
-                    Proof::Damaged(why) => {
+                    SlotState::Damaged(why) => {
                         self.store_slot(at, Slot::EMPTY);
                         report.damaged_entries += 1;
-                        self.lose(1, why, report);
+                        self.count_lost(1, why, report);
                         note_finding(report, || {
                             format!("shard {}: the entry at {}: {why}", self.index, slot.offset())
                         });
@@ -393,53 +424,53 @@ impl Shard<'_> {
         counts
     }
 
-    fn prove_slot(
+    fn verify_slot(
         &self,
         bucket: u32,
         slot: Slot,
         depth: Depth,
         reach: &Reach,
         buffer: &mut Buffer,
-    ) -> Proof {
+    ) -> SlotState {
         let offset = slot.offset();
         let Some(position) = self.cache.position_of(offset) else {
-            return Proof::Damaged("its slot leads outside of the pool");
+            return SlotState::Damaged("its slot points outside the pool");
         };
         let Some((kind, from, to)) = reach.segments.get(&position.segment) else {
-            return Proof::Damaged("its slot leads outside of the logs");
+            return SlotState::Damaged("its slot points outside the logs");
         };
         if position.byte < *from || position.byte >= *to {
-            return Proof::Damaged("its slot leads outside of what its log holds");
+            return SlotState::Damaged("its slot points outside the records of its log");
         }
-        // Its own would have been met in its own bucket: this one is a copy that no writer made.
+        // The entry was found in its own bucket before; no writer made this copy.
         if reach.entries.contains_key(&(position.segment, position.byte)) {
-            return Proof::Twin;
+            return SlotState::Duplicate;
         }
-        let Some(head) = self.load_record(offset, &mut buffer.record) else {
-            return Proof::Damaged("its lengths are damaged");
+        let Some(header) = self.load_record(offset, &mut buffer.record) else {
+            return SlotState::Damaged("its lengths are damaged");
         };
-        if !self.is_within(position, &head, *kind, *to, reach) {
-            return Proof::Damaged("it goes on outside of its log");
+        if !self.is_within(position, &header, *kind, *to, reach) {
+            return SlotState::Damaged("it extends beyond its log");
         }
-        if head.sequence.is_busy() {
-            return Proof::Damaged("it is half written");
+        if header.sequence.is_busy() {
+            return SlotState::Damaged("it is only partly written");
         }
-        let hash = self.cache.hasher.key(head.key(&buffer.record));
+        let hash = self.cache.hasher.key(header.key(&buffer.record));
         if hash.shard(self.cache.shape.shard_count) != self.index || hash.tag() != slot.tag() {
-            return Proof::Damaged("its key belongs elsewhere");
+            return SlotState::Damaged("its key does not match its slot");
         }
         let (first, second) = self.choices(hash);
         let is_in =
             |bucket| self.taken_slots(bucket).iter().any(|(_, other)| other.is_same_place(slot));
         if bucket != first {
             if is_in(first) || (bucket != second && is_in(second)) {
-                return Proof::Twin;
+                return SlotState::Duplicate;
             }
             if bucket != second {
-                return Proof::Damaged("its slot is in the wrong bucket");
+                return SlotState::Damaged("its slot is in the wrong bucket");
             }
         }
-        let bodies_are_ours = head.bodies(&buffer.record).all(|body| {
+        let bodies_are_ours = header.bodies(&buffer.record).all(|body| {
             u32::try_from(body.segment).is_ok_and(|segment| {
                 self.cache.is_usable(segment)
                     && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
@@ -449,47 +480,47 @@ impl Shard<'_> {
             })
         });
         if !bodies_are_ours {
-            return Proof::Damaged("a segment of its value is gone");
+            return SlotState::Damaged("a segment of its value is missing");
         }
         if depth == Depth::Content {
-            if !self.is_proved(offset, &head, &buffer.record, hash) {
-                return Proof::Damaged("its checksum does not match");
+            if !self.is_valid(offset, &header, &buffer.record, hash) {
+                return SlotState::Damaged("its checksum does not match");
             }
-            // What there is no memory for is not looked into.
-            if head.body_count > 0
-                && buffer.make_room(&head).is_ok()
-                && !self.cache.load_bodies(&head, &buffer.record, &mut buffer.value)
+            // Skipped if there is no memory for the value.
+            if header.body_count > 0
+                && buffer.reserve_value(&header).is_ok()
+                && !self.cache.load_bodies(&header, &buffer.record, &mut buffer.value)
             {
-                return Proof::Damaged("a segment of its value is damaged");
+                return SlotState::Damaged("a segment of its value is damaged");
             }
         }
-        Proof::Sound(*kind, head)
+        SlotState::Sound(*kind, header)
     }
 
-    /// Whether a record lies within the records of its segment and, if it crosses segments, of every
-    /// segment of its log that it goes on in. Other segments are about to be freed, and the bytes behind
-    /// the log's head are about to be overwritten.
+    /// Whether a record lies within the records of its segment and, if it crosses segments, within
+    /// its log. Other segments are about to be freed, and bytes behind the log head to be
+    /// overwritten.
     fn is_within(
         &self,
         position: Position,
-        head: &Head,
+        header: &RecordHeader,
         kind: LogKind,
         to: u64,
         reach: &Reach,
     ) -> bool {
         let log_bytes = self.cache.shape.log_bytes;
-        if position.byte + head.log_bytes <= log_bytes {
-            return position.byte + head.log_bytes <= to;
+        if position.byte + header.log_bytes <= log_bytes {
+            return position.byte + header.log_bytes <= to;
         }
-        let has_room = |segment: u32, bytes: u64| {
+        let has_space = |segment: u32, bytes: u64| {
             let reached = reach.segments.get(&segment);
             reached.is_some_and(|(its, _, end)| *its == kind && bytes <= *end)
         };
-        let mut rest_bytes = head.log_bytes.saturating_sub(log_bytes - position.byte);
+        let mut rest_bytes = header.log_bytes.saturating_sub(log_bytes - position.byte);
         let mut segment = position.segment;
         while rest_bytes > 0 {
             match self.cache.trailer(segment) {
-                Some((next, _)) if has_room(next, rest_bytes.min(log_bytes)) => segment = next,
+                Some((next, _)) if has_space(next, rest_bytes.min(log_bytes)) => segment = next,
                 _ => return false,
             }
             rest_bytes = rest_bytes.saturating_sub(log_bytes);
@@ -497,32 +528,31 @@ impl Shard<'_> {
         true
     }
 
-    /// Notes where a record goes on that crosses the end of its segment. It was found to be within
-    /// its log.
+    /// Notes where a record that crosses its segment continues. It was found to be within its log.
     fn note_rests(&self, at: Position, log_bytes: u64, reach: &mut Reach) {
-        let room_bytes = self.cache.shape.log_bytes;
-        let mut rest_bytes = log_bytes.saturating_sub(room_bytes - at.byte);
+        let end_bytes = self.cache.shape.log_bytes;
+        let mut rest_bytes = log_bytes.saturating_sub(end_bytes - at.byte);
         let mut segment = at.segment;
         while rest_bytes > 0 {
             let Some((next, _)) = self.cache.trailer(segment) else { return };
-            reach.rests.insert(next, rest_bytes.min(room_bytes));
-            rest_bytes = rest_bytes.saturating_sub(room_bytes);
+            reach.rests.insert(next, rest_bytes.min(end_bytes));
+            rest_bytes = rest_bytes.saturating_sub(end_bytes);
             segment = next;
         }
     }
 
-    /// Walks every log segment from record to record, as eviction will. A dead record whose lengths
-    /// are damaged would lead it past entries that live, and their segment would be freed under
-    /// them: such a one gets lengths that lead to the next entry.
-    fn mend_dead_records(&self, reach: &Reach) {
+    /// Walks every log segment from record to record, as eviction will. A dead record with damaged
+    /// lengths would lead eviction past live entries, whose segment would then be freed. Such a
+    /// record gets lengths that lead to the next entry.
+    fn repair_dead_records(&self, reach: &Reach) {
         for (&segment, &(_, first, end)) in &reach.segments {
-            // Where the first record begins may be what is damaged: not in the rest of another.
+            // A damaged beginning must not lie within the rest of another record,
             let rest_bytes = reach.rests.get(&segment).copied().unwrap_or(0);
             let mut byte = first.max(rest_bytes);
-            // Nor so close before an entry that no dead record has room between.
+            // nor so close to an entry that no dead record fits in between.
             let mut from_first = reach.entries.range((segment, byte)..(segment + 1, 0));
             let first_entry = from_first.next().map(|(at, _)| at.1);
-            if let Some(entry) = first_entry.filter(|at| *at < byte + Head::BYTES_LEAST) {
+            if let Some(entry) = first_entry.filter(|at| *at < byte + RecordHeader::BYTES_MIN) {
                 byte = entry;
             }
             if byte != first {
@@ -537,15 +567,15 @@ impl Shard<'_> {
                 let after = match next {
                     Some((at, log_bytes)) if at == byte => self.end_of(position, log_bytes),
                     _ => self
-                        .load_head(self.cache.offset_of(position))
-                        .and_then(|head| self.end_of(position, head.log_bytes))
+                        .load_header(self.cache.offset_of(position))
+                        .and_then(|header| self.end_of(position, header.log_bytes))
                         .filter(|after| match after.segment == segment {
-                            // Not back, since a damaged trailer may lead to its own segment, and not
-                            // to where no dead record has room before the next entry.
+                            // Not backwards, which a damaged trailer could cause, and not so close
+                            // to the next entry that no dead record fits in between.
                             true => {
                                 after.byte > byte
                                     && (after.byte == target
-                                        || after.byte + Head::BYTES_LEAST <= target)
+                                        || after.byte + RecordHeader::BYTES_MIN <= target)
                             }
                             false => {
                                 let first = reach.segments.get(&after.segment).map(|at| at.1);
@@ -555,7 +585,7 @@ impl Shard<'_> {
                 };
                 match after {
                     Some(after) if after.segment == segment => byte = after.byte,
-                    // Goes on in the next segment.
+                    // Continues in the next segment.
                     Some(_) => break,
                     None if self.write_dead_record(position, target) => byte = target,
                     None => break,
@@ -564,20 +594,20 @@ impl Shard<'_> {
         }
     }
 
-    /// Writes the lengths of a record without a key that reaches up to `end`. False if there is no
-    /// such record.
+    /// Writes a record header without key and value that reaches up to `end`. False if none has
+    /// that length.
     fn write_dead_record(&self, at: Position, end: u64) -> bool {
         let offset = self.cache.offset_of(at);
         if self.cache.position_of(offset).is_none() {
             return false;
         }
-        let Some([sequence, lengths]) = Head::filler(end - at.byte) else { return false };
+        let Some([sequence, lengths]) = RecordHeader::filler(end - at.byte) else { return false };
         self.region().store(offset, sequence, Ordering::Release);
         self.region().store(offset + 8, lengths, Ordering::Release);
         true
     }
 
-    fn settle_spares(&self, reach: &mut Reach) {
+    fn drop_invalid_spares(&self, reach: &mut Reach) {
         for index in 0..shard::SPARE_COUNT {
             let at = shard::SPARES + index * 8;
             let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
@@ -596,34 +626,34 @@ impl Shard<'_> {
     }
 
     fn free_unreached(&self, reach: &Reach, report: &mut CheckReport) {
-        // Not only up to the end of the file as this handle knows it: the dead one may have made it
-        // longer for what it took.
+        // Beyond the file's end as this handle knows it, too: the dead owner may have grown the
+        // file.
         for segment in self.arena().segments_of(Owner::Shard(self.index as u32)) {
             let is_known = segment < self.arena().segments_present();
             if reach.segments.contains_key(&segment)
                 || reach.others.contains(&segment)
                 || (tuckbox_arena::mutants::is_on("old-length") && !is_known)
             {
-                // Damage may have made the map of free segments show it.
+                // Damage may have marked it as free in the free map.
                 self.arena().mark_taken(segment);
                 continue;
             }
             note_finding(report, || {
                 let (index, what) = (self.index, self.describe(segment));
-                format!("shard {index}: segment {segment} was owned and not reached ({what})")
+                format!("shard {index}: segment {segment} was owned but not in use ({what})")
             });
             self.arena().free_segment(segment);
             report.leaked_segments += 1;
         }
         let hidden = self.arena().reveal_free_segments();
         if hidden > 0 {
-            note_finding(report, || format!("{hidden} free segments were not to be found"));
+            note_finding(report, || format!("the free map hid {hidden} free segments"));
             report.leaked_segments += u64::from(hidden);
         }
     }
 
-    /// What a segment's words tell of its use, for whoever has to find out how it came to be where
-    /// it is. They are of the last use that set them: no log sets a body's notes.
+    /// What a segment's words say about its use, for whoever investigates a leak. They are of the
+    /// last use that set them: no log sets a body's notes.
     fn describe(&self, segment: u32) -> String {
         let arena = self.arena();
         let generation = arena.generation(segment);
@@ -633,7 +663,7 @@ impl Shard<'_> {
             let first = self.region().view::<2>(arena.geometry().segment_at(segment)).words();
             format!("begins with {:#x} {:#x}", first[0], first[1])
         } else {
-            "lies behind the end of the file".into()
+            "lies beyond the end of the file".into()
         };
         let present = arena.segments_present();
         format!(
@@ -642,7 +672,7 @@ impl Shard<'_> {
         )
     }
 
-    fn settle_counts(&self, counts: [Count; 2], report: &mut CheckReport) {
+    fn correct_counts(&self, counts: [Count; 2], report: &mut CheckReport) {
         let mut bodies = 0;
         for kind in LogKind::BOTH {
             let count = counts[kind as usize];
@@ -652,27 +682,27 @@ impl Shard<'_> {
                 (log::BYTES, count.bytes),
                 (log::BODY_BYTES, count.body_bytes),
             ] {
-                self.settle(kind.at() + word, value, report);
+                self.correct_count(kind.at() + word, value, report);
             }
         }
-        self.settle(shard::BODY_SEGMENTS, bodies, report);
+        self.correct_count(shard::BODY_SEGMENTS, bodies, report);
     }
 
-    fn settle(&self, at: u64, value: u64, report: &mut CheckReport) {
+    fn correct_count(&self, at: u64, value: u64, report: &mut CheckReport) {
         let was = self.word(at);
         if was != value {
             self.set_word(at, value);
             report.wrong_counts += 1;
             note_finding(report, || {
-                format!("shard {}: the count at {at} was {was}, not {value}", self.index)
+                format!("shard {}: the counter at {at} was {was} instead of {value}", self.index)
             });
         }
     }
 }
 
-/// What became of proving a slot.
-enum Proof {
-    Sound(LogKind, Head),
-    Twin,
+/// The result of verifying a slot.
+enum SlotState {
+    Sound(LogKind, RecordHeader),
+    Duplicate,
     Damaged(&'static str),
 }

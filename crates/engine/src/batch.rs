@@ -1,15 +1,13 @@
-//! Many keys at once.
+//! Operations on many keys. Must not know how one key is read or stored.
 //!
-//! Reading: while one is being read, the memory of the next ones is on its way. A read of a cache
-//! that is larger than the processor's own waits twice, for its buckets and then for a record. Both
-//! can be asked for before they are needed: first the buckets of a window of keys, then, once these
-//! are there, all records, then the reads themselves. What is asked for is a guess, made without any
-//! of the care that a read takes; only a read answers. In a small cache nothing is asked for: what
-//! is near already is not worth the asking.
+//! Reads prefetch the memory of the next keys while one is read. In a cache larger than the
+//! processor's own, a read waits twice: for its buckets and for a record. So for each window of
+//! keys first all buckets are prefetched, then all records, and then the keys are read. Prefetches
+//! are guesses; only a read decides. A small cache does without: its memory is near already.
 //!
-//! Writing: what fits into the records that its keys have is stored under one lock for several keys of
-//! a shard, so many that it is not held for long. Each is stored as if it were alone: a death
-//! leaves some of them stored, and costs at most one.
+//! Writes store values that fit into the existing records of several keys under one lock, few
+//! enough to hold it only briefly. Each is stored as if it were alone: a death leaves some of them
+//! stored, and costs at most one entry.
 
 use std::sync::atomic::Ordering;
 
@@ -19,28 +17,28 @@ use crate::hash::KeyHash;
 use crate::index::{choices_of, IndexState};
 use crate::layout::shard;
 use crate::read::RECORD_BYTES;
-use crate::record::{Draft, Head};
-use crate::store::{Patience, Storing, DRAFT_WORDS};
+use crate::record::{Draft, RecordHeader};
+use crate::store::{LockBudget, Storing, DRAFT_WORDS};
 use crate::value::{Buffer, Entry, Ttl, Value};
 use crate::write::{Condition, InPlace};
 
-/// Keys whose memory is asked for at once: about as many lines as a processor fetches side by side.
+/// Keys to prefetch at once: about as many lines as a processor fetches in parallel.
 const WINDOW: usize = 16;
-/// Entries that are stored under one lock at most.
+/// Most entries stored under one lock.
 const GROUP: usize = 16;
-/// An entry with more bytes of key and value is stored by itself.
+/// An entry with more bytes of key and value is stored alone.
 const SHORT_BYTES: usize = 4096;
-/// Words of the longest record of another one.
-const SHORT_WORDS: usize = SHORT_BYTES / 8 + Head::WORDS_MOST as usize + 1;
-/// A file of fewer bytes is mostly in the processor's own caches once it is in use.
+/// Words of the longest record of a shorter entry.
+const SHORT_WORDS: usize = SHORT_BYTES / 8 + RecordHeader::WORDS_MAX as usize + 1;
+/// A smaller file is mostly in the processor's own caches once it is in use.
 const FAR_FROM_BYTES: u64 = 16 << 20;
 
 impl Cache {
-    /// Reads the entries of all `keys`, in their order: of those that have one, `answer` gets the key's
-    /// place and the entry. What it refuses ends the reading.
+    /// Reads the entries of all `keys`, in order. Calls `answer` with the position of each key that
+    /// has an entry, and the entry. An error of `answer` ends the reading.
     ///
     /// # Errors
-    /// As [`Cache::get`], before the first key is read if one is too long; what `answer` refuses.
+    /// As [`Cache::get`], before the first key is read if one is too long; the errors of `answer`.
     pub fn get_each<K: AsRef<[u8]>, E: From<Error>>(
         &self,
         keys: &[K],
@@ -61,7 +59,7 @@ impl Cache {
                 hashes[..keys.len()].iter().for_each(|hash| self.ask_for_record(*hash));
             }
             for (place, (key, hash)) in keys.iter().zip(hashes).enumerate() {
-                // Each time: `answer` may have closed the cache.
+                // Checked each time: `answer` may have closed the cache.
                 let owner = self.arena.reader().map_err(Error::from)?;
                 if let Some(entry) = self.get_hashed(owner, key.as_ref(), hash, buffer)? {
                     answer(window * WINDOW + place, entry)?;
@@ -71,13 +69,13 @@ impl Cache {
         Ok(())
     }
 
-    /// Stores values over those that are there, shard by shard, in each in the order of `entries`.
+    /// Stores values, replacing present ones, shard by shard, each shard in the order of `entries`.
     ///
     /// # Errors
-    /// As [`Cache::set`]. If a key or a value is too long, before anything is stored; otherwise some
-    /// may have been stored.
+    /// As [`Cache::set`]. Keys and values that are too long are refused before anything is stored;
+    /// after other errors some entries may have been stored.
     pub fn set_each(&self, entries: &[(&[u8], Value<'_>)], ttl: Ttl) -> Result<()> {
-        // The places of each shard in their order: the first, and after each the next.
+        // Linked lists of the places of each shard, in order.
         let (mut firsts, mut places) = (Vec::new(), Vec::new());
         lengthen(&mut firsts, self.shape.shard_count as usize)?;
         lengthen(&mut places, entries.len())?;
@@ -96,12 +94,12 @@ impl Cache {
                 next = stored?;
             }
         }
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(())
     }
 
-    /// Stores the entry of a place of one shard and some of those after it, and those under one lock
-    /// that fit into the records of their keys. Returns the place that is next.
+    /// Stores the entry of a place and some later ones of its shard; those that fit into the
+    /// records of their keys under one lock. Returns the next place.
     fn set_group(
         &self,
         index: u64,
@@ -111,7 +109,7 @@ impl Cache {
         ttl: Ttl,
         spare: &mut Vec<u64>,
     ) -> Result<Option<usize>> {
-        // Before a lock is taken, since no memory is asked for under it.
+        // Before a lock is taken, because nothing is allocated under it.
         if spare.len() < SHORT_WORDS {
             lengthen(spare, SHORT_WORDS)?;
         }
@@ -120,31 +118,29 @@ impl Cache {
         for _ in 0..GROUP {
             let Some(place) = next else { break };
             let ((key, value), (hash, after)) = (entries[place], places[place]);
-            let mut patience = Patience::default();
+            let mut lock_budget = LockBudget::default();
             let is_short = self.is_short(key, value);
             let shard = match held.take().filter(|_| is_short) {
                 None if is_short => {
-                    Some(self.lock_shard_for(index, patience.left_of(self.lock_limit))?)
+                    Some(self.lock_shard_for(index, lock_budget.remaining(self.lock_limit))?)
                 }
                 held => held,
             };
             let draft = Draft::new(key, hash, value, expiry_us, &self.shape, spare)?;
-            let mut storing = Storing::new(key, draft, Condition::Always, patience);
+            let mut storing = Storing::new(key, draft, Condition::Always, lock_budget);
             let stored = match shard {
                 Some(shard) => match storing.put_in_place(&shard) {
                     InPlace::Done(stored) => {
                         held = Some(shard);
                         Ok(Some(stored))
                     }
-                    InPlace::NotEnough(live) => {
-                        self.make_way_and_put(shard, &mut storing, live, &[])
-                    }
+                    InPlace::NotEnough(live) => self.evict_and_put(shard, &mut storing, live, &[]),
                 },
                 None => Ok(None),
             };
             let (stored, words) = match stored {
                 Ok(Some(stored)) => (Ok(stored), storing.into_spare()),
-                unfinished => self.store_patiently(storing, unfinished),
+                unfinished => self.finish_store(storing, unfinished),
             };
             *spare = words;
             stored?;
@@ -153,13 +149,13 @@ impl Cache {
         Ok(next)
     }
 
-    /// Whether an entry may be stored under a lock that others are stored under as well: it has no
-    /// segments of its own, and is soon copied.
+    /// Whether an entry may be stored under a lock together with others: it is copied quickly and
+    /// needs no segments of its own.
     fn is_short(&self, key: &[u8], value: Value<'_>) -> bool {
         (value.len() as u64) < self.shape.segment_bytes && key.len() + value.len() <= SHORT_BYTES
     }
 
-    /// Where the shard of a hash is, and the state of its index.
+    /// The position of a hash's shard, and the state of its index.
     #[inline(always)]
     fn shard_of(&self, hash: KeyHash) -> (u64, IndexState) {
         let shard_at = self.shard_at(hash);

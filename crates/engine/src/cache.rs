@@ -1,5 +1,5 @@
-//! The cache as its users see it: each operation, and what it answers. How reading and writing
-//! work is in `read` and `write`.
+//! The cache as its users see it: each operation and its result. Must not know how reads and writes
+//! work; that is in `read`, `store` and `write`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,23 +7,23 @@ use std::time::Duration;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::{Arena, Counter, OwnerId, Place};
 
-use crate::audit::{Depth, FINDINGS_MOST};
+use crate::audit::{Depth, FINDINGS_MAX};
 use crate::error::{Error, Result};
-use crate::eviction::{IfStuck, SLICE};
+use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::hash::{Hasher, KeyHash};
-use crate::layout::{self, log, shard, Shape, MAX_ENTRIES_MOST, SIZE_BYTES_LEAST};
+use crate::layout::{self, log, shard, Shape, MAX_ENTRIES_MAX, SIZE_BYTES_MIN};
 use crate::log::LogKind;
 use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Config, Entry, Stats, Ttl, Value};
 use crate::write::Condition;
 
-/// Buckets in which `expire` looks under one lock.
+/// Buckets that `expire` visits under one lock.
 const EXPIRE_BUCKETS: u32 = 64;
 
-/// A cache that all processes share which open the same file.
+/// A cache shared by every process that opens the same file.
 ///
-/// All operations may be called from any thread, and from forked children. Keys are bytes, 64 KiB
-/// at most. Writes wait for the lock of one shard, `lock_limit` at most; reads take no lock.
+/// All operations may be called from any thread, and from forked children. Keys are bytes, at most
+/// 64 KiB. Writes wait for the lock of one shard, at most `lock_limit`; reads take no lock.
 pub struct Cache {
     pub(crate) arena: Arena,
     pub(crate) shape: Shape,
@@ -35,7 +35,7 @@ impl Shard<'_> {
     /// Gives an empty shard its first index segment.
     pub(crate) fn lay_out_index(&self) -> bool {
         let Some(segment) = self.take_for_index() else { return false };
-        // What an earlier use left there must not look like buckets of this epoch.
+        // The segment's previous content must not look like buckets of this epoch.
         self.wipe(segment);
         self.set_word(shard::DIRECTORY, u64::from(segment) + 1);
         self.set_word(shard::INDEX_SEGMENTS, 1);
@@ -45,12 +45,12 @@ impl Shard<'_> {
 }
 
 impl Cache {
-    /// Opens the cache at `place`, or makes it as `config` says. A file that is there keeps its own
-    /// size, limit of entries and favour: compare [`Cache::stats`] with what was asked for.
+    /// Opens the cache at `place`, or creates it as `config` says. An existing file keeps its own
+    /// size, limit of entries and favour: compare [`Cache::stats`] with the requested ones.
     ///
-    /// With `config.rights.read_only` the file must be there, and no byte of it is changed: reads
-    /// count nothing and keep no entry from being evicted, and every operation that changes
-    /// something, [`Cache::check`] included, answers [`crate::ArenaError::ReadOnly`].
+    /// With `config.rights.read_only` the file must exist, and no byte of it is changed. Reads then
+    /// count nothing and do not protect entries from eviction. Every operation that changes
+    /// something, including [`Cache::check`], returns [`crate::ArenaError::ReadOnly`].
     ///
     /// # Errors
     /// [`Error::Arena`] for all that concerns the file, [`Error::MaxEntriesOutOfRange`].
@@ -66,11 +66,24 @@ impl Cache {
             config.waiter.clone(),
             &lay_out,
         )?;
-        Ok(Cache::on(arena, config))
+        let cache = Cache::on(arena, config);
+        cache.arena.recover_from_power_cut(|| cache.discard())?;
+        Ok(cache)
     }
 
-    /// The in-process twin: the same cache in plain memory, with several handles that act as
-    /// processes of their own. For tests and tools.
+    /// Discards all entries of a file in which nothing can be relied on but its checksums.
+    fn discard(&self) -> Result<()> {
+        for index in 0..self.shape.shard_count {
+            let shard = self.lock_shard(index)?;
+            shard.clear();
+            // The lists may not have led to all that the shard owns.
+            shard.repair();
+        }
+        Ok(())
+    }
+
+    /// The in-process twin: the same cache in plain memory, with handles that act as separate
+    /// processes. For tests and tools.
     ///
     /// # Errors
     /// As [`Cache::open`].
@@ -103,25 +116,26 @@ impl Cache {
         self.arena.path()
     }
 
-    /// Random bytes that tell this cache from every other one.
+    /// Random bytes that identify this cache.
     pub fn id(&self) -> [u8; 16] {
         let [low, high] = self.arena.identity().cache_id.map(u64::to_le_bytes);
         std::array::from_fn(|index| if index < 8 { low[index] } else { high[index - 8] })
     }
 
-    /// How a process that is not our child reaches a private cache, while this handle lives.
+    /// A path by which a process that is not our child can open a private cache, while this handle
+    /// lives.
     pub fn shown_path(&self) -> Option<PathBuf> {
         self.arena.shown_path()
     }
 
-    /// The file's time in microseconds since 1970: the wall clock of when the file was first used
-    /// in this boot, from then on unmoved by changes of the wall clock.
+    /// The file's time in microseconds since 1970: the wall clock at the file's first use in this
+    /// boot, not affected by later changes of the wall clock.
     pub fn now_us(&self) -> u64 {
         self.arena.now_us()
     }
 
-    /// Ends this handle's participation; later operations answer [`crate::ArenaError::Closed`].
-    /// Waits for writes that other threads do through this handle. The file stays.
+    /// Closes this handle; later operations return [`crate::ArenaError::Closed`]. Waits for writes
+    /// that other threads do through this handle. The file is kept.
     pub fn close(&self) {
         self.arena.close();
     }
@@ -131,7 +145,7 @@ impl Cache {
         self.arena.is_closed()
     }
 
-    /// The longest value that this cache takes, in bytes.
+    /// The longest value that this cache accepts, in bytes.
     pub fn value_bytes_max(&self) -> usize {
         self.shape.value_bytes_max as usize
     }
@@ -147,8 +161,8 @@ impl Cache {
         self.get_hashed(owner, key, self.hasher.key(key), buffer)
     }
 
-    /// As [`Cache::get`], for who has the hash and the owner of this handle's counts, which is none
-    /// if it only reads.
+    /// As [`Cache::get`], for callers that have the hash and the owner for this handle's counters;
+    /// none if it is read-only.
     #[inline(always)]
     pub(crate) fn get_hashed<'b>(
         &self,
@@ -166,36 +180,33 @@ impl Cache {
             return Ok(Some(self.entry_in(buffer)));
         }
         if let Some(owner) = owner {
-            self.arena.vouch()?;
+            self.arena.check_not_lost()?;
             self.arena.count_read(owner, Counter::Misses);
         }
         Ok(None)
     }
 
     /// Whether the key has an entry. Counts as neither hit nor miss.
-    ///
-    /// # Errors
-    /// As [`Cache::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         self.arena.reader()?;
         self.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
         let answer = self.read(key, self.hasher.key(key), &mut buffer, false);
         let found = buffer.outcome(answer)?;
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(found && !self.has_expired(&buffer))
     }
 
-    /// Stores a value, over the one that is there.
+    /// Stores a value, replacing the present one.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`], [`Error::Full`], and [`Error::Arena`] for
-    /// locks that could not be had in time. The old entry is unchanged then.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`], [`Error::Full`], and [`Error::Arena`] if a
+    /// lock could not be acquired in time. The old entry is unchanged then.
     pub fn set(&self, key: &[u8], value: Value<'_>, ttl: Ttl) -> Result<()> {
         self.store(key, value, ttl, Condition::Always).map(|_| ())
     }
 
-    /// Stores a value unless the key has one. Whether it did.
+    /// Stores a value unless the key has one. Whether it was stored.
     ///
     /// # Errors
     /// As [`Cache::set`].
@@ -203,7 +214,7 @@ impl Cache {
         self.store(key, value, ttl, Condition::Absent)
     }
 
-    /// Stores a value only if the key has one. Whether it did.
+    /// Stores a value only if the key has one. Whether it was stored.
     ///
     /// # Errors
     /// As [`Cache::set`].
@@ -211,8 +222,8 @@ impl Cache {
         self.store(key, value, ttl, Condition::Present)
     }
 
-    /// Stores a value only if the entry still has the version that [`Cache::get`] reported.
-    /// Whether it did.
+    /// Stores a value only if the entry still has the version that [`Cache::get`] reported. Whether
+    /// it was stored.
     ///
     /// # Errors
     /// As [`Cache::set`].
@@ -226,22 +237,22 @@ impl Cache {
         self.store(key, value, ttl, Condition::Version(version))
     }
 
-    /// Removes an entry. Whether there was one.
+    /// Deletes an entry. Whether there was one.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], and [`Error::Arena`] for locks.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         let (shard, hash, live) = self.lock_key(key)?;
         let Some(live) = live else { return Ok(false) };
-        shard.remove(hash, &live.found, &live.head);
-        shard.let_go(hash, &live.found, &live.head);
+        shard.remove(hash, &live.found, &live.header);
+        shard.remember_removed(hash, &live.found, &live.header);
         shard.add_word(shard::DELETES, 1);
         drop(shard);
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(true)
     }
 
-    /// Removes an entry and returns it: of several that call at once, only one gets it.
+    /// Deletes an entry and returns it. Of several concurrent callers only one gets it.
     ///
     /// # Errors
     /// As [`Cache::delete`].
@@ -251,15 +262,16 @@ impl Cache {
         if !shard.copy_entry(&live, hash, buffer)? {
             return Ok(None);
         }
-        shard.remove(hash, &live.found, &live.head);
-        shard.let_go(hash, &live.found, &live.head);
+        shard.remove(hash, &live.found, &live.header);
+        shard.remember_removed(hash, &live.found, &live.header);
         shard.add_word(shard::DELETES, 1);
         drop(shard);
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(Some(self.entry_in(buffer)))
     }
 
-    /// Gives an entry a new time to live, from now. Whether there was one. Its version stays.
+    /// Gives an entry a new time to live, from now. Whether there was one. The version does not
+    /// change.
     ///
     /// # Errors
     /// As [`Cache::delete`], and [`Error::Full`].
@@ -269,21 +281,21 @@ impl Cache {
             let (shard, hash, live) = self.lock_key(key)?;
             let Some(live) = live else { return Ok(false) };
             if shard.set_expiry(&live, hash, expiry_us).is_some() {
-                self.arena.vouch()?;
+                self.arena.check_not_lost()?;
                 return Ok(true);
             }
             match attempt {
-                0 if shard.has_damaged_log() => shard.prove(),
-                _ => _ = shard.make_room(SLICE, IfStuck::after(attempt), 0),
+                0 if shard.has_damaged_log() => shard.repair_damage(),
+                _ => _ = shard.free_space(EVICTION_BATCH, IfStuck::after(attempt), 0),
             }
         }
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Err(Error::Full { wanted_bytes: key.len() as u64 })
     }
 
-    /// Adds to an integer, atomically over all processes, and returns the sum. Without an entry,
-    /// `initial + delta` is stored with `ttl`; none if `initial` is none. The time to live of an
-    /// entry that is there stays as it is.
+    /// Adds to an integer, atomically over all processes, and returns the sum. Without an entry it
+    /// stores `initial + delta` with `ttl`, or returns none if `initial` is none. The time to live
+    /// of an existing entry does not change.
     ///
     /// # Errors
     /// As [`Cache::set`], [`Error::NotAnInteger`], [`Error::Overflow`].
@@ -298,7 +310,7 @@ impl Cache {
             let (shard, hash, live) = self.lock_key(key)?;
             if let Some(live) = live {
                 if let Some(sum) = shard.add_to_number(&live, hash, delta)? {
-                    self.arena.vouch()?;
+                    self.arena.check_not_lost()?;
                     return Ok(Some(sum));
                 }
             }
@@ -312,8 +324,8 @@ impl Cache {
         }
     }
 
-    /// Removes all entries; how many there were. Takes each shard's lock in turn: what others
-    /// store meanwhile may stay.
+    /// Removes all entries; how many there were. Takes each shard's lock in turn: entries that
+    /// others store meanwhile may be kept.
     ///
     /// # Errors
     /// [`Error::Arena`] for locks.
@@ -322,7 +334,7 @@ impl Cache {
         for index in 0..self.shape.shard_count {
             count += self.lock_shard(index)?.clear();
         }
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(count)
     }
 
@@ -344,7 +356,7 @@ impl Cache {
                 }
             }
         }
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(count)
     }
 
@@ -374,9 +386,9 @@ impl Cache {
             .fold(0, u64::wrapping_add)
     }
 
-    /// Numbers about the cache. Read without locks: they may not all be of the same moment.
+    /// Statistics of the cache. Read without locks: they may be of different moments.
     pub fn stats(&self) -> Stats {
-        self.arena.look_at_length();
+        self.arena.refresh_length();
         let counters = self.arena.counters();
         let counter = |counter: Counter| counters[counter as usize];
         let segments = u64::from(self.arena.segments_present());
@@ -401,10 +413,12 @@ impl Cache {
             size_bytes: self.arena.geometry().plan.size_bytes,
             max_entries: self.shape.max_entries,
             favour: self.shape.favour,
+            after_power_cut: self.arena.geometry().plan.after_power_cut,
             hits: counter(Counter::Hits),
             misses: counter(Counter::Misses),
             sets: self.sum_over_shards(shard::SETS),
             deletes: self.sum_over_shards(shard::DELETES),
+            discards: self.arena.discards_made(),
             evictions: self.sum_over_shards(shard::EVICTIONS),
             expirations: self.sum_over_shards(shard::EXPIRATIONS),
             lost_entries: self.sum_over_shards(shard::LOST),
@@ -416,7 +430,7 @@ impl Cache {
             segment_bytes: self.shape.segment_bytes,
             segments,
             segments_free: free,
-            // What is left: in a log there is no count of them.
+            // The rest: logs have no counter for their segments.
             segments_log: others.iter().fold(segments, |left, part| left.saturating_sub(*part)),
             segments_index: index,
             segments_body: body,
@@ -425,13 +439,13 @@ impl Cache {
         }
     }
 
-    /// Proves every entry and every segment, and mends what it can. Writes to a shard wait while
-    /// it is being checked.
+    /// Verifies every entry and every segment, and repairs what it can. Writes to a shard wait
+    /// while it is checked.
     ///
     /// # Errors
     /// [`Error::Arena`] for locks.
     pub fn check(&self) -> Result<CheckReport> {
-        self.arena.look_at_length();
+        self.arena.refresh_length();
         let mut report = CheckReport::default();
         for index in 0..self.shape.shard_count {
             let found = self.lock_shard(index)?.audit(Depth::Content);
@@ -446,8 +460,8 @@ impl Cache {
             report.segments_index += found.segments_index;
             report.segments_body += found.segments_body;
             report.segments_spare += found.segments_spare;
-            let room = FINDINGS_MOST.saturating_sub(report.findings.len());
-            report.findings.extend(found.findings.into_iter().take(room));
+            let left = FINDINGS_MAX.saturating_sub(report.findings.len());
+            report.findings.extend(found.findings.into_iter().take(left));
         }
         self.arena.free_abandoned_segments();
         for segment in 0..self.arena.segments_present() {
@@ -457,7 +471,7 @@ impl Cache {
                 Owner::Shard(_) | Owner::Unknown(_) => {}
             }
         }
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(report)
     }
 }
@@ -466,10 +480,10 @@ impl Shard<'_> {
     /// Removes all entries; how many there were.
     pub(crate) fn clear(&self) -> u64 {
         let count = self.entries();
-        self.add_word(shard::EPOCH, 1);
+        self.advance_epoch();
         tuckbox_arena::hooks::reach(tuckbox_arena::hooks::Point::EpochAdvanced);
         self.reset_logs();
-        // Bodies of large values are what the shard owns and nothing reaches now.
+        // Nothing refers to the bodies of large values now; a repair frees them.
         if self.word(shard::BODY_SEGMENTS) > 0 {
             self.repair();
         }
@@ -479,18 +493,19 @@ impl Shard<'_> {
 
 fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
     let size_bytes = config.size_bytes;
-    if size_bytes < SIZE_BYTES_LEAST {
-        let least_bytes = SIZE_BYTES_LEAST;
+    if size_bytes < SIZE_BYTES_MIN {
+        let least_bytes = SIZE_BYTES_MIN;
         let asked_bytes = size_bytes;
         return Err(tuckbox_arena::Error::SizeTooSmall { asked_bytes, least_bytes }.into());
     }
     if let Some(given) = config.max_entries {
-        if !(1..=MAX_ENTRIES_MOST).contains(&given) {
-            return Err(Error::MaxEntriesOutOfRange { given, most: MAX_ENTRIES_MOST });
+        if !(1..=MAX_ENTRIES_MAX).contains(&given) {
+            return Err(Error::MaxEntriesOutOfRange { given, most: MAX_ENTRIES_MAX });
         }
     }
     let plan = layout::plan(size_bytes, config.max_entries.unwrap_or(0));
-    Ok(tuckbox_arena::Plan { features_optional: config.favour.word(), ..plan })
+    let (features_optional, after_power_cut) = (config.favour.word(), config.after_power_cut);
+    Ok(tuckbox_arena::Plan { features_optional, after_power_cut, ..plan })
 }
 
 /// Fills the engine's part of a new file.
@@ -502,6 +517,7 @@ fn lay_out(arena: &Arena) -> tuckbox_arena::Result<()> {
         let owner = Owner::Shard(index as u32);
         let segment = arena.take_segment(owner).expect("the plan has a segment for each shard");
         let region = arena.region();
+        region.set(at + shard::BOOT, arena.boot());
         region.set(at + shard::DIRECTORY, u64::from(segment) + 1);
         region.set(at + shard::INDEX_SEGMENTS, 1);
         region.set(at + shard::STATE, u64::from(layout::BUCKETS_AT_FIRST));

@@ -1,12 +1,13 @@
-//! What an operation on the cache can refuse, and why. Whatever is refused changes nothing.
+//! Errors of cache operations. An operation that fails changes nothing. Must not know the host's
+//! exceptions.
 
 /// The result of an operation on the cache.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Makes a vector at least so long, if there is memory for it.
+/// Makes a vector at least this long, if there is memory for it.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`]; the vector is as it was.
+/// [`Error::OutOfMemory`]; the vector is unchanged.
 #[cold]
 pub(crate) fn lengthen<T: Default + Clone>(items: &mut Vec<T>, len: usize) -> Result<()> {
     let more = len.saturating_sub(items.len());
@@ -18,58 +19,58 @@ pub(crate) fn lengthen<T: Default + Clone>(items: &mut Vec<T>, len: usize) -> Re
     Ok(())
 }
 
-/// Why an operation was refused.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something about the file, its locks or its processes.
+    /// An error of the file, its locks or its processes.
     #[error(transparent)]
     Arena(#[from] tuckbox_arena::Error),
-    /// The key is longer than any key may be.
-    #[error("the key is {len_bytes} bytes long; keys may have {most_bytes} bytes at most: shorten it, or use a digest of it")]
+    /// The key is too long.
+    #[error("key is {len_bytes} bytes long, and the limit is {most_bytes} bytes; shorten it, or use a digest of it")]
     KeyTooLong {
         /// Its length.
         len_bytes: usize,
-        /// The longest that is allowed.
+        /// The longest allowed.
         most_bytes: usize,
     },
-    /// The value could not be held even by an empty cache.
-    #[error("the value is {len_bytes} bytes long; this cache takes values of {most_bytes} bytes at most: open a larger cache, or store less")]
+    /// The value does not fit even into an empty cache.
+    #[error("value is {len_bytes} bytes long, and the limit of this cache is {most_bytes} bytes; create the cache with a larger size, or store less")]
     ValueTooLarge {
         /// Its length.
         len_bytes: usize,
-        /// The longest that this cache takes.
+        /// The longest that this cache accepts.
         most_bytes: usize,
     },
-    /// `incr` met a value that is not an integer of 64 bits.
-    #[error("the entry holds no integer of 64 bits, so it cannot be incremented")]
+    /// The value to increment is not a 64-bit integer.
+    #[error("the entry does not hold a 64-bit integer, so incr and decr cannot change it")]
     NotAnInteger,
-    /// The sum would leave the range of 64-bit integers.
-    #[error("{current} + {delta} leaves the range of 64-bit integers; the entry keeps its value")]
+    /// The sum is outside of the range of 64-bit integers.
+    #[error("{current} + {delta} does not fit a 64-bit integer; the entry was not changed")]
     Overflow {
-        /// What the entry holds.
+        /// The present number.
         current: i64,
-        /// What was to be added.
+        /// The number to add.
         delta: i64,
     },
-    /// No room could be made: other shards' locks were held, or the file system is full.
-    #[error("no room could be made for {wanted_bytes} bytes (the file system is full, or other processes hold the memory); nothing was changed: try again, or free space")]
+    /// No space could be freed: other shards' locks were held, or the file system is full.
+    #[error("no room for {wanted_bytes} bytes (the file system is full, or other processes hold the space); nothing was changed: try again, or free some space")]
     Full {
-        /// How many bytes were wanted.
+        /// How many bytes were needed.
         wanted_bytes: u64,
     },
-    /// This process has no memory for what it was to copy or to make. Nothing was changed.
-    #[error("this process could not get {wanted_bytes} bytes of memory; nothing was changed: free some memory, or raise its limit")]
+    /// This process has not enough memory for a copy or a record. Nothing was changed.
+    #[error("this process could not allocate {wanted_bytes} bytes; nothing was changed: free some memory, or raise the process's memory limit")]
     OutOfMemory {
-        /// How many bytes were wanted.
+        /// How many bytes were needed.
         wanted_bytes: usize,
     },
     /// The limit of entries is out of range.
-    #[error("max_entries is {given}; it must lie between 1 and {most}")]
+    #[error("max_entries is {given}; it must be between 1 and {most}")]
     MaxEntriesOutOfRange {
-        /// What was given.
+        /// The given limit.
         given: u64,
-        /// The highest that is allowed.
+        /// The highest allowed.
         most: u64,
     },
 }

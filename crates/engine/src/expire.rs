@@ -1,5 +1,5 @@
-//! Collecting expired entries. Reads pass over them by themselves, and eviction drops them when it
-//! meets them; this is for who wants the room now.
+//! Removes expired entries on request. Reads skip them and eviction drops them anyway; this frees
+//! their space now. Must not know eviction.
 
 use crate::index::Found;
 use crate::layout::shard;
@@ -13,16 +13,16 @@ impl Shard<'_> {
         let end = from.saturating_add(count).min(self.bucket_count());
         for bucket in from..end {
             for (at, slot) in self.taken_slots(bucket) {
-                let Some(head) = self.load_head(slot.offset()) else { continue };
-                if !head.has(flag::EXPIRY) {
+                let Some(header) = self.load_header(slot.offset()) else { continue };
+                if !header.has(flag::EXPIRY) {
                     continue;
                 }
                 let Some(hash) = self.hash_of(slot) else { continue };
                 let found = Found { at, slot };
-                match self.expiry_us_at(slot.offset(), &head, hash) {
-                    None => self.drop_damaged(hash, &found, &head),
+                match self.expiry_us_at(slot.offset(), &header, hash) {
+                    None => self.drop_damaged(hash, &found, &header),
                     Some(expiry_us) if self.cache.is_expired(expiry_us) => {
-                        self.remove(hash, &found, &head);
+                        self.remove(hash, &found, &header);
                         self.add_word(shard::EXPIRATIONS, 1);
                         expired += 1;
                     }

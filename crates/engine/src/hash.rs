@@ -1,8 +1,8 @@
-//! Hashes and checksums, keyed with random numbers of the file.
+//! Hashes and checksums, keyed with random numbers of the file. Must not know what is hashed.
 //!
-//! XXH3 with a secret of its own for each file: whoever does not know the file's key cannot choose
-//! keys that collide, and one who does (he can read the file) meets buckets of bounded length and
-//! a comparison of the whole key. It is no authentication.
+//! XXH3 with a secret for each file: without the file's key nobody can choose colliding keys.
+//! Someone who can read the file can, but buckets have bounded length and the whole key is
+//! compared. This is no authentication.
 
 use twox_hash::XxHash3_64;
 
@@ -22,19 +22,19 @@ fn split_mix(state: &mut u64) -> u64 {
     word ^ word >> 31
 }
 
-/// Both halves of the product, folded into one word.
+/// Both halves of the product, XORed into one word.
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// A key's hash, and the parts of it that different places use.
+/// A key's hash, and its parts for different uses.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash(pub u64);
 
 impl KeyHash {
-    /// Which of `count` shards; from the highest bits.
+    /// The shard among `count`; from the highest bits.
     #[inline(always)]
     pub fn shard(self, count: u64) -> u64 {
         ((self.0 >> 48) * count) >> 16
@@ -46,7 +46,7 @@ impl KeyHash {
         self.0 as u32
     }
 
-    /// For the second choice, unrelated to the first.
+    /// For the second choice, independent of the first.
     #[inline(always)]
     pub fn second(self) -> u32 {
         (fold(self.0, 0x9e37_79b9_7f4a_7c15) >> 16) as u32
@@ -59,8 +59,7 @@ impl KeyHash {
         self.0 >> (32 + moved) & 0xffff
     }
 
-    /// A number that chance could have drawn, another one for each `turn`. Nothing that must not be
-    /// guessed.
+    /// A pseudo-random number for each `turn`. Not for secrets.
     pub fn chance(self, turn: u64) -> u64 {
         fold(self.0 ^ turn.wrapping_mul(0xbf58_476d_1ce4_e5b9), 0x9e37_79b9_7f4a_7c15)
     }
@@ -96,9 +95,8 @@ impl Hasher {
         XxHash3_64::oneshot_with_secret(&self.secret, bytes).expect("the secret is long enough")
     }
 
-    /// The checksum of a record: of its key, its content, its word 0, and the place and time where it
-    /// belongs, so that a record of another place or an earlier use of the segment is not taken
-    /// for this one.
+    /// The checksum of a record: of its key, content, word 0, offset and segment generation, so
+    /// that a record of another place or an earlier use of the segment does not match.
     #[inline(always)]
     pub fn checksum(
         &self,

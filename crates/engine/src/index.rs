@@ -1,28 +1,27 @@
-//! The index of a shard: linear hashing over buckets of one cache line, with two choices.
+//! The index of a shard: linear hashing over buckets of one cache line, with two choices. Must not
+//! know which entries to evict.
 //!
-//! An entry's slot is in the bucket of its first choice, or, when that is full, in that of its
-//! second; who looks for it looks into both at once. A bucket grows by nothing: when both are
-//! full, entries are moved to their other choice, and buckets are split, one at a time, as the
-//! entries become more. Index segments stay index for ever.
+//! An entry's slot is in the bucket of its first choice or, if that is full, of its second; a
+//! lookup searches both. If both are full, entries are moved to their other choice. Buckets are
+//! split one at a time as the number of entries grows. Index segments stay index segments forever.
 //!
 //! Readers take no lock. The races, and why they are harmless:
 //!
 //! * *Reader and publisher.* A slot is one word, stored (release) after its record is complete, so
 //!   a reader sees the old record, the new one, or none.
 //! * *Reader and splitter, or mover.* The slot is copied to its new bucket, the index state (the
-//!   count of buckets or of moves) is advanced, and only then the old slot is cleared. A reader
-//!   that saw the old bucket cleared and the new one not yet filled finds the state changed when
-//!   it has found nothing, and looks again.
+//!   count of buckets or of moves) advances, and only then the old slot is cleared. A reader that
+//!   saw neither slot finds the state changed before it reports a miss, and looks again.
 //! * *Reader and clear.* The epoch advances first; a bucket of an older epoch is empty. A reader
-//!   that loaded the older epoch finds it changed, at the second slot load or at the end.
-//! * *Reader's hit and writer.* Readers add a hit by compare-and-swap of the whole slot; a writer
-//!   that stores the slot meanwhile wins, and the hit is forgotten.
+//!   that loaded the older epoch finds it changed at the second slot load or at the end.
+//! * *Reader's hit and writer.* Readers add a hit by compare-and-swap of the whole slot. If a
+//!   writer stores the slot meanwhile, the hit is lost, which is harmless.
 
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{Pair, View, WORD};
+use tuckbox_arena::region::{LinePair, View, WORD};
 use tuckbox_arena::segments::Owner;
 
 use crate::cache::Cache;
@@ -32,36 +31,36 @@ use crate::layout::{
 };
 use crate::shard::Shard;
 
-/// Split when more than this share of all slots is in use, in 64ths.
+/// Buckets are split when more than this share of all slots is in use, in 64ths.
 const FILL_MOST_64THS: u64 = 57;
-/// An index that has more slots than this for each entry is not split for keys that have the same
-/// two buckets: they were chosen so, and there would be no end of it. With fewer entries than
-/// [`ENTRIES_LEAST`] it counts as if it had as many.
-const SLOTS_PER_ENTRY_MOST: u64 = 4;
-const ENTRIES_LEAST: u64 = 64;
-/// How many words a bucket has.
+/// An index with more slots per entry than this is not split for keys with the same two buckets:
+/// such keys were chosen on purpose, and splitting would not end. Fewer entries than
+/// [`ENTRIES_MIN`] count as that many.
+const SLOTS_PER_ENTRY_MAX: u64 = 4;
+const ENTRIES_MIN: u64 = 64;
+/// Words of a bucket.
 const BUCKET_WORDS: usize = (BUCKET_BYTES / WORD) as usize;
-/// Of the words of a bucket those that are slots.
+/// The words of a bucket that are slots, one bit each.
 const SLOT_PLACES: u32 = (1 << SLOTS_PER_BUCKET) - 1;
 /// Every segment is a multiple of this.
 const PAGE_BYTES: u64 = 4096;
 const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
-/// Splits that one insert may do beyond the one that the growing number of entries asks for.
+/// Most splits for one insert, in addition to the one for the growing number of entries.
 const SPLITS_PER_INSERT: u32 = 64;
 
-/// Which of a bucket's words is its own.
+/// The index of a bucket's own word.
 const BUCKET_OWN: usize = (BUCKET_WORD / WORD) as usize;
 
-/// A slot's place in the file, and what it held when it was found.
+/// A slot's offset, and its value when it was found.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
     /// Offset of the slot.
     pub at: u64,
-    /// Its word.
+    /// Its value.
     pub slot: Slot,
 }
 
-/// Slots of one bucket, with their places in the file: no more than it has, so they take no memory.
+/// Slots of one bucket with their offsets, stored inline.
 pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
 
 /// The word [`shard::STATE`].
@@ -69,13 +68,13 @@ pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
 pub struct IndexState(pub u64);
 
 impl IndexState {
-    /// Number of buckets as the file has it: none, or more than there are, if it is damaged.
+    /// Number of buckets as stored; a damaged word may say none, or more than exist.
     #[inline(always)]
     fn count(self) -> u32 {
         self.0 as u32
     }
 
-    /// Number of buckets; at least one whatever the file says. More than there are lead nowhere.
+    /// Number of buckets, at least one. Buckets that do not exist lead nowhere.
     #[inline(always)]
     pub fn buckets(self) -> u32 {
         self.count().max(1)
@@ -86,22 +85,22 @@ impl IndexState {
         IndexState((self.0 | u64::from(self.count() == 0)).wrapping_add(1))
     }
 
-    /// With one more entry moved between its choices.
+    /// With one more move of an entry between its choices.
     pub fn with_move(self) -> IndexState {
         IndexState(self.0.wrapping_add(1 << 32))
     }
 }
 
-/// The two buckets that an entry may be in, in an index of `count` buckets; the first of all if there are
-/// none.
+/// The two buckets that an entry may be in, in an index of `count` buckets; the first bucket if
+/// there are none.
 #[inline(always)]
 pub fn choices_of(hash: KeyHash, count: u32) -> (u32, u32) {
     (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
 }
 
 impl Cache {
-    /// What the directory of a shard's index has at a place: there may be no such segment. None behind its
-    /// end.
+    /// The segment in an entry of a shard's index directory, which need not exist. None behind the
+    /// end of the directory.
     #[inline(always)]
     fn index_segment(&self, shard_at: u64, index: u64) -> Option<u64> {
         if index >= self.shape.directory_len {
@@ -118,31 +117,31 @@ impl Cache {
         let segment = self.index_segment(shard_at, index)?;
         match self.arena.region().line_in_segment(segment, byte) {
             Some(line) => Some(line),
-            None => self.line_that_became_usable(segment, byte),
+            None => self.line_after_growth(segment, byte),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn line_that_became_usable(&self, segment: u64, byte: u64) -> Option<View<'_, BUCKET_WORDS>> {
+    fn line_after_growth(&self, segment: u64, byte: u64) -> Option<View<'_, BUCKET_WORDS>> {
         self.has_become_usable(segment)
             .then(|| self.arena.region().line_in_segment(segment, byte))?
     }
 
-    /// Where a bucket of a shard is; none if the directory does not lead to a segment.
+    /// The offset of a bucket; none if the directory does not lead to a segment.
     #[inline(always)]
     pub(crate) fn bucket_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
         Some(self.arena.region().offset_of(self.bucket_line(shard_at, bucket)?))
     }
 
-    /// Where the ghosts of a bucket are; none if they have no segment.
+    /// The offset of a bucket's ghosts; none if they have no segment.
     pub(crate) fn ghosts_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
         let (index, at) = self.shape.ghosts_place(bucket);
         let segment = self.index_segment(shard_at, index)?;
         self.is_usable(segment).then(|| self.arena.geometry().segment_at(segment as u32) + at)
     }
 
-    /// Whether all of a segment can be touched; looks at the file's length if need be.
+    /// Whether the whole segment can be accessed. Checks the file's length if necessary.
     #[inline(always)]
     pub(crate) fn is_usable(&self, segment: impl Into<u64>) -> bool {
         let segment = segment.into();
@@ -154,28 +153,27 @@ impl Cache {
         if segment >= self.arena.geometry().segment_count {
             return false;
         }
-        self.arena.look_at_length();
+        self.arena.refresh_length();
         segment < u64::from(self.arena.segments_present())
     }
 }
 
-/// The slots in both choices of a key that lead somewhere and have its tag, those of the first choice
-/// first.
+/// The non-empty slots with the key's tag in both of its buckets, those of the first choice first.
 ///
-/// All tags of both buckets are compared before any slot is looked at: which of the two has the key,
-/// and where, nobody can predict, and a processor that guesses wrong waits for all that led there.
-/// Each slot is then read once more, by itself: what is told of it is what it was at one moment.
+/// All tags of both buckets are compared before any slot is loaded: the place of the key is
+/// unpredictable, and a mispredicted branch costs more. Each slot is then loaded once more, by
+/// itself, so that its value is of one moment.
 pub(crate) struct Tagged<'a> {
-    pair: Pair<'a>,
+    pair: LinePair<'a>,
     tag: u64,
     places: u32,
 }
 
-/// A slot with the tag that was looked for.
+/// A slot with the wanted tag.
 pub(crate) struct TaggedSlot<'a> {
-    /// Its word.
+    /// Its word in the file.
     pub word: View<'a, 1>,
-    /// What the word held.
+    /// The value of the word.
     pub slot: Slot,
 }
 
@@ -197,8 +195,8 @@ impl<'a> Iterator for Tagged<'a> {
     }
 }
 
-/// The places of two buckets but for one of an older epoch: its slots are empty, all of them. Of each
-/// bucket it is told how its own epoch differs.
+/// The slots of two buckets, without those of a bucket of an older epoch, which is empty. Takes the
+/// difference of each bucket's epoch.
 #[cold]
 #[inline(never)]
 fn places_of_epoch(differences: [u64; 2]) -> u32 {
@@ -207,8 +205,8 @@ fn places_of_epoch(differences: [u64; 2]) -> u32 {
 }
 
 impl Cache {
-    /// The slots that a hash can lead to, in an index of this state and epoch. None if the bucket of
-    /// its first choice cannot be reached.
+    /// The slots that a hash can lead to, in an index of this state and epoch. None if the bucket
+    /// of its first choice cannot be reached.
     #[inline(always)]
     pub(crate) fn tagged(
         &self,
@@ -220,9 +218,9 @@ impl Cache {
         let (first, second) = choices_of(hash, state.count());
         let first = self.bucket_line(shard_at, first)?;
         let second = self.bucket_line(shard_at, second).unwrap_or(first);
-        let pair = Pair::new(first, second);
-        let mut places = pair.words_that_begin_with(hash.tag() as u16);
-        // Once, if both are the same.
+        let pair = LinePair::new(first, second);
+        let mut places = pair.words_with_top(hash.tag() as u16);
+        // Once only, if both buckets are the same.
         let in_second = if second.is_at(first) { 0 } else { SLOT_PLACES << BUCKET_WORDS };
         places &= SLOT_PLACES | in_second;
         let own = [BUCKET_OWN, BUCKET_WORDS + BUCKET_OWN]
@@ -241,21 +239,21 @@ impl Shard<'_> {
         IndexState(self.word(shard::STATE))
     }
 
-    /// How many buckets to walk over, however many a damaged state tells of.
+    /// Number of buckets to walk over, bounded in case the state is damaged.
     pub fn bucket_count(&self) -> u32 {
-        self.index_state().buckets().min(self.cache.shape.buckets_most())
+        self.index_state().buckets().min(self.cache.shape.buckets_max())
     }
 
     fn set_index_state(&self, state: IndexState) {
         self.set_word(shard::STATE, state.0);
     }
 
-    /// The two buckets that an entry may be in, as numbers.
+    /// The numbers of the two buckets that an entry may be in.
     pub fn choices(&self, hash: KeyHash) -> (u32, u32) {
         choices_of(hash, self.index_state().buckets())
     }
 
-    /// Where a bucket is. Wiped first if it is of an older epoch.
+    /// The offset of a bucket, which is wiped first if it is of an older epoch.
     #[inline(always)]
     fn bucket(&self, bucket: u32) -> Option<u64> {
         let at = self.cache.bucket_at(self.at, bucket)?;
@@ -282,7 +280,7 @@ impl Shard<'_> {
         })
     }
 
-    /// Slots of a bucket that lead somewhere.
+    /// The non-empty slots of a bucket.
     pub fn taken_slots(&self, bucket: u32) -> Slots {
         match self.bucket(bucket) {
             Some(at) => self.slots(at).filter(|(_, slot)| !slot.is_empty()).collect(),
@@ -294,7 +292,7 @@ impl Shard<'_> {
         self.slots(bucket_at).find(|(_, slot)| slot.is_empty()).map(|(at, _)| at)
     }
 
-    /// The slots that the hash can lead to, first those of the first choice. None if that bucket
+    /// The slots that a hash can lead to, those of the first choice first. None if that bucket
     /// cannot be reached.
     #[inline(always)]
     pub(crate) fn slots_of(&self, hash: KeyHash) -> Option<impl Iterator<Item = Found> + '_> {
@@ -303,7 +301,9 @@ impl Shard<'_> {
         Some(tagged?.map(|found| Found { at: region.offset_of(found.word), slot: found.slot }))
     }
 
-    /// Publishes: one store makes the entry, or its new record, visible.
+    /// Publishes: one store makes the entry, or its new record, visible. The race: a reader loads
+    /// the slot at this moment. It sees the old or the new record, and release order makes the new
+    /// one complete.
     pub fn store_slot(&self, at: u64, slot: Slot) {
         let order = if tuckbox_arena::mutants::is_on("relaxed-slot") {
             Ordering::Relaxed
@@ -313,15 +313,15 @@ impl Shard<'_> {
         self.region().store(at, slot.0, order);
     }
 
-    /// Finds room for a new entry's slot, splitting and moving as needed. The caller stores the
-    /// slot there next. None if no room can be made: the index cannot grow, or many keys have the
-    /// same two buckets.
+    /// Finds a free slot for a new entry, splitting and moving as needed. The caller stores the
+    /// slot next. None if there is no slot: the index cannot grow, or many keys have the same two
+    /// buckets.
     pub fn make_slot(&self, hash: KeyHash, entries: u64) -> Option<u64> {
         let slots = || u64::from(self.index_state().buckets()) * SLOTS_PER_BUCKET;
         if entries * 64 > slots() * FILL_MOST_64THS {
             self.split();
         }
-        let slots_most = entries.max(ENTRIES_LEAST) * SLOTS_PER_ENTRY_MOST;
+        let slots_max = entries.max(ENTRIES_MIN) * SLOTS_PER_ENTRY_MAX;
         for _ in 0..SPLITS_PER_INSERT {
             let (first, second) = self.choices(hash);
             let first_at = self.bucket(first)?;
@@ -342,7 +342,7 @@ impl Shard<'_> {
                     return Some(at);
                 }
             }
-            if slots() > slots_most || !self.split() {
+            if slots() > slots_max || !self.split() {
                 return None;
             }
         }
@@ -350,8 +350,8 @@ impl Shard<'_> {
     }
 
     /// Moves an entry of the full bucket at the end of `path` to its other choice, and returns the
-    /// slot that this freed. If that one is full too, it makes room there first, `depth` buckets
-    /// deep, but never in a bucket of the path, whose slots are being looked at.
+    /// freed slot. If the other bucket is full too, frees a slot there first, `depth` buckets deep,
+    /// but never in a bucket of the path, whose slots are being examined.
     fn move_one_away(&self, path: &[u32], depth: u32) -> Option<u64> {
         let bucket = *path.last()?;
         for (at, slot) in self.taken_slots(bucket) {
@@ -385,18 +385,18 @@ impl Shard<'_> {
         None
     }
 
-    /// Splits the bucket whose turn it is. False if the index cannot grow.
+    /// Splits the next bucket. False if the index cannot grow.
     pub fn split(&self) -> bool {
         let state = self.index_state();
         let count = state.buckets();
         let (new, old) = (count, count - (1 << count.ilog2()));
-        if count >= self.cache.shape.buckets_most() || !self.has_room_for(new) {
+        if count >= self.cache.shape.buckets_max() || !self.has_segment_for(new) {
             return false;
         }
         let (Some(_), Some(new_at)) = (self.bucket(old), self.cache.bucket_at(self.at, new)) else {
             return false;
         };
-        // Nobody looks at the new bucket before the state names it.
+        // No reader looks at the new bucket before the state includes it.
         self.wipe_bucket(new_at, self.word(shard::EPOCH));
         let mut moved: SmallVec<[u64; SLOTS_PER_BUCKET as usize]> = SmallVec::new();
         for (at, slot) in self.taken_slots(old) {
@@ -430,7 +430,7 @@ impl Shard<'_> {
     }
 
     /// Makes sure that the index has a segment for this bucket.
-    fn has_room_for(&self, bucket: u32) -> bool {
+    fn has_segment_for(&self, bucket: u32) -> bool {
         let (index, _) = self.cache.shape.bucket_place(bucket);
         if index >= self.cache.shape.directory_len {
             return false;
@@ -458,8 +458,8 @@ impl Shard<'_> {
         index < self.cache.shape.directory_len && self.word(shard::DIRECTORY + index * 8) != 0
     }
 
-    /// Gives the ghosts of a bucket a segment if they have none, and if one can be had. When the pool
-    /// is empty, they come before the next segment of a log.
+    /// Gives the ghosts of a bucket a segment, if they have none and one can be had. In a full file
+    /// they come before the next segment of a log.
     pub fn open_ghosts(&self, bucket: u32) {
         let (index, _) = self.cache.shape.ghosts_place(bucket);
         if index >= self.cache.shape.directory_len || self.has_ghosts_of(bucket) {
@@ -471,13 +471,13 @@ impl Shard<'_> {
         }
     }
 
-    /// As [`Shard::open_ghosts`], of all buckets.
+    /// As [`Shard::open_ghosts`], for all buckets.
     pub fn open_all_ghosts(&self) {
         let per_group = self.cache.shape.buckets_per_group() as usize;
         (0..self.bucket_count()).step_by(per_group).for_each(|bucket| self.open_ghosts(bucket));
     }
 
-    /// Fills a segment that nothing leads to with zeros.
+    /// Fills a segment with zeros. Nothing may refer to it.
     pub fn wipe(&self, segment: u32) {
         let at = self.arena().geometry().segment_at(segment);
         let zeros = [0; PAGE_WORDS];

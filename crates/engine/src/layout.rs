@@ -1,32 +1,35 @@
-//! What the engine keeps in the rooms that the arena gives it: shards, index segments, log
-//! segments, and the words in them. The one place where their offsets and bits are written down.
-//! `docs/format.md` draws them; a test compares the two.
+//! The engine's part of the file: shards, index segments, log segments, and the words in them. The
+//! only place that defines their offsets and bits. Must not know what they are used for.
+//! `docs/format.md` describes them; a test compares the two.
 
 use tuckbox_arena::layout::HEADER_BYTES;
-use tuckbox_arena::{Geometry, Layer, Plan};
+use tuckbox_arena::{AfterPowerCut, Geometry, Layer, Plan};
 
-use crate::record::Head;
+use crate::record::RecordHeader;
 use crate::value::Favour;
 
 pub use crate::record::flag;
 
-/// Offsets in a shard. Readers touch the second cache line only.
+/// Offsets in a shard. Readers access only the second cache line.
 pub mod shard {
     /// The writers' lock.
     pub const LOCK: u64 = 0;
+    /// In which boot of the machine a writer last looked at the shard's lists, see `Shard::check_tables`.
+    pub const BOOT: u64 = LOCK + 8;
     /// Bits 0..32 the number of buckets, bits 32..64 a count of entries moved between buckets.
     pub const STATE: u64 = 64;
-    /// Counts clears. A bucket of an older epoch is empty.
+    /// Bits 0..32 count clears, bits 32..64 tell the boot of the last one. A bucket of another epoch is
+    /// empty.
     pub const EPOCH: u64 = STATE + 8;
-    /// Keys whose hash is below this, in its low 32 bits, are shown to the tournament.
+    /// Keys are sampled for policy selection if the low 32 bits of their hash are below this.
     pub const SAMPLED_BELOW: u64 = EPOCH + 8;
     /// The last version given to a record.
     pub const SEQUENCE: u64 = 128;
-    /// Entries that gave way to others.
+    /// Entries evicted.
     pub const EVICTIONS: u64 = SEQUENCE + 8;
-    /// Expired entries that were collected.
+    /// Expired entries that were removed.
     pub const EXPIRATIONS: u64 = EVICTIONS + 8;
-    /// Entries dropped because they were damaged.
+    /// Entries lost to damage.
     pub const LOST: u64 = EXPIRATIONS + 8;
     /// Segments of the index.
     pub const INDEX_SEGMENTS: u64 = LOST + 8;
@@ -38,31 +41,31 @@ pub mod shard {
     pub const DELETES: u64 = SETS + 8;
     /// The record that is being rewritten in place: its slot's offset, 0 for none.
     pub const INTENT: u64 = 192;
-    /// Set in [`INTENT`] when nothing but the record's number is being rewritten.
+    /// Set in [`INTENT`] if only the record's number is being rewritten.
     pub const INTENT_NUMBER: u64 = 1;
-    /// Segments set aside for moving entries: four words, segment + 1 or 0.
+    /// Spare segments for moving entries: four words, segment + 1 or 0.
     pub const SPARES: u64 = INTENT + 8;
     /// Number of words at [`SPARES`].
     pub const SPARE_COUNT: u64 = 4;
-    /// The number that [`INTENT_NUMBER`] is about.
+    /// The number that is being written, see [`INTENT_NUMBER`].
     pub const INTENT_SUM: u64 = SPARES + SPARE_COUNT * 8;
     /// The small log; see [`super::log`].
     pub const SMALL: u64 = 256;
     /// The main log.
     pub const MAIN: u64 = 320;
-    /// Entries evicted so far, the policy's clock.
+    /// Entries evicted so far: the policy's clock.
     pub const CLOCK: u64 = 384;
     /// Frequency increments since the frequencies were last halved.
     pub const INCREMENTS: u64 = CLOCK + 8;
     /// How often the frequencies were halved.
     pub const HALVINGS: u64 = INCREMENTS + 8;
-    /// Duels that the victim at the main log's tail has won in a row.
+    /// Admission tests in a row that the victim at the main log's tail has won.
     pub const WINS: u64 = HALVINGS + 8;
-    /// Which setting of the policy is in force.
+    /// The active setting of the policy.
     pub const SETTING: u64 = WINS + 8;
-    /// How often that changed.
+    /// How often the setting changed.
     pub const SWITCHES: u64 = SETTING + 8;
-    /// Counters of invalidations by key hash. Kept for leases.
+    /// Counters of invalidations by key hash. Reserved for leases.
     pub const INVALIDATIONS: u64 = 512;
     /// Number of words at [`INVALIDATIONS`].
     pub const INVALIDATION_COUNT: u64 = 64;
@@ -72,40 +75,40 @@ pub mod shard {
     /// Words of the cache line from [`STATE`] on, which is for readers.
     pub const READERS_WORDS: usize = 8;
 
-    /// Which word of that line this offset is.
+    /// The index of a word within that line.
     pub const fn readers_word(offset: u64) -> usize {
         (offset - STATE) as usize / 8
     }
 }
 
-/// Offsets in the shard's tournament, which follows its index directory.
-pub mod tournament {
-    /// Requests that readers noted, a count; the low bits are the next place in [`NOTED`].
+/// Offsets in the shard's policy selection, which follows its index directory.
+pub mod policy_selection {
+    /// Number of hits that readers noted; the low bits are the next place in [`NOTED`].
     pub const NOTED_COUNT: u64 = 0;
-    /// Of these, how many have been replayed.
+    /// How many of these were replayed.
     pub const REPLAYED_COUNT: u64 = 64;
-    /// Bits 0..32 what a shadow may hold, in entries, bits 32..64 whether entries have a cost.
-    pub const SHADOW_ROOM: u64 = REPLAYED_COUNT + 8;
+    /// Bits 0..32 the entries that a shadow may hold; bit 32 set if entries count by their size.
+    pub const SHADOW_CAPACITY: u64 = REPLAYED_COUNT + 8;
     /// Mean bytes of an entry.
-    pub const MEAN_BYTES: u64 = SHADOW_ROOM + 8;
-    /// For each setting, by how many hits it did better than the one in force.
+    pub const MEAN_BYTES: u64 = SHADOW_CAPACITY + 8;
+    /// For each setting, by how many hits it was ahead of the active one.
     pub const REGRETS: u64 = MEAN_BYTES + 8;
-    /// Sampled requests that the shadow in force hit and the cache did not, less those the other way
-    /// round; biased by half of all numbers.
+    /// Sampled requests that the active setting's shadow hit but the cache did not, less the
+    /// reverse, plus 2^63.
     pub const SURPLUS: u64 = 128;
-    /// By how many entries the shadows' room is shortened for that.
+    /// By how many entries the shadows' capacity is reduced for that.
     pub const SHORTENED: u64 = SURPLUS + 8;
-    /// Noted requests: bits 0..32 size in units of eight bytes, bits 32..64 of the key's hash.
+    /// Noted hits: bits 0..32 size in units of eight bytes, bits 32..64 of the key's hash.
     pub const NOTED: u64 = 192;
     /// Number of words at [`NOTED`].
     pub const NOTED_LEN: u64 = 32;
-    /// The shadows, one for each setting.
+    /// The shadow caches, one for each setting.
     pub const SHADOWS: u64 = NOTED + NOTED_LEN * 8;
     /// Number of settings.
     pub const SETTING_COUNT: u64 = 5;
 }
 
-/// Offsets in a shadow: a model of the cache under one setting, of a few keys and no values.
+/// Offsets in a shadow cache, which simulates one setting on a sample of the keys, without values.
 pub mod shadow {
     /// Counts appends; the low bits order the entries of a log.
     pub const APPENDS: u64 = 0;
@@ -117,22 +120,23 @@ pub mod shadow {
     pub const HALVINGS: u64 = 24;
     /// As in the shard.
     pub const WINS: u64 = 32;
-    /// A word for each entry, in no order: bits 0..2 hits, 2..5 frequency, 5 admitted, 6 in the main
-    /// log, 7 taken, 8..20 cost, 20..36 when appended, 36..48 the clock then, 48..64 of the hash.
+    /// A word for each entry, in no order: bits 0..2 hits, 2..5 frequency, 5 admitted, 6 in the
+    /// main log, 7 taken, 8..20 cost, 20..36 [`APPENDS`] when appended, 36..48 [`CLOCK`] then,
+    /// 48..64 of the hash.
     pub const ENTRIES: u64 = 64;
 }
 
 /// Offsets in a log's part of the shard.
 pub mod log {
-    /// Where the next record goes: (segment + 1) << 32 | byte; 0 without a segment.
+    /// The log head, where the next record goes: (segment + 1) << 32 | byte; 0 without a segment.
     pub const HEAD: u64 = 0;
-    /// The oldest record not yet looked at, in the same form.
+    /// The log tail, the oldest record not examined yet, in the same form.
     pub const TAIL: u64 = 8;
     /// Entries whose records are in this log.
     pub const ENTRIES: u64 = 16;
     /// Bytes of these records in the log.
     pub const BYTES: u64 = 24;
-    /// Bytes of their bodies, elsewhere.
+    /// Bytes of their bodies, outside of the log.
     pub const BODY_BYTES: u64 = 32;
     /// Segments from tail to head.
     pub const SEGMENTS: u64 = 40;
@@ -140,14 +144,14 @@ pub mod log {
 
 /// The notes that the arena keeps for each segment.
 pub mod note {
-    /// The next segment of the log, segment + 1, 0 at the head.
+    /// The next segment of the log, segment + 1; 0 at the log head.
     pub const NEXT: u64 = 0;
-    /// Bits 0..31 where its records end once it is full, bit 31 set in the main log, bits 32..64
-    /// where the first one begins.
+    /// Bits 0..31 the end of its records once it is full, bit 31 set in the main log, bits 32..64
+    /// the beginning of the first record.
     pub const EXTENT: u64 = 1;
     /// The end in [`EXTENT`].
     pub const EXTENT_END: u64 = 0x7fff_ffff;
-    /// The main log's mark in [`EXTENT`].
+    /// The mark of the main log in [`EXTENT`].
     pub const EXTENT_MAIN: u64 = 1 << 31;
     /// Bits 0..48 the policy's clock when it was opened, bits 48..64 the halvings (low bits).
     pub const OPENED: u64 = 2;
@@ -157,50 +161,50 @@ pub mod note {
 pub const SLOTS_PER_BUCKET: u64 = 7;
 /// Bytes of a bucket.
 pub const BUCKET_BYTES: u64 = 64;
-/// Offset of the bucket's own word: the shard's epoch when it was last made empty.
+/// Offset of the bucket's own word: the shard's epoch when it was last emptied.
 pub const BUCKET_WORD: u64 = SLOTS_PER_BUCKET * 8;
-/// Bytes of the ghosts that go with a bucket: fifteen of two bytes, and the halvings (low bits).
+/// Bytes of a bucket's ghosts: fifteen of two bytes, and the halvings (low bits).
 pub const GHOST_ROW_BYTES: u64 = 32;
-/// The segments of the index come in threes: two of buckets, and one of the ghosts that go with
-/// them, which is taken when there is something to remember.
+/// Index segments come in threes: two of buckets and one of their ghosts, which is taken when there
+/// is something to remember.
 pub const INDEX_GROUP: u64 = 3;
 /// Buckets of a new index.
 pub const BUCKETS_AT_FIRST: u32 = 32;
-/// The last two words of a log segment say where a record that crosses its end goes on: the next
+/// The last two words of a log segment say where a record that crosses its end continues: the next
 /// segment (+ 1) and that segment's generation.
 pub const TRAILER_BYTES: u64 = 16;
-/// A record's fixed part never crosses the end of a segment.
-pub const RECORD_ROOM_LEAST: u64 = 64;
+/// Bytes of a record's fixed part, which never crosses the end of a segment.
+pub const RECORD_SPACE_MIN: u64 = 64;
 /// The highest limit of entries.
-pub const MAX_ENTRIES_MOST: u64 = 1 << 40;
+pub const MAX_ENTRIES_MAX: u64 = 1 << 40;
 /// The smallest cache.
-pub const SIZE_BYTES_LEAST: u64 = 64 << 10;
-/// A small cache has a shard for each so many bytes,
+pub const SIZE_BYTES_MIN: u64 = 64 << 10;
+/// A small cache has one shard for this many bytes,
 const SHARD_FOR_EACH_BYTES: u64 = 16 << 20;
-/// up to so many shards;
+/// up to this many shards;
 const SHARDS_SMALL: u64 = 4;
-/// a large one has a shard for each so many,
+/// a large cache has one shard for this many bytes,
 const SHARD_FOR_EACH_BYTES_LARGE: u64 = 64 << 20;
-/// and never more than this.
-const SHARDS_MOST: u64 = 64;
-const SHARD_ENTRIES_LEAST: u64 = 64;
-/// A shard's share of the file is divided into so many segments,
+/// up to this many shards.
+const SHARDS_MAX: u64 = 64;
+const SHARD_ENTRIES_MIN: u64 = 64;
+/// A shard's share of the file is divided into this many segments,
 const SEGMENTS_PER_SHARD: u64 = 256;
-/// or into so many, as long as segments are shorter than [`SEGMENT_BYTES_FEW`]: what one is filled
-/// with shall be small against it.
+/// or into this many while segments are shorter than [`SEGMENT_BYTES_FEW`]: a segment should be
+/// large compared with what fills it.
 const SEGMENTS_PER_SHARD_FEW: u64 = 128;
 const SEGMENT_BYTES_FEW: u64 = 64 << 10;
 const TABLE_ROW_BYTES: u64 = 16;
 const SHADOW_ENTRY_FOR_EACH_BYTES: u64 = 16 << 10;
-const SHADOW_LEN_LEAST: u64 = 16;
-const SHADOW_LEN_MOST: u64 = 64;
+const SHADOW_LEN_MIN: u64 = 16;
+const SHADOW_LEN_MAX: u64 = 64;
 const SHADOW_ENTRIES_PER_ROW: u64 = 4;
 
-/// A word of the index: where a record is, and what the policy knows of it.
+/// A word of the index: where a record is, and the policy's bits.
 ///
-/// Bits 0..2 hits since it was last looked at (saturating), 2..5 frequency, 5 admitted, 6..8 the
-/// halvings (low bits) up to which the frequency counts, 8..48 the record's offset in words, 48..64
-/// a tag of the key's hash. Zero is an empty slot.
+/// Bits 0..2 hits since it was last examined (saturating), 2..5 frequency, 5 admitted, 6..8 the
+/// halvings (low bits) when the frequency was written, 8..48 the record's offset in words, 48..64 a
+/// tag of the key's hash. Zero is an empty slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(pub u64);
 
@@ -216,7 +220,7 @@ impl Slot {
         Slot(tag << 48 | (offset / 8) << 8 | policy.0)
     }
 
-    /// Whether it leads nowhere.
+    /// Whether it is empty.
     #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -228,13 +232,13 @@ impl Slot {
         self.0 >> 48
     }
 
-    /// Where the record is.
+    /// The offset of the record.
     #[inline(always)]
     pub fn offset(self) -> u64 {
         (self.0 >> 8 & 0xff_ffff_ffff) * 8
     }
 
-    /// What the policy knows.
+    /// The policy's bits.
     pub fn policy(self) -> PolicyBits {
         PolicyBits(self.0 & Slot::POLICY)
     }
@@ -245,13 +249,13 @@ impl Slot {
         (self.0 ^ other.0) & !Slot::POLICY == 0
     }
 
-    /// With one hit more; none if the count is full.
+    /// With one more hit; none if the count is saturated.
     #[inline(always)]
     pub fn with_hit(self) -> Option<Slot> {
         (self.0 & Slot::HITS != Slot::HITS).then_some(Slot(self.0 + 1))
     }
 
-    /// The same place with other policy bits.
+    /// The same record with other policy bits.
     pub fn with_policy(self, policy: PolicyBits) -> Slot {
         Slot(self.0 & !Slot::POLICY | policy.0)
     }
@@ -261,46 +265,46 @@ impl Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PolicyBits(u64);
 
-/// Of the halvings a slot keeps the rest of a division by this.
-pub const HALVINGS_KEPT: u64 = 4;
+/// A slot keeps the halvings modulo this.
+pub const HALVINGS_MODULUS: u64 = 4;
 /// The highest frequency.
-pub const FREQUENCY_MOST: u64 = 7;
+pub const FREQUENCY_MAX: u64 = 7;
 
 impl PolicyBits {
     /// From its parts; the frequency saturates.
     pub fn new(hits: u64, frequency: u64, is_admitted: bool, halvings: u64) -> PolicyBits {
-        let frequency = frequency.min(FREQUENCY_MOST);
-        let kept = halvings % HALVINGS_KEPT;
+        let frequency = frequency.min(FREQUENCY_MAX);
+        let kept = halvings % HALVINGS_MODULUS;
         PolicyBits(hits.min(3) | frequency << 2 | u64::from(is_admitted) << 5 | kept << 6)
     }
 
-    /// Hits since the entry was last looked at, 0 to 3.
+    /// Hits since the entry was last examined, 0 to 3.
     pub fn hits(self) -> u64 {
         self.0 & 3
     }
 
-    /// Frequency as of when it was written, 0 to 7.
+    /// Frequency when the slot was written, 0 to 7.
     pub fn frequency(self) -> u64 {
         self.0 >> 2 & 7
     }
 
-    /// Halvings when it was written, the rest of a division by [`HALVINGS_KEPT`].
+    /// Halvings when it was written, modulo [`HALVINGS_MODULUS`].
     pub fn halvings(self) -> u64 {
         self.0 >> 6 & 3
     }
 
-    /// Whether it enters the main log without a duel.
+    /// Whether its reuse distance admits the entry to the main log.
     pub fn is_admitted(self) -> bool {
         self.0 >> 5 & 1 == 1
     }
 }
 
-/// A place in a log: a segment and a byte in it.
+/// A place in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// The segment.
     pub segment: u32,
-    /// The byte, from the segment's beginning.
+    /// The byte within the segment.
     pub byte: u64,
 }
 
@@ -317,77 +321,76 @@ impl Position {
     }
 }
 
-/// The numbers that follow from the geometry, computed once.
+/// Numbers that follow from the geometry, computed once.
 #[derive(Debug, Clone)]
 pub struct Shape {
     /// Bytes of a segment.
     pub segment_bytes: u64,
-    /// The power of two that these are.
+    /// The same as a power of two.
     pub segment_shift: u32,
-    /// The bits of a byte's place within a segment.
+    /// The bits of an offset within a segment.
     segment_mask: u64,
     /// Bytes of a log segment that records may use.
     pub log_bytes: u64,
-    /// Records longer than this may cross the end of a segment; shorter ones leave a gap there.
+    /// Longer records may cross the end of a segment; shorter ones leave a gap there.
     pub crossing_bytes: u64,
     /// Index segments that a shard can have.
     pub directory_len: u64,
-    /// Entries that a shadow of the tournament can hold.
+    /// Entries that a shadow cache can hold.
     pub shadow_len: u64,
     /// Number of shards.
     pub shard_count: u64,
     /// The longest value.
     pub value_bytes_max: u64,
-    /// Words that the longest record takes in its log.
-    pub record_words_most: usize,
+    /// Words of the longest record in its log.
+    pub record_words_max: usize,
     /// Limit of entries, 0 for none.
     pub max_entries: u64,
-    /// What eviction favours.
+    /// What eviction maximises.
     pub favour: Favour,
-    /// Slices of eviction that are more than enough for any one write, other writers aside: twice
-    /// as many as it takes to look at every entry of a shard and to free every segment. In a
-    /// damaged file there may be no end of what can be looked at.
-    pub slices_most: u64,
+    /// More than enough eviction batches for any write, other writers aside: twice what it takes to
+    /// examine every entry of a shard and to free every segment. Bounds the work in a damaged file.
+    pub batches_max: u64,
 }
 
 fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
-    // Whole groups, and whole cache lines.
+    // Whole groups and whole cache lines.
     (size_bytes / segment_bytes / shard_count / 2 + 8).next_multiple_of(8 * INDEX_GROUP)
 }
 
-/// Entries of a shadow: few enough that the tournament takes two parts in a hundred of the
-/// smallest caches, and soon much less.
+/// Entries of a shadow cache: policy selection takes two per cent of the smallest caches, and much
+/// less of larger ones.
 fn shadow_len(size_bytes: u64, shard_count: u64) -> u64 {
     (size_bytes / shard_count.max(1) / SHADOW_ENTRY_FOR_EACH_BYTES)
-        .clamp(SHADOW_LEN_LEAST, SHADOW_LEN_MOST)
+        .clamp(SHADOW_LEN_MIN, SHADOW_LEN_MAX)
         / SHADOW_ENTRIES_PER_ROW
         * SHADOW_ENTRIES_PER_ROW
 }
 
-/// Ghost rows of a shadow of so many entries.
+/// Ghost rows of a shadow cache with this many entries.
 pub fn shadow_rows(shadow_len: u64) -> u64 {
     shadow_len / SHADOW_ENTRIES_PER_ROW
 }
 
-/// Bytes of a shadow of so many entries.
+/// Bytes of a shadow cache with this many entries.
 pub fn shadow_bytes(shadow_len: u64) -> u64 {
     shadow::ENTRIES + shadow_len * 8 + shadow_rows(shadow_len) * GHOST_ROW_BYTES
 }
 
-fn tournament_bytes(shadow_len: u64) -> u64 {
-    let shadows = tournament::SETTING_COUNT * shadow_bytes(shadow_len);
-    (tournament::SHADOWS + shadows).next_multiple_of(64)
+fn policy_selection_bytes(shadow_len: u64) -> u64 {
+    let shadows = policy_selection::SETTING_COUNT * shadow_bytes(shadow_len);
+    (policy_selection::SHADOWS + shadows).next_multiple_of(64)
 }
 
-/// The file that a cache of this size should have.
+/// The layout for a cache of this size.
 pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
     let by_entries = match max_entries {
-        0 => SHARDS_MOST,
-        entries => (entries / SHARD_ENTRIES_LEAST).max(1),
+        0 => SHARDS_MAX,
+        entries => (entries / SHARD_ENTRIES_MIN).max(1),
     };
     let small = (size_bytes / SHARD_FOR_EACH_BYTES).clamp(1, SHARDS_SMALL);
     let large = size_bytes / SHARD_FOR_EACH_BYTES_LARGE;
-    let shard_count = large.clamp(small, SHARDS_MOST).min(by_entries);
+    let shard_count = large.clamp(small, SHARDS_MAX).min(by_entries);
     let share_bytes = size_bytes / shard_count;
     let wanted_bytes = (share_bytes / SEGMENTS_PER_SHARD)
         .max((share_bytes / SEGMENTS_PER_SHARD_FEW).min(SEGMENT_BYTES_FEW))
@@ -400,15 +403,16 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         size_bytes,
         max_entries,
         features_optional: 0,
+        after_power_cut: AfterPowerCut::Keep,
         segment_bytes,
         shard_count,
         shard_bytes: shard::DIRECTORY
             + directory_bytes
-            + tournament_bytes(shadow_len(size_bytes, shard_count)),
-        // A file whose tables end between two cache lines is refused when it is opened again.
+            + policy_selection_bytes(shadow_len(size_bytes, shard_count)),
+        // Rounded up to cache lines: other files are refused when they are opened.
         table_bytes: ((tag_rows + namespace_rows) * TABLE_ROW_BYTES).next_multiple_of(64),
-        // For each shard its index and one of a log, so that a file system which is full from then on
-        // leaves every shard room to work in.
+        // An index and a log segment for each shard, so that every shard works even if the file
+        // system becomes full at once.
         first_segments: 2 * shard_count,
     }
 }
@@ -418,22 +422,28 @@ pub fn layer() -> Layer {
     Layer { signature: signature(), makes: is_plan }
 }
 
-/// Whether [`plan`] returns this plan for some cache. A change of `plan` therefore needs a change of
-/// [`signature`].
+/// Whether [`plan`] returns this plan for some cache. A change of `plan` therefore needs a change
+/// of [`signature`].
 fn is_plan(plan: &Plan) -> bool {
-    let of_file = |plan: &Plan| Plan { features_optional: 0, first_segments: 0, ..plan.clone() };
-    plan.size_bytes >= SIZE_BYTES_LEAST
-        && plan.max_entries <= MAX_ENTRIES_MOST
+    let of_file = |plan: &Plan| Plan {
+        features_optional: 0,
+        after_power_cut: AfterPowerCut::Keep,
+        first_segments: 0,
+        ..plan.clone()
+    };
+    plan.size_bytes >= SIZE_BYTES_MIN
+        && plan.max_entries <= MAX_ENTRIES_MAX
         && of_file(plan) == of_file(&self::plan(plan.size_bytes, plan.max_entries))
 }
 
-/// Names the engine's part of the layout, for the header's signature.
+/// A hash of the engine's part of the layout, for the header's signature.
 fn signature() -> u64 {
     [
+        shard::BOOT,
         shard::DIRECTORY,
         shard::SWITCHES,
         shard::DELETES,
-        tournament::SHADOWS,
+        policy_selection::SHADOWS,
         shadow::ENTRIES,
         shard::INTENT_SUM,
         log::SEGMENTS,
@@ -449,18 +459,19 @@ fn signature() -> u64 {
 }
 
 impl Shape {
-    /// From the numbers of an open file.
+    /// From the geometry of an open file.
     pub fn new(geometry: &Geometry) -> Shape {
         let plan = &geometry.plan;
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
-        let before_directory = shard::DIRECTORY + tournament_bytes(shadow_len);
-        let bodies_most = (geometry.segment_count / 4).min(Head::VALUE_BYTES_MOST / segment_bytes);
-        let record_bytes_most =
-            Head::longest_bytes(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_most);
+        let before_directory = shard::DIRECTORY + policy_selection_bytes(shadow_len);
+        let bodies_max =
+            (geometry.segment_count / 4).min(RecordHeader::VALUE_BYTES_MAX / segment_bytes);
+        let record_bytes_max =
+            RecordHeader::longest_bytes(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_max);
         Shape {
             segment_bytes,
-            record_words_most: (record_bytes_most / 8) as usize,
+            record_words_max: (record_bytes_max / 8) as usize,
             segment_shift: segment_bytes.trailing_zeros(),
             segment_mask: segment_bytes - 1,
             log_bytes: segment_bytes - TRAILER_BYTES,
@@ -468,10 +479,10 @@ impl Shape {
             directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
             shadow_len,
             shard_count: plan.shard_count,
-            value_bytes_max: bodies_most * segment_bytes,
+            value_bytes_max: bodies_max * segment_bytes,
             max_entries: plan.max_entries,
             favour: Favour::from_word(plan.features_optional),
-            slices_most: 1_000
+            batches_max: 1_000
                 + 2 * geometry.segment_count
                 + plan.size_bytes / plan.shard_count / 512,
         }
@@ -482,14 +493,14 @@ impl Shape {
         byte % 8 == 0 && byte <= self.log_bytes
     }
 
-    /// Where a shard's tournament is.
+    /// The offset of a shard's policy selection.
     #[inline]
-    pub fn tournament_at(&self, shard_at: u64) -> u64 {
+    pub fn policy_selection_at(&self, shard_at: u64) -> u64 {
         shard_at + shard::DIRECTORY + self.directory_len * 8
     }
 
-    /// The most buckets that the index of a shard can have.
-    pub fn buckets_most(&self) -> u32 {
+    /// The most buckets that a shard's index can have.
+    pub fn buckets_max(&self) -> u32 {
         let most = self.directory_len / INDEX_GROUP * self.buckets_per_group();
         u32::try_from(most).unwrap_or(u32::MAX)
     }
@@ -499,34 +510,35 @@ impl Shape {
         self.segment_bytes / GHOST_ROW_BYTES
     }
 
-    /// Which segment of the index directory a bucket is in, and at which byte: modulo its length, for
-    /// [`Region::line_in_segment`](tuckbox_arena::Region::line_in_segment).
+    /// The index directory entry of a bucket, and its byte, which
+    /// [`Region::line_in_segment`](tuckbox_arena::Region::line_in_segment) takes modulo the
+    /// segment's length.
     #[inline(always)]
     pub fn bucket_place(&self, bucket: u32) -> (u64, u64) {
         let byte = u64::from(bucket) * BUCKET_BYTES;
         let segment = byte >> self.segment_shift;
-        // Behind every second one are ghosts.
+        // Every second bucket segment is followed by one of ghosts.
         (segment + segment / 2, byte)
     }
 
-    /// Which segment of the index directory the ghosts of a bucket are in, and at which byte.
+    /// The index directory entry of a bucket's ghosts, and their byte.
     pub fn ghosts_place(&self, bucket: u32) -> (u64, u64) {
         let byte = u64::from(bucket) * GHOST_ROW_BYTES;
         let group = byte >> self.segment_shift;
         (group * INDEX_GROUP + INDEX_GROUP - 1, byte & self.segment_mask)
     }
 
-    /// Whether what is at this place of the index directory are ghosts, which need not be there.
+    /// Whether this index directory entry is for ghosts, which need not exist.
     pub fn has_ghosts(index: u64) -> bool {
         index % INDEX_GROUP == INDEX_GROUP - 1
     }
 }
 
-/// Which bucket a hash belongs to in an index of `count` buckets: linear hashing, in which the
-/// buckets below `count - 2^level` have been split already. In one of none the first.
+/// The bucket of a hash in an index of `count` buckets: linear hashing, in which the buckets below
+/// `count - 2^level` have been split already. The first bucket if there are none.
 #[inline(always)]
 pub fn bucket_of(hash: u32, count: u32) -> u32 {
-    // No case of its own for none, which nobody but a damaged file has: then all belong to the first.
+    // Only a damaged file has none; `| 1` handles that without a branch.
     let mask = (1u32 << (count | 1).ilog2()) - 1;
     let wide = hash & (mask << 1 | 1);
     if wide < count {
@@ -558,7 +570,7 @@ mod tests {
         for size_bytes in [64 << 10, 1 << 20, 64 << 20, 1 << 30] {
             let shape = Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
             let mut places = std::collections::HashSet::new();
-            for bucket in 0..shape.buckets_most().min(1 << 16) {
+            for bucket in 0..shape.buckets_max().min(1 << 16) {
                 let (index, byte) = shape.bucket_place(bucket);
                 let at = byte % shape.segment_bytes;
                 assert!(index < shape.directory_len && !Shape::has_ghosts(index));
@@ -587,11 +599,11 @@ mod tests {
 
     #[test]
     fn plans_that_this_build_never_makes_are_refused() {
-        for (size_bytes, max_entries) in [(SIZE_BYTES_LEAST, 0), (1 << 30, 0), (1 << 42, 7)] {
+        for (size_bytes, max_entries) in [(SIZE_BYTES_MIN, 0), (1 << 30, 0), (1 << 42, 7)] {
             let sound = Plan { features_optional: 1, ..plan(size_bytes, max_entries) };
             assert!(is_plan(&sound) && is_plan(&Plan { first_segments: 0, ..sound.clone() }));
             for other in [
-                Plan { size_bytes: SIZE_BYTES_LEAST - 1, ..sound.clone() },
+                Plan { size_bytes: SIZE_BYTES_MIN - 1, ..sound.clone() },
                 Plan { size_bytes: size_bytes * 4, ..sound.clone() },
                 Plan { max_entries: u64::MAX, ..sound.clone() },
                 Plan { segment_bytes: sound.segment_bytes * 2, ..sound.clone() },
@@ -611,21 +623,21 @@ mod tests {
         assert_eq!(shape(1 << 30).value_bytes_max >> 20, 255);
         for size_bytes in [1 << 38, 1 << 40, 1 << 42] {
             let most = shape(size_bytes).value_bytes_max;
-            assert!((1 << 35..=Head::VALUE_BYTES_MOST).contains(&most), "{most}");
+            assert!((1 << 35..=RecordHeader::VALUE_BYTES_MAX).contains(&most), "{most}");
         }
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn plans_leave_room_for_the_policy() {
-        for size_bytes in [SIZE_BYTES_LEAST, 1 << 20, 15 << 20, 64 << 20, 300_000_000, 1 << 34] {
+        for size_bytes in [SIZE_BYTES_MIN, 1 << 20, 15 << 20, 64 << 20, 300_000_000, 1 << 34] {
             let plan = plan(size_bytes, 0);
             let shard_count = plan.shard_count;
             let geometry = Geometry::new(plan).unwrap();
             let least = if size_bytes >= 1 << 20 { 48 } else { 10 };
             assert!(geometry.segment_count / shard_count >= least, "{size_bytes}");
         }
-        for size_bytes in (SIZE_BYTES_LEAST..SIZE_BYTES_LEAST * 9).step_by(997) {
+        for size_bytes in (SIZE_BYTES_MIN..SIZE_BYTES_MIN * 9).step_by(997) {
             let plan = plan(size_bytes, 0);
             assert_eq!((plan.table_bytes % 64, plan.shard_bytes % 64), (0, 0), "{size_bytes}");
         }

@@ -1,7 +1,7 @@
-//! The cache: bytes under bytes, in a file that many processes share.
+//! A cache of byte keys and byte values, in a file that many processes share.
 //!
-//! Owns the index, the records, eviction, expiry and statistics. Knows no Python, no codec and no
-//! network: its inputs are byte slices, numbers and a clock. Every access to shared memory goes
+//! Owns the index, the records, eviction, expiry and statistics. Must not know Python, codecs or
+//! the network: its inputs are byte slices, numbers and a clock. Every access to shared memory goes
 //! through [`tuckbox_arena`]; there is no `unsafe` here.
 //!
 //! ```
@@ -45,14 +45,16 @@ pub use cache::Cache;
 pub use error::{Error, Result};
 pub use scan::{Scan, ScanState};
 pub use tuckbox_arena::clock::Clock;
-pub use tuckbox_arena::{Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter};
+pub use tuckbox_arena::{
+    AfterPowerCut, Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter,
+};
 pub use value::{
-    Buffer, CheckReport, Config, Entry, Favour, Item, Landing, Loss, Stats, Ttl, Value,
+    Buffer, CheckReport, Config, Entry, Favour, Item, Loss, OutputBuffer, Stats, Ttl, Value,
 };
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
-/// The latest moment at which an entry can expire, in microseconds since 1970: in the year 2540.
+/// The latest time at which an entry can expire, in microseconds since 1970: in the year 2540.
 pub const EXPIRY_US_MAX: u64 = record::expiry::NEVER_US - 1;
 /// Tags of byte values are below this.
 pub const VALUE_TAG_COUNT: u8 = 64;

@@ -1,12 +1,12 @@
-//! The protocol of `docs/concurrency.md` in every interleaving, and with every value that the C11
-//! memory model lets a load see: the product's own functions over loom's words (see
-//! `tuckbox_arena::modelled`).
+//! Models of the protocol of `docs/concurrency.md`: the product's own functions over loom's words
+//! (see `tuckbox_arena::modelled`), in every interleaving and with every value that the C11 memory
+//! model lets a load see. Must not contain protocol code of their own.
 //!
-//! A model is small: a cache of the least size, two or three parties, one deed each. Loom tries out
-//! all ways in which they can meet with at most [`preemptions`] switches that nobody asked for; it
-//! takes sequentially consistent accesses for acquire and release, which is weaker, so that what
-//! holds here holds there. `crates/engine/tests/models.sh` runs it, and shows that each rule is
-//! needed: builds that break one are found by the model named there.
+//! A model is small: a cache of the smallest size and two or three parties with one action each.
+//! Loom tries all interleavings with at most [`preemptions`] forced switches. It treats
+//! sequentially consistent accesses as acquire and release, which is weaker, so what holds here
+//! holds there. `crates/engine/tests/models.sh` runs the models and shows that each rule is needed:
+//! for each build that breaks one it names the model that fails.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use tuckbox_arena::modelled;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::Acquired;
 
-use crate::layout::{bucket_of, shard, Slot, SIZE_BYTES_LEAST};
+use crate::layout::{bucket_of, shard, Slot, SIZE_BYTES_MIN};
 use crate::log::LogKind;
 use crate::read::Seen;
 use crate::space::Need;
@@ -28,14 +28,14 @@ use crate::Cache;
 
 const KEY: &[u8] = b"a key";
 
-/// Switches between parties that none of them asked for, at most: `LOOM_MAX_PREEMPTIONS`.
+/// The most forced switches between parties: `LOOM_MAX_PREEMPTIONS`.
 fn preemptions() -> usize {
     std::env::var("LOOM_MAX_PREEMPTIONS").map_or(2, |text| text.parse().expect("a number"))
 }
 
-/// Tries a model out in every way. The scene calls what it is given when it is set.
+/// Explores a model. The scene calls its argument when the setup is complete.
 fn explore(name: &str, has_time: bool, scene: impl Fn(&dyn Fn(&Cache)) + Send + Sync + 'static) {
-    // What loom's words know is known once for the whole program.
+    // What loom's words know is global to the program.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|broken| broken.into_inner());
     let began = std::time::Instant::now();
@@ -55,8 +55,8 @@ fn explore(name: &str, has_time: bool, scene: impl Fn(&dyn Fn(&Cache)) + Send + 
         });
         tries.load(Ordering::Relaxed)
     };
-    // Few ways first: they touch most of the words. What a run came to in which others were touched
-    // does not count, not even its failure.
+    // Few interleavings first: they touch most of the words. A run that touched an unknown word
+    // does not count, not even if it failed.
     let mut bound = 0;
     let tries = loop {
         let result = catch_unwind(AssertUnwindSafe(|| run(bound)));
@@ -72,8 +72,8 @@ fn explore(name: &str, has_time: bool, scene: impl Fn(&dyn Fn(&Cache)) + Send + 
     assert!(tries > 20, "{name}: nobody met anybody");
 }
 
-/// A key whose slot is full of hits, so that no reader notes another. Loom does not know that a store
-/// by another thread comes after a compare-and-swap that it did not see, and would let it go first.
+/// Stores a key whose hit count is saturated, so that no reader adds a hit. Loom does not know that
+/// a store by another thread comes after a compare-and-swap that did not see it.
 fn set_hot(cache: &Cache, value: &[u8]) {
     set(cache, KEY, value);
     (0..4).for_each(|_| assert!(get(cache).is_some()));
@@ -81,7 +81,7 @@ fn set_hot(cache: &Cache, value: &[u8]) {
 
 fn twins(count: u32) -> Vec<Arc<Cache>> {
     let config = Config {
-        size_bytes: SIZE_BYTES_LEAST,
+        size_bytes: SIZE_BYTES_MIN,
         lock_limit: Duration::from_secs(1000),
         ..Config::default()
     };
@@ -107,7 +107,7 @@ fn judge(cache: &Cache) {
     assert_eq!(cache.stats().checksum_mismatches, 0, "a read copied what was no record");
 }
 
-/// A reader that looks twice, beside a party that changes the key from `first` to `second`.
+/// A reader that looks twice while another party changes the key from `first` to `second`.
 fn read_beside(name: &str, first: &'static [u8], second: &'static [u8], change: fn(&Cache, &[u8])) {
     explore(name, true, move |begin| {
         let twins = twins(2);
@@ -169,7 +169,7 @@ fn a_key_is_found_while_its_bucket_is_split() {
     explore("splitting", true, |begin| {
         let twins = twins(2);
         let count = 32;
-        // A key that the first split takes to the new bucket.
+        // A key that the first split moves to the new bucket.
         let key = (0u32..)
             .map(|number| number.to_le_bytes())
             .find(|key| {
@@ -212,9 +212,9 @@ impl Before {
         Before { epoch: shard.word(shard::EPOCH), slot_at: live.found.at, slot, segment, record }
     }
 
-    /// Goes on from there. What the proof in `docs/concurrency.md` states: a copy that was accepted
-    /// is the record to which the slot led, whatever became of its segment; and if that is another
-    /// one by now, it was published before.
+    /// Continues the read from there, and checks the claim that `docs/concurrency.md` proves: an
+    /// accepted copy is the record to which the slot led, whatever happened to its segment; if it
+    /// is another record, that one was published before.
     fn read_on(&self, cache: &Cache) {
         let shard_at = cache.arena.geometry().shard_at(0);
         let mut buffer = Buffer::new();
@@ -248,12 +248,12 @@ fn a_segment_is_used_again_beside_a_reader() {
         let writer = {
             let cache = Arc::clone(&twins[0]);
             thread::spawn(move || {
-                // The entry goes, its log's only segment is freed, and the same key comes to lie
+                // The entry is deleted, its log's only segment is freed, and the same key is stored
                 // in the same place.
                 assert!(cache.delete(KEY).unwrap());
                 let shard = cache.lock_shard(0).unwrap();
                 shard.advance_tail(LogKind::Small, shard.head_cursor(LogKind::Small).unwrap());
-                assert!(shard.give_up_empty_logs());
+                assert!(shard.free_empty_logs());
                 drop(shard);
                 set(&cache, KEY, b"new");
             })
@@ -307,9 +307,9 @@ fn a_spare_segment_is_used_by_another_process_beside_a_reader() {
     explore("spare", true, |begin| {
         let twins = twins(3);
         set_hot(&twins[0], b"old");
-        // A cache that has grown as far as it may keeps spare segments.
+        // A fully grown cache keeps spare segments.
         while twins[0].arena.grow().unwrap() {}
-        twins[1].arena.look_at_length();
+        twins[1].arena.refresh_length();
         let before = Arc::new(Before::new(&twins[0]));
         begin(&twins[0]);
         let freer = {
@@ -342,7 +342,7 @@ fn a_spare_segment_is_used_by_another_process_beside_a_reader() {
 fn a_free_segment_is_found_however_taking_and_freeing_meet() {
     explore("free map", true, |begin| {
         let twins = twins(3);
-        // A map of one word and the words above it, in the memory of a segment that nobody uses.
+        // A map of one word and its upper levels, in the memory of an unused segment.
         let arena = &twins[0].arena;
         let unused = arena.segments_present() - 1;
         let map = FreeMap::new(arena.geometry().segment_at(unused), 64);
@@ -385,7 +385,7 @@ fn a_clear_beside_a_reader() {
 }
 
 #[test]
-fn a_lock_is_held_by_one_and_nobody_sleeps_for_ever() {
+fn a_lock_has_one_owner_and_every_sleeper_wakes() {
     explore("lock", false, |begin| {
         let twins = twins(3);
         let at = twins[0].arena.geometry().shard_at(0);

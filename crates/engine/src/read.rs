@@ -1,23 +1,24 @@
-//! Reading without a lock.
+//! Lock-free reads. Must not know how writes choose what to store or evict.
 //!
-//! A read loads the slot, then the generation of its segment, then **the slot again**, copies the
-//! record, and looks at the generation once more; then it compares the whole key and verifies the
-//! checksum. The proof, with the four invariants that writers keep, is in `docs/concurrency.md`.
-//! In short: the second slot load shows that the slot still led to the record when the generation
-//! was loaded (a slot is cleared before its segment's generation moves), so the generation is that
-//! of the record's own use of the segment; and the last look shows that this use had not ended
-//! when the copy was complete.
+//! A read loads the slot, then the generation of its segment, then **the slot again**. It copies
+//! the record, checks the generation again, compares the whole key, and verifies the checksum.
 //!
-//! A read that meets a change starts again; after a bounded number of times it goes on under the
-//! shard's lock, for a short while, and then answers a miss and counts it. A handle that only reads
-//! takes no lock and answers the miss at once.
+//! The race: while a reader copies, a writer may free the segment and reuse it. The second slot
+//! load makes this harmless: a slot is cleared before its segment's generation moves, so the loaded
+//! generation belongs to the use in which the record was written. The last check shows that this
+//! use had not ended when the copy was complete. The proof and the four invariants that writers
+//! keep are in `docs/concurrency.md`, "The lock-free read".
+//!
+//! A read that meets a change starts again. After a bounded number of attempts it continues under
+//! the shard's lock, for a short while, and then reports a miss and counts it. A read-only handle
+//! takes no lock and reports the miss at once.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{fence, Stretch, View};
+use tuckbox_arena::region::{fence, SegmentSlice, View};
 use tuckbox_arena::Counter;
 
 use crate::cache::Cache;
@@ -26,47 +27,47 @@ use crate::hash::KeyHash;
 use crate::index::{IndexState, TaggedSlot};
 use crate::layout::{shard, Position, Slot, TRAILER_BYTES};
 use crate::log::RECORD_START_WORDS;
-use crate::record::{expiry, flag, Head, Sequence};
+use crate::record::{expiry, flag, RecordHeader, Sequence};
 use crate::value::{Buffer, Entry, Value};
 
-/// How often a read starts again before it goes on under the lock.
+/// Attempts of a read before it continues under the lock.
 const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
-/// How long it waits for that lock. In a model, where time must not matter, as long as it takes.
+/// How long a read waits for that lock. In a loom model, where time must not matter, practically
+/// forever.
 const LOCK_LIMIT: Duration =
     if cfg!(loom) { Duration::from_secs(1000) } else { Duration::from_millis(25) };
 
-/// Bytes of a record that are asked for long before it is read, or to be written: as many as most
-/// records have.
+/// Bytes of a record to prefetch well before it is read or written: most records are not longer.
 pub(crate) const RECORD_BYTES: u64 = 256;
-/// Which bytes are asked for when it is about to be read: its second and third line. The first is loaded
-/// at once, and what comes behind them as soon as it is asked for; all four take a tenth more time.
+/// Bytes to prefetch just before a record is read: its second and third line. The first is loaded
+/// at once, the fourth arrives in time anyway; all four take a tenth longer.
 const NEXT_LINES: Range<u64> = 64..192;
 
-/// What one attempt came to.
+/// The result of one attempt.
 pub(crate) enum Attempt {
-    /// The record is in the buffer, proved.
+    /// The verified record is in the buffer.
     Found,
     /// There is no such entry.
     Missing,
-    /// Something moved meanwhile: try again.
+    /// Something changed meanwhile: try again.
     Changed,
-    /// There is no memory to copy so many bytes to.
+    /// Not enough memory to copy this many bytes.
     NoMemory(usize),
 }
 
-/// A shard's cache line that is for readers.
+/// The cache line of a shard that readers use.
 pub(crate) type ReadersLine<'a> = View<'a, { shard::READERS_WORDS }>;
 
 /// A slot as a reader loaded it, and where.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
-    /// The cache line of its shard that is for readers.
+    /// The readers' cache line of its shard.
     pub shard: ReadersLine<'a>,
-    /// The shard's epoch when the bucket was looked into.
+    /// The shard's epoch when the bucket was searched.
     pub epoch: u64,
-    /// Its word.
+    /// The slot's word in the file.
     pub word: View<'a, 1>,
-    /// What that held.
+    /// The value of that word.
     pub slot: Slot,
 }
 
@@ -77,28 +78,28 @@ impl<'a> TaggedSlot<'a> {
 }
 
 impl Seen<'_> {
-    /// Whether the slot leads to the same record still.
+    /// Whether the slot still leads to the same record.
     #[inline(always)]
     fn is_still(&self) -> bool {
         Slot(self.word.load(0, Ordering::Acquire)).is_same_place(self.slot)
     }
 }
 
-/// A record that a slot led to at one moment, and what was seen of it then.
+/// A record that a slot led to at one moment, and what was loaded of it then.
 #[derive(Clone, Copy)]
 struct Located<'a> {
-    /// Its words, and what is behind it in its segment.
-    record: Stretch<'a>,
-    /// Where the generation of its segment is, and what it was.
+    /// The record and what follows it in its segment.
+    record: SegmentSlice<'a>,
+    /// The generation word of its segment, and its value.
     use_of_segment: View<'a, 1>,
     generation: u64,
-    /// Its first words, and what word 0 was.
+    /// The record's first words, and the value of word 0.
     start: View<'a, RECORD_START_WORDS>,
     first: u64,
 }
 
 impl Located<'_> {
-    /// The same, so that the compiler knows the flags.
+    /// The same with known flags, for the compiler.
     #[inline(always)]
     fn with_flags(self, flags: u64) -> Self {
         debug_assert_eq!(Sequence(self.first).flags(), flags);
@@ -106,12 +107,12 @@ impl Located<'_> {
     }
 }
 
-/// A record that was copied into a buffer, and was in its place until the copy was complete.
+/// A record in a buffer that stayed in its place until the copy was complete.
 #[derive(Clone, Copy)]
 pub(crate) struct Copied {
-    /// Its first words, parsed.
-    pub head: Head,
-    /// The sum of what it holds.
+    /// The parsed record header.
+    pub header: RecordHeader,
+    /// The sum of its content.
     pub content: u64,
     /// The generation of its segment.
     pub generation: u64,
@@ -119,37 +120,37 @@ pub(crate) struct Copied {
 
 /// Why a record was not copied.
 pub(crate) enum CopyError {
-    /// Something moved meanwhile.
+    /// Something changed meanwhile.
     Changed,
-    /// Nothing moved, and yet it is no record.
+    /// Nothing changed, but this is no valid record.
     Damaged,
-    /// There is no memory to copy so many bytes to.
+    /// Not enough memory to copy this many bytes.
     NoMemory(usize),
 }
 
 type CopyResult<T> = std::result::Result<T, CopyError>;
 
-/// What a read came to: no more than fits a register.
+/// The result of a read; fits a register.
 pub(crate) enum Answer {
     /// The entry is in the buffer.
     Found,
-    /// There is none.
+    /// There is no such entry.
     Missing,
-    /// It was refused; why is in the buffer.
+    /// The read failed; the error is in the buffer.
     Refused,
 }
 
 impl Buffer {
-    /// Room for a record of so many words; none if there is no memory for it.
+    /// Space for a record of this many words; none if there is no memory for it.
     #[inline(always)]
-    fn room_for(&mut self, word_count: usize) -> Option<&mut [u64]> {
+    fn record_space(&mut self, word_count: usize) -> Option<&mut [u64]> {
         if self.record.len() < word_count {
             lengthen(&mut self.record, word_count).ok()?;
         }
         self.record.get_mut(..word_count)
     }
 
-    /// Whether the read that came to this found an entry, or why it was refused.
+    /// Whether the read with this result found an entry, or its error.
     #[inline(always)]
     pub(crate) fn outcome(&mut self, answer: Answer) -> Result<bool> {
         match answer {
@@ -161,8 +162,7 @@ impl Buffer {
 }
 
 impl Cache {
-    /// Finds and copies an entry; whether there is one. The hit is noted in the slot if
-    /// `notes_hit`.
+    /// Finds and copies an entry; whether there is one. Adds a hit to the slot if `notes_hit`.
     #[inline(always)]
     pub(crate) fn read(
         &self,
@@ -178,7 +178,7 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::read`], after a first attempt that came to this.
+    /// As [`Cache::read`], after a first attempt with this result.
     #[cold]
     #[inline(never)]
     fn read_again(
@@ -238,7 +238,7 @@ impl Cache {
         self.arena.geometry().shard_at(hash.shard(self.shape.shard_count))
     }
 
-    /// A shard's cache line for readers, and the index's state and epoch that it holds.
+    /// A shard's cache line for readers, with the index state and epoch in it.
     #[inline(always)]
     fn readers_line(&self, shard_at: u64) -> (ReadersLine<'_>, u64, u64) {
         let line: ReadersLine<'_> = self.arena.region().view(shard_at + shard::STATE);
@@ -255,7 +255,8 @@ impl Cache {
         let tagged = self.tagged(shard_at, hash, IndexState(state), epoch);
         if let Some(first) = tagged.and_then(|mut tagged| tagged.next()) {
             let word = first.word;
-            // Returned here: joined with the answer of the others it would leave its registers.
+            // Returned here: merging it with the result of the others would push it out of its
+            // registers.
             let seen = first.seen(shard, epoch);
             if let Some(attempt) = self.try_slot(key, hash, notes_hit, seen, buffer) {
                 return attempt;
@@ -265,7 +266,7 @@ impl Cache {
             }
         }
         hooks::reach(Point::ProbeMissed);
-        // Nothing found: true only if no entry changed its bucket meanwhile.
+        // A miss holds only if no entry changed its bucket meanwhile.
         fence(Ordering::Acquire);
         let unchanged = shard.get(shard::readers_word(shard::STATE)) == state
             && shard.get(shard::readers_word(shard::EPOCH)) == epoch;
@@ -276,11 +277,12 @@ impl Cache {
         }
     }
 
-    /// Reads the records of the other slots with the tag, after that of the slot `first` was not the
-    /// key's, which is rare. Left out is its place, not what it held: that may be the key's slot by now.
+    /// Reads the records of the other slots with the tag, after the slot `first` led to another
+    /// key, which is rare. Skips the place of `first`, not its value: another slot, the key's own,
+    /// may hold that value by now.
     ///
-    /// State and epoch are loaded anew: handed over, they would leave their registers in all reads. What
-    /// is found is held against this epoch; that nothing was is held by the caller against his own.
+    /// Loads state and epoch again: as arguments they would leave their registers in all reads. A
+    /// record is checked against this epoch; a miss is checked against the caller's.
     #[cold]
     #[inline(never)]
     fn try_others(
@@ -299,10 +301,11 @@ impl Cache {
             .find_map(|other| self.try_slot(key, hash, notes_hit, other.seen(shard, epoch), buffer))
     }
 
-    /// Reads the record of one slot. How the attempt ends; none if it is not the key's.
+    /// Reads the record of one slot. The result of the attempt; none if the record is another
+    /// key's.
     ///
-    /// Here and beneath, what is wanted is handed over one by one: as a struct it would be written to
-    /// memory in all reads, for the calls that are rare.
+    /// Here and below, arguments are passed one by one: a struct would be written to memory in all
+    /// reads, for calls that are rare.
     #[inline(always)]
     fn try_slot(
         &self,
@@ -316,7 +319,7 @@ impl Cache {
             Ok(located) => located,
             Err(error) => return self.attempt_of(error),
         };
-        // Each of the two has a copy of the code, in which the compiler knows what such a record has not.
+        // Each of these two kinds has its own copy of the code, specialised for the flags.
         match Sequence(located.first).flags() {
             0 => self.try_record(key, hash, notes_hit, seen, located.with_flags(0), buffer),
             flag::EXPIRY => {
@@ -327,9 +330,9 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::try_slot`], of a number or a long record. The slot is loaded and followed anew: what was
-    /// seen of it would leave its registers in all reads. One that is empty by now, or another key's, is a change. The epoch is
-    /// the one that was loaded before the slot was found.
+    /// As [`Cache::try_slot`], for a number or a long record. Loads and follows the slot again: its
+    /// values would leave their registers in all reads. A slot that is empty by now or has another
+    /// tag is a change. `epoch` was loaded before the slot was found.
     #[inline(never)]
     fn try_rare_record(
         &self,
@@ -353,7 +356,8 @@ impl Cache {
         }
     }
 
-    /// Reads the record that a slot led to. How the attempt ends; none if it is not the key's.
+    /// Reads the record that a slot led to. The result of the attempt; none if the record is
+    /// another key's.
     #[inline(always)]
     fn try_record(
         &self,
@@ -369,32 +373,33 @@ impl Cache {
             Err(error) => return self.attempt_of(error),
         };
         let offset = seen.slot.offset();
-        if !copied.head.has_key(&buffer.record, key) {
-            // By the buffer: as an argument it would be in memory in all reads.
-            buffer.head = copied.head;
+        if !copied.header.has_key(&buffer.record, key) {
+            // Through the buffer: as an argument it would be in memory in all reads.
+            buffer.header = copied.header;
             self.count_if_damaged(buffer, copied.content, offset, copied.generation);
             return None;
         }
-        if !self.proves_itself(&copied, buffer, hash, offset) {
+        if !self.verify_copy(&copied, buffer, hash, offset) {
             self.arena.count(Counter::ChecksumMismatches, 1);
             return None;
         }
-        if copied.head.body_count != 0 {
+        if copied.header.body_count != 0 {
             if let Some(attempt) = self.collect_bodies(seen, buffer) {
                 return Some(attempt);
             }
         }
         if notes_hit {
             if let Some(hit) = seen.slot.with_hit() {
-                // Lost to any other change of the slot: a hit is a hint.
+                // The race: another reader or a writer changes the slot first. Then this hit is
+                // lost, which is harmless: hits are hints.
                 seen.word.replace(0, seen.slot.0, hit.0);
             }
-            self.sample_hit(seen.shard, hash, &copied.head);
+            self.sample_hit(seen.shard, hash, &copied.header);
         }
         Some(Attempt::Found)
     }
 
-    /// How an attempt ends that did not get a record; none if that was no record.
+    /// The result of an attempt that did not get a record; none if there was no valid record.
     #[inline(always)]
     fn attempt_of(&self, error: CopyError) -> Option<Attempt> {
         match error {
@@ -407,34 +412,36 @@ impl Cache {
         }
     }
 
-    /// Copies the parts of a large value that are in segments of their own. How the attempt ends if
-    /// that fails.
+    /// Copies the parts of a large value that are in segments of their own. The result of the
+    /// attempt if that fails.
     #[inline(never)]
     fn collect_bodies(&self, seen: Seen<'_>, buffer: &mut Buffer) -> Option<Attempt> {
-        let head = buffer.head;
-        // Before any memory is taken for them: a damaged list may name more than the file has.
-        if !self.has_bodies(&head, &buffer.record) {
+        let header = buffer.header;
+        // Checked before memory is allocated: a damaged list may name more segments than the file
+        // has.
+        if !self.has_bodies(&header, &buffer.record) {
             return Some(self.changed_or_missing(seen));
         }
-        match buffer.land(|record, value| self.load_bodies(&head, record, value)) {
+        match buffer.fill_value(|record, value| self.load_bodies(&header, record, value)) {
             Ok(true) => None,
             Ok(false) => Some(self.changed_or_missing(seen)),
-            Err(_) => Some(Attempt::NoMemory(head.value_bytes as usize)),
+            Err(_) => Some(Attempt::NoMemory(header.value_bytes as usize)),
         }
     }
 
-    /// A record of another key under this key's tag, in the buffer: the tags agree by chance, which is
-    /// rare, or one of the two is damaged.
+    /// A record with this key's tag but another key, in the buffer: equal tags are rare, or one of
+    /// the two is damaged.
     #[cold]
     fn count_if_damaged(&self, buffer: &mut Buffer, content: u64, offset: u64, generation: u64) {
-        let copied = Copied { head: buffer.head, content, generation };
-        let hash = self.hasher.key(copied.head.key(&buffer.record));
-        if !self.proves_itself(&copied, buffer, hash, offset) {
+        let copied = Copied { header: buffer.header, content, generation };
+        let hash = self.hasher.key(copied.header.key(&buffer.record));
+        if !self.verify_copy(&copied, buffer, hash, offset) {
             self.arena.count(Counter::ChecksumMismatches, 1);
         }
     }
 
-    /// A large value whose bodies do not fit its record: it was replaced meanwhile, or damaged.
+    /// A large value whose bodies do not match its record: it was replaced meanwhile, or is
+    /// damaged.
     #[cold]
     fn changed_or_missing(&self, seen: Seen<'_>) -> Attempt {
         if seen.is_still() {
@@ -445,19 +452,19 @@ impl Cache {
         }
     }
 
-    /// Copies the record that a slot leads to, and makes sure that it was that slot's record all
-    /// the time.
+    /// Copies the record that a slot leads to, and checks that it was that slot's record all the
+    /// time.
     pub(crate) fn read_slot(&self, seen: Seen<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
         self.copy_record(self.follow(seen)?, buffer)
     }
 
-    /// Has the next lines of a record come beside the first, not after it.
+    /// Prefetches the next lines of a record together with the first.
     #[inline(always)]
     fn ask_for_next_lines(&self, offset: u64) {
         self.arena.region().prefetch(offset + NEXT_LINES.start, NEXT_LINES.end - NEXT_LINES.start);
     }
 
-    /// Follows a slot to its record, and makes sure that it was that slot's then.
+    /// Follows a slot to its record, and checks that it was the slot's record then.
     #[inline(always)]
     fn follow<'a>(&'a self, seen: Seen<'a>) -> CopyResult<Located<'a>> {
         hooks::reach(Point::SlotLoaded);
@@ -479,7 +486,7 @@ impl Cache {
         Ok(Located { record, use_of_segment, generation, start, first })
     }
 
-    /// Copies a record, and makes sure that it was in its place all the time.
+    /// Copies a record, and checks that it did not change meanwhile.
     #[inline(always)]
     fn copy_record(&self, located: Located<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
         let Located { record, use_of_segment, generation, start, first } = located;
@@ -489,36 +496,36 @@ impl Cache {
             }
             start.get(0) == first && use_of_segment.load(0, Ordering::Acquire) == generation
         };
-        let Some(head) = self.head_of(&start, first) else {
+        let Some(header) = self.parse_header(&start, first) else {
             return Err(if is_still() { CopyError::Damaged } else { CopyError::Changed });
         };
-        if head.sequence.is_busy() {
-            // Rewritten by a live writer, or by one that died: the lock tells.
+        if header.sequence.is_busy() {
+            // A live writer is rewriting it, or a writer died: the lock tells which.
             return Err(CopyError::Changed);
         }
-        let count = (head.log_bytes / 8) as usize;
-        let Some(words) = buffer.room_for(count) else {
+        let count = (header.log_bytes / 8) as usize;
+        let Some(words) = buffer.record_space(count) else {
             return Err(CopyError::NoMemory(count * 8));
         };
         let (mut is_whole, mut content) = (true, 0);
-        if head.log_bytes + TRAILER_BYTES <= record.len_bytes() {
-            content = record.copy_out_summed(words, head.content_from());
+        if header.log_bytes + TRAILER_BYTES <= record.len_bytes() {
+            content = record.copy_out_summed(words, header.content_from());
         } else {
             is_whole = self.copy_crossing(self.position_in(record), words);
             if is_whole {
-                content = head.content(words);
+                content = header.content(words);
             }
         }
         hooks::reach(Point::RecordCopied);
         match (is_still(), is_whole) {
-            (true, true) => Ok(Copied { head, content, generation }),
+            (true, true) => Ok(Copied { header, content, generation }),
             (true, false) => Err(CopyError::Damaged),
             (false, _) => Err(CopyError::Changed),
         }
     }
 
-    /// Copies a record that goes on in further segments. Each must be in the use that the trailer
-    /// before it names, before and after the copy.
+    /// Copies a record that continues in further segments. Before and after the copy, each segment
+    /// must have the generation that the previous trailer names.
     #[cold]
     fn copy_crossing(&self, mut at: Position, words: &mut [u64]) -> bool {
         let mut done = 0;
@@ -544,49 +551,49 @@ impl Cache {
         }
     }
 
-    /// Whether a record that was copied into the buffer is what was written at this place under a key
-    /// of this hash. The buffer has what the record says of itself then, proved or not.
+    /// Whether the record in the buffer was written at this place under a key with this hash. Sets
+    /// the buffer's fields from the record in any case.
     #[inline(always)]
-    pub(crate) fn proves_itself(
+    pub(crate) fn verify_copy(
         &self,
         copied: &Copied,
         buffer: &mut Buffer,
         hash: KeyHash,
         offset: u64,
     ) -> bool {
-        let Copied { head, content, generation } = *copied;
-        let Some(expiry_us) = head.expiry_us(&buffer.record, hash) else { return false };
-        (buffer.head, buffer.content, buffer.expiry_us) = (head, content, expiry_us);
+        let Copied { header, content, generation } = *copied;
+        let Some(expiry_us) = header.expiry_us(&buffer.record, hash) else { return false };
+        (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
         tuckbox_arena::mutants::is_on("no-checksum")
-            || head.sequence.checksum()
-                == head.checksum(content, &self.hasher, hash, offset, generation)
+            || header.sequence.checksum()
+                == header.checksum(content, &self.hasher, hash, offset, generation)
     }
 
-    /// The entry in a buffer that was filled.
+    /// The entry in a filled buffer.
     #[inline(always)]
     pub(crate) fn entry_in<'b>(&self, buffer: &'b Buffer) -> Entry<'b> {
-        let head = &buffer.head;
-        let mut has_landed = false;
-        let value = if head.has(flag::NUMBER) {
-            Value::Int(head.number(&buffer.record))
-        } else if head.body_count != 0 {
-            let (bytes, landed) = buffer.large_value();
-            has_landed = landed;
-            Value::Bytes { tag: head.tag, bytes }
+        let header = &buffer.header;
+        let mut is_in_output = false;
+        let value = if header.has(flag::NUMBER) {
+            Value::Int(header.number(&buffer.record))
+        } else if header.body_count != 0 {
+            let (bytes, is_output) = buffer.large_value();
+            is_in_output = is_output;
+            Value::Bytes { tag: header.tag, bytes }
         } else {
-            Value::Bytes { tag: head.tag, bytes: head.tail(&buffer.record, &self.shape) }
+            Value::Bytes { tag: header.tag, bytes: header.tail(&buffer.record, &self.shape) }
         };
         let expiry_us = (buffer.expiry_us != expiry::NEVER_US).then_some(buffer.expiry_us);
-        Entry { value, expiry_us, version: head.version(buffer.content), has_landed }
+        Entry { value, expiry_us, version: header.version(buffer.content), is_in_output }
     }
 
-    /// Whether the entry in a buffer that was filled has expired.
+    /// Whether the entry in a filled buffer has expired.
     #[inline(always)]
     pub(crate) fn has_expired(&self, buffer: &Buffer) -> bool {
         self.is_expired(buffer.expiry_us)
     }
 
-    /// Whether an expiry has passed. Reads the clock only if there is one.
+    /// Whether an expiry has passed. Reads the clock only if there is an expiry.
     #[inline]
     pub(crate) fn is_expired(&self, expiry_us: u64) -> bool {
         expiry_us != expiry::NEVER_US && expiry_us <= self.arena.now_us()

@@ -1,21 +1,22 @@
-//! A record: the bytes of one entry in a log.
+//! A record: the bytes of one entry in a log. Owns their layout, parsing and checksum. Must not
+//! know where records are or who reads them.
 //!
 //! ```text
 //! word 0   checksum << 32 | version << 4 | busy << 3 | flags
 //! then, where the flags say so, a word each:
-//!          expiry    a moment by the file's clock, with a check of its own; see [`expiry`]
+//!          expiry    a time by the file's clock, with a check of its own; see [`expiry`]
 //!          number    a 64-bit integer, the whole value
 //! then     form, four bytes: tag << 22 | value length << 10 | key length
-//! or, when the lengths do not fit:
+//! or, if the lengths do not fit:
 //!          a word:   tag << 56 | value length << 20 | key length
-//!          body list: three words for each whole segment of the value: the segment, its generation,
-//!          and the hash of its bytes
-//! then     key, value (or what is left of it after the bodies), zeros up to a whole word
+//!          body list: three words for each whole segment of the value: the segment,
+//!          its generation, and the hash of its bytes
+//! then     key, value (or its rest after the bodies), zeros up to a whole word
 //! ```
 //!
-//! Word 0 is also the record's sequence word: busy while the record is rewritten in place, and with
-//! another version and checksum afterwards. The checksum covers all of the record but its expiry,
-//! which changes in place as one word and so has to prove itself.
+//! Word 0 is also the record's sequence lock: busy while the record is rewritten in place, and with
+//! another version and checksum afterwards. The checksum covers the whole record except its expiry,
+//! which changes in place as one word and therefore carries its own check.
 
 use tuckbox_arena::region::{bytes_of, bytes_of_mut};
 use tuckbox_arena::sum;
@@ -25,7 +26,7 @@ use crate::hash::{Hasher, KeyHash};
 use crate::layout::Shape;
 use crate::value::Value;
 
-/// Changes when the form of a record changes.
+/// Must change whenever the form of a record changes.
 pub const SIGNATURE: u64 = 5;
 
 /// Flags of word 0.
@@ -34,22 +35,22 @@ pub mod flag {
     pub const EXPIRY: u64 = 1;
     /// The value is the number word.
     pub const NUMBER: u64 = 2;
-    /// Its form is a whole word, with room for long keys and values.
+    /// Its form is a whole word, for long keys and values.
     pub const LONG: u64 = 4;
-    /// All of them.
+    /// All flags.
     pub const ALL: u64 = EXPIRY | NUMBER | LONG;
 }
 
-/// The expiry word: a moment in microseconds since 1970, by the file's clock, times a prime, plus a
+/// The expiry word: a time in microseconds since 1970 by the file's clock, times a prime, plus a
 /// number below the prime that follows from the key.
 ///
-/// The prime does not divide any difference that changing one byte makes, so damage to a single
-/// byte is always seen; of other damage all but one in a thousand is.
+/// No change of one byte adds a multiple of the prime, so damage to a single byte is always
+/// detected; of other damage one in about a thousand is not.
 pub mod expiry {
     use crate::hash::KeyHash;
 
     const FACTOR: u64 = 1021;
-    /// The moment that never comes: in the year 2540, where the file's clock ends.
+    /// Never, in the year 2540, where the file's clock ends.
     pub const NEVER_US: u64 = 1 << 54;
 
     #[inline(always)]
@@ -57,12 +58,12 @@ pub mod expiry {
         ((key.0 & 0xffff_ffff) * FACTOR) >> 32
     }
 
-    /// The word for a moment; one after the end of the file's clock is never.
+    /// The word for a time; a time after the end of the file's clock means never.
     pub fn word(moment_us: u64, key: KeyHash) -> u64 {
         moment_us.min(NEVER_US) * FACTOR + residue(key)
     }
 
-    /// The moment of a word, [`NEVER_US`] if it never comes; none if the word is damaged.
+    /// The time of a word, [`NEVER_US`] for never; none if the word is damaged.
     #[inline]
     pub fn moment_us(word: u64, key: KeyHash) -> Option<u64> {
         let product = word.wrapping_sub(residue(key));
@@ -78,15 +79,15 @@ const KEY_BITS: u32 = 10;
 const VALUE_BITS: u32 = 12;
 const TAG_BITS: u32 = 6;
 const TAG_SHIFT: u32 = KEY_BITS + VALUE_BITS;
-/// Bits of a form that are kept for namespaces, tags and insertion order; a record that has one is
-/// damaged to this version.
-const KEPT_SHIFT: u32 = TAG_SHIFT + TAG_BITS;
+/// Reserved bits of a form, for namespaces, tags and insertion order. This version treats a record
+/// with one of them set as damaged.
+const RESERVED_SHIFT: u32 = TAG_SHIFT + TAG_BITS;
 /// Bytes of a form.
 const FORM_BYTES: u64 = 4;
 const LONG_KEY_BITS: u32 = 20;
 const LONG_VALUE_BITS: u32 = 36;
 const LONG_TAG_SHIFT: u32 = LONG_KEY_BITS + LONG_VALUE_BITS;
-const LONG_KEPT_SHIFT: u32 = LONG_TAG_SHIFT + TAG_BITS;
+const LONG_RESERVED_SHIFT: u32 = LONG_TAG_SHIFT + TAG_BITS;
 
 /// The low `count` bits.
 #[inline(always)]
@@ -94,7 +95,7 @@ const fn bits(word: u64, count: u32) -> u64 {
     word & ((1 << count) - 1)
 }
 
-/// Bytes of the words that so many bytes take, which are fewer than any file has.
+/// Rounds up to whole words. Lengths are below any file's length, so the sum does not overflow.
 #[inline(always)]
 const fn whole_words(len_bytes: u64) -> u64 {
     (len_bytes + 7) & !7
@@ -106,7 +107,7 @@ fn form_in(word: u64) -> u64 {
     u64::from(word.to_le() as u32)
 }
 
-/// Whether two times four words differ, compared as words.
+/// Whether two blocks of four words differ, compared as words.
 #[inline(always)]
 fn differ(one: &[u8; 32], other: &[u8; 32]) -> bool {
     let words = |line: &[u8; 32]| {
@@ -123,7 +124,7 @@ fn differ(one: &[u8; 32], other: &[u8; 32]) -> bool {
 pub struct Sequence(pub u64);
 
 impl Sequence {
-    /// A complete record of this version, without its checksum. Of the version the low bits stay.
+    /// A complete record of this version, without its checksum. Keeps the version's low bits.
     pub fn new(version: u64, flags: u64) -> Sequence {
         Sequence(bits(version, VERSION_BITS) << VERSION_SHIFT | flags)
     }
@@ -133,17 +134,17 @@ impl Sequence {
         Sequence(self.0 & 0xffff_ffff | u64::from(checksum) << 32)
     }
 
-    /// No longer being rewritten.
-    pub fn settled(self) -> Sequence {
+    /// With the busy bit cleared.
+    pub fn without_busy(self) -> Sequence {
         Sequence(self.0 & !BUSY)
     }
 
-    /// Being rewritten.
-    pub fn busy(self) -> Sequence {
+    /// With the busy bit set.
+    pub fn with_busy(self) -> Sequence {
         Sequence(self.0 | BUSY)
     }
 
-    /// Whether it is being rewritten, or was when its writer died.
+    /// Whether the record is being rewritten, or was when its writer died.
     #[inline(always)]
     pub fn is_busy(self) -> bool {
         self.0 & BUSY != 0
@@ -155,21 +156,21 @@ impl Sequence {
         bits(self.0 >> VERSION_SHIFT, VERSION_BITS)
     }
 
-    /// The full version of the later of two records: `last`, and this one. If `last` is damaged and near
-    /// `u64::MAX`, the sum wraps; its low bits, the only ones that records keep, stay right.
+    /// The full version of the later of two records: `last`, and this one. With a damaged `last`
+    /// near `u64::MAX` the sum wraps; its low bits, the only ones that records keep, stay right.
     pub fn latest_version(self, last: u64) -> u64 {
         let ahead = bits(self.version().wrapping_sub(last), VERSION_BITS);
-        // More than half of what there is counts as behind.
+        // A distance of more than half of the range means that this record is older.
         last.wrapping_add(if ahead >> (VERSION_BITS - 1) == 0 { ahead } else { 0 })
     }
 
-    /// What the record has; see [`flag`].
+    /// The flags; see [`flag`].
     #[inline(always)]
     pub fn flags(self) -> u64 {
         self.0 & flag::ALL
     }
 
-    /// The checksum that the record claims.
+    /// The checksum in the record.
     #[inline(always)]
     pub fn checksum(self) -> u32 {
         (self.0 >> 32) as u32
@@ -189,9 +190,9 @@ pub struct Body {
 
 const BODY_WORDS: u64 = 3;
 
-/// What can be known of a record from its first words, and the sizes that follow.
+/// The record header: what the first words of a record say, and the sizes that follow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct RecordHeader {
     /// Word 0.
     pub sequence: Sequence,
     /// The value's tag.
@@ -200,7 +201,7 @@ pub struct Head {
     pub key_bytes: u64,
     /// Bytes of the value, bodies included; 0 for a number.
     pub value_bytes: u64,
-    /// Whole segments of the value that are elsewhere.
+    /// Whole segments of the value that are outside of the log.
     pub body_count: u64,
     /// Bytes of the record in its log, a multiple of eight.
     pub log_bytes: u64,
@@ -208,41 +209,58 @@ pub struct Head {
     pub key_at: u64,
 }
 
-impl Head {
+impl RecordHeader {
     /// The shortest record.
-    pub const BYTES_LEAST: u64 = 16;
-    /// How many words there are at most before the body list.
-    pub const WORDS_MOST: u64 = 4;
+    pub const BYTES_MIN: u64 = 16;
+    /// Maximum number of words before the body list.
+    pub const WORDS_MAX: u64 = 4;
     /// The longest value whose length fits in a form.
-    pub const VALUE_BYTES_MOST: u64 = (1 << LONG_VALUE_BITS) - 1;
+    pub const VALUE_BYTES_MAX: u64 = (1 << LONG_VALUE_BITS) - 1;
 
-    /// Reads the lengths. `first` is word 0, and `word` gives others by their number, which is
-    /// below [`Head::WORDS_MOST`]. None if no writer of this version makes such a record.
+    /// Parses a header. `first` is word 0, and `word` returns others by their index, which is below
+    /// [`RecordHeader::WORDS_MAX`]. None if no writer of this version writes such a record.
     #[inline(always)]
-    pub fn parse(first: u64, word: impl FnOnce(usize) -> u64, shape: &Shape) -> Option<Head> {
+    pub fn parse(
+        first: u64,
+        word: impl FnOnce(usize) -> u64,
+        shape: &Shape,
+    ) -> Option<RecordHeader> {
         let sequence = Sequence(first);
         let flags = sequence.flags();
-        let form_index = Head::form_index(flags);
+        let form_index = RecordHeader::form_index(flags);
         let word = word(form_index as usize);
         if flags & flag::LONG != 0 {
-            return Head::parse_long(sequence, word, form_index, shape);
+            return RecordHeader::parse_long(sequence, word, form_index, shape);
         }
         let form = form_in(word);
-        if form >> KEPT_SHIFT != 0 {
+        if form >> RESERVED_SHIFT != 0 {
             return None;
         }
         let (key_bytes, value_bytes) = (bits(form, KEY_BITS), bits(form >> KEY_BITS, VALUE_BITS));
         let key_at = form_index * 8 + FORM_BYTES;
         let log_bytes = whole_words(key_at + key_bytes + value_bytes);
         let tag = bits(form >> TAG_SHIFT, TAG_BITS) as u8;
-        Some(Head { sequence, tag, key_bytes, value_bytes, body_count: 0, log_bytes, key_at })
+        Some(RecordHeader {
+            sequence,
+            tag,
+            key_bytes,
+            value_bytes,
+            body_count: 0,
+            log_bytes,
+            key_at,
+        })
     }
 
     #[inline(always)]
-    fn parse_long(sequence: Sequence, form: u64, form_index: u64, shape: &Shape) -> Option<Head> {
+    fn parse_long(
+        sequence: Sequence,
+        form: u64,
+        form_index: u64,
+        shape: &Shape,
+    ) -> Option<RecordHeader> {
         let key_bytes = bits(form, LONG_KEY_BITS);
         let value_bytes = bits(form >> LONG_KEY_BITS, LONG_VALUE_BITS);
-        if form >> LONG_KEPT_SHIFT != 0
+        if form >> LONG_RESERVED_SHIFT != 0
             || key_bytes > crate::KEY_BYTES_MAX as u64
             || value_bytes > shape.value_bytes_max
         {
@@ -253,44 +271,44 @@ impl Head {
         let payload_bytes = key_bytes + value_bytes - (body_count << shape.segment_shift);
         let log_bytes = key_at + whole_words(payload_bytes);
         let tag = bits(form >> LONG_TAG_SHIFT, TAG_BITS) as u8;
-        Some(Head { sequence, tag, key_bytes, value_bytes, body_count, log_bytes, key_at })
+        Some(RecordHeader { sequence, tag, key_bytes, value_bytes, body_count, log_bytes, key_at })
     }
 
-    /// As [`Head::parse`], from a copy of the record or of its beginning.
-    pub fn of_copy(words: &[u64], shape: &Shape) -> Option<Head> {
-        let form_index = Head::form_index(Sequence(*words.first()?).flags());
+    /// As [`RecordHeader::parse`], from a copy of the record or of its beginning.
+    pub fn from_copy(words: &[u64], shape: &Shape) -> Option<RecordHeader> {
+        let form_index = RecordHeader::form_index(Sequence(*words.first()?).flags());
         let form = *words.get(form_index as usize)?;
-        Head::parse(words[0], |_| form, shape)
+        RecordHeader::parse(words[0], |_| form, shape)
     }
 
-    /// The two words of a record without key and value that is `log_bytes` long. None if no record
-    /// is as short as that.
+    /// The two words of a record of `log_bytes` without key and value. None if a record cannot be
+    /// that short.
     pub fn filler(log_bytes: u64) -> Option<[u64; 2]> {
-        let value_bytes = log_bytes.checked_sub(Head::BYTES_LEAST)?;
+        let value_bytes = log_bytes.checked_sub(RecordHeader::BYTES_MIN)?;
         Some([flag::LONG, value_bytes << LONG_KEY_BITS])
     }
 
-    /// Bytes that the longest record takes in its log: the longest key, nearly a segment of its value,
-    /// and where so many others are.
+    /// Bytes of the longest record in its log: the longest key, nearly a segment of its value, and
+    /// the list of its bodies.
     pub fn longest_bytes(key_bytes: u64, segment_bytes: u64, body_count: u64) -> u64 {
         let payload_bytes = whole_words(key_bytes + segment_bytes);
-        (Head::WORDS_MOST + BODY_WORDS * body_count) * 8 + payload_bytes
+        (RecordHeader::WORDS_MAX + BODY_WORDS * body_count) * 8 + payload_bytes
     }
 
-    /// Which word the form is in.
+    /// The index of the word that holds the form.
     #[inline(always)]
     fn form_index(flags: u64) -> u64 {
         1 + (flags & 1) + (flags >> 1 & 1)
     }
 
-    /// Bytes of the value that are in the record itself.
+    /// Bytes of the value in the record itself.
     #[inline]
     pub fn tail_bytes(&self, shape: &Shape) -> u64 {
         self.value_bytes - (self.body_count << shape.segment_shift)
     }
 
     fn bodies_at(&self) -> u64 {
-        (Head::form_index(self.sequence.flags()) + 1) * 8
+        (RecordHeader::form_index(self.sequence.flags()) + 1) * 8
     }
 
     /// Whether the record has the flag.
@@ -308,13 +326,13 @@ impl Head {
         }
     }
 
-    /// All bytes that the entry takes: the record and its bodies.
+    /// All bytes of the entry: the record and its bodies.
     pub fn total_bytes(&self, shape: &Shape) -> u64 {
         self.log_bytes + self.body_count * shape.segment_bytes
     }
 
     /// When the entry expires, from a copy of its record (two words are enough):
-    /// [`expiry::NEVER_US`] if it does not. None if the word is damaged.
+    /// [`expiry::NEVER_US`] if never. None if the word is damaged.
     #[inline(always)]
     pub fn expiry_us(&self, words: &[u64], key: KeyHash) -> Option<u64> {
         if self.has(flag::EXPIRY) {
@@ -324,7 +342,7 @@ impl Head {
         }
     }
 
-    /// The number, from a copy of the record that has one.
+    /// The number, from a copy of a record that has one.
     #[inline]
     pub fn number(&self, words: &[u64]) -> i64 {
         words[self.number_at() as usize / 8] as i64
@@ -339,8 +357,8 @@ impl Head {
 
     /// Whether a record has this key, from a copy of the record.
     ///
-    /// By words: the copy has just been written, and a load of what two stores wrote would wait until they
-    /// have reached the cache.
+    /// Compares words: the copy was just written, and a load that spans two stores would wait until
+    /// both have reached the cache.
     #[inline(always)]
     pub fn has_key(&self, words: &[u64], key: &[u8]) -> bool {
         if self.key_bytes != key.len() as u64 {
@@ -352,7 +370,7 @@ impl Head {
         };
         let (mut mine, mut there) = (key, there);
         if at % 8 != 0 {
-            // Behind a form of four bytes the key begins in the middle of a word.
+            // After a form of four bytes the key begins in the middle of a word.
             match (mine.split_first_chunk::<4>(), there.split_first_chunk::<4>()) {
                 (Some((one, mine_next)), Some((other, there_next))) if one == other => {
                     (mine, there) = (mine_next, there_next);
@@ -383,14 +401,14 @@ impl Head {
         mine.iter().eq(there)
     }
 
-    /// What of the value is in the record, from a copy of it.
+    /// The part of the value in the record, from a copy of it.
     #[inline(always)]
     pub fn tail<'a>(&self, words: &'a [u64], shape: &Shape) -> &'a [u8] {
         let at = (self.key_at + self.key_bytes) as usize;
         &bytes_of(words)[at..][..self.tail_bytes(shape) as usize]
     }
 
-    /// Where the value's whole segments are, from a copy of the record.
+    /// The value's whole segments, from a copy of the record.
     pub fn bodies<'a>(&self, words: &'a [u64]) -> impl Iterator<Item = Body> + 'a {
         let at = self.bodies_at() as usize / 8;
         words[at..at + (BODY_WORDS * self.body_count) as usize]
@@ -398,20 +416,20 @@ impl Head {
             .map(|part| Body { segment: part[0], generation: part[1], hash: part[2] })
     }
 
-    /// A sum of all that does not change while the entry is this one: form, number, body list, key and
-    /// value, and the zeros behind them. From a copy of the record.
+    /// A sum of everything that stays the same while the entry is the same: form, number, body
+    /// list, key, value, and padding. From a copy of the record.
     #[inline(always)]
     pub fn content(&self, words: &[u64]) -> u64 {
         sum::of(&words[self.content_from()..(self.log_bytes / 8) as usize])
     }
 
-    /// The first word that belongs to the content: behind word 0 and the expiry.
+    /// The first word of the content: behind word 0 and the expiry.
     #[inline(always)]
     pub fn content_from(&self) -> usize {
         1 + (self.sequence.flags() & flag::EXPIRY) as usize
     }
 
-    /// The checksum that a record of this content should have at this place.
+    /// The checksum of a record with this content at this place.
     #[inline(always)]
     pub fn checksum(
         &self,
@@ -425,19 +443,20 @@ impl Head {
         hasher.checksum(key, content, sequence, offset, generation)
     }
 
-    /// Names the state of an entry, in 63 bits: the version's low bits, and others of the content's
-    /// sum, so that a version which comes round is not taken for the one before. Of a large value the
-    /// content is where it lies, too, which stays as long as the value.
+    /// Identifies the state of an entry, in 63 bits: the version's low bits and bits of the
+    /// content's sum, so that a version number that wraps is not taken for the earlier one. The
+    /// content of a large value includes the places of its bodies, which do not change while it
+    /// exists.
     #[inline(always)]
     pub fn version(&self, content: u64) -> u64 {
         let state = content.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         state >> (VERSION_BITS + 1) << VERSION_BITS | self.sequence.version()
     }
 
-    /// The head of the same record with another word 0, of the same flags.
-    pub fn with_sequence(&self, sequence: Sequence) -> Head {
+    /// The header of the same record with another word 0 with the same flags.
+    pub fn with_sequence(&self, sequence: Sequence) -> RecordHeader {
         debug_assert_eq!(sequence.flags(), self.sequence.flags());
-        Head { sequence, ..*self }
+        RecordHeader { sequence, ..*self }
     }
 
     /// Gives a copied record the checksum of a new place or content.
@@ -455,19 +474,19 @@ impl Head {
     }
 }
 
-/// A record being made, outside of any lock: everything but version and place is known.
+/// A record that is built outside of any lock: only its version and place are missing.
 pub struct Draft<'a> {
     /// The key's hash.
     pub hash: KeyHash,
     value: Value<'a>,
     words: Vec<u64>,
-    head: Head,
+    header: RecordHeader,
     content: u64,
 }
 
 impl<'a> Draft<'a> {
-    /// Lays the record out. `spare` gives its memory, which [`Draft::into_spare`] gives back. The
-    /// lengths were checked, and of a tag its six bits count.
+    /// Builds the record, in the memory of `spare`, which [`Draft::into_spare`] returns. The caller
+    /// has checked the lengths; of the tag six bits count.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
@@ -499,37 +518,37 @@ impl<'a> Draft<'a> {
         } else {
             (tag_word << TAG_SHIFT | value_bytes << KEY_BITS | key_bytes).to_le()
         };
-        let form_index = Head::form_index(flags) as usize;
-        let mut fixed = [0u64; Head::WORDS_MOST as usize];
+        let form_index = RecordHeader::form_index(flags) as usize;
+        let mut fixed = [0u64; RecordHeader::WORDS_MAX as usize];
         fixed[0] = flags;
         fixed[form_index] = form;
         if let Some(expiry_us) = expiry_us {
             fixed[1] = expiry::word(expiry_us, hash);
         }
-        let head = Head::of_copy(&fixed, shape).expect("lengths are checked before");
+        let header = RecordHeader::from_copy(&fixed, shape).expect("lengths are checked before");
         if let Value::Int(number) = value {
-            fixed[head.number_at() as usize / 8] = number as u64;
+            fixed[header.number_at() as usize / 8] = number as u64;
         }
-        let word_count = (head.log_bytes / 8) as usize;
-        // What an earlier draft left is overwritten, but for what is behind the last byte.
+        let word_count = (header.log_bytes / 8) as usize;
+        // All words of an earlier draft are overwritten, except the padding in the last one.
         if spare.len() < word_count {
             lengthen(spare, word_count)?;
         }
         let mut spare = std::mem::take(spare);
         spare[word_count - 1] = 0;
         spare[..=form_index].copy_from_slice(&fixed[..=form_index]);
-        let tail = &bytes[(head.body_count * shape.segment_bytes) as usize..];
-        let payload = &mut bytes_of_mut(&mut spare[..word_count])[head.key_at as usize..];
+        let tail = &bytes[(header.body_count * shape.segment_bytes) as usize..];
+        let payload = &mut bytes_of_mut(&mut spare[..word_count])[header.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
-        // With bodies, when it is known where they are.
-        let content = if head.body_count == 0 { head.content(&spare) } else { 0 };
-        Ok(Draft { hash, value, words: spare, head, content })
+        // With bodies, computed once their places are known.
+        let content = if header.body_count == 0 { header.content(&spare) } else { 0 };
+        Ok(Draft { hash, value, words: spare, header, content })
     }
 
-    /// The sizes.
-    pub fn head(&self) -> &Head {
-        &self.head
+    /// The record header.
+    pub fn header(&self) -> &RecordHeader {
+        &self.header
     }
 
     /// The value.
@@ -537,14 +556,14 @@ impl<'a> Draft<'a> {
         self.value
     }
 
-    /// Enters where the value's whole segments are.
+    /// Enters the places of the value's whole segments.
     pub fn set_bodies(&mut self, bodies: &[Body]) {
-        let at = self.head.bodies_at() as usize / 8;
+        let at = self.header.bodies_at() as usize / 8;
         let list = &mut self.words[at..at + BODY_WORDS as usize * bodies.len()];
         for (part, body) in list.chunks_exact_mut(BODY_WORDS as usize).zip(bodies) {
             part.copy_from_slice(&[body.segment, body.generation, body.hash]);
         }
-        self.content = self.head.content(&self.words);
+        self.content = self.header.content(&self.words);
     }
 
     /// The finished words for this version and place.
@@ -556,13 +575,14 @@ impl<'a> Draft<'a> {
         generation: u64,
         hasher: &Hasher,
     ) -> &[u64] {
-        let head = self.head.with_sequence(Sequence::new(version, self.head.sequence.flags()));
-        let checksum = head.checksum(self.content, hasher, self.hash, offset, generation);
-        self.words[0] = head.sequence.with_checksum(checksum).0;
-        &self.words[..(head.log_bytes / 8) as usize]
+        let header =
+            self.header.with_sequence(Sequence::new(version, self.header.sequence.flags()));
+        let checksum = header.checksum(self.content, hasher, self.hash, offset, generation);
+        self.words[0] = header.sequence.with_checksum(checksum).0;
+        &self.words[..(header.log_bytes / 8) as usize]
     }
 
-    /// Gives the memory back.
+    /// Returns the memory.
     pub fn into_spare(self) -> Vec<u64> {
         self.words
     }
@@ -589,7 +609,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
-    fn a_record_gives_back_what_it_was_made_of() {
+    fn a_record_returns_what_it_was_built_from() {
         let (hasher, shape) = (Hasher::new([5, 6]), shape());
         let lens = |most: usize| [0, 1, 3, 4, 5, 11, 12, 36, most - 1, most, most + 1, 4 * most];
         for key_len in lens(1 << KEY_BITS) {
@@ -603,31 +623,31 @@ mod tests {
                     [Value::Bytes { tag: 63, bytes: &bytes }, Value::Int(-(key_len as i64))]
                 {
                     let words = finished(&key, value, expiry_us, 77);
-                    let head = Head::of_copy(&words, &shape).unwrap();
-                    assert_eq!(head.log_bytes as usize, words.len() * 8);
-                    assert_eq!(head.key(&words), key);
-                    assert!(head.has_key(&words, &key));
+                    let header = RecordHeader::from_copy(&words, &shape).unwrap();
+                    assert_eq!(header.log_bytes as usize, words.len() * 8);
+                    assert_eq!(header.key(&words), key);
+                    assert!(header.has_key(&words, &key));
                     for wrong in 0..key_len.min(50) {
                         let mut other = key.clone();
                         other[key_len - 1 - wrong] ^= 0x80;
-                        assert!(!head.has_key(&words, &other), "{key_len} {wrong}");
+                        assert!(!header.has_key(&words, &other), "{key_len} {wrong}");
                     }
                     assert_eq!(
-                        head.expiry_us(&words, hash),
+                        header.expiry_us(&words, hash),
                         Some(expiry_us.unwrap_or(expiry::NEVER_US))
                     );
                     match value {
-                        Value::Int(number) => assert_eq!(head.number(&words), number),
+                        Value::Int(number) => assert_eq!(header.number(&words), number),
                         Value::Bytes { tag, bytes } => {
-                            assert_eq!((head.tag, head.tail(&words, &shape)), (tag, bytes));
+                            assert_eq!((header.tag, header.tail(&words, &shape)), (tag, bytes));
                         }
                     }
-                    let content = head.content(&words);
-                    let checksum = head.checksum(content, &hasher, hash, PLACE.0, PLACE.1);
-                    assert_eq!(checksum, head.sequence.checksum());
+                    let content = header.content(&words);
+                    let checksum = header.checksum(content, &hasher, hash, PLACE.0, PLACE.1);
+                    assert_eq!(checksum, header.sequence.checksum());
                     assert_ne!(
                         checksum,
-                        head.checksum(content, &hasher, hash, PLACE.0 + 8, PLACE.1)
+                        header.checksum(content, &hasher, hash, PLACE.0 + 8, PLACE.1)
                     );
                 }
             }
@@ -641,8 +661,8 @@ mod tests {
         let shape = shape();
         let state = |value, version| {
             let words = finished(b"key", value, None, version);
-            let head = Head::of_copy(&words, &shape).unwrap();
-            head.version(head.content(&words))
+            let header = RecordHeader::from_copy(&words, &shape).unwrap();
+            header.version(header.content(&words))
         };
         let (one, other) = (Value::bytes(b"one"), Value::bytes(b"other"));
         assert_eq!(state(one, 5), state(one, 5 + (1 << VERSION_BITS)));
@@ -672,22 +692,23 @@ mod tests {
     #[test]
     fn a_filler_is_as_long_as_it_was_to_be() {
         let shape = shape();
-        assert_eq!(Head::filler(8), None);
+        assert_eq!(RecordHeader::filler(8), None);
         for log_bytes in [16, 24, 1024, shape.log_bytes] {
-            let head = Head::of_copy(&Head::filler(log_bytes).unwrap(), &shape).unwrap();
-            assert_eq!((head.log_bytes, head.key_bytes, head.body_count), (log_bytes, 0, 0));
+            let header =
+                RecordHeader::from_copy(&RecordHeader::filler(log_bytes).unwrap(), &shape).unwrap();
+            assert_eq!((header.log_bytes, header.key_bytes, header.body_count), (log_bytes, 0, 0));
         }
     }
 
     #[test]
-    fn a_form_with_a_kept_bit_is_no_record() {
+    fn a_form_with_a_reserved_bit_is_no_record() {
         let shape = shape();
         let words = finished(b"key", Value::bytes(b"value"), None, 1);
-        assert!(Head::of_copy(&words, &shape).is_some());
-        for bit in KEPT_SHIFT..32 {
+        assert!(RecordHeader::from_copy(&words, &shape).is_some());
+        for bit in RESERVED_SHIFT..32 {
             let mut words = words.clone();
             words[1] ^= (1u64 << bit).to_le();
-            assert!(Head::of_copy(&words, &shape).is_none(), "{bit}");
+            assert!(RecordHeader::from_copy(&words, &shape).is_none(), "{bit}");
         }
     }
 

@@ -1,11 +1,12 @@
-//! Walking over all entries without a lock.
+//! Lock-free iteration over all entries. Must not know how buckets are split, only that splits move
+//! entries forward.
 //!
-//! Buckets are visited in order. A split moves entries only to a bucket further on, so an entry
-//! that stays present is met at least once; met twice, it is told by its hash and passed over.
-//! A move between an entry's two choices can go either way: when the index state tells of one,
-//! the shard is walked again; and if entries move all the time, the keys of those not yet met are
-//! listed at last under the shard's lock, and read one by one. A handle that only reads walks again
-//! instead, so often that it may leave out only what moves each time that it comes by.
+//! Buckets are visited in order. The race: a split during the walk moves entries, but only to a
+//! later bucket, so an entry that exists throughout is met at least once; a second meeting is
+//! recognised by its hash and skipped. A move between an entry's two choices can go either way. If
+//! the index state shows a move, the shard is walked again; if entries keep moving, the missing
+//! keys are listed under the shard's lock and read one by one. A read-only handle walks again
+//! instead, so often that it may miss only entries that move during every walk.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -21,23 +22,23 @@ use crate::read::{CopyError, Seen};
 use crate::shard::Shard;
 use crate::value::{Buffer, Item};
 
-/// How often a shard is walked without its lock.
-const WALKS_MOST: u32 = 2;
-/// The same for a handle that only reads, and so can take no lock afterwards.
-const READ_ONLY_WALKS_MOST: u32 = 64;
-/// How often a slot is read again because it changed.
+/// Walks of a shard without its lock.
+const WALKS_MAX: u32 = 2;
+/// The same for a read-only handle, which cannot take the lock afterwards.
+const READ_ONLY_WALKS_MAX: u32 = 64;
+/// Attempts to read a slot that keeps changing.
 const ATTEMPTS: u32 = 64;
 
-/// A walk over all entries. It borrows the cache; who needs to own both keeps the [`ScanState`]
-/// and calls [`Cache::scan_next`].
+/// An iteration over all entries. Borrows the cache; a caller that must own both keeps a
+/// [`ScanState`] and calls [`Cache::scan_next`].
 pub struct Scan<'a> {
     cache: &'a Cache,
     state: ScanState,
 }
 
 impl Scan<'_> {
-    /// The next entry; none at the end. Expired entries are passed over. An entry that is there
-    /// for the whole walk is met exactly once; one that comes or goes meanwhile, once or not.
+    /// The next entry; none at the end. Skips expired entries. Returns an entry that exists during
+    /// the whole walk exactly once, and others at most once.
     ///
     /// # Errors
     /// [`crate::ArenaError::Closed`].
@@ -47,11 +48,10 @@ impl Scan<'_> {
     }
 }
 
-/// Hashes of keys. They are keyed themselves, so the set needs no random key of its own, for which
-/// the system might have to be asked.
+/// Hashes of keys. They are keyed themselves, so the set needs no random key from the system.
 type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
 
-/// How far a walk has come.
+/// The position of an iteration.
 #[derive(Debug, Default)]
 pub struct ScanState {
     shard: u64,
@@ -60,36 +60,33 @@ pub struct ScanState {
     walks: u32,
     /// The count of moves when this walk of the shard began.
     moves: Option<u64>,
-    /// Hashes of the keys that were met in this shard.
+    /// Hashes of the keys met in this shard.
     seen: Hashes,
-    /// Keys of this shard that were not, once they have been listed.
+    /// The shard's missing keys, once they are listed.
     listed: Option<Vec<Vec<u8>>>,
 }
 
 impl Cache {
-    /// Reads all entries, each key once, in no order.
+    /// Iterates over all entries, each key once, in no order.
     pub fn scan(&self) -> Scan<'_> {
         Scan { cache: self, state: ScanState::default() }
     }
 
-    /// The next entry of a walk; none at the end. See [`Scan::next`].
-    ///
-    /// # Errors
-    /// [`crate::ArenaError::Closed`].
+    /// The next entry of an iteration; none at the end. See [`Scan::next`].
     pub fn scan_next<'b>(
         &self,
         walk: &mut ScanState,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Item<'b>>> {
         if !self.walk_on(walk, buffer)? {
-            self.arena.vouch()?;
+            self.arena.check_not_lost()?;
             return Ok(None);
         }
-        let key = buffer.head.key(&buffer.record);
+        let key = buffer.header.key(&buffer.record);
         Ok(Some(Item { key, entry: self.entry_in(buffer) }))
     }
 
-    /// Copies the next entry of a walk into the buffer; false at the end.
+    /// Copies the next entry into the buffer; false at the end.
     fn walk_on(&self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
         self.arena.reader()?;
         while walk.shard < self.shape.shard_count {
@@ -108,12 +105,12 @@ impl Cache {
             let shard_at = self.arena.geometry().shard_at(walk.shard);
             let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Acquire);
             let began = *walk.moves.get_or_insert(state >> 32);
-            if walk.bucket >= IndexState(state).buckets().min(self.shape.buckets_most()) {
+            if walk.bucket >= IndexState(state).buckets().min(self.shape.buckets_max()) {
                 walk.walks += 1;
                 if state >> 32 == began {
                     *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
-                } else if walk.walks < WALKS_MOST || self.arena.is_read_only() {
-                    if walk.walks == READ_ONLY_WALKS_MOST {
+                } else if walk.walks < WALKS_MAX || self.arena.is_read_only() {
+                    if walk.walks == READ_ONLY_WALKS_MAX {
                         *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
                         continue;
                     }
@@ -141,7 +138,7 @@ impl Cache {
         Ok(false)
     }
 
-    /// Reads the entry of a slot, if it has one that is proved. Returns its key's hash.
+    /// Reads the entry of a slot, if it has a valid one. Returns its key's hash.
     fn scan_slot(
         &self,
         shard_at: u64,
@@ -169,17 +166,17 @@ impl Cache {
                 }
                 Err(CopyError::Damaged) => return Ok(None),
                 Ok(copied) => {
-                    let head = copied.head;
-                    let hash = self.hasher.key(head.key(&buffer.record));
-                    if !self.proves_itself(&copied, buffer, hash, slot.offset()) {
+                    let header = copied.header;
+                    let hash = self.hasher.key(header.key(&buffer.record));
+                    if !self.verify_copy(&copied, buffer, hash, slot.offset()) {
                         return Ok(None);
                     }
-                    if head.body_count != 0 {
-                        if !self.has_bodies(&head, &buffer.record) {
+                    if header.body_count != 0 {
+                        if !self.has_bodies(&header, &buffer.record) {
                             continue;
                         }
-                        buffer.make_room(&head)?;
-                        if !self.load_bodies(&head, &buffer.record, &mut buffer.value) {
+                        buffer.reserve_value(&header)?;
+                        if !self.load_bodies(&header, &buffer.record, &mut buffer.value) {
                             continue;
                         }
                     }
@@ -192,18 +189,18 @@ impl Cache {
 }
 
 impl Shard<'_> {
-    /// The keys of all entries but those whose keys' hashes are given.
+    /// The keys of all entries except those with the given hashes.
     fn list_unseen(&self, seen: &Hashes) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         let mut record = Vec::new();
         for bucket in 0..self.bucket_count() {
             for (_, slot) in self.taken_slots(bucket) {
                 let offset = slot.offset();
-                let Some(head) = self.load_head(offset) else { continue };
-                if !self.load_part(offset, head.key_at + head.key_bytes, &mut record) {
+                let Some(header) = self.load_header(offset) else { continue };
+                if !self.load_part(offset, header.key_at + header.key_bytes, &mut record) {
                     continue;
                 }
-                let key = head.key(&record);
+                let key = header.key(&record);
                 if !seen.contains(&self.cache.hasher.key(key).0) {
                     keys.push(key.to_vec());
                 }

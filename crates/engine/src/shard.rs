@@ -1,21 +1,21 @@
-//! A shard under its lock: the words that a writer may change, and the promise that they are
-//! whole. Whoever gets a [`Shard`] from [`Cache::lock_shard`] finds it repaired if its last writer
-//! died; the other modules add what a shard can do (`index`, `log`, `eviction`, `write`, `audit`).
+//! A shard under its lock. Owns locking a shard, repair after a takeover, and access to its words:
+//! a [`Shard`] from [`Cache::lock_shard`] is whole even if its last writer died. Must not know what
+//! a shard does; `index`, `log`, `eviction`, `write` and `audit` add that.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tuckbox_arena::{Acquired, Arena, Region, Standing};
+use tuckbox_arena::{Acquired, Arena, PathStatus, Region};
 
 use crate::cache::Cache;
 use crate::error::Result;
 use crate::layout::shard;
 use crate::log::reserve_scratch;
 
-/// How long the locks of a removed file are waited for.
+/// The longest wait for a lock of a removed file.
 const LAST_LOCK_LIMIT: Duration = Duration::from_millis(5);
 
-/// A locked shard. Dropping it lets go of the lock.
+/// A locked shard. Dropping it releases the lock.
 pub struct Shard<'a> {
     /// The cache it belongs to.
     pub cache: &'a Cache,
@@ -29,7 +29,7 @@ impl Drop for Shard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let at = self.at + shard::LOCK;
-        // A panic may have left anything half done, as a death does: whoever comes next repairs.
+        // A panic may have left anything half done, as a death does: the next owner repairs.
         if std::thread::panicking() {
             self.cache.arena.abandon(at);
         } else {
@@ -39,23 +39,23 @@ impl Drop for Shard<'_> {
 }
 
 impl Cache {
-    /// Locks a shard, waiting as long as the configuration allows, and repairs what a dead writer
-    /// left half done.
+    /// Locks a shard, waiting as long as the configuration allows. Repairs it if its last writer
+    /// died.
     #[inline(never)]
     pub(crate) fn lock_shard(&self, index: u64) -> Result<Shard<'_>> {
         self.lock_shard_for(index, self.lock_limit)
     }
 
-    /// As [`Cache::lock_shard`], waiting for `limit` at most.
+    /// As [`Cache::lock_shard`], waiting at most `limit`.
     #[inline(always)]
     pub(crate) fn lock_shard_for(&self, index: u64, limit: Duration) -> Result<Shard<'_>> {
-        self.arena.vouch()?;
-        match self.arena.look_at_path() {
-            Standing::InPlace => self.take_shard(index, limit),
-            Standing::Replaced => Err(self.arena.lose().into()),
-            Standing::Removed => {
+        self.arena.check_not_lost()?;
+        match self.arena.check_path() {
+            PathStatus::InPlace => self.take_shard(index, limit),
+            PathStatus::Replaced => Err(self.arena.mark_lost().into()),
+            PathStatus::Removed => {
                 self.empty_removed_file();
-                Err(self.arena.lose().into())
+                Err(self.arena.mark_lost().into())
             }
         }
     }
@@ -66,14 +66,24 @@ impl Cache {
         let at = self.arena.geometry().shard_at(index);
         let acquired = self.arena.lock(at + shard::LOCK, limit)?;
         if acquired == Acquired::TakenOver {
-            self.mend(index, at);
+            self.repair_after_takeover(index, at);
         }
-        Ok(Shard { cache: self, index, at })
+        Ok(self.locked(index, at))
+    }
+
+    /// The shard whose lock was just taken, and whose last writer let go of it.
+    #[inline(always)]
+    fn locked(&self, index: u64, at: u64) -> Shard<'_> {
+        let shard = Shard { cache: self, index, at };
+        if shard.word(shard::BOOT) != self.arena.boot() {
+            shard.check_tables();
+        }
+        shard
     }
 
     /// Repairs a shard whose lock was taken over. It stays locked, unless that panics.
     #[cold]
-    fn mend(&self, index: u64, at: u64) {
+    fn repair_after_takeover(&self, index: u64, at: u64) {
         let shard = Shard { cache: self, index, at };
         if !tuckbox_arena::mutants::is_on("no-repair") {
             shard.repair();
@@ -82,8 +92,8 @@ impl Cache {
         std::mem::forget(shard);
     }
 
-    /// Empties a file that no directory has any more, as far as its locks can be had at once. Those
-    /// who only read make no system call by which they could notice; so they miss, and have
+    /// Empties a file that has no name any more, as far as its locks are free. Processes that only
+    /// read make no system call and cannot notice the removal; after this they miss and have
     /// something to write.
     #[cold]
     fn empty_removed_file(&self) {
@@ -94,7 +104,7 @@ impl Cache {
         }
     }
 
-    /// Locks a shard if nobody has it. For a second shard, which may not be waited for.
+    /// Locks a shard if its lock is free. For a second shard, which must not be waited for.
     pub(crate) fn try_lock_shard(&self, index: u64) -> Result<Option<Shard<'_>>> {
         reserve_scratch(&self.shape)?;
         let at = self.arena.geometry().shard_at(index);
@@ -102,8 +112,9 @@ impl Cache {
         if tuckbox_arena::mutants::is_on("eager-unlock") {
             return Ok(Some(Shard { cache: self, index, at }).filter(|_| taken));
         }
-        // Made only if it was taken: dropping a `Shard` lets go of the lock, whoever holds it.
-        Ok(taken.then(|| Shard { cache: self, index, at }))
+        // Created only if the lock was taken: dropping a `Shard` releases the lock, whoever holds
+        // it.
+        Ok(taken.then(|| self.locked(index, at)))
     }
 }
 
@@ -122,7 +133,7 @@ impl<'a> Shard<'a> {
         self.region().get(self.at + offset)
     }
 
-    /// Sets a word of the shard; what was written before is visible to who sees it.
+    /// Sets a word of the shard. A thread that sees it also sees what was written before.
     #[inline]
     pub fn set_word(&self, offset: u64, value: u64) {
         self.region().store(self.at + offset, value, Ordering::Release);
@@ -134,14 +145,14 @@ impl<'a> Shard<'a> {
         self.set_word(offset, self.word(offset).wrapping_add(amount));
     }
 
-    /// Subtracts from a word of the shard, to zero at the least.
+    /// Subtracts from a word of the shard, down to zero.
     #[inline]
     pub fn subtract_word(&self, offset: u64, amount: u64) {
         self.set_word(offset, self.word(offset).saturating_sub(amount));
     }
 
-    /// A version that no record of this shard had. It is used up even if its writer dies. Of it a
-    /// record keeps the low bits.
+    /// A version that no record of this shard has had. It is used up even if its writer dies. A
+    /// record keeps its low bits.
     #[inline(always)]
     pub fn next_version(&self) -> u64 {
         let version = self.word(shard::SEQUENCE).wrapping_add(1);

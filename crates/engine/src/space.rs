@@ -1,12 +1,13 @@
-//! Where a shard's segments come from, and where they go.
+//! Where a shard's segments come from, and where they go. Owns the spare segments, the quota, and
+//! the bodies of large values. Must not know which entry of a shard is evicted.
 //!
-//! First what the file has free, then growth, and only then eviction. When the pool runs out, a
-//! shard keeps a few spare segments, so that moving what is to stay never needs to evict first.
+//! Segments come first from the file's free ones, then from growth, and only then from eviction.
+//! Once the pool runs out, a shard keeps a few spare segments, so that it can always move an entry
+//! without evicting first.
 //!
-//! Which shard evicts: the one that needs room, unless it has less than its share of the file; then
-//! the one that has most. An entry of many segments that goes frees more of them than were asked for,
-//! and the rest is for whoever comes next. By that chance alone a few shards would have all of the file
-//! in the end, and the others nothing.
+//! The shard that needs space evicts, unless it is under its quota; then the largest shard does.
+//! Otherwise shard sizes would drift: evicting an entry of many segments frees more than was asked
+//! for, and the rest goes to whichever shard comes next.
 
 use std::sync::atomic::Ordering;
 
@@ -14,44 +15,45 @@ use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::region::fence;
 use tuckbox_arena::segments::Owner;
-use tuckbox_arena::Stay;
+use tuckbox_arena::OperationGuard;
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::eviction::{IfStuck, SLICE};
+use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::layout::{log, shard};
 use crate::log::LogKind;
-use crate::record::{Body, Head};
+use crate::record::{Body, RecordHeader};
 use crate::shard::Shard;
 
-/// What a segment is wanted for.
+/// What a segment is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// A new record: the spare segments are not for it, nor what moving needs of the head.
+    /// A new record: may use neither the spare segments nor the space at the log head that moves
+    /// need.
     NewRecord,
-    /// A new record for which no room could be made: it takes what the head has.
+    /// A new record for which nothing could be freed: may use the space at the log head.
     NewRecordAnyway,
-    /// A record that moves to the head of a log, so that its old segment becomes free.
+    /// A record that moves to a log head so that its old segment becomes free.
     Move,
 }
 
-/// The pool counts as scarce when a shard could take less than this from it on average.
+/// The pool is scarce when there are fewer segments than this per shard.
 const SCARCE_PER_SHARD: u64 = 4;
-/// Below this much, whoever builds bodies sees to the spare segments first. More than the above:
-/// several may build at the same time.
+/// With fewer segments than this per shard, a builder of bodies fills the spare segments first.
+/// More than the above, because several may build at once.
 const BUILDERS_LEAVE_PER_SHARD: u64 = 12;
-/// A shard is poor that lacks such a part of its share. A larger lack than none, because each segment
-/// that a poor one needs costs an asking across shards.
-const POOR_PART: u64 = 8;
+/// A shard that lacks more than one part in this of its share is under its quota. Not any lack,
+/// because each segment from another shard costs a request.
+const UNDER_QUOTA_PART: u64 = 8;
 
 impl Shard<'_> {
     fn spare_words(&self) -> impl Iterator<Item = u64> {
         (0..shard::SPARE_COUNT).map(|index| shard::SPARES + index * 8)
     }
 
-    /// Spare segments that the shard keeps for moving: two, because a record of nearly a segment
-    /// may follow another before the first one's old segment is free. A cache of few segments
-    /// cannot spare as many.
+    /// Number of spare segments to keep: two, because a record of nearly a segment may follow
+    /// another before the first one's old segment is free. A cache of few segments cannot afford
+    /// two.
     pub fn spares_kept(&self) -> u64 {
         let segments_each = self.arena().geometry().segment_count / self.cache.shape.shard_count;
         if segments_each < 32 {
@@ -74,18 +76,18 @@ impl Shard<'_> {
         let segment = u32::try_from(word - 1).ok();
         self.set_word(at, 0);
         self.arena().begin_use();
-        // A damaged word may name a segment that is in use, or none at all.
+        // A damaged word may name a segment that is in use, or none.
         segment.filter(|segment| self.owns(*segment))
     }
 
-    /// Whether a segment is there, and this shard's.
+    /// Whether a segment exists and belongs to this shard.
     pub fn owns(&self, segment: u32) -> bool {
         self.cache.is_usable(segment)
             && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
     }
 
-    /// Sets a segment aside that was just taken. None if all places are taken; the segment is free
-    /// again then.
+    /// Stores a segment that was just taken as a spare. None if there are enough; the segment is
+    /// free again then.
     fn keep_spare(&self, segment: u32) -> Option<()> {
         if !self.push_spare(segment) {
             self.arena().release_segment(segment);
@@ -95,7 +97,7 @@ impl Shard<'_> {
     }
 
     fn push_spare(&self, segment: u32) -> bool {
-        // Or one that names no segment of ours: damage shall not take the places away.
+        // Empty, or naming a segment that is not ours: damage must not use up the places.
         let is_free = |at: &u64| {
             let named = self.word(*at).checked_sub(1).and_then(|named| u32::try_from(named).ok());
             !named.is_some_and(|named| self.owns(named))
@@ -118,7 +120,7 @@ impl Shard<'_> {
         self.cache.may_grow_by_less_than(SCARCE_PER_SHARD)
     }
 
-    /// Sets the spare segments aside, as far as the pool has them.
+    /// Takes the spare segments from the pool, as far as it has them.
     fn keep_spares(&self) -> Option<()> {
         while (self.spares().len() as u64) < self.spares_kept() {
             self.keep_spare(self.take_from_pool()?)?;
@@ -133,7 +135,7 @@ impl Shard<'_> {
         }
         if self.pool_is_scarce() {
             self.keep_spares()?;
-            // From now on entries are evicted, and remembered.
+            // From now on entries are evicted, and their ghosts need space.
             self.open_all_ghosts();
             if let Some(segment) = self.pop_surplus_spare() {
                 return Some(segment);
@@ -150,28 +152,28 @@ impl Shard<'_> {
         None
     }
 
-    /// A segment for the index, which keeps it.
+    /// A segment for the index, which never gives it back.
     pub fn take_for_index(&self) -> Option<u32> {
         self.take_from_pool().or_else(|| self.pop_spare())
     }
 
-    /// Gives the spare segment to the pool that there is more than are kept. Whether there was one.
-    pub fn give_surplus_spare(&self) -> bool {
+    /// Frees the spare segment beyond those that are kept. Whether there was one.
+    pub fn free_surplus_spare(&self) -> bool {
         let surplus = self.pop_surplus_spare();
         surplus.inspect(|segment| self.arena().release_segment(*segment)).is_some()
     }
 
-    /// Gives all spare segments to the pool. Whether there were any.
-    pub fn give_up_spares(&self) -> bool {
-        let mut gave = false;
+    /// Frees all spare segments. Whether there were any.
+    pub fn free_spares(&self) -> bool {
+        let mut freed = false;
         while let Some(segment) = self.pop_spare() {
             self.arena().release_segment(segment);
-            gave = true;
+            freed = true;
         }
-        gave
+        freed
     }
 
-    /// Whether the next segment that a new record needs is at hand, or could be taken now.
+    /// Whether the segment for the next new record is available, or can be taken now.
     pub fn has_segment_ready(&self) -> bool {
         if !self.pool_is_scarce() || self.spares().len() as u64 > self.spares_kept() {
             return true;
@@ -184,10 +186,10 @@ impl Shard<'_> {
         true
     }
 
-    /// Whether a record of this length at the head of a log, in whose segment there are so many
-    /// bytes of room, would leave too little to move what may live in the log's oldest segment. Then
-    /// dead space could not be had without dropping entries.
-    pub fn would_stop_moves(&self, kind: LogKind, log_bytes: u64, room_bytes: u64) -> bool {
+    /// Whether a record of this length at a log head with this much space in its segment would
+    /// leave too little to move the live entries of the log's oldest segment. Dead space could then
+    /// only be reclaimed by evicting entries.
+    pub fn would_block_moves(&self, kind: LogKind, log_bytes: u64, free_bytes: u64) -> bool {
         if !self.pool_is_scarce() {
             return false;
         }
@@ -202,31 +204,32 @@ impl Shard<'_> {
         // The last record of the segment may cross its end.
         let most =
             segment_bytes.saturating_sub(tail.byte) + (self.spares_kept() - 1) * segment_bytes;
-        let left = room_bytes.saturating_sub(log_bytes) + spares * segment_bytes;
+        let left = free_bytes.saturating_sub(log_bytes) + spares * segment_bytes;
         tail.segment != head.segment && left < most
     }
 
-    /// Gives back a segment that was taken and never used.
+    /// Frees a segment that was taken and not used.
     pub fn put_back(&self, segment: u32) {
-        // One more than are kept: the one that the next record opens.
+        // One more than are kept, for the next segment of a log.
         let wanted = self.pool_is_scarce() && self.spares().len() as u64 <= self.spares_kept();
         if !(wanted && self.push_spare(segment)) {
             self.arena().release_segment(segment);
         }
     }
 
-    /// Gives back a segment to which nothing refers any more.
+    /// Frees a segment to which nothing refers any more.
     pub fn end_and_put_back(&self, segment: u32) {
-        // A damaged link can lead to a segment that somebody else uses.
+        // A damaged link may lead to a segment in other use.
         if self.owns(segment) {
             self.arena().end_use(segment);
             self.put_back(segment);
         }
     }
 
-    /// Frees the bodies of a record to which no slot leads any more. `words` is a copy of it.
-    pub fn free_bodies(&self, head: &Head, words: &[u64]) {
-        for body in head.bodies(words) {
+    /// Frees the bodies of a record to which no slot leads any more. `words` is a copy of the
+    /// record.
+    pub fn free_bodies(&self, header: &RecordHeader, words: &[u64]) {
+        for body in header.bodies(words) {
             let Ok(segment) = u32::try_from(body.segment) else { continue };
             let is_ours = self.owns(segment) && self.arena().generation(segment) == body.generation;
             if is_ours {
@@ -236,10 +239,10 @@ impl Shard<'_> {
         }
     }
 
-    /// Makes bodies that this process built the shard's own, before a slot leads to them.
+    /// Gives bodies that this process built to the shard, before a slot leads to them.
     pub fn adopt_bodies(&self, bodies: &[Body]) {
         for body in bodies {
-            self.arena().give_segment(body.segment as u32, Owner::Shard(self.index as u32));
+            self.arena().transfer_segment(body.segment as u32, Owner::Shard(self.index as u32));
         }
         self.add_word(shard::BODY_SEGMENTS, bodies.len() as u64);
         if !bodies.is_empty() {
@@ -249,20 +252,20 @@ impl Shard<'_> {
 }
 
 impl Cache {
-    /// Whether others have to give way to a shard, because it has less than its share.
-    pub(crate) fn is_poor(&self, shard: u64) -> bool {
-        // Of what the file has: a file system that is full may keep it from what it was to have.
+    /// Whether a shard is under its quota, so that others must evict for it.
+    pub(crate) fn is_under_quota(&self, shard: u64) -> bool {
+        // Of the present segments: a full file system may keep the file short.
         let share = u64::from(self.arena.segments_present()) / self.shape.shard_count;
-        self.shape.shard_count > 1 && self.segments_of(shard) < share - share / POOR_PART
+        self.shape.shard_count > 1 && self.segments_of(shard) < share - share / UNDER_QUOTA_PART
     }
 
-    /// The shard that evicts when this one needs room, and the pool has none.
-    pub(crate) fn giver_for(&self, home: u64) -> u64 {
-        let richest = || (0..self.shape.shard_count).max_by_key(|one| self.segments_of(*one));
-        Some(home).filter(|home| !self.is_poor(*home)).or_else(richest).unwrap_or(home)
+    /// The shard that evicts when this one needs space and the pool has none.
+    pub(crate) fn donor_for(&self, home: u64) -> u64 {
+        let largest = || (0..self.shape.shard_count).max_by_key(|one| self.segments_of(*one));
+        Some(home).filter(|home| !self.is_under_quota(*home)).or_else(largest).unwrap_or(home)
     }
 
-    /// How many segments a shard has for its index and its entries. Asked without its lock.
+    /// Number of segments of a shard's index and entries. Read without its lock.
     fn segments_of(&self, shard: u64) -> u64 {
         let at = self.arena.geometry().shard_at(shard);
         let words = [
@@ -275,42 +278,42 @@ impl Cache {
         counts.fold(0, u64::saturating_add)
     }
 
-    /// How many segments a shard keeps for moving. Asked without its lock.
+    /// Number of a shard's spare segments. Read without its lock.
     pub(crate) fn spares_of(&self, shard: u64) -> u64 {
         let at = self.arena.geometry().shard_at(shard) + shard::SPARES;
         let words = (0..shard::SPARE_COUNT).map(|index| self.arena.region().get(at + index * 8));
         words.filter(|word| *word != 0).count() as u64
     }
 
-    /// Whether the file may grow by fewer segments than so many for each shard.
+    /// Whether the file may grow by fewer segments than this for each shard.
     fn may_grow_by_less_than(&self, segments_per_shard: u64) -> bool {
         let present = u64::from(self.arena.segments_present());
         let ungrown = self.arena.geometry().segment_count.saturating_sub(present);
         ungrown < segments_per_shard * self.shape.shard_count
     }
 
-    /// A segment that is free, or that the file grows by. None if it may not grow any more.
+    /// A free segment, by growth if necessary. None if the file cannot grow.
     fn take_or_grow(&self, owner: Owner) -> Option<u32> {
         loop {
             if let Some(segment) = self.arena.take_segment(owner) {
                 hooks::reach(Point::SegmentTaken);
                 return Some(segment);
             }
-            // True also when others made the file longer, and they may have taken all of that
-            // already: as long as it can still grow, nothing has to be evicted. A file system that
-            // is full is no error here: the shard evicts instead.
+            // True also after growth by others, who may have taken all of it: nothing is evicted as
+            // long as the file can grow. A full file system is no error here: the shard evicts
+            // instead.
             if !self.arena.grow().unwrap_or(false) {
                 return None;
             }
         }
     }
 
-    /// Copies the whole segments of a large value into segments of this process's own, without any
-    /// lock. Whoever gets them publishes them in a record or calls [`Cache::drop_bodies`], and stays until
-    /// then.
+    /// Copies the whole segments of a large value into segments of this process, without any lock.
+    /// The caller publishes them in a record or calls [`Cache::drop_bodies`], and holds `operation`
+    /// until then.
     pub(crate) fn build_bodies(
         &self,
-        stay: &Stay<'_>,
+        operation: &OperationGuard<'_>,
         home: u64,
         value: &[u8],
     ) -> Result<Vec<Body>> {
@@ -333,7 +336,7 @@ impl Cache {
                 hash = self.hasher.bytes(part);
             };
             let ran = self.arena.waiter().run(&mut copy);
-            if ran.is_err() || stay.is_parents() {
+            if ran.is_err() || operation.is_of_parent() {
                 self.arena.free_own_segment(segment);
                 self.drop_bodies(&bodies);
                 return Err(match ran {
@@ -355,11 +358,11 @@ impl Cache {
         bodies.iter().for_each(|body| self.arena.free_own_segment(body.segment as u32));
     }
 
-    /// A segment to be filled by this process, one of `count` that a value needs.
+    /// Takes a segment for this process to fill, one of `count` for a value.
     fn take_for_building(&self, home: u64, count: u64) -> Result<u32> {
         let owner = Owner::Builder(self.arena.owner()?);
-        // If the last of the pool became bodies, the shard could move nothing, and its dead space
-        // would cost entries.
+        // If bodies used up the pool, the shard could not move entries, and its dead space would
+        // cost entries.
         if self.may_grow_by_less_than(BUILDERS_LEAVE_PER_SHARD) {
             self.lock_shard(home)?.keep_spares();
         }
@@ -372,28 +375,28 @@ impl Cache {
                 return Ok(segment);
             }
         }
-        // A file system that is full keeps the file shorter than it was to become. What would be
-        // too large for a cache of that size is refused before anything has to go for it.
+        // A full file system keeps the file short. A value too large for a file of that length is
+        // refused before anything is evicted for it.
         let present = u64::from(self.arena.segments_present());
         if present < self.arena.geometry().segment_count && count > present / 4 {
             return Err(Error::Full { wanted_bytes: count * self.shape.segment_bytes });
         }
-        // Every shard gives a slice in turn, until a segment is free. Only the home shard may be
+        // All shards evict a batch in turn until a segment is free. Only the home shard may be
         // waited for.
-        for round in 0..self.shape.slices_most {
-            let first = self.giver_for(home);
+        for round in 0..self.shape.batches_max {
+            let first = self.donor_for(home);
             for step in 0..self.shape.shard_count {
                 let index = (first + step) % self.shape.shard_count;
                 let if_stuck = IfStuck::after(round);
                 let shard = match index == home {
                     true => Some(self.lock_shard(index)?),
-                    false if if_stuck == IfStuck::Stop && self.is_poor(index) => None,
+                    false if if_stuck == IfStuck::Stop && self.is_under_quota(index) => None,
                     false => self.try_lock_shard(index)?,
                 };
                 if let Some(shard) = shard {
                     let wanted_bytes = count * self.shape.segment_bytes;
-                    shard.make_room(SLICE, if_stuck, wanted_bytes);
-                    shard.give_surplus_spare();
+                    shard.free_space(EVICTION_BATCH, if_stuck, wanted_bytes);
+                    shard.free_surplus_spare();
                 }
                 if let Some(segment) = take() {
                     return Ok(segment);
@@ -406,25 +409,31 @@ impl Cache {
         Err(Error::Full { wanted_bytes: self.shape.segment_bytes })
     }
 
-    /// Whether all bodies of a large value are what its record says.
-    pub(crate) fn has_bodies(&self, head: &Head, record: &[u64]) -> bool {
+    /// Whether all bodies that a record names exist.
+    pub(crate) fn has_bodies(&self, header: &RecordHeader, record: &[u64]) -> bool {
         let is_there = |body: Body| {
             u32::try_from(body.segment).is_ok_and(|segment| {
                 self.is_usable(segment) && self.arena.generation(segment) == body.generation
             })
         };
-        head.bodies(record).all(is_there)
-            && head.body_count <= u64::from(self.arena.segments_present())
+        header.bodies(record).all(is_there)
+            && header.body_count <= u64::from(self.arena.segments_present())
     }
 
-    /// Copies a large value together, from its bodies, which were there, and the tail in its record,
-    /// into the first bytes of `value`. False if a body is no longer what the record says.
-    pub(crate) fn load_bodies(&self, head: &Head, record: &[u64], value: &mut [u8]) -> bool {
+    /// Copies a large value into the first bytes of `value`, from its bodies and from the rest in
+    /// its record. False if a body is no longer what the record says.
+    pub(crate) fn load_bodies(
+        &self,
+        header: &RecordHeader,
+        record: &[u64],
+        value: &mut [u8],
+    ) -> bool {
         let segment_bytes = self.shape.segment_bytes as usize;
-        let (bodies, rest) = value.split_at_mut(segment_bytes * head.body_count as usize);
+        let (bodies, rest) = value.split_at_mut(segment_bytes * header.body_count as usize);
         let mut is_whole = true;
         let mut copy = || {
-            for (body, target) in head.bodies(record).zip(bodies.chunks_exact_mut(segment_bytes)) {
+            for (body, target) in header.bodies(record).zip(bodies.chunks_exact_mut(segment_bytes))
+            {
                 let segment = body.segment as u32;
                 let segment_at = self.arena.geometry().segment_at(segment);
                 self.arena.region().copy_out_bytes(segment_at, target);
@@ -439,7 +448,7 @@ impl Cache {
         };
         self.arena.waiter().finish(&mut copy);
         if is_whole {
-            let tail = head.tail(record, &self.shape);
+            let tail = header.tail(record, &self.shape);
             rest[..tail.len()].copy_from_slice(tail);
         }
         is_whole
@@ -458,8 +467,8 @@ mod tests {
         cache
     }
 
-    /// What the shards have, if not all have at least so many per cent of their share.
-    fn poor_ones(cache: &Cache, percent: u64) -> Option<Vec<u64>> {
+    /// The segments of each shard, if one has less than this percentage of its share.
+    fn held_if_below(cache: &Cache, percent: u64) -> Option<Vec<u64>> {
         let share = cache.arena.geometry().segment_count / 4;
         let held: Vec<u64> = (0..4).map(|shard| cache.segments_of(shard)).collect();
         held.iter().any(|held| held * 100 < share * percent).then_some(held)
@@ -473,20 +482,20 @@ mod tests {
         let mut state = 1u64;
         for key in 0..3_000u64 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // 32 KiB to 4 MiB, as many of each order of magnitude.
+            // 32 KiB to 4 MiB, each power of two equally often.
             let len = (32usize << 10) << (state >> 61);
             cache.set(&key.to_le_bytes(), Value::bytes(&value[..len]), Ttl::Never).unwrap();
             if key > 1_000 {
-                // Not closer: one value may be a quarter of a share.
-                assert_eq!(poor_ones(&cache, 50), None, "after {key} sets");
+                // A value may take a quarter of a share.
+                assert_eq!(held_if_below(&cache, 50), None, "after {key} sets");
             }
         }
     }
 
-    /// Values of fewer bytes than a segment, of which many entries have to go before one is free.
+    /// Values shorter than a segment: many entries must be evicted before a segment is free.
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
-    fn a_shard_that_has_all_of_the_file_gives_way_to_the_others() {
+    fn a_shard_that_holds_the_whole_file_evicts_for_the_others() {
         for len in [100, 1_000] {
             let (cache, value) = (open(), vec![7; len]);
             let set = |key: u64| {
@@ -494,15 +503,18 @@ mod tests {
             };
             let is_of_first = |key: &u64| cache.hasher.key(&key.to_le_bytes()).shard(4) == 0;
             (0..u64::MAX).filter(is_of_first).take((80 << 20) / (len + 30)).for_each(set);
-            assert!(poor_ones(&cache, 2).is_some_and(|held| held[0] > 900), "not the first's yet");
+            assert!(
+                held_if_below(&cache, 2).is_some_and(|held| held[0] > 900),
+                "not the first's yet"
+            );
             (0..(64 << 20) / (len as u64 + 30)).for_each(|key| set(1 << 40 | key));
-            assert_eq!(poor_ones(&cache, 80), None, "values of {len} bytes");
-            // What the first one lost the others have.
+            assert_eq!(held_if_below(&cache, 80), None, "values of {len} bytes");
+            // The others have what the first shard lost.
             assert!(cache.stats().entry_bytes > 50_000_000, "{} bytes", cache.stats().entry_bytes);
         }
     }
 
-    /// In a full file, where a write has to make room sooner or later.
+    /// In a full file every write has to evict sooner or later.
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
     fn a_damaged_log_of_one_shard_costs_the_others_nothing() {
@@ -510,7 +522,7 @@ mod tests {
             let at = cache.arena.geometry().shard_at(1) + LogKind::Main.at() + log::HEAD;
             cache.arena.region().get(at)
         };
-        // None is a place of another shard.
+        // No value here names a place of another shard.
         let damages = [
             (log::HEAD, Some(u64::MAX)),
             (log::TAIL, Some(u64::MAX)),
@@ -529,7 +541,7 @@ mod tests {
             let shard_at = cache.arena.geometry().shard_at(0);
             cache.arena.region().set(shard_at + kind.at() + word, value);
             (25_000..25_400).for_each(set);
-            // But for what a shard that was emptied may take until it has its share again.
+            // A shard that was emptied may take some until it has its share again.
             let left = held(&cache);
             assert!(
                 left + 16 > before,
@@ -552,7 +564,7 @@ mod tests {
         drop(shard);
         (100_000..101_000).for_each(set);
         let after = cache.lock_shard(0).unwrap().entries();
-        // What its lost spares held, and what came.
+        // What its lost spare segments held, and the new entries.
         assert!(after + 300 > before, "{before} entries became {after}");
     }
 }

@@ -1,17 +1,17 @@
-//! The way of a value into the cache: attempts under its shard's lock, and between them the room
-//! that the next one needs, made in this shard or in others.
+//! Storing a value: attempts under its shard's lock and, between them, evictions that free space
+//! for the next one, in this shard or in others.
 //!
-//! Owns what a write remembers from one attempt to the next, and when it gives up. What an attempt
-//! stores, and in which order, is [`crate::write`]'s.
+//! Owns what a write remembers from one attempt to the next, and when it gives up. Must not know
+//! what an attempt stores, and in which order; that is in [`crate::write`].
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use tuckbox_arena::{Error as ArenaError, Stay};
+use tuckbox_arena::{Error as ArenaError, OperationGuard};
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::eviction::{IfStuck, SLICE};
+use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::layout::shard;
 use crate::record::{Body, Draft};
 use crate::shard::Shard;
@@ -19,25 +19,25 @@ use crate::space::Need;
 use crate::value::{Ttl, Value};
 use crate::write::{Condition, InPlace, Live};
 
-/// Slices of eviction that one write does before it gives up, when the shard has nothing to evict
-/// and others must give.
-const SLICES_WITHOUT_GAIN: u64 = 1_000;
+/// Eviction batches in other shards before a write gives up, if its own shard has nothing to evict.
+const BATCHES_WITHOUT_GAIN: u64 = 1_000;
 
-/// Slices of eviction that one write of a poor shard asks a richer one for, before its own shard evicts.
-const ASKS_MOST: u32 = 64;
+/// Eviction batches that a write asks of the largest shard before its own shard evicts, if its own
+/// shard is under its quota.
+const DONOR_TRIES_MAX: u32 = 64;
 
-/// How long a write that takes its shard's lock again and again may wait for it: as long as the
-/// configuration allows for the first time, and as long again for all others together.
+/// The time that a write which locks its shard repeatedly may wait: the configured limit for the
+/// first lock, and the same again for all others together.
 #[derive(Default)]
-pub(crate) struct Patience {
+pub(crate) struct LockBudget {
     asked: bool,
-    // Not from the beginning: most writes take the lock once, and need no clock.
+    // Set at the second lock: most writes take one lock and need no clock.
     again: Option<Instant>,
 }
 
-impl Patience {
+impl LockBudget {
     #[inline(always)]
-    pub(crate) fn left_of(&mut self, limit: Duration) -> Duration {
+    pub(crate) fn remaining(&mut self, limit: Duration) -> Duration {
         if !std::mem::replace(&mut self.asked, true) {
             return limit;
         }
@@ -46,16 +46,16 @@ impl Patience {
     }
 }
 
-/// A value on its way into the cache.
+/// A value that is being stored.
 pub(crate) struct Storing<'a> {
     key: &'a [u8],
     draft: Draft<'a>,
     condition: Condition,
-    patience: Patience,
-    /// Whether the shard was proved, because its logs lead nowhere.
-    was_proved: bool,
-    /// How often a richer shard may still be asked to give way.
-    asks_left: u32,
+    lock_budget: LockBudget,
+    /// Whether the shard was repaired already because its logs were damaged.
+    was_repaired: bool,
+    /// How often a larger shard may still be asked to evict.
+    donor_tries_left: u32,
     /// How often nothing could be evicted.
     stuck: u64,
 }
@@ -66,26 +66,26 @@ impl<'a> Storing<'a> {
         key: &'a [u8],
         draft: Draft<'a>,
         condition: Condition,
-        patience: Patience,
+        lock_budget: LockBudget,
     ) -> Storing<'a> {
         Storing {
             key,
             draft,
             condition,
-            patience,
-            was_proved: false,
-            asks_left: ASKS_MOST,
+            lock_budget,
+            was_repaired: false,
+            donor_tries_left: DONOR_TRIES_MAX,
             stuck: 0,
         }
     }
 
-    /// Stores the value, if that needs no new record in the shard.
+    /// Stores the value if that needs no new record in the shard.
     #[inline(always)]
     pub(crate) fn put_in_place(&mut self, shard: &Shard<'_>) -> InPlace {
         shard.put_in_place(self.key, &mut self.draft, self.condition)
     }
 
-    /// Gives the draft's memory back.
+    /// Returns the draft's memory.
     #[inline(always)]
     pub(crate) fn into_spare(self) -> Vec<u64> {
         self.draft.into_spare()
@@ -98,13 +98,13 @@ thread_local! {
 }
 
 impl Cache {
-    /// Checks the lengths; nothing has been touched yet.
+    /// Checks the lengths, before anything is touched.
     pub(crate) fn check_lengths(&self, key: &[u8], value: Option<Value<'_>>) -> Result<()> {
         let most_bytes = crate::KEY_BYTES_MAX;
         if key.len() > most_bytes {
             return Err(Error::KeyTooLong { len_bytes: key.len(), most_bytes });
         }
-        // Keys and record headers count against the longest value as well.
+        // Keys and record headers count towards the longest value.
         let most_bytes = self.value_bytes_max();
         match value {
             Some(value)
@@ -118,18 +118,18 @@ impl Cache {
         }
     }
 
-    /// When an entry expires that is to live for `ttl`; none if it does not.
+    /// When an entry with this time to live expires; none if never.
     pub(crate) fn expiry_of(&self, ttl: Ttl) -> Option<u64> {
         match ttl {
             Ttl::Never => None,
-            // A moment at the end of the file's clock is as good as one after it.
+            // The end of the file's clock stands for any later time.
             Ttl::Us(ttl_us) => {
                 Some(self.arena.now_us().saturating_add(ttl_us).min(crate::EXPIRY_US_MAX))
             }
         }
     }
 
-    /// Stores a value if the condition holds. Whether it did.
+    /// Stores a value if the condition holds. Whether it was stored.
     pub(crate) fn store(
         &self,
         key: &[u8],
@@ -142,53 +142,54 @@ impl Cache {
         let expiry_us = self.expiry_of(ttl);
         let mut spare = DRAFT_WORDS.take();
         let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
-        let mut storing = Storing::new(key, draft, condition, Patience::default());
-        // Nearly always it is done at once. All that comes otherwise is kept out of the way.
-        let stored = match storing.draft.head().body_count {
+        let mut storing = Storing::new(key, draft, condition, LockBudget::default());
+        // Nearly always the first attempt succeeds. Everything else is in functions of its own.
+        let stored = match storing.draft.header().body_count {
             0 => self.attempt(&mut storing, &[]),
             _ => Ok(None),
         };
         let Ok(Some(stored)) = stored else {
-            return self.store_after_all(storing, stored);
+            return self.store_slowly(storing, stored);
         };
         DRAFT_WORDS.set(storing.into_spare());
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         Ok(stored)
     }
 
-    /// As [`Cache::store`], from where the first attempt did not end it.
+    /// Continues [`Cache::store`] if the first attempt did not finish it.
     #[inline(never)]
-    fn store_after_all(&self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
-        let (stored, spare) = self.store_patiently(storing, first);
+    fn store_slowly(&self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
+        let (stored, spare) = self.finish_store(storing, first);
         DRAFT_WORDS.set(spare);
-        self.arena.vouch()?;
+        self.arena.check_not_lost()?;
         stored
     }
 
-    /// Ends what the first attempt did not. Gives the draft's memory back, too.
-    // By value: what is lent lies in memory, also where it is never needed there.
+    /// Finishes what the first attempt did not. Also returns the draft's memory.
+    // Passed by value: a reference would force it onto the stack in the common case, too.
     #[inline(never)]
-    pub(crate) fn store_patiently(
+    pub(crate) fn finish_store(
         &self,
         mut storing: Storing<'_>,
         first: Result<Option<bool>>,
     ) -> (Result<bool>, Vec<u64>) {
-        let stored = first.and_then(|_| self.store_or_prove(&mut storing));
+        let stored = first.and_then(|_| self.store_or_repair(&mut storing));
         (stored, storing.into_spare())
     }
 
-    fn store_or_prove(&self, storing: &mut Storing<'_>) -> Result<bool> {
+    fn store_or_repair(&self, storing: &mut Storing<'_>) -> Result<bool> {
         match self.store_with_bodies(storing) {
-            // No room, and nothing that could make some: the file is damaged, or really full.
-            // Proving the shard once tells, and mends it.
+            // Nothing can be evicted: the file is damaged, or really full. One repair of the shard
+            // tells which, and fixes damage.
             Err(Error::Full { .. }) => {
                 let index = storing.draft.hash.shard(self.shape.shard_count);
-                self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?.prove();
+                self.lock_shard_for(index, storing.lock_budget.remaining(self.lock_limit))?
+                    .repair_damage();
                 storing.stuck = 0;
                 let result = self.store_with_bodies(storing);
                 if matches!(result, Err(Error::Full { .. })) {
-                    // Or it was cut, and what is gone looks taken.
-                    self.arena.look_for_cut()?;
+                    // Or the file was truncated, and the missing segments look taken.
+                    self.arena.check_not_truncated()?;
                 }
                 result
             }
@@ -198,26 +199,32 @@ impl Cache {
 
     /// Builds the whole segments of a large value first.
     fn store_with_bodies(&self, storing: &mut Storing<'_>) -> Result<bool> {
-        if storing.draft.head().body_count == 0 {
+        if storing.draft.header().body_count == 0 {
             return self.attempt_again(storing, &[]);
         }
         loop {
-            // From the first segment that is taken to the slot that leads there: others must not take
-            // this handle's segments for a dead one's because a thread closes it meanwhile.
-            let stay = self.arena.stay()?;
-            match self.build_and_store(storing, &stay) {
-                // What was built is the parent's.
-                Err(Error::Arena(ArenaError::Forked)) if stay.is_parents() => {}
+            // Held from the first segment until a slot leads there: if another thread closed the
+            // handle meanwhile, others would take these segments for a dead owner's.
+            let operation = self.arena.guard_operation()?;
+            match self.build_and_store(storing, &operation) {
+                // The segments that were built are the parent's.
+                Err(Error::Arena(ArenaError::Forked)) if operation.is_of_parent() => {}
                 result => return result,
             }
         }
     }
 
-    fn build_and_store(&self, storing: &mut Storing<'_>, stay: &Stay<'_>) -> Result<bool> {
+    fn build_and_store(
+        &self,
+        storing: &mut Storing<'_>,
+        operation: &OperationGuard<'_>,
+    ) -> Result<bool> {
         let bodies = match storing.draft.value() {
-            Value::Bytes { bytes, .. } => {
-                self.build_bodies(stay, storing.draft.hash.shard(self.shape.shard_count), bytes)?
-            }
+            Value::Bytes { bytes, .. } => self.build_bodies(
+                operation,
+                storing.draft.hash.shard(self.shape.shard_count),
+                bytes,
+            )?,
             Value::Int(_) => Vec::new(),
         };
         storing.draft.set_bodies(&bodies);
@@ -229,43 +236,43 @@ impl Cache {
     }
 
     fn attempt_again(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<bool> {
-        for _ in 0..self.shape.slices_most {
+        for _ in 0..self.shape.batches_max {
             if let Some(stored) = self.attempt(storing, bodies)? {
                 return Ok(stored);
             }
-            if storing.stuck > SLICES_WITHOUT_GAIN {
+            if storing.stuck > BATCHES_WITHOUT_GAIN {
                 break;
             }
         }
-        Err(Error::Full { wanted_bytes: storing.draft.head().total_bytes(&self.shape) })
+        Err(Error::Full { wanted_bytes: storing.draft.header().total_bytes(&self.shape) })
     }
 
-    /// One attempt to store, under the lock. Whether the condition held; none if something had to be
-    /// evicted first, after which another attempt may do.
+    /// One attempt to store, under the lock. Whether the condition held; none if entries had to be
+    /// evicted first, so that another attempt may succeed.
     #[inline(always)]
     fn attempt(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
         let index = storing.draft.hash.shard(self.shape.shard_count);
-        let shard = self.lock_shard_for(index, storing.patience.left_of(self.lock_limit))?;
+        let shard = self.lock_shard_for(index, storing.lock_budget.remaining(self.lock_limit))?;
         match storing.put_in_place(&shard) {
             InPlace::Done(stored) => Ok(Some(stored)),
-            InPlace::NotEnough(live) => self.make_way_and_put(shard, storing, live, bodies),
+            InPlace::NotEnough(live) => self.evict_and_put(shard, storing, live, bodies),
         }
     }
 
-    /// As [`Cache::attempt`], for what needs a new record.
+    /// As [`Cache::attempt`], for a value that needs a new record.
     #[inline(never)]
-    pub(crate) fn make_way_and_put(
+    pub(crate) fn evict_and_put(
         &self,
         shard: Shard<'_>,
         storing: &mut Storing<'_>,
         live: Option<Live>,
         bodies: &[Body],
     ) -> Result<Option<bool>> {
-        if live.is_none() && !shard.make_way() {
+        if live.is_none() && !shard.evict_to_limit() {
             let (index, shard_is_empty) = (shard.index, shard.entries() == 0);
             drop(shard);
             if shard_is_empty {
-                self.make_way_elsewhere(index)?;
+                self.evict_to_limit_elsewhere(index)?;
             }
             return Ok(None);
         }
@@ -277,43 +284,45 @@ impl Cache {
             return Ok(Some(true));
         }
         let index = shard.index;
-        // No room that others make would do.
-        if shard.has_damaged_log() && !std::mem::replace(&mut storing.was_proved, true) {
-            shard.prove();
+        // Evicting elsewhere does not help a damaged log.
+        if shard.has_damaged_log() && !std::mem::replace(&mut storing.was_repaired, true) {
+            shard.repair_damage();
             return Ok(None);
         }
-        let giver = self.giver_for(index);
-        if giver != index && storing.asks_left > 0 {
+        let donor = self.donor_for(index);
+        if donor != index && storing.donor_tries_left > 0 {
             drop(shard);
-            storing.asks_left = if self.gives_way(giver)? { storing.asks_left - 1 } else { 0 };
+            storing.donor_tries_left =
+                if self.free_space_in(donor)? { storing.donor_tries_left - 1 } else { 0 };
             return Ok(None);
         }
         let if_stuck = IfStuck::after(storing.stuck);
-        let more = shard.make_room(SLICE, if_stuck, draft.head().total_bytes(&self.shape));
+        let more =
+            shard.free_space(EVICTION_BATCH, if_stuck, draft.header().total_bytes(&self.shape));
         drop(shard);
         if !more {
-            self.make_room_elsewhere(index, if_stuck)?;
+            self.free_space_elsewhere(index, if_stuck)?;
             storing.stuck += 1;
         }
         Ok(None)
     }
 
-    /// Lets a shard evict a slice for another one, if nobody is in it. Whether it did: where segments
-    /// hold many entries, only several slices free one.
+    /// Lets another shard evict a batch for this one, if its lock is free. Whether it did: if
+    /// segments hold many entries, it takes several batches to free one.
     #[cold]
-    fn gives_way(&self, giver: u64) -> Result<bool> {
-        let Some(shard) = self.try_lock_shard(giver)? else { return Ok(false) };
-        let more = shard.make_room(SLICE, IfStuck::Stop, 0);
-        Ok(shard.give_surplus_spare() || more)
+    fn free_space_in(&self, donor: u64) -> Result<bool> {
+        let Some(shard) = self.try_lock_shard(donor)? else { return Ok(false) };
+        let more = shard.free_space(EVICTION_BATCH, IfStuck::Stop, 0);
+        Ok(shard.free_surplus_spare() || more)
     }
 
-    /// Lets other shards evict an entry, because this one has none and the limit is reached.
+    /// Lets other shards evict an entry: the limit is reached, and this shard has none.
     #[cold]
-    fn make_way_elsewhere(&self, home: u64) -> Result<()> {
+    fn evict_to_limit_elsewhere(&self, home: u64) -> Result<()> {
         for step in 1..self.shape.shard_count {
             let index = (home + step) % self.shape.shard_count;
             if let Some(shard) = self.try_lock_shard(index)? {
-                if shard.make_way() {
+                if shard.evict_to_limit() {
                     return Ok(());
                 }
             }
@@ -321,14 +330,14 @@ impl Cache {
         Ok(())
     }
 
-    /// Lets other shards make room, because this one has nothing to evict.
+    /// Lets other shards free space: this one has nothing to evict.
     #[cold]
-    fn make_room_elsewhere(&self, home: u64, if_stuck: IfStuck) -> Result<()> {
+    fn free_space_elsewhere(&self, home: u64, if_stuck: IfStuck) -> Result<()> {
         self.arena.free_abandoned_segments();
         for step in 1..self.shape.shard_count {
             let index = (home + step) % self.shape.shard_count;
             if let Some(shard) = self.try_lock_shard(index)? {
-                shard.make_room(SLICE, if_stuck, 0);
+                shard.free_space(EVICTION_BATCH, if_stuck, 0);
             }
         }
         Ok(())

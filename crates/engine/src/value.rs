@@ -1,4 +1,4 @@
-//! The types that go in and out.
+//! The types of arguments and results. Must not know how they are stored.
 
 use std::any::Any;
 use std::fmt;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
-use tuckbox_arena::{NativeWaiter, Rights, Waiter};
+use tuckbox_arena::{AfterPowerCut, NativeWaiter, Rights, Waiter};
 
 use crate::error::{lengthen, Error, Result};
-use crate::record::Head;
+use crate::record::RecordHeader;
 
-/// What a key leads to.
+/// A value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Bytes, with a tag below [`crate::VALUE_TAG_COUNT`] whose meaning is the caller's.
+    /// Bytes with a tag below [`crate::VALUE_TAG_COUNT`], whose meaning is the caller's.
     Bytes {
-        /// The caller's mark, stored with the bytes at no cost.
+        /// The caller's tag, stored at no cost.
         tag: u8,
         /// The bytes.
         bytes: &'a [u8],
@@ -41,12 +41,12 @@ impl<'a> Value<'a> {
     }
 }
 
-/// How long an entry is to live, from now.
+/// The time to live of an entry, from now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ttl {
     /// Until it is evicted, deleted or overwritten.
     Never,
-    /// At most this many microseconds. Zero means that it is expired at once.
+    /// At most this many microseconds. Zero: expired at once.
     Us(u64),
 }
 
@@ -56,21 +56,21 @@ impl From<Duration> for Ttl {
     }
 }
 
-/// An entry, as a read found it.
+/// An entry that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The value, in the caller's buffer.
     pub value: Value<'a>,
-    /// When it expires, in microseconds since 1970 by the file's clock; none if it does not.
+    /// When it expires, in microseconds since 1970 by the file's clock; none if never.
     pub expiry_us: Option<u64>,
-    /// Names this state of the entry, in 63 bits: 28 of a count of the shard's writes, and 35 of a
-    /// sum of what it holds, in case the count comes round.
+    /// Identifies this state of the entry, in 63 bits: 28 of the shard's count of writes, and 35 of
+    /// a sum of the content, in case the count wraps.
     pub version: u64,
-    /// Whether the value is in the buffer's [`Landing`].
-    pub has_landed: bool,
+    /// Whether the value is in the buffer's [`OutputBuffer`].
+    pub is_in_output: bool,
 }
 
-/// A key with its entry, as a scan found it.
+/// A key with its entry, found by a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item<'a> {
     /// The key.
@@ -79,41 +79,44 @@ pub struct Item<'a> {
     pub entry: Entry<'a>,
 }
 
-/// Where reads put what they copy out of shared memory. Keep one and use it again: it grows to
-/// the largest record read and is not shrunk.
+/// Where reads copy entries to. Reuse it: it grows to the largest record read and never shrinks.
 #[derive(Default)]
 pub struct Buffer {
-    pub(crate) head: Head,
-    /// When the entry expires, [`crate::record::expiry::NEVER_US`] if it does not.
+    pub(crate) header: RecordHeader,
+    /// When the entry expires, [`crate::record::expiry::NEVER_US`] if never.
     pub(crate) expiry_us: u64,
-    /// The sum of what the record in it holds.
+    /// The sum of the record's content.
     pub(crate) content: u64,
     pub(crate) record: Vec<u64>,
-    /// The value, if it is longer than a segment and was not landed.
+    /// The value, if it is longer than a segment and not in the output buffer.
     pub(crate) value: Vec<u8>,
-    /// Why the last read was refused. Here because an error is long, and a box for it would want memory.
+    /// The error of the last read. Stored here because errors are large, and boxing one would
+    /// allocate.
     pub(crate) refusal: Option<Error>,
-    landing: Option<Box<dyn Landing>>,
-    has_landed: bool,
+    output: Option<Box<dyn OutputBuffer>>,
+    is_in_output: bool,
 }
 
-/// Memory that a user wants values in which are longer than a segment: without one they are copied
-/// into the [`Buffer`], and by him once more to where he wants them.
-pub trait Landing: Send {
-    /// Whether it takes values with this tag.
-    fn takes(&self, tag: u8) -> bool;
+/// A buffer supplied by the caller for values longer than a segment, which saves a second copy.
+pub trait OutputBuffer: Send {
+    /// Whether it accepts values with this tag.
+    fn accepts(&self, tag: u8) -> bool;
 
-    /// Makes memory for a value of `len_bytes`, and has it filled by calling `fill` once; whether
-    /// that succeeded. What landed before is gone.
+    /// Allocates memory for a value of `len_bytes` and has it filled by one call of `fill`; whether
+    /// that succeeded. Discards the previous value.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
-    fn land(&mut self, len_bytes: usize, fill: &mut dyn FnMut(&mut [u8]) -> bool) -> Result<bool>;
+    fn receive(
+        &mut self,
+        len_bytes: usize,
+        fill: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<bool>;
 
-    /// What landed last.
-    fn landed(&self) -> &[u8];
+    /// The last value.
+    fn bytes(&self) -> &[u8];
 
-    /// Itself, for [`Buffer::landing`].
+    /// For downcasts by [`Buffer::output`].
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
@@ -123,66 +126,69 @@ impl Buffer {
         Buffer::default()
     }
 
-    /// An empty buffer with memory of its user's for large values. Reads of a key without a lock
-    /// use it; what is read under one, or by a scan, comes into the buffer.
-    pub fn with_landing(landing: Box<dyn Landing>) -> Buffer {
-        Buffer { landing: Some(landing), ..Buffer::default() }
+    /// An empty buffer with the caller's memory for large values. Lock-free reads of a key use it;
+    /// reads under a lock and scans copy into the buffer.
+    pub fn with_output(output: Box<dyn OutputBuffer>) -> Buffer {
+        Buffer { output: Some(output), ..Buffer::default() }
     }
 
-    /// The landing, if there is one of this type.
-    pub fn landing<T: Landing + 'static>(&mut self) -> Option<&mut T> {
-        self.landing.as_mut()?.as_any().downcast_mut()
+    /// The output buffer, if it has this type.
+    pub fn output<T: OutputBuffer + 'static>(&mut self) -> Option<&mut T> {
+        self.output.as_mut()?.as_any().downcast_mut()
     }
 
-    /// Why the last read was refused.
+    /// The error of the last read.
     #[cold]
     pub(crate) fn take_refusal(&mut self) -> Error {
         self.refusal.take().expect("a read that is refused says why")
     }
 
-    /// Makes sure that the buffer can take a large value.
-    pub(crate) fn make_room(&mut self, head: &Head) -> Result<()> {
-        self.has_landed = false;
-        lengthen(&mut self.value, head.value_bytes as usize)
+    /// Makes sure that the buffer can hold a large value.
+    pub(crate) fn reserve_value(&mut self, header: &RecordHeader) -> Result<()> {
+        self.is_in_output = false;
+        lengthen(&mut self.value, header.value_bytes as usize)
     }
 
-    /// Has a large value filled in, by a function that is given its record and its memory; whether
-    /// that succeeded.
-    pub(crate) fn land(&mut self, mut fill: impl FnMut(&[u64], &mut [u8]) -> bool) -> Result<bool> {
-        let head = self.head;
-        let len_bytes = head.value_bytes as usize;
-        if let Some(landing) = self.landing.as_mut().filter(|landing| landing.takes(head.tag)) {
-            self.has_landed = true;
-            return landing.land(len_bytes, &mut |memory| fill(&self.record, memory));
+    /// Has a large value filled in by a function that gets the record and the memory; whether that
+    /// succeeded.
+    pub(crate) fn fill_value(
+        &mut self,
+        mut fill: impl FnMut(&[u64], &mut [u8]) -> bool,
+    ) -> Result<bool> {
+        let header = self.header;
+        let len_bytes = header.value_bytes as usize;
+        if let Some(output) = self.output.as_mut().filter(|output| output.accepts(header.tag)) {
+            self.is_in_output = true;
+            return output.receive(len_bytes, &mut |memory| fill(&self.record, memory));
         }
-        self.make_room(&head)?;
+        self.reserve_value(&header)?;
         Ok(fill(&self.record, &mut self.value))
     }
 
-    /// The bytes of a large value, and whether they have landed.
+    /// The bytes of a large value, and whether they are in the output buffer.
     pub(crate) fn large_value(&self) -> (&[u8], bool) {
-        match &self.landing {
-            Some(landing) if self.has_landed => (landing.landed(), true),
-            _ => (&self.value[..self.head.value_bytes as usize], false),
+        match &self.output {
+            Some(output) if self.is_in_output => (output.bytes(), true),
+            _ => (&self.value[..self.header.value_bytes as usize], false),
         }
     }
 }
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Buffer").field("head", &self.head).finish_non_exhaustive()
+        formatter.debug_struct("Buffer").field("header", &self.header).finish_non_exhaustive()
     }
 }
 
-/// What eviction favours where bytes are short and values are of many sizes.
+/// What eviction maximises if the byte limit binds and values differ in size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Favour {
-    /// Many reads that hit, and many bytes that need not be made again.
+    /// A balance of hit ratio and byte hit ratio.
     #[default]
     Balanced,
-    /// As many reads that hit as can be: many small entries rather than few large ones.
+    /// The hit ratio: many small entries rather than few large ones.
     Hits,
-    /// As many bytes that need not be made again as can be: an entry's size does not matter.
+    /// The byte hit ratio: sizes do not matter.
     Bytes,
 }
 
@@ -196,8 +202,7 @@ impl Favour {
         }
     }
 
-    /// From a word of the file. Any that is not known is as good as the first: it decides nothing
-    /// but what goes first.
+    /// From a word of the file. An unknown value is as good as the first: it affects only eviction.
     pub(crate) fn from_word(word: u64) -> Favour {
         match word & 3 {
             1 => Favour::Hits,
@@ -210,30 +215,34 @@ impl Favour {
 /// How to open a cache.
 #[derive(Clone)]
 pub struct Config {
-    /// Byte limit of the file. Used when the file is made; an existing file keeps its own.
+    /// Byte limit of a new file; an existing file keeps its own.
     pub size_bytes: u64,
-    /// Limit of entries, if any. Used when the file is made; an existing file keeps its own.
+    /// Limit of entries of a new file, if any; an existing file keeps its own.
     pub max_entries: Option<u64>,
-    /// What eviction favours. Used when the file is made; an existing file keeps its own.
+    /// What eviction maximises in a new file; an existing file keeps its own.
     pub favour: Favour,
-    /// Whether the file is only read, and the group that shares it, if any. For a path alone: a
+    /// What happens to the entries if the machine stopped while the cache was in use. Used when the
+    /// file is created; an existing file keeps its own.
+    pub after_power_cut: AfterPowerCut,
+    /// Whether the file is only read, and the group that shares it, if any. Only for paths: a
     /// private cache is its owner's.
     pub rights: Rights,
-    /// How long a write waits for a lock at most.
+    /// The longest time that a write waits for a lock.
     pub lock_limit: Duration,
     /// Where the time comes from.
     pub clock: Clock,
-    /// What threads sleep through.
+    /// How threads sleep and do long work.
     pub waiter: Arc<dyn Waiter>,
 }
 
 impl Default for Config {
-    /// 64 MiB, no limit of entries, for its owner alone, one second for locks, the system's clock.
+    /// 64 MiB, no limit of entries, for the owner alone, one second for locks, the system's clock.
     fn default() -> Config {
         Config {
             size_bytes: 64 << 20,
             max_entries: None,
             favour: Favour::default(),
+            after_power_cut: AfterPowerCut::default(),
             rights: Rights::default(),
             lock_limit: Duration::from_secs(1),
             clock: Clock::System,
@@ -242,7 +251,7 @@ impl Default for Config {
     }
 }
 
-/// Numbers about a cache. Counts are sums over all processes since the file was made.
+/// Statistics of a cache. Counts are sums over all processes since the file was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -252,31 +261,35 @@ pub struct Stats {
     pub entry_bytes: u64,
     /// Length of the file now.
     pub file_bytes: u64,
-    /// Length that the file will not exceed.
+    /// The limit for the file's length.
     pub size_bytes: u64,
     /// Limit of entries, 0 for none.
     pub max_entries: u64,
-    /// What eviction favours.
+    /// What eviction maximises.
     pub favour: Favour,
+    /// What becomes of the entries if the machine stopped while the cache was in use.
+    pub after_power_cut: AfterPowerCut,
+    /// How often that emptied the cache.
+    pub discards: u64,
     /// Reads that found their entry.
     pub hits: u64,
-    /// Reads that did not.
+    /// Reads that did not find their entry.
     pub misses: u64,
     /// Entries stored.
     pub sets: u64,
     /// Entries deleted on request.
     pub deletes: u64,
-    /// Entries that gave way to others.
+    /// Entries evicted.
     pub evictions: u64,
     /// Expired entries that were collected.
     pub expirations: u64,
-    /// Entries lost to damage: found damaged and dropped, or counted and not found.
+    /// Entries lost to damage: found damaged and removed, or counted but not found.
     pub lost_entries: u64,
     /// Locks taken over from dead processes.
     pub takeovers: u64,
-    /// Reads that met a change too often and went on under the lock.
+    /// Reads that were disturbed too often and continued under the lock.
     pub reads_under_lock: u64,
-    /// Reads that gave up and answered a miss.
+    /// Reads that freed up and reported a miss.
     pub reads_given_up: u64,
     /// Records whose checksum did not match when read.
     pub checksum_mismatches: u64,
@@ -284,23 +297,23 @@ pub struct Stats {
     pub shards: u64,
     /// Bytes in a segment.
     pub segment_bytes: u64,
-    /// Segments in the file now. Each is one of the following.
+    /// Segments in the file now, each counted in one of the following.
     pub segments: u64,
-    /// Segments that nobody has.
+    /// Free segments.
     pub segments_free: u64,
     /// Segments of the logs.
     pub segments_log: u64,
     /// Segments of the indexes.
     pub segments_index: u64,
-    /// Segments that are filled by large values.
+    /// Segments filled by large values.
     pub segments_body: u64,
-    /// Segments that shards keep for moving entries.
+    /// Spare segments that shards keep for moving entries.
     pub segments_spare: u64,
-    /// Segments that some process is filling now.
+    /// Segments that a process is filling now.
     pub segments_building: u64,
 }
 
-/// Entries that a shard has lost, all for one reason.
+/// Entries that a shard has lost for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
@@ -312,47 +325,48 @@ pub struct Loss {
     pub reason: &'static str,
 }
 
-/// What `check` found: what is sound, what was lost and mended, and what each segment is for.
+/// The result of `check`: what is sound, what was lost or repaired, and what each segment is used
+/// for.
 ///
-/// Every segment of the file was met exactly once: it is free, in one log, in one index directory,
-/// a body of one value, a spare, or being filled. (They are counted shard by shard: while others
-/// write, the counts may not be of the same moment.)
+/// Every segment of the file is counted exactly once: free, in one log, in one index directory, a
+/// body of one value, spare, or being filled. Shards are counted one after the other, so while
+/// others write, the counts may be of different moments.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Entries that were proved: reachable, in bounds, checksum right, under the right slot.
+    /// Verified entries: reachable, in bounds, with a matching checksum, under the right slot.
     pub entries: u64,
     /// Bytes of their records.
     pub entry_bytes: u64,
-    /// Entries that are gone: damaged and dropped now, or counted and not found. Of a shard that
-    /// had to be emptied, as many as it counted.
+    /// Entries that are lost: damaged and removed now, or counted but not found. A shard that had
+    /// to be emptied counts all of its entries.
     pub lost_entries: u64,
-    /// Of which shard they were, and why they are gone.
+    /// In which shard they were, and why they are lost.
     pub losses: Vec<Loss>,
-    /// Of these, entries that were damaged and have been dropped.
+    /// Of these, entries that were damaged and removed.
     pub damaged_entries: u64,
-    /// Segments that a shard owned and could not reach, freed now.
+    /// Segments that a shard owned but could not reach; freed now.
     pub leaked_segments: u64,
-    /// Counters that did not match the recount, corrected now.
+    /// Counters that differed from the recount; corrected now.
     pub wrong_counts: u64,
-    /// Segments that nobody has.
+    /// Free segments.
     pub segments_free: u64,
     /// Segments of the logs.
     pub segments_log: u64,
     /// Segments of the indexes.
     pub segments_index: u64,
-    /// Segments that are filled by large values.
+    /// Segments filled by large values.
     pub segments_body: u64,
-    /// Segments that shards keep for moving entries.
+    /// Spare segments that shards keep for moving entries.
     pub segments_spare: u64,
-    /// Segments that some process is filling now.
+    /// Segments that a process is filling now.
     pub segments_building: u64,
-    /// What was found, one sentence each; at most a hundred.
+    /// The findings, one sentence each; at most a hundred.
     pub findings: Vec<String>,
 }
 
 impl CheckReport {
-    /// Whether nothing was found wrong.
+    /// Whether nothing was wrong.
     pub fn is_sound(&self) -> bool {
         self.lost_entries == 0 && self.leaked_segments == 0 && self.wrong_counts == 0
     }

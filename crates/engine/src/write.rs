@@ -1,9 +1,9 @@
-//! What a write does under its shard's lock.
+//! What a write does under its shard's lock. Must not know when a write is tried again or gives up.
 //!
-//! The order of a write carries the promise that a death loses nothing but the entry being
-//! written: the record is complete, then the log's head moves behind it, then one store of the
-//! slot makes it visible. What replaces a record of the same size is written into it, under its
-//! sequence word and the shard's intent, so that a hot key does not push others out.
+//! The order ensures that a death loses at most the entry being written: the record is complete,
+//! then the log head moves behind it, then one store of the slot publishes it. A value of the same
+//! size is rewritten in place, under the record's sequence lock (seqlock) and the shard's intent,
+//! so that a hot key does not evict others.
 
 use std::sync::atomic::Ordering;
 
@@ -18,12 +18,12 @@ use crate::index::Found;
 use crate::layout::{shard, PolicyBits, Position, Slot};
 use crate::log::{with_scratch, LogKind};
 use crate::read::RECORD_BYTES;
-use crate::record::{expiry, flag, Body, Draft, Head, Sequence};
+use crate::record::{expiry, flag, Body, Draft, RecordHeader, Sequence};
 use crate::shard::Shard;
 use crate::space::Need;
 use crate::value::Buffer;
 
-/// When a value is stored.
+/// The condition for storing a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// Always.
@@ -42,8 +42,8 @@ pub struct Live {
     pub found: Found,
     /// Where its record begins.
     pub position: Position,
-    /// Its record's lengths.
-    pub head: Head,
+    /// Its record header.
+    pub header: RecordHeader,
 }
 
 impl Live {
@@ -52,14 +52,14 @@ impl Live {
     }
 }
 
-/// There was no room for a record: something has to be evicted first.
-pub(crate) struct NoRoom;
+/// There is no space for a record: entries have to be evicted first.
+pub(crate) struct NoSpace;
 
-/// What could be done without a new record.
+/// The result of storing without a new record.
 pub(crate) enum InPlace {
-    /// All of it. Whether the condition held.
+    /// Finished. Whether the condition held.
     Done(bool),
-    /// Nothing: the entry that the key has now, if it has one, is of another form.
+    /// Nothing was stored: a new record is needed. With the key's present entry, if any.
     NotEnough(Option<Live>),
 }
 
@@ -75,24 +75,24 @@ impl Cache {
 }
 
 impl Shard<'_> {
-    /// Finds the entry of a key. An expired one is removed and not found.
+    /// Finds the entry of a key. Removes it and finds nothing if it has expired.
     #[inline(always)]
     pub fn find_key(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
         let mut slots = self.slots_of(hash)?;
         let live = loop {
             let found = slots.next()?;
-            // Its lines come side by side then.
+            // Its lines arrive in parallel then.
             self.region().prefetch(found.slot.offset(), RECORD_BYTES);
-            if let Some((position, head)) = self.locate_head(found.slot.offset()) {
-                if self.has_key(position, &head, key) {
-                    break Live { found, position, head };
+            if let Some((position, header)) = self.locate_header(found.slot.offset()) {
+                if self.has_key(position, &header, key) {
+                    break Live { found, position, header };
                 }
             }
         };
-        match self.expiry_us_at(live.offset(), &live.head, hash) {
+        match self.expiry_us_at(live.offset(), &live.header, hash) {
             Some(expiry_us) if !self.cache.is_expired(expiry_us) => return Some(live),
             Some(_) => self.collect(hash, &live),
-            None => self.drop_damaged(hash, &live.found, &live.head),
+            None => self.drop_damaged(hash, &live.found, &live.header),
         }
         None
     }
@@ -100,69 +100,70 @@ impl Shard<'_> {
     /// Removes an entry that has expired.
     #[cold]
     fn collect(&self, hash: KeyHash, live: &Live) {
-        self.remove(hash, &live.found, &live.head);
-        self.let_go(hash, &live.found, &live.head);
+        self.remove(hash, &live.found, &live.header);
+        self.remember_removed(hash, &live.found, &live.header);
         self.add_word(shard::EXPIRATIONS, 1);
     }
 
-    /// As [`Shard::find_key`], for who asks what the entry holds, or whether it can be read: one
-    /// that does not prove itself is removed and not found. With its version.
+    /// As [`Shard::find_key`], for callers that need a readable entry or its version: removes it
+    /// and finds nothing if it is damaged. Returns the version, too.
     #[inline(never)]
-    fn find_proved(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
+    fn find_valid(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
         let live = self.find_key(key, hash)?;
         let version = with_scratch(|words| {
-            let head = self.load_record(live.offset(), words)?;
-            let content = self.proved_content(live.offset(), &head, words, hash)?;
-            Some(head.version(content))
+            let header = self.load_record(live.offset(), words)?;
+            let content = self.valid_content(live.offset(), &header, words, hash)?;
+            Some(header.version(content))
         });
         if version.is_none() {
-            self.drop_damaged(hash, &live.found, &live.head);
+            self.drop_damaged(hash, &live.found, &live.header);
         }
         Some(live).zip(version)
     }
 
-    /// Takes a damaged entry out, and counts it.
+    /// Removes a damaged entry and counts it.
     #[cold]
-    pub fn drop_damaged(&self, hash: KeyHash, found: &Found, head: &Head) {
+    pub fn drop_damaged(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
         self.arena().count(Counter::ChecksumMismatches, 1);
-        self.remove(hash, found, head);
+        self.remove(hash, found, header);
         self.add_word(shard::LOST, 1);
     }
 
-    /// Takes an entry out of index and counts, and frees its bodies. Its record is dead space.
-    pub fn remove(&self, hash: KeyHash, found: &Found, head: &Head) {
+    /// Removes an entry from the index and the counts, and frees its bodies. Its record becomes
+    /// dead space.
+    pub fn remove(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
         let offset = found.slot.offset();
         self.store_slot(found.at, Slot::EMPTY);
         if let Some(position) = self.cache.position_of(offset) {
-            self.count_out(self.log_of(position.segment), head);
+            self.count_out(self.log_of(position.segment), header);
         }
-        self.free_bodies_at(offset, head, hash);
+        self.free_bodies_at(offset, header, hash);
         self.retire(offset);
     }
 
-    /// Marks a record to which no slot leads any more: should a damaged slot lead there, an old
-    /// value is not taken for the present one. A reader who still has the old slot tries again.
+    /// Marks a record to which no slot leads any more, so that a damaged slot cannot bring back an
+    /// old value. A reader that still has the old slot tries again.
     pub fn retire(&self, offset: u64) {
         let sequence = Sequence(self.region().get(offset));
-        self.region().store(offset, sequence.busy().0, Ordering::Release);
+        self.region().store(offset, sequence.with_busy().0, Ordering::Release);
     }
 
-    /// Frees the bodies of a record to which no slot leads any more. Those of a damaged one may be
-    /// another entry's: they stay, for `check` to find.
-    fn free_bodies_at(&self, offset: u64, head: &Head, hash: KeyHash) {
-        if head.body_count == 0 {
+    /// Frees the bodies of a record to which no slot leads any more. The bodies of a damaged record
+    /// may be another entry's: they are left for `check`.
+    fn free_bodies_at(&self, offset: u64, header: &RecordHeader, hash: KeyHash) {
+        if header.body_count == 0 {
             return;
         }
         with_scratch(|words| {
-            if let Some(head) = self.load_record(offset, words) {
-                if self.is_proved(offset, &head, words, hash) {
-                    self.free_bodies(&head, words);
+            if let Some(header) = self.load_record(offset, words) {
+                if self.is_valid(offset, &header, words, hash) {
+                    self.free_bodies(&header, words);
                 }
             }
         });
     }
 
-    /// Stores a draft if the condition holds, and if it fits into the record that is there.
+    /// Stores a draft if the condition holds and it fits into the existing record.
     #[inline(always)]
     pub(crate) fn put_in_place(
         &self,
@@ -171,9 +172,9 @@ impl Shard<'_> {
         condition: Condition,
     ) -> InPlace {
         let (live, version) = match condition {
-            // It goes, whatever it holds.
+            // The old entry is replaced, whatever it holds.
             Condition::Always => (self.find_key(key, draft.hash), 0),
-            _ => match self.find_proved(key, draft.hash) {
+            _ => match self.find_valid(key, draft.hash) {
                 Some((live, version)) => (Some(live), version),
                 None => (None, 0),
             },
@@ -197,10 +198,10 @@ impl Shard<'_> {
         InPlace::NotEnough(live)
     }
 
-    /// Stores a draft into the record of the entry that the key has now. False if it does not fit.
+    /// Stores a draft into the existing record. False if it does not fit.
     #[inline(always)]
     fn put_over(&self, draft: &mut Draft<'_>, live: &Live) -> bool {
-        self.sample_overwrite(draft.hash, draft.head());
+        self.sample_overwrite(draft.hash, draft.header());
         let fits = self.can_rewrite(live, draft);
         if fits {
             self.rewrite(live, draft);
@@ -208,50 +209,49 @@ impl Shard<'_> {
         fits
     }
 
-    /// Stores a draft as a new record, in the place of the one of the entry that the key has now if it
-    /// has one.
+    /// Stores a draft as a new record, replacing the key's present one if there is one.
     pub(crate) fn put(
         &self,
         draft: &mut Draft<'_>,
         live: Option<&Live>,
         bodies: &[Body],
         need: Need,
-    ) -> std::result::Result<(), NoRoom> {
-        debug_assert_eq!(bodies.len() as u64, draft.head().body_count);
+    ) -> std::result::Result<(), NoSpace> {
+        debug_assert_eq!(bodies.len() as u64, draft.header().body_count);
         let kind = live.map_or(LogKind::Small, |live| self.log_of(live.position.segment));
-        let head = *draft.head();
-        let Some(room) = self.find_room(kind, head.log_bytes, need) else {
-            return Err(NoRoom);
+        let header = *draft.header();
+        let Some(reservation) = self.reserve(kind, header.log_bytes, need) else {
+            return Err(NoSpace);
         };
         let slot_at = match live {
             Some(live) => Some(live.found.at),
-            None => {
-                self.make_slot(draft.hash, self.entries() + 1).or_else(|| self.displace(draft.hash))
-            }
+            None => self
+                .make_slot(draft.hash, self.entries() + 1)
+                .or_else(|| self.evict_from_bucket(draft.hash)),
         };
         let Some(slot_at) = slot_at else {
-            self.give_back(room);
-            return Err(NoRoom);
+            self.cancel(reservation);
+            return Err(NoSpace);
         };
         let bits = match live {
-            Some(live) => self.keep(Slot(self.region().get(live.found.at))),
-            None => self.admit(draft.hash, &head),
+            Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
+            None => self.new_entry_bits(draft.hash, &header),
         };
-        let offset = self.cache.offset_of(room.position);
-        let generation = self.arena().generation(room.position.segment);
+        let offset = self.cache.offset_of(reservation.position);
+        let generation = self.arena().generation(reservation.position.segment);
         let version = self.next_version();
         if tuckbox_arena::mutants::is_on("early-publication") {
             self.store_slot(slot_at, Slot::new(offset, draft.hash.tag(), bits));
         }
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
-        self.append(room, words);
+        self.append(reservation, words);
         self.adopt_bodies(bodies);
         self.publish(draft.hash, slot_at, offset, bits, live);
-        self.count_in(kind, &head);
+        self.count_in(kind, &header);
         Ok(())
     }
 
-    /// Lets a slot lead to a new record, and lets go of the old one.
+    /// Makes a slot lead to a new record, and frees the old one.
     fn publish(
         &self,
         hash: KeyHash,
@@ -262,22 +262,22 @@ impl Shard<'_> {
     ) {
         self.store_slot(slot_at, Slot::new(offset, hash.tag(), bits));
         let Some(old) = old else { return };
-        self.count_out(self.log_of(old.position.segment), &old.head);
-        self.free_bodies_at(old.offset(), &old.head, hash);
+        self.count_out(self.log_of(old.position.segment), &old.header);
+        self.free_bodies_at(old.offset(), &old.header, hash);
         self.retire(old.offset());
     }
 
-    /// Whether a draft fits into the record that is there: same form and size, in one piece.
+    /// Whether a draft fits into the existing record: same form and size, within one segment.
     #[inline(always)]
     fn can_rewrite(&self, live: &Live, draft: &Draft<'_>) -> bool {
-        let (old, new) = (&live.head, draft.head());
+        let (old, new) = (&live.header, draft.header());
         old.sequence.flags() == new.sequence.flags()
             && (old.body_count, new.body_count) == (0, 0)
             && old.log_bytes == new.log_bytes
             && live.position.byte + old.log_bytes <= self.cache.shape.log_bytes
     }
 
-    /// Writes a draft into the record that is there.
+    /// Writes a draft into the existing record.
     #[inline(always)]
     fn rewrite(&self, live: &Live, draft: &mut Draft<'_>) {
         let offset = live.offset();
@@ -285,7 +285,7 @@ impl Shard<'_> {
         let generation = self.arena().generation(live.position.segment);
         let words = draft.finish(version, offset, generation, &self.cache.hasher);
         self.begin_rewrite(live.found.at, offset, words[0]);
-        // In halves only where somebody may come in between.
+        // In halves only if a test may stop in between.
         let half = if hooks::ARE_REACHED { words.len().div_ceil(2) } else { 1 };
         self.region().copy_in(offset + 8, &words[1..half]);
         hooks::reach(Point::RewriteHalf);
@@ -298,7 +298,7 @@ impl Shard<'_> {
         self.set_word(shard::INTENT, intent);
         fence(Ordering::Release);
         if !tuckbox_arena::mutants::is_on("no-busy") {
-            self.region().store(offset, Sequence(sequence).busy().0, Ordering::Release);
+            self.region().store(offset, Sequence(sequence).with_busy().0, Ordering::Release);
         }
         fence(Ordering::Release);
         hooks::reach(Point::RewriteBegun);
@@ -310,64 +310,66 @@ impl Shard<'_> {
         self.set_word(shard::INTENT, 0);
     }
 
-    /// Copies an entry into a buffer, with its bodies. False if it is damaged; it is removed then.
+    /// Copies an entry and its bodies into a buffer. False if it is damaged; it is removed then.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
         let offset = live.offset();
-        let record_words = (live.head.log_bytes / 8) as usize;
+        let record_words = (live.header.log_bytes / 8) as usize;
         lengthen(&mut buffer.record, record_words)?;
-        let proved = self.load_record(offset, &mut buffer.record).filter(|head| {
-            let content = self.proved_content(offset, head, &buffer.record, hash);
+        let valid = self.load_record(offset, &mut buffer.record).filter(|header| {
+            let content = self.valid_content(offset, header, &buffer.record, hash);
             buffer.content = content.unwrap_or_default();
             content.is_some()
         });
-        // By the head that was proved: something else may have written to the one that was found.
-        if let Some(head) = proved.filter(|head| head.body_count > 0) {
-            buffer.make_room(&head)?;
+        // Uses the verified copy of the header: the one that was found may have been overwritten
+        // since.
+        if let Some(header) = valid.filter(|header| header.body_count > 0) {
+            buffer.reserve_value(&header)?;
         }
-        let whole = proved.filter(|head| {
-            head.body_count == 0
-                || self.cache.has_bodies(head, &buffer.record)
-                    && self.cache.load_bodies(head, &buffer.record, &mut buffer.value)
+        let whole = valid.filter(|header| {
+            header.body_count == 0
+                || self.cache.has_bodies(header, &buffer.record)
+                    && self.cache.load_bodies(header, &buffer.record, &mut buffer.value)
         });
-        let expiry_us = whole.and_then(|head| head.expiry_us(&buffer.record, hash));
+        let expiry_us = whole.and_then(|header| header.expiry_us(&buffer.record, hash));
         match whole.zip(expiry_us) {
-            Some((head, expiry_us)) => (buffer.head, buffer.expiry_us) = (head, expiry_us),
-            None => self.drop_damaged(hash, &live.found, &live.head),
+            Some((header, expiry_us)) => (buffer.header, buffer.expiry_us) = (header, expiry_us),
+            None => self.drop_damaged(hash, &live.found, &live.header),
         }
         Ok(whole.is_some())
     }
 
     /// Adds to the number of an entry, in place. None if the entry is damaged; it is removed then.
     ///
-    /// The sum goes into the shard first, and word 0 has the checksum of the record with the sum as
-    /// soon as it is busy: so whoever comes after a death can finish it.
+    /// The race: a death between the two stores. The sum goes to the shard first, and word 0 holds
+    /// the checksum of the finished record while it is busy, so the next owner of the lock can
+    /// finish it.
     ///
     /// # Errors
     /// [`Error::NotAnInteger`], [`Error::Overflow`].
     pub fn add_to_number(&self, live: &Live, hash: KeyHash, delta: i64) -> Result<Option<i64>> {
         let offset = live.offset();
         with_scratch(|words| {
-            let proved = self
+            let valid = self
                 .load_record(offset, words)
-                .filter(|head| self.is_proved(offset, head, words, hash));
-            let Some(head) = proved else {
-                self.drop_damaged(hash, &live.found, &live.head);
+                .filter(|header| self.is_valid(offset, header, words, hash));
+            let Some(header) = valid else {
+                self.drop_damaged(hash, &live.found, &live.header);
                 return Ok(None);
             };
-            if !head.has(flag::NUMBER) {
+            if !header.has(flag::NUMBER) {
                 return Err(Error::NotAnInteger);
             }
-            let current = head.number(words);
+            let current = header.number(words);
             let sum = current.checked_add(delta).ok_or(Error::Overflow { current, delta })?;
-            let number_at = head.number_at();
+            let number_at = header.number_at();
             words[number_at as usize / 8] = sum as u64;
-            let after = Sequence::new(self.next_version(), head.sequence.flags());
+            let after = Sequence::new(self.next_version(), header.sequence.flags());
             let generation = self.arena().generation(live.position.segment);
             let hasher = &self.cache.hasher;
-            head.with_sequence(after).seal(words, hasher, hash, offset, generation);
+            header.with_sequence(after).seal(words, hasher, hash, offset, generation);
             self.set_word(shard::INTENT_SUM, sum as u64);
             self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, words[0]);
             hooks::reach(Point::RewriteHalf);
@@ -377,12 +379,12 @@ impl Shard<'_> {
         })
     }
 
-    /// Gives an entry another expiry. None if there was no room for a longer record, or the entry
-    /// was damaged and is gone.
+    /// Gives an entry another expiry. None if there was no space for a longer record, or the entry
+    /// was damaged and was removed.
     pub fn set_expiry(&self, live: &Live, hash: KeyHash, expiry_us: Option<u64>) -> Option<()> {
-        if live.head.has(flag::EXPIRY) {
-            // One word: a reader sees the old one or the new one, and so does whoever comes after
-            // a death.
+        if live.header.has(flag::EXPIRY) {
+            // The race: a reader loads the expiry during this store, or the writer dies. It is one
+            // word with its own check, so both see the old or the new expiry.
             let word = expiry::word(expiry_us.unwrap_or(expiry::NEVER_US), hash);
             self.region().store(live.offset() + 8, word, Ordering::Release);
             return Some(());
@@ -394,29 +396,29 @@ impl Shard<'_> {
         with_scratch(|words| {
             let offset = live.offset();
             let old = self.load_record(offset, words)?;
-            if !self.is_proved(offset, &old, words, hash) {
+            if !self.is_valid(offset, &old, words, hash) {
                 // The caller looks again, and finds nothing.
-                self.drop_damaged(hash, &live.found, &live.head);
+                self.drop_damaged(hash, &live.found, &live.header);
                 return None;
             }
-            // There is room for it: see `reserve_scratch`.
+            // Does not allocate: see `reserve_scratch`.
             words.insert(1, expiry::word(expiry_us, hash));
             words[0] |= flag::EXPIRY;
-            let head = Head::of_copy(words, &self.cache.shape)?;
-            words.truncate((head.log_bytes / 8) as usize);
+            let header = RecordHeader::from_copy(words, &self.cache.shape)?;
+            words.truncate((header.log_bytes / 8) as usize);
             let kind = self.log_of(live.position.segment);
-            let room = self.find_room(kind, head.log_bytes, Need::NewRecord)?;
-            let new_offset = self.cache.offset_of(room.position);
-            let generation = self.arena().generation(room.position.segment);
+            let reservation = self.reserve(kind, header.log_bytes, Need::NewRecord)?;
+            let new_offset = self.cache.offset_of(reservation.position);
+            let generation = self.arena().generation(reservation.position.segment);
             let hasher = &self.cache.hasher;
-            head.seal(words, hasher, hash, new_offset, generation);
-            let bits = self.keep(Slot(self.region().get(live.found.at)));
-            self.append(room, words);
+            header.seal(words, hasher, hash, new_offset, generation);
+            let bits = self.kept_entry_bits(Slot(self.region().get(live.found.at)));
+            self.append(reservation, words);
             self.store_slot(live.found.at, Slot::new(new_offset, hash.tag(), bits));
             self.retire(offset);
-            // Its bodies stay where they are.
-            self.count_out(kind, &live.head);
-            self.count_in(kind, &head);
+            // Its bodies do not move.
+            self.count_out(kind, &live.header);
+            self.count_in(kind, &header);
             Some(())
         })
     }

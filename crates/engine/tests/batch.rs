@@ -1,4 +1,4 @@
-//! Reading and storing many keys at once does what reading and storing each of them does.
+//! Reading and storing many keys at once has the same results as one after the other.
 
 use tuckbox_engine::{Buffer, Cache, Config, Error, Place, Ttl, Value, KEY_BYTES_MAX};
 
@@ -33,7 +33,7 @@ fn every_key_is_answered_in_its_place() {
 }
 
 #[test]
-fn what_has_expired_is_not_there() {
+fn expired_entries_are_not_found() {
     let cache = cache();
     cache.set(b"gone", Value::bytes(b"value"), Ttl::Us(0)).unwrap();
     cache.set(b"there", Value::bytes(b"value"), Ttl::Never).unwrap();
@@ -61,7 +61,7 @@ fn a_key_that_is_too_long_is_refused_before_any_is_read() {
 }
 
 #[test]
-fn who_is_asked_may_end_it() {
+fn the_callback_may_end_the_reading() {
     let cache = cache();
     let keys = ["1", "2", "3", "4"];
     for key in keys {
@@ -95,7 +95,7 @@ fn all_values_are_stored_whatever_their_size_and_shard() {
             let keys: Vec<String> = (0..200).map(|place| format!("key {place}")).collect();
             let value = |place: usize| match place % 7 {
                 0 => Value::Int(place as i64 - round as i64),
-                // New keys, others in place, and others again at another place.
+                // New keys, rewrites in place, and rewrites in another place.
                 _ => Value::bytes(&values[(place + round / 2) % values.len()]),
             };
             let entries: Vec<_> =
@@ -118,7 +118,7 @@ fn all_values_are_stored_whatever_their_size_and_shard() {
 }
 
 #[test]
-fn of_the_same_key_the_last_value_stays() {
+fn the_last_value_of_a_repeated_key_wins() {
     let cache = cache();
     let entries: Vec<_> = (0..100).map(|place| (b"key".as_slice(), Value::Int(place))).collect();
     cache.set_each(&entries, Ttl::Us(60_000_000)).unwrap();
@@ -146,7 +146,7 @@ fn more_than_there_is_room_for_evicts() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_before_any_is_stored() {
+fn long_keys_and_values_are_refused_before_any_is_stored() {
     let cache = cache();
     let long = vec![b'k'; KEY_BYTES_MAX + 1];
     let entries = [(b"short".as_slice(), Value::Int(1)), (&long, Value::Int(1))];

@@ -1,5 +1,5 @@
-//! Guards against files that lie: a short form of `torture damage`, which damages every byte of a
-//! closed cache's file. What is demanded of a damaged one is in `tuckbox_testkit::specimen`.
+//! Damaged files: a short form of `torture damage`, which damages every byte of a closed cache's
+//! file. `tuckbox_testkit::specimen` says what a damaged cache must still do.
 
 use tuckbox_engine::layout::shard;
 use tuckbox_engine::{Buffer, Cache, Clock, Config, Place, Ttl, Value};
@@ -14,7 +14,7 @@ fn play(image: &Specimen, cases: impl Iterator<Item = Damage>, is_used: bool) {
             let Some(cache) = image.open(&bytes, &scratch)? else { return Ok(()) };
             let lost = image.entries() - image.read_all(&cache)?.found;
             if let Damage::Byte { at, .. } | Damage::Word { at, .. } = damage {
-                assert!(lost <= image.loss_most(at), "{damage:?}: {lost} entries are gone");
+                assert!(lost <= image.loss_max(at), "{damage:?}: {lost} entries are gone");
             }
             if is_used {
                 specimen::use_it(&cache, image.size_bytes)?;
@@ -50,7 +50,7 @@ fn bytes_of_the_tables() {
     play(&image, cases, false);
 }
 
-/// Where the words of the tables are, but for most of the process slots, which are empty and all alike.
+/// Offsets of the words in the tables, except most process slots, which are empty and alike.
 fn table_words(image: &Specimen) -> impl Iterator<Item = u64> + '_ {
     (0..image.pool_at()).step_by(8).filter(|at| {
         image.part(*at) != Part::Header && (image.word(*at) != 0 || !(4352..8192).contains(at))
@@ -117,11 +117,11 @@ fn words_strewn_at_random() {
     play(&Specimen::small(), (0..400).map(Damage::Words), true);
 }
 
-/// A slot that is damaged so that it leads to a record that was overwritten, removed or moved.
+/// A damaged slot may lead to a record that was overwritten, deleted or moved.
 #[test]
 fn a_slot_that_leads_to_an_old_record_finds_nothing() {
     let image = Specimen::small();
-    // Key 0 was overwritten by a shorter value that went behind it.
+    // Key 0 was overwritten by a shorter value at a later place.
     let pool_at = image.pool_at();
     let slots = (pool_at..pool_at + 4096 * 2 / 3).step_by(8).filter(|at| at % 64 < 56);
     let cases = slots.filter(|at| image.word(*at) != 0).flat_map(|at| {
@@ -131,9 +131,9 @@ fn a_slot_that_leads_to_an_old_record_finds_nothing() {
     play(&image, cases.collect::<Vec<_>>().into_iter(), false);
 }
 
-/// `check` says of which shard entries were lost, how many, and why; `stats` counts them.
+/// `check` reports in which shard entries were lost, how many, and why; `stats` counts them.
 #[test]
-fn what_is_lost_is_named_and_counted() {
+fn lost_entries_are_reported_and_counted() {
     let image = Specimen::small();
     let scratch = Scratch::new();
     let open = |damage: Damage| {
@@ -151,14 +151,14 @@ fn what_is_lost_is_named_and_counted() {
     };
     let pool_at = image.pool_at();
     let slot = (pool_at..).step_by(8).find(|at| image.word(*at) != 0).unwrap();
-    let reason = "no slot of the index leads to it any more";
+    let reason = "no index slot points to it";
     assert_eq!(lost(&open(Damage::Word { at: slot, value: 0 })), (0, 1, reason));
-    // One whose value is long enough: bits 10 to 22 of its form are its length.
+    // An entry with a long enough value: bits 10 to 22 of its form are its length.
     let record_at = |slot: u64| (image.word(slot) >> 8 & 0xff_ffff_ffff) * 8;
     let is_long = |slot: &u64| {
         let at = record_at(*slot);
         let (first, form) = (image.word(at), image.word(at + 8));
-        // Without flags: with an expiry, say, the second word would not begin with the form.
+        // Without flags: with an expiry, the second word would not begin with the form.
         image.word(*slot) != 0 && first & 7 == 0 && form >> 10 & 0xfff > 100
     };
     let long = (pool_at..).step_by(8).find(is_long).unwrap();
@@ -168,8 +168,8 @@ fn what_is_lost_is_named_and_counted() {
     assert_eq!(lost(&open(Damage::Word { at: value_at, value })), (0, 1, reason));
 }
 
-/// However damaged a shard's count of versions is, the next version is one that no entry has. `check`
-/// reports a count that cannot be true.
+/// However damaged a shard's version count is, the next version is one that no entry has. `check`
+/// reports an impossible count.
 #[test]
 fn a_damaged_count_of_versions_gives_no_version_again() {
     const COUNT: u64 = 1 << 28;
@@ -192,18 +192,18 @@ fn a_damaged_count_of_versions_gives_no_version_again() {
         let cache = image.open(&bytes, &scratch).unwrap().expect("it opens");
         let report = cache.check().unwrap();
         assert_eq!((report.lost_entries, report.entries), (0, image.entries()), "{value}");
-        let told = report.findings.iter().any(|finding| finding.contains("versions"));
+        let told = report.findings.iter().any(|finding| finding.contains("version counter"));
         assert_eq!((told, report.wrong_counts > 0), (cannot_be, cannot_be), "{value}: {report:?}");
         assert!(cache.check().unwrap().is_sound(), "{value}");
         assert_eq!(image.read_all(&cache).unwrap().found, image.entries());
         cache.set(b"next", Value::bytes(b"value"), Ttl::Never).unwrap();
         let next = cache.get(b"next", &mut buffer).unwrap().expect("it was just stored").version;
-        // Entries have the versions from 1 to `last`.
+        // The entries have the versions 1 to `last`.
         assert!((last + 1..=COUNT / 2 + last).contains(&(next % COUNT)), "{value}: {next}");
     }
 }
 
-/// A number that is damaged is no number: not for a read, and not for a sum.
+/// A damaged number is a miss for reads and for `incr`.
 #[test]
 fn a_damaged_number_is_not_counted_on() {
     let config = Config { size_bytes: 64 << 10, clock: Clock::System, ..Config::default() };

@@ -1,12 +1,12 @@
-//! Which files are used as caches. The whole table, with other users and file systems, is in
-//! `tests/reliability`; here is what a broken build is held against.
+//! Which files are safe to use as caches: the cases that catch broken builds. The full table, with
+//! other users and file systems, is in `tests/reliability`.
 
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tuckbox_engine::{ArenaError, Cache, Config, Error, Place};
 
-/// A folder of its own for a test, gone when dropped.
+/// A test's own folder, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -46,7 +46,7 @@ fn a_link_in_place_of_the_file_is_not_followed() {
 }
 
 #[test]
-fn what_others_can_change_or_replace_is_refused_until_the_command_was_run() {
+fn an_unsafe_file_is_refused_until_the_given_command_was_run() {
     let folder = Folder::new("rights");
     let path = folder.0.join("cache.tuck");
     drop(open(&path).unwrap());
@@ -62,7 +62,7 @@ fn what_others_can_change_or_replace_is_refused_until_the_command_was_run() {
         set_mode(wrong, good);
         drop(open(&path).unwrap());
     }
-    // As in /tmp: everybody may make files, and nobody may replace those of others.
+    // As /tmp: everybody may create files, and nobody may replace those of others.
     set_mode(&folder.0, 0o1777);
     drop(open(&path).unwrap());
 }

@@ -1,14 +1,14 @@
-//! Compares the offsets in `docs/format.md` with those of the code, both ways: a row without a
-//! constant fails as well as a constant without a row.
+//! Compares the offsets in `docs/format.md` with the code. A row without a constant fails, and so
+//! does a constant without a row.
 
 use std::collections::BTreeMap;
 
-use tuckbox_arena::layout::{header, process, segment};
-use tuckbox_engine::layout::{flag, log, note, shadow, shard, tournament};
+use tuckbox_arena::layout::{header, process, segment, signature};
+use tuckbox_engine::layout::{flag, log, note, policy_selection, shadow, shard};
 
 /// Modules of constants, by the headings of their tables.
-const ROOMS: [&str; 9] =
-    ["header", "process", "segment", "note", "shard", "tournament", "shadow", "log", "flag"];
+const TABLES: [&str; 9] =
+    ["header", "process", "segment", "note", "shard", "policy_selection", "shadow", "log", "flag"];
 
 macro_rules! constants {
     ($map:ident, $module:ident: $($name:ident)*) => {
@@ -20,16 +20,16 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     let mut map = BTreeMap::new();
     constants!(map, header: MAGIC FORMAT_VERSION BYTE_ORDER LAYOUT_SIGNATURE CACHE_ID HASH_KEY
         FEATURES_REQUIRED FEATURES_OPTIONAL SIZE_BYTES MAX_ENTRIES SEGMENT_BYTES SEGMENT_COUNT
-        SHARD_COUNT SHARD_BYTES TABLE_BYTES PROCESS_COUNT CREATED_US CHECKSUM CLOCK_LOCK
+        SHARD_COUNT SHARD_BYTES TABLE_BYTES PROCESS_COUNT CREATED_US CHECKSUM USE_MARK DISCARDS HEADER_LOCK
         LAST_SEEN_US CLOCK_NEXT CLOCK_ROWS TAG_FLOOR);
     constants!(map, process: STATE PID START_TICKS PID_NAMESPACE STACK_START COUNTERS);
     constants!(map, segment: GENERATION OWNER NOTES);
     constants!(map, note: NEXT EXTENT OPENED);
-    constants!(map, shard: LOCK STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
+    constants!(map, shard: LOCK BOOT STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
         INDEX_SEGMENTS BODY_SEGMENTS SETS DELETES INTENT SPARES INTENT_SUM SMALL MAIN CLOCK INCREMENTS HALVINGS
         WINS SETTING SWITCHES INVALIDATIONS DIRECTORY);
     constants!(map, log: HEAD TAIL ENTRIES BYTES BODY_BYTES SEGMENTS);
-    constants!(map, tournament: NOTED_COUNT REPLAYED_COUNT SHADOW_ROOM MEAN_BYTES REGRETS
+    constants!(map, policy_selection: NOTED_COUNT REPLAYED_COUNT SHADOW_CAPACITY MEAN_BYTES REGRETS
         SURPLUS SHORTENED NOTED SHADOWS);
     constants!(map, shadow: APPENDS CLOCK INCREMENTS HALVINGS WINS ENTRIES);
     constants!(map, flag: EXPIRY NUMBER LONG);
@@ -41,30 +41,34 @@ fn the_document_and_the_code_agree() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
     let document = std::fs::read_to_string(path).expect("docs/format.md");
     let mut expected = constants();
-    let mut room = "";
+    let mut table = "";
     for line in document.lines().filter(|line| line.starts_with('|')) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         if cells[0].starts_with(':') {
             continue;
         }
-        if let Some(name) = ROOMS.into_iter().find(|name| *name == cells[0]) {
-            room = name;
+        if let Some(name) = TABLES.into_iter().find(|name| *name == cells[0]) {
+            table = name;
             continue;
         }
         let offset: u64 = cells[1].parse().expect("an offset");
         let constant = expected
-            .remove(&(room, cells[0]))
-            .unwrap_or_else(|| panic!("{room} {} is in the document only", cells[0]));
-        assert_eq!(offset, constant, "{room} {}", cells[0]);
+            .remove(&(table, cells[0]))
+            .unwrap_or_else(|| panic!("{table} {} is in the document only", cells[0]));
+        assert_eq!(offset, constant, "{table} {}", cells[0]);
     }
     assert!(expected.is_empty(), "only in the code: {expected:?}");
+    let signature = signature(tuckbox_engine::layout::layer().signature);
+    let row = format!("| LAYOUT_SIGNATURE | 24 | {signature:#x} |");
+    assert!(document.contains(&row), "the document lacks {row}");
 }
 
 #[test]
-fn what_lies_together_does_not_overlap() {
-    // Room for the words that follow each other, up to the next constant.
+fn adjacent_words_do_not_overlap() {
+    // Each word with its length up to the next one.
     let shard_words = [
-        (shard::LOCK, 64),
+        (shard::LOCK, 8),
+        (shard::BOOT, 8),
         (shard::STATE, 8),
         (shard::EPOCH, 8),
         (shard::SAMPLED_BELOW, 8),
@@ -90,16 +94,16 @@ fn what_lies_together_does_not_overlap() {
         (shard::INVALIDATIONS, shard::INVALIDATION_COUNT * 8),
         (shard::DIRECTORY, 8),
     ];
-    let tournament_words = [
-        (tournament::NOTED_COUNT, 64),
-        (tournament::REPLAYED_COUNT, 8),
-        (tournament::SHADOW_ROOM, 8),
-        (tournament::MEAN_BYTES, 8),
-        (tournament::REGRETS, tournament::SETTING_COUNT * 8),
-        (tournament::SURPLUS, 8),
-        (tournament::SHORTENED, 8),
-        (tournament::NOTED, tournament::NOTED_LEN * 8),
-        (tournament::SHADOWS, 8),
+    let policy_selection_words = [
+        (policy_selection::NOTED_COUNT, 64),
+        (policy_selection::REPLAYED_COUNT, 8),
+        (policy_selection::SHADOW_CAPACITY, 8),
+        (policy_selection::MEAN_BYTES, 8),
+        (policy_selection::REGRETS, policy_selection::SETTING_COUNT * 8),
+        (policy_selection::SURPLUS, 8),
+        (policy_selection::SHORTENED, 8),
+        (policy_selection::NOTED, policy_selection::NOTED_LEN * 8),
+        (policy_selection::SHADOWS, 8),
     ];
     let shadow_words = [
         (shadow::APPENDS, 8),
@@ -109,7 +113,7 @@ fn what_lies_together_does_not_overlap() {
         (shadow::WINS, 8),
         (shadow::ENTRIES, 8),
     ];
-    for words in [&shard_words[..], &tournament_words, &shadow_words] {
+    for words in [&shard_words[..], &policy_selection_words, &shadow_words] {
         for pair in words.windows(2) {
             assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
         }

@@ -1,8 +1,8 @@
-//! Files that builds before this one made, and what this build makes of them: it reads every entry
-//! exactly, and goes on; or it refuses the file, says which format it found, and leaves it as it is.
+//! Files by earlier builds: this build reads every entry exactly and continues, or it refuses the
+//! file, names the format that it found, and leaves the file unchanged.
 //!
-//! A release adds its files here and changes none. Until the first release they are made anew when
-//! the format changes: delete them, and run this test with `--ignored`.
+//! A release adds its files here and changes none. Until the first release the files are recreated
+//! when the format changes: delete them, and run this test with `--ignored`.
 #![cfg(all(target_endian = "little", target_pointer_width = "64"))]
 
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
 use tuckbox_testkit::specimen::{config, name, stamped, works_after_check, Scratch};
 
-const FILE_BYTES_MOST: u64 = 256 << 10;
+const FILE_BYTES_MAX: u64 = 256 << 10;
 
 fn path(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file)
 }
 
-/// A kind of file: how it is opened, and how many keys it has of each kind.
+/// A kind of file: how it is opened, and how many keys of each kind it has.
 struct Kind {
     file: &'static str,
     config: Config,
@@ -33,7 +33,7 @@ fn kinds() -> [Kind; 3] {
     ]
 }
 
-/// Key, value, and how long it lives. The seventh key of all is a number.
+/// Key, value and time to live. Every seventh key is a number.
 fn entries(kind: &Kind) -> impl Iterator<Item = (Vec<u8>, Option<Vec<u8>>, Ttl)> + '_ {
     (0..kind.keys + kind.large).map(|key| {
         let ttl = if key % 5 == 2 { Ttl::Us(1 << 40) } else { Ttl::Never };
@@ -71,13 +71,13 @@ fn make_the_files() {
 }
 
 #[test]
-fn what_this_format_s_builds_made_is_read_exactly() {
+fn files_of_this_format_are_read_exactly() {
     for kind in kinds() {
         let bytes = std::fs::read(path(kind.file)).expect("a golden file");
-        assert!(bytes.len() as u64 <= FILE_BYTES_MOST, "{}", kind.file);
+        assert!(bytes.len() as u64 <= FILE_BYTES_MAX, "{}", kind.file);
         let scratch = Scratch::new();
         scratch.fill(&bytes);
-        // What the program that opens it would have wished for does not matter.
+        // The options of the program that opens the file do not matter.
         let cache = Cache::open(&scratch.place(), &config(1 << 20)).unwrap();
         let stats = cache.stats();
         assert_eq!(stats.size_bytes, kind.config.size_bytes, "{}", kind.file);
@@ -98,7 +98,7 @@ fn what_this_format_s_builds_made_is_read_exactly() {
 }
 
 #[test]
-fn what_another_layout_s_builds_made_is_refused_and_left_alone() {
+fn files_of_another_layout_are_refused_and_left_alone() {
     let bytes = std::fs::read(path("layout-before-1-64k.tuck")).expect("a golden file");
     let mut newer = std::fs::read(path("format-1-64k.tuck")).expect("a golden file");
     newer[8] = 2;

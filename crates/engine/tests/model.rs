@@ -1,10 +1,10 @@
-//! Guards what each operation answers: the whole API against a plain map with a clock that stands
-//! still unless it is moved, over row after row of random operations.
+//! The whole API compared with a plain map under random operations. The clock stands still unless
+//! an operation moves it.
 //!
-//! Two kinds of caches. In a *roomy* one everything fits, so it must agree with the map exactly:
-//! nothing is evicted, whatever was overwritten, deleted or expired in between. In a *crowded* one
-//! entries go, so a miss is always right, but never a value that is not the map's, and the limits
-//! of bytes and of entries hold after every operation. `check` proves both as they go.
+//! A *roomy* cache has space for everything, so it must agree with the map exactly: nothing is
+//! evicted, whatever was overwritten, deleted or expired in between. A *crowded* cache evicts: a
+//! miss is always right, but never another value than the map's. Limits hold after every operation,
+//! and `check` verifies both kinds in between.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use tuckbox_testkit::stamp::Stream;
 
 const KEYS: u8 = 40;
 
-/// One operation. Keys are named by number; what each looks like is in [`key_bytes`].
+/// One operation. Keys are numbers; [`key_bytes`] has their bytes.
 #[derive(Debug, Clone)]
 enum Op {
     Get(u8),
@@ -27,7 +27,7 @@ enum Op {
     Set(u8, Content, Life),
     Add(u8, Content, Life),
     Replace(u8, Content, Life),
-    /// With the present version, or with one that is off by the number.
+    /// With the present version plus this number.
     CompareAndSet(u8, Content, Life, u64),
     Delete(u8),
     Pop(u8),
@@ -109,7 +109,7 @@ struct Entry {
     version: Option<u64>,
 }
 
-/// The bytes of a key: most are short, some lie at the edges of what is allowed and beyond.
+/// The bytes of a key: most are short, some are at or beyond the limits.
 fn key_bytes(key: u8) -> Vec<u8> {
     let len = match key {
         0 => 0,
@@ -134,7 +134,7 @@ struct Setting {
     /// Everything fits: the map and the cache agree exactly.
     is_roomy: bool,
     /// Bytes that the entries of a roomy cache may have together.
-    bytes_most: u64,
+    bytes_max: u64,
 }
 
 /// The cache, the map, and the clock of both.
@@ -201,7 +201,7 @@ impl Machine {
         }
     }
 
-    /// Takes out of the map what has expired.
+    /// Removes expired entries from the map.
     fn let_expire(&mut self) {
         let now = self.now();
         let gone: Vec<_> = self
@@ -216,14 +216,14 @@ impl Machine {
         }
     }
 
-    /// The cache does not have this entry: right only if it may evict.
+    /// The cache does not have this entry, which is right only if it may evict.
     fn forget(&mut self, key: &[u8]) {
         if self.map.remove(key).is_some() {
             assert!(!self.is_roomy(), "an entry is gone from a cache with room for all");
         }
     }
 
-    /// Whether the operation can be tried at all; if not, that it is refused and changes nothing.
+    /// Whether the operation must be refused; checks that it was then.
     fn is_refused(&self, key: &[u8], held: Option<&Held>, result: Result<(), &Error>) -> bool {
         let value_len = held.map_or(0, |held| held.value().len());
         let most = self.cache().value_bytes_max();
@@ -239,14 +239,14 @@ impl Machine {
         false
     }
 
-    /// Whether a roomy cache is to take this as well.
+    /// Whether a roomy cache has space for this, too.
     fn fits(&self, key: &[u8], held: &Held) -> bool {
         let cost = |key: &[u8], held: &Held| (key.len() + held.value().len() + 100) as u64;
         let all: u64 = self.map.iter().map(|(key, entry)| cost(key, &entry.held)).sum();
-        !self.is_roomy() || all + cost(key, held) <= self.setting.bytes_most
+        !self.is_roomy() || all + cost(key, held) <= self.setting.bytes_max
     }
 
-    /// Compares an answer with the map, and learns the version of what was found.
+    /// Compares a result with the map, and learns the version of the entry.
     fn compare(&mut self, key: &[u8], found: Option<(Held, Option<u64>, u64)>) {
         let Some((held, expiry_us, version)) = found else { return self.forget(key) };
         let entry = self.map.get_mut(key).expect("nothing is found that is not there");
@@ -278,7 +278,8 @@ impl Machine {
         self.expired.remove(key);
         self.map.insert(key.to_vec(), Entry { held, expiry_us, version: None });
         if expiry_us.is_none_or(|expiry_us| expiry_us > self.now()) {
-            // Also what was just stored may be evicted, but not before its write was complete.
+            // Even an entry that was just stored may be evicted, but not before its write was
+            // complete.
             self.get(key);
         }
     }
@@ -289,7 +290,7 @@ impl Machine {
         content: Content,
         life: Life,
         store: impl FnOnce(&Cache, &[u8], Value<'_>, Ttl) -> tuckbox_engine::Result<bool>,
-        // Whether it is to be stored; none if only the cache knows.
+        // Whether it must be stored; none if only the cache knows.
         is_due: impl FnOnce(Option<&Entry>, bool) -> Option<bool>,
     ) {
         let held = Held::new(content);
@@ -347,7 +348,7 @@ impl Machine {
             self.forget(key);
         }
         let Ok(Some(sum)) = result else { return };
-        // Where both answers are the same, the expiry tells which it was.
+        // If both results are the same, the expiry tells which case it was.
         let kept = known.as_ref().and_then(|entry| entry.expiry_us);
         let new = self.expiry_of(life);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -405,7 +406,7 @@ impl Machine {
                 *content,
                 *life,
                 |cache, key, value, ttl| cache.add(key, value, ttl),
-                // What is there may have been evicted; what is not there cannot have come.
+                // An existing entry may have been evicted; a missing one cannot have come.
                 |entry, is_roomy| match entry {
                     None => Some(true),
                     Some(_) => is_roomy.then_some(false),
@@ -428,7 +429,8 @@ impl Machine {
                     *life,
                     |cache, key, value, ttl| cache.compare_and_set(key, value, ttl, version),
                     |entry, is_roomy| {
-                        // Expired at once, it was never read: only the cache knows its version.
+                        // An entry that expired at once was never read: only the cache knows its
+                        // version.
                         let entry_version = entry.map(|entry| entry.version);
                         match entry_version {
                             Some(None) => None,
@@ -521,7 +523,7 @@ impl Machine {
         assert!(!self.is_roomy() || stats.evictions == 0, "evicted though there was room");
     }
 
-    /// How many entries the cache may count.
+    /// The least and most entries that the cache may count.
     fn bounds(&self) -> (u64, u64) {
         let least = if self.is_roomy() { self.map.len() as u64 } else { 0 };
         (least, (self.map.len() + self.expired.len()) as u64)
@@ -567,8 +569,8 @@ fn life() -> impl Strategy<Value = Life> {
     ]
 }
 
-/// Lengths that are edges to records: nothing, a word more or less, the lengths that need a word
-/// of their own, up to three segments and a bit.
+/// Lengths around the limits of record forms: nothing, around a word, with a word of their own, up
+/// to three segments and a bit.
 fn content(segment_bytes: usize) -> impl Strategy<Value = Content> {
     let edge = (0usize..=3, 0usize..=2)
         .prop_map(move |(segments, near)| (segments * segment_bytes + near).saturating_sub(1));
@@ -620,7 +622,7 @@ fn ops(segment_bytes: usize, most: usize) -> impl Strategy<Value = Vec<Op>> {
 }
 
 fn cases(cases: u32) -> ProptestConfig {
-    // `PROPTEST_CASES` asks for more, for the long run.
+    // `PROPTEST_CASES` asks for more in long runs.
     let config = ProptestConfig::default();
     ProptestConfig { cases: if config.cases == 256 { cases } else { config.cases }, ..config }
 }
@@ -634,7 +636,7 @@ proptest! {
             size_bytes: 4 << 20,
             max_entries: None,
             is_roomy: true,
-            bytes_most: 2 << 20,
+            bytes_max: 2 << 20,
         };
         Machine::run(setting, &ops);
     }
@@ -645,7 +647,7 @@ proptest! {
             size_bytes: 512 << 10,
             max_entries: None,
             is_roomy: true,
-            bytes_most: 200 << 10,
+            bytes_max: 200 << 10,
         };
         Machine::run(setting, &ops);
     }
@@ -653,7 +655,7 @@ proptest! {
     #[test]
     fn a_crowded_cache_never_answers_what_is_not_so(ops in ops(4_096, 300)) {
         let setting =
-            Setting { size_bytes: 64 << 10, max_entries: None, is_roomy: false, bytes_most: 0 };
+            Setting { size_bytes: 64 << 10, max_entries: None, is_roomy: false, bytes_max: 0 };
         Machine::run(setting, &ops);
     }
 
@@ -662,7 +664,7 @@ proptest! {
         size_bytes in 65_536u64..400_000,
         ops in ops(4_096, 200),
     ) {
-        let setting = Setting { size_bytes, max_entries: None, is_roomy: false, bytes_most: 0 };
+        let setting = Setting { size_bytes, max_entries: None, is_roomy: false, bytes_max: 0 };
         Machine::run(setting, &ops);
     }
 
@@ -675,16 +677,16 @@ proptest! {
             size_bytes: 1 << 20,
             max_entries: Some(most),
             is_roomy: false,
-            bytes_most: 0,
+            bytes_max: 0,
         };
         Machine::run(setting, &ops);
     }
 }
 
-/// A write that finds its shard full of dead space moves what lives: the bytes written may be any
-/// multiple of the cache's size, as long as what lives fits.
+/// A write to a shard full of dead space moves live entries: any amount may be written as long as
+/// the live entries fit.
 #[test]
-fn overwriting_for_ever_costs_no_entry() {
+fn endless_overwriting_costs_no_entry() {
     for (size_bytes, live, len) in [(1 << 20, 400u64, 1_200u64), (256 << 10, 60, 1_500)] {
         let config = Config { size_bytes, ..Config::default() };
         let cache = Cache::open(&Place::Private, &config).unwrap();

@@ -1,11 +1,11 @@
 #!/bin/bash
-# The models of crates/engine/src/models.rs under loom, on the stable compiler: every interleaving
-# with at most so many unasked switches, and every value that the memory model lets a load see.
-# Prints one line of JSON on the standard output, all else on the standard error.
+# Runs the models of crates/engine/src/models.rs under loom, on the stable compiler: every
+# interleaving with a limited number of forced switches, and every value that the memory model lets
+# a load see. Prints one line of JSON on standard output, all else on standard error.
 #
-#   crates/engine/tests/models.sh [preemptions]     the models (3 unless told: half a minute; 4: minutes)
-#   crates/engine/tests/models.sh controls          builds that break one rule each: the model that
-#                                                   is named beside each must fail on it
+#   crates/engine/tests/models.sh [preemptions]     the models (default 3: half a minute; 4: minutes)
+#   crates/engine/tests/models.sh controls          builds that break one rule each: the model named
+#                                                   for a build must fail on it
 set -eu -o pipefail
 cd "$(dirname "$0")/../../.."
 export RUSTFLAGS="--cfg loom ${RUSTFLAGS:-}" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/loom}
@@ -29,8 +29,8 @@ no-taker-fence       a_spare_segment_is_used_by_another_process_beside_a_reader
 late-generation      a_segment_is_taken_by_another_process_beside_a_reader
 no-second-look       a_free_segment_is_found_however_taking_and_freeing_meet
 no-epoch-check       a_clear_beside_a_reader
-relaxed-unlock       a_lock_is_held_by_one_and_nobody_sleeps_for_ever
-one-sleeper          a_lock_is_held_by_one_and_nobody_sleeps_for_ever
+relaxed-unlock       a_lock_has_one_owner_and_every_sleeper_wakes
+one-sleeper          a_lock_has_one_owner_and_every_sleeper_wakes
 steal                a_dead_owners_lock_is_taken_over_by_one
 rescue-by-store      an_abandoned_segment_is_rescued_once
 "
@@ -52,7 +52,7 @@ if [ "${1:-}" = controls ]; then
             echo "mutant $mutant ESCAPED $model" >&2
             failures+="${failures:+, }\"$mutant escaped $model\""
         elif grep -q "^thread 'models::$model'.* panicked at" "$log"; then
-            # The last panic is what counts, but for those that a deadlock brings down with it.
+            # The last panic counts, except for those that a deadlock causes in other threads.
             why=$(grep -A 1 "^thread 'models::$model'.* panicked at" "$log" |
                 grep -v "^--$\|^thread '\|on a .None. value\|in a destructor" | tail -1)
             echo "mutant $mutant is caught by $model: $why" >&2

@@ -1,8 +1,7 @@
 #!/bin/bash
-# The test of the tests: one build that breaks one rule of docs/concurrency.md after the other,
-# and the test that must fail on each of them. Succeeds only if every mutant is caught by the very
-# test that is there to catch it. One line of JSON on the standard output, all else on the standard
-# error.
+# Tests the tests: for each mutant, a build that breaks one rule of docs/concurrency.md, runs the
+# test that must fail on it. Succeeds only if each of these tests catches its mutant. Prints one line
+# of JSON on standard output, all else on standard error.
 set -eu -o pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -13,18 +12,18 @@ no-generation       protocol  an_unpublished_record_is_not_read_by_a_reader_with
 no-state-check      protocol  a_reader_and_any_other_party_in_any_order
 early-publication   protocol  a_reader_between_the_steps_of_a_writer_finds_everything
 early-split-clear   protocol  a_reader_between_the_steps_of_a_writer_finds_everything
-eager-unlock        protocol  a_lock_tried_in_vain_stays_its_owners
+eager-unlock        protocol  a_failed_try_lock_leaves_the_lock_to_its_owner
 no-busy             protocol  a_death_anywhere_costs_at_most_the_entry_being_written
 no-repair           protocol  a_death_anywhere_costs_at_most_the_entry_being_written
-old-length          protocol  what_the_dead_one_took_of_a_longer_file_is_found
+old-length          protocol  segments_that_a_dead_writer_took_after_growth_are_found
 no-checksum         damage    sampled_bytes_of_the_pool
-no-loss             damage    what_is_lost_is_named_and_counted
-other-tag           golden    what_this_format_s_builds_made_is_read_exactly
-seat-kept           cut       nor_who_noticed_the_cut_before
+no-loss             damage    lost_entries_are_reported_and_counted
+other-tag           golden    files_of_this_format_are_read_exactly
+lost-slot-kept      truncation nor_after_noticing_the_truncation
 follow              files     a_link_in_place_of_the_file_is_not_followed
 "
 
-# Built fast rather than fast: each test is run once.
+# A quick build rather than quick code: each test runs once.
 export CARGO_PROFILE_CHECKED_DEBUG=0 CARGO_PROFILE_CHECKED_OPT_LEVEL=1
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

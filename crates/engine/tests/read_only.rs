@@ -1,5 +1,5 @@
-//! The handle that only reads: it answers what the others stored, asks nothing of them, and leaves
-//! no trace in the file.
+//! A read-only handle reads what others stored, needs nothing from them, and leaves no trace in the
+//! file.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use std::time::Duration;
 use tuckbox_arena::layout::header;
 use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Place, Rights, Ttl, Value};
 
-/// A folder of its own for a test, gone when dropped.
+/// A test's own folder, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("tuckbox-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        // Whatever the mask of who runs the test says.
+        // Regardless of the umask.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
         Folder(path)
     }
@@ -61,13 +61,13 @@ fn patch(path: &Path, at: u64, words: &[u64]) {
 }
 
 #[test]
-fn it_reads_what_others_store_before_and_after_it_was_opened() {
+fn a_reader_sees_what_others_store_before_and_after_it_was_opened() {
     let folder = Folder::new("reads");
     let writer = writer(&folder.file());
     writer.set(b"old", Value::bytes(b"1"), Ttl::Never).unwrap();
     let reader = reader(&folder.file());
     assert_eq!(get(&reader, b"old").unwrap(), b"1");
-    // More than the file holds now, so that it grows; and a value of many segments.
+    // Larger than the file is now, so that it grows; and a value of many segments.
     let large = vec![7u8; 600_000];
     for number in 0..5_000u64 {
         writer.set(&number.to_be_bytes(), Value::bytes(&[number as u8; 100]), Ttl::Never).unwrap();
@@ -153,8 +153,8 @@ fn a_missing_file_is_an_error_and_is_not_made() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
 }
 
-/// How many handles that write can be open at once, until the file has no slots for more.
-fn seats(path: &Path) -> usize {
+/// How many writing handles can be open at once before the process slots run out.
+fn writer_slots(path: &Path) -> usize {
     let mut writers = vec![writer(path)];
     while let Ok(cache) = Cache::open(&Place::Path(path.into()), &Config::default()) {
         writers.push(cache);
@@ -165,9 +165,9 @@ fn seats(path: &Path) -> usize {
 #[test]
 fn it_takes_no_process_slot() {
     let folder = Folder::new("slots");
-    let before = seats(&folder.file());
+    let before = writer_slots(&folder.file());
     let readers: Vec<Cache> = (0..2 * before).map(|_| reader(&folder.file())).collect();
-    assert_eq!(seats(&folder.file()), before);
+    assert_eq!(writer_slots(&folder.file()), before);
     drop(readers);
 }
 
@@ -176,7 +176,7 @@ fn without_a_clock_row_of_this_boot_it_has_a_time_of_its_own_until_there_is_one(
     let folder = Folder::new("clock");
     let path = folder.file();
     writer(&path).set(b"k", Value::bytes(b"value"), Ttl::Us(60_000_000)).unwrap();
-    // The rows of another boot, and the latest time that was written down: half a minute on.
+    // Rows of another boot, and a latest recorded time half a minute ahead.
     let stale = [1, 1, 0, 0].repeat(header::CLOCK_ROW_COUNT as usize);
     patch(&path, header::CLOCK_ROWS, &stale);
     let now_us = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as u64;
@@ -187,7 +187,7 @@ fn without_a_clock_row_of_this_boot_it_has_a_time_of_its_own_until_there_is_one(
     assert!(reader.now_us() >= later_us);
     assert_eq!(get(&reader, b"k").unwrap(), b"value");
     assert!(std::fs::read(&path).unwrap() == before, "the file was changed");
-    // Who writes makes a row, from a later time still; the reader goes by it.
+    // A writer creates a row, from a later time; the reader adopts it.
     patch(&path, header::LAST_SEEN_US, &[later_us + 60_000_000]);
     let writer = writer(&path);
     assert_eq!(get(&reader, b"k"), None);
@@ -202,8 +202,8 @@ fn a_record_that_is_being_changed_all_the_time_is_a_miss_at_once() {
     writer(&path).set(key, Value::bytes(b"value"), Ttl::Never).unwrap();
     let content = std::fs::read(&path).unwrap();
     let key_at = content.windows(key.len()).position(|window| window == key).unwrap();
-    // The sequence word begins the record; its bit 3 says busy, as a writer that was stopped leaves
-    // it.
+    // A record begins with its sequence lock; bit 3 is the busy bit, which a stopped writer leaves
+    // set.
     let mut refused = 0;
     for at in (key_at.saturating_sub(48) / 8 * 8..key_at).step_by(8) {
         let word = u64::from_ne_bytes(content[at..at + 8].try_into().unwrap());

@@ -1,4 +1,4 @@
-//! Every operation once, and the edges of sizes.
+//! Every operation once, and sizes at the limits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -98,7 +98,7 @@ fn many_entries_split_the_index_and_stay() {
 }
 
 #[test]
-fn a_full_cache_goes_on_and_stays_sound() {
+fn a_full_cache_keeps_working_and_stays_sound() {
     for size_bytes in [64 << 10, 1 << 20, 8 << 20] {
         let cache = cache(size_bytes);
         let count = size_bytes / 100;
@@ -112,7 +112,7 @@ fn a_full_cache_goes_on_and_stays_sound() {
         assert_sound(&cache);
         let stats = cache.stats();
         assert!(stats.evictions > 0 && stats.file_bytes <= size_bytes, "{stats:?}");
-        // The smallest caches have few segments, and some of them are heads, tails and spares.
+        // The smallest caches have few segments, some of which are log heads, log tails and spare.
         let least_percent = if size_bytes < 1 << 20 { 45 } else { 80 };
         assert!(stats.entry_bytes * 100 > size_bytes * least_percent, "{stats:?}");
         let mut right = 0;
@@ -128,9 +128,8 @@ fn a_full_cache_goes_on_and_stays_sound() {
 }
 
 #[test]
-fn what_was_just_stored_is_there() {
-    // Large values fill the small log by themselves; making room for the next one must not cost the
-    // last one.
+fn an_entry_that_was_just_stored_is_found() {
+    // Large values fill the small log alone; evicting for the next one must not cost the last one.
     for size_bytes in [64 << 10, 1 << 20, 8 << 20] {
         let cache = cache(size_bytes);
         for number in 0..2000u64 {
@@ -158,7 +157,7 @@ fn a_limit_of_entries_binds() {
 
 #[test]
 fn whichever_limit_comes_first_binds() {
-    // The limit of entries is never reached, so the policy has to reckon in bytes.
+    // The limit of entries is never reached, so the policy has to count in bytes.
     let config = Config { size_bytes: 1 << 20, max_entries: Some(1 << 20), ..Config::default() };
     let cache = Cache::open(&Place::Private, &config).unwrap();
     for number in 0..20_000u64 {
@@ -245,10 +244,10 @@ fn a_file_is_there_again_after_it_was_closed() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Where many small entries lie at the end of a log and long ones are overwritten, what long ones
-/// need of the last free segments must not cost the small ones their place.
+/// Many small entries lie at the end of a log while long ones are overwritten: the long ones' need
+/// for the last free segments must not evict the small ones.
 #[test]
-fn overwriting_costs_nobody_an_entry() {
+fn overwriting_costs_no_other_entry() {
     for (small, keys, length) in
         [(3000u64, 20u64, 60_000usize), (500, 15, 90_000), (9000, 9, 140_000)]
     {
@@ -269,8 +268,8 @@ fn overwriting_costs_nobody_an_entry() {
     }
 }
 
-/// Hits of small entries and of large ones: as many of each are asked for equally often, and the
-/// large ones alone are more than fits.
+/// Hits of small and of large entries: equally many, read equally often; the large ones alone do
+/// not fit.
 fn hits_by_size(favour: Favour) -> (u64, u64) {
     let config = Config { size_bytes: 4 << 20, favour, ..Config::default() };
     let cache = Cache::open(&Place::Private, &config).unwrap();
@@ -291,7 +290,7 @@ fn hits_by_size(favour: Favour) -> (u64, u64) {
 }
 
 #[test]
-fn what_is_favoured_stays() {
+fn favoured_entries_are_kept() {
     let (small_of_hits, large_of_hits) = hits_by_size(Favour::Hits);
     let (small_of_bytes, large_of_bytes) = hits_by_size(Favour::Bytes);
     assert!(small_of_hits > 25_000, "{small_of_hits}");
@@ -299,8 +298,8 @@ fn what_is_favoured_stays() {
     assert!(large_of_bytes > large_of_hits + 500, "{large_of_bytes} {large_of_hits}");
 }
 
-/// Entries of eight sizes, each twice the one before, all asked for equally often; all of the two
-/// smallest sizes together are a fifth of what fits. How many in a hundred of those are there?
+/// Entries of eight sizes, each twice the one before, read equally often; all of the two smallest
+/// sizes together are a fifth of what fits. Returns the hit percentage of these two.
 fn percent_of_smallest(favour: Favour) -> u64 {
     let config = Config { size_bytes: 4 << 20, favour, ..Config::default() };
     let cache = Cache::open(&Place::Private, &config).unwrap();
@@ -324,7 +323,7 @@ fn percent_of_smallest(favour: Favour) -> u64 {
 }
 
 #[test]
-fn what_is_cheap_for_its_frequency_stays() {
+fn entries_that_are_cheap_for_their_frequency_are_kept() {
     let [hits, balanced, bytes] =
         [Favour::Hits, Favour::Balanced, Favour::Bytes].map(percent_of_smallest);
     println!("{hits} % of the smallest favouring hits, {balanced} balanced, {bytes} bytes");
@@ -332,7 +331,7 @@ fn what_is_cheap_for_its_frequency_stays() {
 }
 
 #[test]
-fn small_entries_do_not_shield_large_ones_that_nobody_asks_for() {
+fn small_entries_do_not_shield_unused_large_ones() {
     let config = Config { size_bytes: 4 << 20, ..Config::default() };
     let cache = Cache::open(&Place::Private, &config).unwrap();
     let mut buffer = Buffer::new();
@@ -343,7 +342,7 @@ fn small_entries_do_not_shield_large_ones_that_nobody_asks_for() {
         }
         u64::from(is_there)
     };
-    // Small ones and large ones, all of them asked for often; then others in place of the large ones.
+    // Small and large entries that are read often; then others instead of the large ones.
     for round in 0..20 {
         (0..4_000).for_each(|key| _ = ask(key, 50));
         (0..250).for_each(|key| _ = ask((1 << 20) + (key + round) % 250, 12_000));
@@ -356,7 +355,7 @@ fn small_entries_do_not_shield_large_ones_that_nobody_asks_for() {
     assert!(hits > 2_500, "{hits} of 4,000");
 }
 
-/// A record of many segments can be as long as one of none that has a form of the same size.
+/// A record with many bodies can be as long as one without that has a form of the same size.
 #[test]
 fn a_value_of_many_segments_does_not_take_the_place_of_a_long_one() {
     let cache = Cache::open(&Place::Private, &Config::default()).unwrap();

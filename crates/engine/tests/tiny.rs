@@ -1,5 +1,5 @@
 //! Entries so small that the index takes as much as the records: the index grows until nothing is
-//! left for it to grow into, and the cache still answers.
+//! left for it, and the cache still works.
 
 use tuckbox_engine::{Buffer, Cache, Config, Place, Ttl, Value};
 
@@ -18,7 +18,7 @@ fn an_index_that_cannot_grow_displaces() {
         }
         let report = cache.check().unwrap();
         assert!(report.is_sound(), "{report:?}");
-        // Sixteen bytes each, and ten of index: a third of the file is the engine's own here.
+        // Sixteen bytes each, and ten of index: a third of the file is overhead.
         assert!(report.entries > size_bytes / 80, "{} in {size_bytes}", report.entries);
     }
 }

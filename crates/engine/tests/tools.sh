@@ -1,24 +1,24 @@
 #!/bin/bash
-# What needs more than the stable compiler: checkers of the memory model and of threads, and the
-# tests of the tests. Installs what is missing, and says so. One line of JSON on the standard
-# output, all else on the standard error.
+# Checks that need a nightly compiler or further tools: memory model, threads, coverage, mutation.
+# Installs what is missing and says so. Prints one line of JSON on standard output, all else on
+# standard error.
 #
-#   crates/engine/tests/tools.sh miri [seeds]       the engine in plain memory under Miri, by so many
-#                                                   orders of its threads (4 unless told)
+#   crates/engine/tests/tools.sh miri [seeds]       the engine in plain memory under Miri, with this
+#                                                   many thread orders (default 4)
 #   crates/engine/tests/tools.sh tsan [rounds]      the same threads under the thread sanitizer
 #   crates/engine/tests/tools.sh controls           a region that breaks the rules: both must notice
 #   crates/engine/tests/tools.sh coverage           lines and branches that the engine's tests reach
 #   crates/engine/tests/tools.sh mutants [i/n [seconds]]
 #                                                   changes to locks, segments, region and audit: how
-#                                                   many the tests notice; one part of n (0/16 unless
-#                                                   told), no longer than so long (600)
+#                                                   many the tests notice; one part of n (default
+#                                                   0/16), at most for this time (default 600)
 set -eu -o pipefail
 cd "$(dirname "$0")/../../.."
 nightly=${NIGHTLY:-nightly}
-# What was measured, less one: 89.7 and 76.4 percent.
+# One less than measured: 89.7 and 76.4 percent.
 lines_percent_least=88.7 branches_percent_least=75.4
-# No part was ever tried to its end, so that there is no figure to hold: a run fails if the tests
-# fail without any change, or no change was tried.
+# There is no figure to hold, because no part was ever finished: a run fails if the tests fail without
+# any change, or no change was tried.
 caught_percent_least=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -35,7 +35,7 @@ component() { # names
     done
     [ -n "$missing" ] || return 0
     echo "installing $missing for the toolchain $nightly" >&2
-    # A toolchain that is there stays as it is: others may be building with it.
+    # An installed toolchain is not changed: others may be building with it.
     if rustup run "$nightly" rustc --version > /dev/null 2>&1; then
         rustup component add --toolchain "$nightly" ${missing//,/ } >&2
     else
@@ -51,7 +51,7 @@ subcommand() { # name
     fi
 }
 
-# Counts passed tests in the log, and judges by the status of what wrote it.
+# Counts passed tests in the log, and judges by the exit status of the program that wrote it.
 judge() { # run, status, trial, figures, a further failure
     local passed failures="${5:-}"
     passed=$(($(sed -n 's/^test result: [a-zA-Z]*\. \([0-9]*\) passed.*/\1/p' "$log" | paste -sd+ | sed 's/^$/0/')))
@@ -102,7 +102,7 @@ tsan)
     ;;
 controls)
     failures="" caught=0
-    # Both must see plain writes to shared words, and Miri an access that is out of bounds, too.
+    # Both must notice plain writes to shared words.
     for mutant in plain-words; do
         if TUCKBOX_MUTANT=$mutant run_miri 1 -p tuckbox-engine --features mutants --test twin -- threads_as; then
             failures+="\"mutant $mutant escaped Miri\", "
@@ -133,9 +133,9 @@ coverage)
     status=0
     command=(cargo "+$nightly" llvm-cov --no-report --branch --profile checked -p tuckbox-engine)
     export CARGO_TARGET_DIR=target/coverage
-    # Programs of an earlier state would count as not reached.
+    # Old programs would count as not reached.
     rm -rf target/coverage
-    # Those that damage every word of the tables watch their time, which counting makes longer.
+    # Skips tests of every word of the tables: they have time limits, and counting takes time.
     "${command[@]}" -p tuckbox-arena -- --skip of_the_tables > "$log" 2>&1 || status=$?
     "${command[@]}" --features hooks --test protocol >> "$log" 2>&1 || status=$?
     grep -E '^test result|^error|FAILED|panicked' "$log" >&2 || true
@@ -165,7 +165,7 @@ mutants)
     part=${2:-0/16} seconds=${3:-600} out=target/mutants/mutants.out
     status=0
     rm -rf target/mutants
-    # The fast tests, little optimised: all of this is built anew for every change.
+    # The fast tests with little optimisation: everything is rebuilt for every change.
     CARGO_PROFILE_CHECKED_DEBUG=0 CARGO_PROFILE_CHECKED_OPT_LEVEL=1 CARGO_INCREMENTAL=1 \
         timeout --signal=INT "$seconds" cargo mutants \
         --package tuckbox-arena --package tuckbox-engine \

@@ -1,7 +1,6 @@
-//! The engine in plain memory, with handles in several threads that act as processes: small enough
-//! for Miri, and for the thread sanitizer with more rounds (`TWIN_ROUNDS`). What the values say is
-//! judged too, but what this is for is what those tools see: accesses out of bounds, pointers used
-//! beyond what they may reach, and plain memory that two threads touch at once.
+//! The engine in plain memory, with threads that act as processes: small enough for Miri, and with
+//! more rounds (`TWIN_ROUNDS`) for the thread sanitizer. Values are checked too, but the purpose is
+//! what those tools detect: accesses out of bounds, misused pointers, and races on plain memory.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ fn rounds() -> u64 {
 
 fn twins(size_bytes: u64, count: u64) -> Vec<Cache> {
     let clock = Clock::Manual(Arc::new(AtomicU64::new(1)));
-    // A sleeper that the tool does not schedule shall not end the test.
+    // The tool may leave a sleeper unscheduled for long.
     let lock_limit = Duration::from_secs(600);
     let config = Config { size_bytes, clock, lock_limit, ..Config::default() };
     Cache::twins(&config, count as u32).unwrap()

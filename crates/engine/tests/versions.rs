@@ -1,6 +1,6 @@
-//! Guards that an entry has one version, however it was read: a get sums a short record up while it copies
-//! it, and a longer one by another hash; what is read under a lock, and what is written, is summed up in
-//! another place. Lengths on either side of where that changes.
+//! An entry has one version, however it was read: a short record is summed while it is copied, a
+//! longer one by other code, and reads under a lock and writes by yet other code. Uses lengths on
+//! either side of these limits.
 
 use tuckbox_engine::{Buffer, Cache, Config, Place, Ttl, Value};
 
@@ -21,7 +21,7 @@ fn all_readers_and_writers_agree_on_a_version() {
             let value: Vec<u8> = (0..len).map(|n| (n * 7 + len) as u8).collect();
             cache.set(KEY, Value::bytes(&value), ttl).unwrap();
             let first = version(&cache, &mut buffer, &value);
-            // Another layout, and the same content.
+            // Another layout with the same content.
             for ttl in [Ttl::Us(7_200_000_000), Ttl::Never, ttl] {
                 assert!(cache.touch(KEY, ttl).unwrap());
                 assert_eq!(version(&cache, &mut buffer, &value), first, "{len} bytes, {ttl:?}");

@@ -1,8 +1,5 @@
-//! The class that `tuckbox.Cache` is built on: each method converts its arguments, asks the
-//! engine, and converts the answer.
-//!
-//! Owns the methods and what their arguments may be. What is open, and when the GIL is let go, is
-//! [`crate::opened`]'s.
+//! `Core`, the base class of `tuckbox.Cache`. Each method converts its arguments, calls the engine,
+//! and converts the result. The open handle is in [`crate::opened`].
 
 use std::ffi::CStr;
 use std::path::PathBuf;
@@ -13,7 +10,7 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
-use tuckbox_engine::{Cache, Clock, Config, Entry, Error, Favour, Place, Rights, Value};
+use tuckbox_engine::{Cache, Clock, Config, Entry, Error, Place, Rights, Value};
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
@@ -23,39 +20,23 @@ use crate::opened::{decoded, Opened};
 use crate::scan::{Part, Scan};
 use crate::scratch::{self, Used};
 use crate::waiter::{self, PythonWaiter};
-use crate::{codec, many, names, numbers, reports, ttl};
+use crate::{choices, codec, many, numbers, reports, ttl};
 
-/// What can be favoured, by name.
-const FAVOURS: [(&str, Favour); 3] =
-    [("balanced", Favour::Balanced), ("hits", Favour::Hits), ("bytes", Favour::Bytes)];
-
-fn favour_of(given: &Bound<'_, PyAny>) -> PyResult<Favour> {
-    let name = given.extract::<std::borrow::Cow<'_, str>>().ok();
-    let known = FAVOURS.iter().find(|(known, _)| name.as_deref() == Some(known));
-    known.map(|(_, favour)| *favour).ok_or_else(|| {
-        let names = FAVOURS.map(|(name, _)| format!("'{name}'")).join(", ");
-        classes::InvalidFavour::new_err(format!(
-            "favour must be one of {names}, not {}",
-            names::of_object(given)
-        ))
-    })
-}
-
-/// The operations of a cache. Use `tuckbox.Cache`, which opens it.
+/// The operations of a cache. Use the subclass `tuckbox.Cache` to open one.
 #[pyclass(frozen, subclass, module = "tuckbox._engine")]
 pub struct Core {
-    // Set by `__init__`, so that a subclass can have an `__init__` with arguments of its own.
+    // Set by `__init__`, not `__new__`, so that subclasses can have other arguments.
     opened: OnceLock<Opened>,
 }
 
 impl Core {
-    /// The open handle. It may have been closed since: the engine refuses then.
+    /// Returns the handle. If it is closed, the engine refuses its operations.
     #[inline(always)]
     pub fn opened(&self) -> Quick<&Opened> {
         self.opened.get().ok_or_else(|| errors::never_opened().into())
     }
 
-    /// The exception for what the engine refused.
+    /// Converts an engine error to an exception.
     #[cold]
     pub fn refused(&self, py: Python<'_>, error: Error) -> PyErr {
         match self.opened.get() {
@@ -64,8 +45,8 @@ impl Core {
         }
     }
 
-    /// The open handle, for operations that the engine does not refuse by itself once it is closed.
-    fn alive(&self) -> PyResult<&Opened> {
+    /// Returns the handle unless it is closed, for operations that the engine does not refuse.
+    fn not_closed(&self) -> PyResult<&Opened> {
         let opened = self.opened()?;
         if opened.cache.is_closed() {
             return Err(errors::closed(opened.path()));
@@ -76,11 +57,11 @@ impl Core {
 
 #[cold]
 fn missing(key: &Bound<'_, PyAny>) -> PyErr {
-    // One argument, also if the key is a tuple.
+    // In a tuple, so that a key that is a tuple is one argument.
     PyKeyError::new_err((key.clone().unbind(),))
 }
 
-/// An optional argument for which None is a value as well.
+/// An optional argument for which None is a valid value.
 struct Given<'py>(Option<Bound<'py, PyAny>>);
 
 impl<'py> FromPyObject<'_, 'py> for Given<'py> {
@@ -91,7 +72,7 @@ impl<'py> FromPyObject<'_, 'py> for Given<'py> {
     }
 }
 
-/// What `incr` adds.
+/// The `delta` argument of `incr` and `decr`.
 struct Delta(i64);
 
 impl<'py> FromPyObject<'_, 'py> for Delta {
@@ -119,7 +100,22 @@ struct Get;
 impl Method<Core, 2> for Get {
     const NAME: &'static CStr = c"get";
     const DOC: &'static CStr = c"get($self, key, default=None)\n--\n\n\
-        Return the value of `key`, or `default` if there is none.";
+        Return the value of `key`, or `default` if it has none.\n\n\
+        Args:\n    \
+            key: A str, bytes, int, or a tuple of these.\n    \
+            default: Returned if the key is missing or expired.\n\n\
+        Returns:\n    \
+            The value, with the type it was stored with; or `default` itself.\n\n\
+        Raises:\n    \
+            KeyTypeError, KeyTooLong: The key is invalid.\n    \
+            EntryCorrupt: The value cannot be decoded.\n    \
+            CacheClosed, CacheLost: The cache cannot be read.\n\n\
+        Example:\n    \
+            >>> cache.set(\"user:42\", {\"name\": \"Ada\"})\n    \
+            >>> cache.get(\"user:42\")\n    \
+            {'name': 'Ada'}\n    \
+            >>> cache.get(\"user:43\", \"nobody\")\n    \
+            'nobody'\n";
     const PARAMETERS: [&'static str; 2] = ["key", "default"];
     const REQUIRED: usize = 1;
 
@@ -148,7 +144,24 @@ struct Set;
 impl Method<Core, 3> for Set {
     const NAME: &'static CStr = c"set";
     const DOC: &'static CStr = c"set($self, key, value, ttl=None)\n--\n\n\
-        Store `value` under `key`, for `ttl` seconds if given.";
+        Store `value` under `key`, replacing any old value.\n\n\
+        Args:\n    \
+            key: A str, bytes, int, or a tuple of these.\n    \
+            value: An object of one of the types listed in `tuckbox.Cache`.\n    \
+            ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.\n\n\
+        Raises:\n    \
+            KeyTypeError, KeyTooLong: The key is invalid.\n    \
+            ValueTypeError, ValueTooLarge: The value cannot be stored.\n    \
+            InvalidTTL: `ttl` is negative, NaN or of another type.\n    \
+            CacheFull: There is no room, even after eviction.\n    \
+            LockTimeout: A live process held the lock for longer than `lock_timeout`.\n    \
+            CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.\n    \
+            MemoryError: This process is out of memory.\n\n\
+        Whatever it raises, the old value is kept.\n\n\
+        Example:\n    \
+            >>> cache.set(\"user:42\", {\"name\": \"Ada\"}, ttl=300)\n    \
+            >>> cache.get_entry(\"user:42\").value\n    \
+            {'name': 'Ada'}\n";
     const PARAMETERS: [&'static str; 3] = ["key", "value", "ttl"];
     const REQUIRED: usize = 2;
 
@@ -172,10 +185,10 @@ fn not_given() -> PyErr {
     PyRuntimeError::new_err("a required argument was not given")
 }
 
-/// Completes the class.
+/// Adds `get` and `set` to the class.
 ///
 /// # Errors
-/// What Python answers.
+/// Exceptions of Python.
 pub fn install_methods(py: Python<'_>) -> PyResult<()> {
     fastcall::install::<Core, Get, 2>(py)?;
     fastcall::install::<Core, Set, 3>(py)
@@ -189,9 +202,9 @@ impl Core {
         Core { opened: OnceLock::new() }
     }
 
-    /// Opens the file at `path`, or makes it; without a path a private cache, or the private cache
-    /// of another process that is `shown` there.
-    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, lock_timeout_s=1.0, read_only=false, group=None, clock=None))]
+    /// Opens the file at `path`, and creates it if it does not exist. Without a path, opens the
+    /// private cache of another process that is `shown` at that path, or a new private cache.
+    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, lock_timeout_s=1.0, read_only=false, group=None, clock=None))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
         &self,
@@ -201,6 +214,7 @@ impl Core {
         size_bytes: Option<u64>,
         max_entries: Option<u64>,
         favour: Option<&Bound<'_, PyAny>>,
+        after_power_cut: Option<&Bound<'_, PyAny>>,
         lock_timeout_s: f64,
         read_only: bool,
         group: Option<u32>,
@@ -211,11 +225,12 @@ impl Core {
         let config = Config {
             size_bytes: size_bytes.unwrap_or(defaults.size_bytes),
             max_entries,
-            favour: favour.map_or(Ok(Favour::default()), favour_of)?,
+            favour: choices::favour_of(favour)?,
+            after_power_cut: choices::after_power_cut_of(after_power_cut)?,
             rights,
             lock_limit: Duration::try_from_secs_f64(lock_timeout_s).map_err(|_| {
                 classes::InvalidLockTimeout::new_err(format!(
-                    "lock_timeout must be a number of seconds from 0, got {lock_timeout_s}"
+                    "lock_timeout must be a number of seconds from 0 to 1e19, got {lock_timeout_s}"
                 ))
             })?,
             clock: clock.map_or(Clock::System, |clock| clock.get().clock()),
@@ -228,11 +243,26 @@ impl Core {
         };
         let opened = Opened::open(py, place, &config, lock_timeout_s)?;
         self.opened.set(opened).map_err(|_| {
-            PyRuntimeError::new_err("this cache is open already; make a new one for another file")
+            PyRuntimeError::new_err("this cache is already open; create another for another file")
         })
     }
 
-    /// Return the Entry of `key`: its value, expiry and version; None if there is none.
+    /// Return the value, expiry and version of `key`, or None if it has no value.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///
+    /// Returns:
+    ///     An `Entry` (a named tuple), or None.
+    ///
+    /// Raises:
+    ///     As `get`.
+    ///
+    /// Example:
+    ///     >>> cache.set("user:42", "Ada")
+    ///     >>> entry = cache.get_entry("user:42")
+    ///     >>> entry.value, entry.expiry
+    ///     ('Ada', None)
     fn get_entry<'py>(
         &self,
         py: Python<'py>,
@@ -249,7 +279,22 @@ impl Core {
         })
     }
 
-    /// Store `value` unless `key` has a value; tell whether it was stored.
+    /// Store `value` only if `key` has no value.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///     value: An object of one of the types listed in `tuckbox.Cache`.
+    ///     ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.
+    ///
+    /// Returns:
+    ///     True if the value was stored, False if the key has a value.
+    ///
+    /// Raises:
+    ///     As `set`.
+    ///
+    /// Example:
+    ///     >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
+    ///     (True, False)
     #[pyo3(signature = (key, value, ttl=None))]
     fn add<'py>(
         &self,
@@ -263,7 +308,22 @@ impl Core {
         self.opened()?.store(py, value, |cache, value| cache.add(key.bytes(), value, ttl))
     }
 
-    /// Store `value` only if `key` has a value; tell whether it was stored.
+    /// Store `value` only if `key` already has a value.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///     value: An object of one of the types listed in `tuckbox.Cache`.
+    ///     ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.
+    ///
+    /// Returns:
+    ///     True if the value was stored, False if the key has no value.
+    ///
+    /// Raises:
+    ///     As `set`.
+    ///
+    /// Example:
+    ///     >>> cache.replace("user:42", "Ada")
+    ///     False
     #[pyo3(signature = (key, value, ttl=None))]
     fn replace<'py>(
         &self,
@@ -277,8 +337,28 @@ impl Core {
         self.opened()?.store(py, value, |cache, value| cache.replace(key.bytes(), value, ttl))
     }
 
-    /// Store `value` only if the entry of `key` still has this `version`; tell whether it was
-    /// stored.
+    /// Store `value` only if the entry of `key` still has this `version` (compare and set).
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///     value: An object of one of the types listed in `tuckbox.Cache`.
+    ///     version: The `version` of the `Entry` that `get_entry` returned.
+    ///     ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.
+    ///
+    /// Returns:
+    ///     True if the value was stored, False if the value changed meanwhile or is missing.
+    ///
+    /// Raises:
+    ///     InvalidVersion: `version` is not the version of an entry.
+    ///     As `set`.
+    ///
+    /// Example:
+    ///     >>> cache.set("cart", ["tea"])
+    ///     >>> entry = cache.get_entry("cart")
+    ///     >>> cache.cas("cart", entry.value + ["milk"], entry.version)
+    ///     True
+    ///     >>> cache.cas("cart", entry.value + ["salt"], entry.version)
+    ///     False
     #[pyo3(signature = (key, value, version, ttl=None))]
     fn cas<'py>(
         &self,
@@ -296,15 +376,47 @@ impl Core {
         })
     }
 
-    /// Remove `key`; tell whether it had a value.
+    /// Delete `key`.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///
+    /// Returns:
+    ///     True if the key had a value, False if not.
+    ///
+    /// Raises:
+    ///     KeyTypeError, KeyTooLong: The key is invalid.
+    ///     LockTimeout: A live process held the lock for longer than `lock_timeout`.
+    ///     CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+    ///
+    /// Example:
+    ///     >>> cache.set("user:42", "Ada")
+    ///     >>> cache.delete("user:42"), cache.delete("user:42")
+    ///     (True, False)
     fn delete(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let opened = self.opened()?;
         let key = keys::encode(key)?;
         opened.cache.delete(key.bytes()).map_err(|error| opened.refused(py, error))
     }
 
-    /// Remove `key` and return its value; without one return `default`, or raise KeyError if that
-    /// is not given.
+    /// Delete `key` and return its value.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///     default: Returned if the key has no value. Without it, raises KeyError.
+    ///
+    /// Returns:
+    ///     The value, or `default`.
+    ///
+    /// Raises:
+    ///     KeyError: The key has no value, and `default` was not given.
+    ///     EntryCorrupt: The value cannot be decoded. The entry is deleted.
+    ///     As `delete`.
+    ///
+    /// Example:
+    ///     >>> cache.set("token", "abc")
+    ///     >>> cache.pop("token"), cache.pop("token", None)
+    ///     ('abc', None)
     #[pyo3(signature = (key, default=Given(None)))]
     fn pop<'py>(
         &self,
@@ -325,7 +437,24 @@ impl Core {
         })
     }
 
-    /// Give `key` a new time to live; tell whether it has a value.
+    /// Give `key` a new time to live, counted from now.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///     ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.
+    ///
+    /// Returns:
+    ///     True if the key has a value, False if not.
+    ///
+    /// Raises:
+    ///     InvalidTTL: `ttl` is negative, NaN or of another type.
+    ///     CacheFull: There is no room for the entry with its expiry.
+    ///     As `delete`.
+    ///
+    /// Example:
+    ///     >>> cache.set("session", "abc", ttl=60)
+    ///     >>> cache.touch("session", ttl=3600)
+    ///     True
     #[pyo3(signature = (key, ttl=None))]
     fn touch<'py>(
         &self,
@@ -339,8 +468,27 @@ impl Core {
         opened.cache.touch(key.bytes(), ttl).map_err(|error| opened.refused(py, error))
     }
 
-    /// Add `delta` to the int of `key` and return the sum. Without a value, start from `default`
-    /// with `ttl`, or raise KeyError if that is not given.
+    /// Add `delta` to the int stored under `key`, atomically over all processes.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///     delta: The int to add; may be negative.
+    ///     default: The int to start from if the key has no value. Without it, raises KeyError.
+    ///     ttl: The time to live if the key had no value: seconds (int or float), a timedelta or
+    ///         None. An existing entry keeps its expiry.
+    ///
+    /// Returns:
+    ///     The sum.
+    ///
+    /// Raises:
+    ///     KeyError: The key has no value, and `default` was not given.
+    ///     NotAnInteger: The value, `delta` or `default` is not an int. A bool is not an int here.
+    ///     IntegerOverflow: The sum, `delta` or `default` does not fit a signed 64-bit integer.
+    ///     As `set`.
+    ///
+    /// Example:
+    ///     >>> cache.incr("visits", default=0), cache.incr("visits")
+    ///     (1, 2)
     #[pyo3(signature = (key, delta=Delta(1), default=None, ttl=None))]
     #[pyo3(text_signature = "($self, key, delta=1, default=None, ttl=None)")]
     fn incr<'py>(
@@ -354,7 +502,12 @@ impl Core {
         self.add_to(py, key, delta.0, default, ttl)
     }
 
-    /// Subtract `delta` from the int of `key`, and otherwise do as `incr`.
+    /// Subtract `delta` from the int stored under `key`. Otherwise as `incr`.
+    ///
+    /// Example:
+    ///     >>> cache.set("stock", 10)
+    ///     >>> cache.decr("stock", 3)
+    ///     7
     #[pyo3(signature = (key, delta=Delta(1), default=None, ttl=None))]
     #[pyo3(text_signature = "($self, key, delta=1, default=None, ttl=None)")]
     fn decr<'py>(
@@ -367,14 +520,29 @@ impl Core {
     ) -> PyResult<i64> {
         let delta = delta.0.checked_neg().ok_or_else(|| {
             classes::IntegerOverflow::new_err(format!(
-                "delta must lie in the range of 64-bit integers when negated, got {}",
+                "delta must fit a signed 64-bit integer when negated, got {}",
                 delta.0
             ))
         })?;
         self.add_to(py, key, delta, default, ttl)
     }
 
-    /// Return the values of those `keys` that have one, as a dict.
+    /// Return the values of several keys.
+    ///
+    /// Args:
+    ///     keys: An iterable of keys.
+    ///
+    /// Returns:
+    ///     A dict of those keys that have a value.
+    ///
+    /// Raises:
+    ///     KeyTypeError: A key is invalid, or `keys` is a single str or bytes.
+    ///     As `get`.
+    ///
+    /// Example:
+    ///     >>> cache.set("a", 1)
+    ///     >>> cache.get_many(["a", "b"])
+    ///     {'a': 1}
     fn get_many<'py>(
         &self,
         py: Python<'py>,
@@ -383,7 +551,21 @@ impl Core {
         many::get(self, py, keys)
     }
 
-    /// Store all values of `mapping` under their keys, for `ttl` seconds if given.
+    /// Store several values.
+    ///
+    /// Args:
+    ///     mapping: A dict, or another mapping with `items`, of keys to values.
+    ///     ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.
+    ///
+    /// Raises:
+    ///     TypeError: `mapping` is not a mapping.
+    ///     As `set`. An invalid key or value raises before anything is stored. After any other
+    ///         error, some of the values may be stored.
+    ///
+    /// Example:
+    ///     >>> cache.set_many({"a": 1, "b": 2}, ttl=60)
+    ///     >>> len(cache)
+    ///     2
     #[pyo3(signature = (mapping, ttl=None))]
     fn set_many<'py>(
         &self,
@@ -394,7 +576,22 @@ impl Core {
         many::set(self, py, mapping, ttl::parse(ttl)?)
     }
 
-    /// Remove `keys`; tell how many had a value.
+    /// Delete several keys.
+    ///
+    /// Args:
+    ///     keys: An iterable of keys.
+    ///
+    /// Returns:
+    ///     How many of them had a value.
+    ///
+    /// Raises:
+    ///     KeyTypeError: A key is invalid, or `keys` is a single str or bytes. Nothing was deleted.
+    ///     As `delete`. After any other error, some of the keys may be deleted.
+    ///
+    /// Example:
+    ///     >>> cache.set("a", 1)
+    ///     >>> cache.delete_many(["a", "b"])
+    ///     1
     fn delete_many(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<usize> {
         many::delete(self, py, keys)
     }
@@ -432,66 +629,120 @@ impl Core {
         opened.cache.contains(key.bytes()).map_err(|error| opened.refused(py, error))
     }
 
-    /// Entries present, including expired ones that were not collected yet.
+    // The number of entries, including expired ones that were not yet removed.
     fn __len__(&self) -> PyResult<usize> {
-        Ok(self.alive()?.cache.len() as usize)
+        Ok(self.not_closed()?.cache.len() as usize)
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> PyResult<Scan> {
         Core::keys(slf)
     }
 
-    /// Iterate over all keys.
+    /// Return an iterator over all keys, in no particular order.
+    ///
+    /// It yields each key that exists during the whole iteration exactly once. Expired entries are
+    /// skipped.
+    ///
+    /// Raises:
+    ///     EntryCorrupt: While iterating: a key cannot be decoded.
+    ///     CacheClosed: The cache is closed.
+    ///
+    /// Example:
+    ///     >>> cache.set_many({"a": 1, "b": 2})
+    ///     >>> sorted(cache.keys())
+    ///     ['a', 'b']
     fn keys(slf: Bound<'_, Self>) -> PyResult<Scan> {
-        slf.get().alive()?;
+        slf.get().not_closed()?;
         Ok(Scan::new(slf.unbind(), Part::Key))
     }
 
-    /// Iterate over all values.
+    /// Return an iterator over all values. See `keys`.
+    ///
+    /// Example:
+    ///     >>> cache.set_many({"a": 1, "b": 2})
+    ///     >>> sum(cache.values())
+    ///     3
     fn values(slf: Bound<'_, Self>) -> PyResult<Scan> {
-        slf.get().alive()?;
+        slf.get().not_closed()?;
         Ok(Scan::new(slf.unbind(), Part::Value))
     }
 
-    /// Iterate over all pairs of key and value.
+    /// Return an iterator over all (key, value) tuples. See `keys`.
+    ///
+    /// Example:
+    ///     >>> cache.set_many({"a": 1, "b": 2})
+    ///     >>> sorted(cache.items())
+    ///     [('a', 1), ('b', 2)]
     fn items(slf: Bound<'_, Self>) -> PyResult<Scan> {
-        slf.get().alive()?;
+        slf.get().not_closed()?;
         Ok(Scan::new(slf.unbind(), Part::Item))
     }
 
-    /// Remove all entries; return how many there were.
+    /// Delete all entries.
+    ///
+    /// Entries that other processes store meanwhile may be kept.
+    ///
+    /// Returns:
+    ///     How many entries were deleted.
+    ///
+    /// Raises:
+    ///     LockTimeout: A live process held a lock for longer than `lock_timeout`. Some of the
+    ///         entries may be deleted.
+    ///     CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+    ///
+    /// Example:
+    ///     >>> cache.set_many({"a": 1, "b": 2})
+    ///     >>> cache.clear()
+    ///     2
     fn clear(&self, py: Python<'_>) -> PyResult<u64> {
         self.opened()?.detached(py, Cache::clear)
     }
 
-    /// Remove all expired entries, which are invisible already, to free their room; return how
-    /// many there were.
+    /// Delete all expired entries to free their space. Reads never return them in any case.
+    ///
+    /// Returns:
+    ///     How many entries were deleted.
+    ///
+    /// Raises:
+    ///     As `clear`.
+    ///
+    /// Example:
+    ///     >>> cache.set("a", 1, ttl=0)
+    ///     >>> cache.expire()
+    ///     1
     fn expire(&self, py: Python<'_>) -> PyResult<u64> {
         self.opened()?.detached(py, Cache::expire)
     }
 
     fn _stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        reports::stats(py, &self.alive()?.cache.stats())
+        reports::stats(py, &self.not_closed()?.cache.stats())
     }
 
     fn _check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         reports::check(py, &self.opened()?.detached(py, Cache::check)?)
     }
 
-    /// Close this handle. The file, and the handles of others, stay as they are.
+    /// Close this handle. The file and all other handles stay open.
+    ///
+    /// Every later operation raises CacheClosed. Closing twice does nothing.
+    ///
+    /// Example:
+    ///     >>> cache.close()
+    ///     >>> cache.closed
+    ///     True
     fn close(&self, py: Python<'_>) {
         if let Some(opened) = self.opened.get() {
             waiter::detached(py, || opened.cache.close());
         }
     }
 
-    /// Whether this handle was closed.
+    /// Whether this handle is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.opened.get().is_none_or(|opened| opened.cache.is_closed())
     }
 
-    /// The path of the file; None for a private cache.
+    /// The absolute path of the file; None for a private cache.
     #[getter]
     fn path(&self) -> PyResult<Option<&std::ffi::OsStr>> {
         Ok(match &self.opened()?.place {
@@ -500,40 +751,44 @@ impl Core {
         })
     }
 
-    /// The byte limit of the file.
+    /// The maximum length of the file, in bytes.
     #[getter]
     fn size(&self) -> PyResult<u64> {
         Ok(self.opened()?.size_bytes)
     }
 
-    /// The limit of entries; None if there is none.
+    /// The maximum number of entries; None means no limit.
     #[getter]
     fn max_entries(&self) -> PyResult<Option<u64>> {
         Ok(Some(self.opened()?.max_entries).filter(|limit| *limit > 0))
     }
 
-    /// What eviction favours.
+    /// The goal of eviction: "balanced", "hits" or "bytes".
     #[getter]
     fn favour(&self) -> PyResult<&'static str> {
-        let own = self.opened()?.favour;
-        let known = FAVOURS.iter().find(|(_, favour)| *favour == own);
-        Ok(known.map_or(FAVOURS[0].0, |(name, _)| name))
+        Ok(choices::name_of_favour(self.opened()?.favour))
     }
 
-    /// How many seconds an operation waits for a lock at most.
+    /// What happens to the entries after a power cut: "keep" or "discard".
+    #[getter]
+    fn after_power_cut(&self) -> PyResult<&'static str> {
+        Ok(choices::name_of_after_power_cut(self.opened()?.after_power_cut))
+    }
+
+    /// How long a write waits for a lock, in seconds.
     #[getter]
     fn lock_timeout(&self) -> PyResult<f64> {
         Ok(self.opened()?.lock_timeout_s)
     }
 
-    /// The random bytes that tell this cache from every other one.
+    /// The id of the cache: 16 random bytes, chosen when the file was created.
     #[getter]
     fn id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.opened()?.cache.id()))
     }
 
-    /// The tag and bytes as which a value is stored that is not `bytes`, `str` or a short `int`.
-    /// For tests.
+    /// Return the tag and the bytes of an encoded value. Not for plain `bytes`, `str` and 64-bit
+    /// `int`, which are not encoded. For tests.
     fn _encoded<'py>(
         &self,
         py: Python<'py>,
@@ -544,34 +799,33 @@ impl Core {
         Ok((bytes[0], PyBytes::new(py, &bytes[1..])))
     }
 
-    /// Stores any bytes as those of a key and of a value, as another program might, which need not
-    /// know what Tuckbox makes of them. For tests.
+    /// Store arbitrary bytes as an encoded key and value, as another program could. For tests.
     fn _plant(&self, py: Python<'_>, key: &[u8], tag: u8, bytes: &[u8]) -> PyResult<()> {
         let opened = self.opened()?;
         if tag >= tuckbox_engine::VALUE_TAG_COUNT {
-            return Err(PyValueError::new_err(format!("{tag} is no tag")));
+            return Err(PyValueError::new_err(format!("{tag} is not a valid tag")));
         }
         let never = tuckbox_engine::Ttl::Never;
         let value = Value::Bytes { tag, bytes };
         opened.cache.set(key, value, never).map_err(|error| opened.refused(py, error))
     }
 
-    /// Whether this handle only reads.
+    /// Whether this handle is read-only.
     #[getter]
     fn read_only(&self) -> PyResult<bool> {
         Ok(self.opened()?.rights.read_only)
     }
 
-    /// The number of the group that shares the file; None if it is its owner's alone.
+    /// The number of the group that shares the file; None if only its owner can use it.
     #[getter]
     fn group(&self) -> PyResult<Option<u32>> {
         Ok(self.opened()?.rights.group)
     }
 
-    /// Where another process finds a private cache while this one lives.
+    /// The path at which other processes can open this private cache while this process lives.
     #[getter]
     fn _shown(&self) -> PyResult<Option<PathBuf>> {
-        let opened = self.alive()?;
+        let opened = self.not_closed()?;
         Ok(match opened.place {
             Place::Path(_) => None,
             Place::Private | Place::Shown(_) => opened.cache.shown_path(),

@@ -1,8 +1,7 @@
-//! The gate through which every error of the engine becomes a Python exception.
+//! Converts engine errors to Python exceptions.
 //!
-//! Owns which error becomes which class. The classes themselves, and the tree that they form, are
-//! in `tuckbox/errors.py`. An error's sentence is the engine's; what is added here is only what a
-//! Python user can do about an answer of the operating system.
+//! The exception classes are in `tuckbox/errors.py`. The messages are the engine's; only advice
+//! about errors of the operating system is added here.
 
 use std::ffi::OsString;
 use std::io;
@@ -46,17 +45,17 @@ pub mod classes {
     import_exception!(tuckbox.errors, InvalidSize);
     import_exception!(tuckbox.errors, InvalidMaxEntries);
     import_exception!(tuckbox.errors, InvalidFavour);
+    import_exception!(tuckbox.errors, InvalidAfterPowerCut);
     import_exception!(tuckbox.errors, InvalidLockTimeout);
     import_exception!(tuckbox.errors, InvalidVersion);
 }
 
 use classes::*;
 
-/// A Python exception on its way out, one word long: the results that are handed through on the
-/// way of a get stay in registers.
+/// A boxed Python exception. It is one word long, so that the results of a `get` stay in registers.
 pub struct Raised(Box<PyErr>);
 
-/// The result of what is on the way of a get or set.
+/// The result of functions that `get` and `set` call.
 pub type Quick<T> = Result<T, Raised>;
 
 impl From<PyErr> for Raised {
@@ -73,7 +72,7 @@ impl From<Raised> for PyErr {
     }
 }
 
-// Numbers that Python programs compare `errno` with, for answers that are not the system's own.
+// Values of `errno` for errors that do not come from the operating system.
 /// "No such file or directory".
 const ENOENT: i32 = 2;
 /// "Is a directory".
@@ -83,8 +82,7 @@ const ENOSPC: i32 = 28;
 /// "Operation not supported".
 const EOPNOTSUPP: i32 = 95;
 
-/// The exception for what an operation was refused for. `path` is the cache's, for errors that
-/// name none.
+/// Converts the error of an operation. `path` is used for errors that have none.
 #[cold]
 pub fn raised(py: Python<'_>, error: Error, path: &Path) -> PyErr {
     convert(py, error, path, |errno, _, message, name| {
@@ -92,7 +90,7 @@ pub fn raised(py: Python<'_>, error: Error, path: &Path) -> PyErr {
     })
 }
 
-/// The exception for why a cache could not be opened with these rights.
+/// Converts the error of an open with these rights.
 #[cold]
 pub fn raised_by_open(py: Python<'_>, error: Error, path: &Path, rights: Rights) -> PyErr {
     let by_system: BySystem =
@@ -111,12 +109,12 @@ fn raised_by_system(
             DirectoryMissing::new_err((errno.or(Some(ENOENT)), message, name))
         }
         io::ErrorKind::PermissionDenied => {
-            let advice = "; this user must be able to read and write the file, and to make files \
-                          in its directory: change the rights, or choose another path";
+            let advice = "; this user must be able to read and write the file and to create files \
+                          in its directory: change the permissions, or choose another path";
             AccessDenied::new_err((errno, message + advice, name))
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            let advice = "; choose a path on another file system, or open the cache read-only";
+            let advice = "; choose a path on another file system, or pass read_only=True";
             AccessDenied::new_err((errno, message + advice, name))
         }
         _ => CacheOpenError::new_err((errno, message, name)),
@@ -131,15 +129,15 @@ fn raised_by_system_reading(
 ) -> PyErr {
     match kind {
         io::ErrorKind::PermissionDenied => {
-            let advice = "; this user must be able to read the file: let its owner share it with \
-                          a group of this user";
+            let advice = "; this user must be able to read the file: ask its owner to share it \
+                          with a group of this user";
             AccessDenied::new_err((errno, message + advice, name))
         }
         _ => raised_by_system(errno, kind, message, name),
     }
 }
 
-/// The exception for an answer of the operating system: its number and kind, a sentence, the file.
+/// Converts an error of the operating system: its number and kind, the message, the file.
 type BySystem = fn(Option<i32>, io::ErrorKind, String, OsString) -> PyErr;
 
 fn convert(py: Python<'_>, error: Error, path: &Path, by_system: BySystem) -> PyErr {
@@ -153,7 +151,7 @@ fn convert(py: Python<'_>, error: Error, path: &Path, by_system: BySystem) -> Py
         Error::OutOfMemory { .. } => PyMemoryError::new_err(message),
         Error::Full { .. } => CacheFull::new_err((ENOSPC, message, text(path))),
         Error::MaxEntriesOutOfRange { .. } => InvalidMaxEntries::new_err(message),
-        // The engine may learn to refuse more: its enum is open.
+        // The enum is non-exhaustive.
         _ => TuckboxError::new_err(message),
     }
 }
@@ -189,6 +187,7 @@ fn convert_arena(
             NetworkFileSystem::new_err((none, message, text(&path)))
         }
         ArenaError::Missing { path } => FileMissing::new_err((ENOENT, message, text(&path))),
+        ArenaError::CutOff { path } => CacheOpenError::new_err((none, message, text(&path))),
         ArenaError::ReadOnly { .. } => CacheReadOnly::new_err(message),
         ArenaError::NotACache { path, .. } => NotACache::new_err((none, message, text(&path))),
         ArenaError::VersionMismatch { path, .. } => {
@@ -201,30 +200,30 @@ fn convert_arena(
         }
         ArenaError::TooManyHandles { .. } => TooManyCaches::new_err((none, message, text(own))),
         ArenaError::LockTimeout { .. } => LockTimeout::new_err(message),
-        // The waiter left the exception of the signal's handler where Python keeps exceptions.
+        // The waiter set the exception of the signal handler as the current exception.
         ArenaError::Interrupted => {
             PyErr::take(py).unwrap_or_else(|| TuckboxError::new_err(message))
         }
         ArenaError::Closed => closed(own),
         ArenaError::Lost { path } => CacheLost::new_err((none, message, text(&path))),
-        // As above.
+        // The enum is non-exhaustive.
         _ => TuckboxError::new_err(message),
     }
 }
 
-/// For a handle that was closed.
+/// The exception for a closed handle.
 #[cold]
 pub fn closed(path: &Path) -> PyErr {
     let name =
         if path.as_os_str().is_empty() { "this cache".into() } else { path.display().to_string() };
-    CacheClosed::new_err(format!("{name} is closed in this program; open it again to use it"))
+    CacheClosed::new_err(format!("{name} is closed; open it again to use it"))
 }
 
-/// For a handle whose `__init__` never ran.
+/// The exception for a handle whose `__init__` never ran.
 #[cold]
 pub fn never_opened() -> PyErr {
     CacheClosed::new_err(
-        "this cache was never opened: a subclass that defines __init__ must call super().__init__",
+        "this cache was never opened; a subclass that defines __init__ must call super().__init__",
     )
 }
 

@@ -1,21 +1,20 @@
-//! Python keys as bytes, and back.
+//! Encoding of keys.
 //!
-//! Equal keys are equal bytes: in every process, on every machine, in every version, whatever the
-//! hash seed. Different keys are different bytes. What each key becomes:
+//! Two keys have the same bytes exactly if they are equal. This holds in every process, on every
+//! machine and in every version, whatever the hash seed.
 //!
 //! | key | bytes |
 //! |---|---|
-//! | `str` | its UTF-8, a lone surrogate as the three bytes that UTF-8 would give it |
+//! | `str` | its UTF-8; a lone surrogate as the three bytes that UTF-8 would use |
 //! | `bytes` | `FF 62`, the bytes |
 //! | `int` | `FF 69`, two's complement, little-endian, in `bit_length() // 8 + 1` bytes |
 //! | `tuple` | `FF 74`, then for each item the length of its encoding (LEB128) and its encoding |
 //!
-//! UTF-8 never holds the byte FF, so that a `str` cannot be mistaken for one of the others, and
-//! needs no mark of its own.
+//! UTF-8 never contains the byte FF, so a `str` needs no type byte.
 //!
-//! What `==` calls equal is one key, as in a dict: `True` is the key 1, and an instance of a
-//! subclass (a member of `IntEnum`, a named tuple, a marked-up string) is the plain key that it
-//! equals. A subclass with its own idea of equality is refused. Floats are refused altogether.
+//! As in a dict, keys that are `==` are one key: `True` is the key 1, and an instance of a subclass
+//! (an `IntEnum` member, a named tuple, a safe string) is the plain key that it equals. Subclasses
+//! with their own `__eq__` or `__hash__` raise `KeyTypeError`, and so do floats.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -31,16 +30,16 @@ const OTHER: u8 = 0xFF;
 const BYTES: u8 = b'b';
 const INT: u8 = b'i';
 const TUPLE: u8 = b't';
-/// How deep tuples may lie in tuples.
+/// The maximum nesting depth of tuples.
 const DEPTH_MAX: usize = 64;
-/// Bytes of a key that need no allocation; an `int` of 64 bits takes 11.
+/// The longest key that needs no allocation. A 64-bit `int` takes 11 bytes.
 const SHORT_BYTES: usize = 22;
 
-/// The bytes of a key.
+/// An encoded key.
 pub enum Key<'a> {
-    /// Where the Python object has them.
+    /// The bytes of the Python object itself.
     Borrowed(&'a [u8]),
-    /// A few bytes.
+    /// Up to [`SHORT_BYTES`], and their number.
     Short([u8; SHORT_BYTES], u8),
     /// More bytes.
     Long(Vec<u8>),
@@ -65,11 +64,11 @@ impl AsRef<[u8]> for Key<'_> {
     }
 }
 
-/// The bytes of a key.
+/// Encodes a key.
 ///
 /// # Errors
-/// `KeyTypeError` for what cannot be a key, and `KeyTooLong` before more is copied than a key may
-/// have. The length of a plain `str`, which is not copied, is for the engine to refuse.
+/// `KeyTypeError` for other types. `KeyTooLong`, before more bytes are copied than a key may have;
+/// a plain `str` is not copied, and the engine checks its length.
 #[inline(always)]
 pub fn encode<'a>(key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
     match plain(key) {
@@ -78,7 +77,8 @@ pub fn encode<'a>(key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
     }
 }
 
-/// A plain `str`, whose bytes are those of the key; none if it has lone surrogates or is no plain `str`.
+/// Returns the UTF-8 of a plain `str`, which is its encoding. `None` for another type, and for a
+/// `str` with lone surrogates.
 #[inline(always)]
 pub fn plain<'a>(key: &'a Bound<'_, PyAny>) -> Option<&'a str> {
     text::utf8(key.cast_exact::<PyString>().ok()?)
@@ -101,7 +101,7 @@ fn encode_other<'a>(key: &Bound<'_, PyAny>) -> PyResult<Key<'a>> {
     Ok(Key::Long(bytes))
 }
 
-/// Two's complement, little-endian, and how many of the bytes count.
+/// Returns the two's complement, little-endian, and the number of bytes used.
 fn int_bytes(number: i64) -> ([u8; 9], u8) {
     let bit_length = 64 - number.unsigned_abs().leading_zeros();
     let mut digits = [0; 9];
@@ -109,7 +109,7 @@ fn int_bytes(number: i64) -> ([u8; 9], u8) {
     (digits, (bit_length / 8 + 1) as u8)
 }
 
-/// Appends the encoding of `key`, which is `whole` or lies in it.
+/// Appends the encoding of `key`, which is `whole` or nested in it.
 fn append(
     key: &Bound<'_, PyAny>,
     bytes: &mut Vec<u8>,
@@ -118,23 +118,23 @@ fn append(
 ) -> PyResult<()> {
     let py = key.py();
     if let Ok(text) = key.cast::<PyString>() {
-        demand_equality_of::<PyString>(key, whole)?;
-        // A character takes a byte at least.
-        demand_room(bytes, text.len()?)?;
+        check_equality::<PyString>(key, whole)?;
+        // Before encoding: a character takes at least one byte.
+        check_length(bytes, text.len()?)?;
         match text.to_str() {
             Ok(text) => {
-                demand_room(bytes, text.len())?;
+                check_length(bytes, text.len())?;
                 bytes.extend_from_slice(text.as_bytes());
             }
             Err(_) => bytes.extend_from_slice(surrogates_to_bytes(text)?.as_bytes()),
         }
     } else if let Ok(content) = key.cast::<PyBytes>() {
-        demand_equality_of::<PyBytes>(key, whole)?;
-        demand_room(bytes, 2 + content.as_bytes().len())?;
+        check_equality::<PyBytes>(key, whole)?;
+        check_length(bytes, 2 + content.as_bytes().len())?;
         bytes.extend_from_slice(&[OTHER, BYTES]);
         bytes.extend_from_slice(content.as_bytes());
     } else if let Ok(number) = key.cast::<PyInt>() {
-        demand_equality_of::<PyInt>(key, whole)?;
+        check_equality::<PyInt>(key, whole)?;
         bytes.extend_from_slice(&[OTHER, INT]);
         match number.extract::<i64>() {
             Ok(number) => {
@@ -142,15 +142,15 @@ fn append(
                 bytes.extend_from_slice(&digits[..usize::from(length)]);
             }
             Err(_) => {
-                demand_room(bytes, big_int_len_bytes(number)?)?;
+                check_length(bytes, big_int_len_bytes(number)?)?;
                 bytes.extend_from_slice(big_int_to_bytes(number)?.as_bytes());
             }
         }
     } else if let Ok(items) = key.cast::<PyTuple>() {
-        demand_equality_of::<PyTuple>(key, whole)?;
+        check_equality::<PyTuple>(key, whole)?;
         if depth == DEPTH_MAX {
             return Err(KeyTypeError::new_err(format!(
-                "tuples in the key {} lie more than {DEPTH_MAX} deep in each other; flatten it",
+                "key {} has tuples nested more than {DEPTH_MAX} deep; flatten it",
                 names::of_object(whole)
             )));
         }
@@ -159,8 +159,8 @@ fn append(
             let start = bytes.len();
             append(&item, bytes, whole, depth + 1)?;
             varint::insert(bytes, start);
-            // A few tuples that lie in each other many times can be very long.
-            demand_room(bytes, 0)?;
+            // A small tuple can contain another one many times, and so have a long encoding.
+            check_length(bytes, 0)?;
         }
     } else {
         return Err(refuse(py, key, whole));
@@ -168,8 +168,8 @@ fn append(
     Ok(())
 }
 
-/// Refuses a key that is too long, before it takes as much memory again.
-fn demand_room(bytes: &[u8], more_bytes: usize) -> PyResult<()> {
+/// Raises `KeyTooLong` before a key that is too long is copied.
+fn check_length(bytes: &[u8], more_bytes: usize) -> PyResult<()> {
     let len_bytes = bytes.len().saturating_add(more_bytes);
     let most_bytes = tuckbox_engine::KEY_BYTES_MAX;
     if len_bytes <= most_bytes {
@@ -179,9 +179,9 @@ fn demand_room(bytes: &[u8], more_bytes: usize) -> PyResult<()> {
     Err(KeyTooLong::new_err(error.to_string()))
 }
 
-/// A subclass may be a key if `==` and `hash` are those of its base, for then a dict would take
-/// it for the base as well.
-fn demand_equality_of<T: pyo3::PyTypeInfo>(
+/// Checks that a subclass inherits `==` and `hash` from its base, so that a dict would also treat
+/// the instance as the plain key.
+fn check_equality<T: pyo3::PyTypeInfo>(
     key: &Bound<'_, PyAny>,
     whole: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
@@ -207,16 +207,16 @@ fn refuse_subclass(
 ) -> PyErr {
     let (kind, base) = (names::of_type(key), names::of(base));
     KeyTypeError::new_err(format!(
-        "{}{kind} cannot be a key: it is a {base} with its own __eq__ or __hash__, and a key must \
-         equal its {base} in every process; use {base}(...) of it",
-        place_in(key, whole)
+        "{}{kind} cannot be a key, because it is a subclass of {base} with its own __eq__ or \
+         __hash__; use {base}(...) of it",
+        location(key, whole)
     ))
 }
 
 #[cold]
 fn refuse(py: Python<'_>, key: &Bound<'_, PyAny>, whole: &Bound<'_, PyAny>) -> PyErr {
     let advice = if key.is_none() {
-        "; for \"nothing\" use a string of your own"
+        "; use a string that stands for it"
     } else if key.is_instance_of::<pyo3::types::PyFloat>() {
         "; use an int, or its repr()"
     } else if key.is_instance_of::<pyo3::types::PyList>() {
@@ -229,36 +229,36 @@ fn refuse(py: Python<'_>, key: &Bound<'_, PyAny>, whole: &Bound<'_, PyAny>) -> P
         ""
     };
     KeyTypeError::new_err(format!(
-        "{}{} cannot be a key; keys are str, bytes, int and tuples of them{advice}",
-        place_in(key, whole),
+        "{}{} cannot be a key; keys are str, bytes, int and tuples of these{advice}",
+        location(key, whole),
         names::of_type(key),
     ))
 }
 
-fn place_in(key: &Bound<'_, PyAny>, whole: &Bound<'_, PyAny>) -> String {
+fn location(key: &Bound<'_, PyAny>, whole: &Bound<'_, PyAny>) -> String {
     if key.is(whole) {
         String::new()
     } else {
-        format!("in the key {}: ", names::of_object(whole))
+        format!("in key {}: ", names::of_object(whole))
     }
 }
 
-/// UTF-8 with lone surrogates as if they were characters.
+/// Encodes a `str` as UTF-8, with lone surrogates as three bytes each.
 pub fn surrogates_to_bytes<'py>(text: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyBytes>> {
     let py = text.py();
-    // By the class, because a subclass may have an `encode` of its own.
+    // The method of `str`, because a subclass may override `encode`.
     py.get_type::<PyString>()
         .call_method1(intern!(py, "encode"), (text, "utf-8", "surrogatepass"))?
         .cast_into::<PyBytes>()
         .map_err(PyErr::from)
 }
 
-/// The reverse.
+/// Decodes the result of [`surrogates_to_bytes`].
 pub fn surrogates_from_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     PyBytes::new(py, bytes).call_method1(intern!(py, "decode"), ("utf-8", "surrogatepass"))
 }
 
-/// How many bytes [`big_int_to_bytes`] gives.
+/// The length of the result of [`big_int_to_bytes`].
 pub fn big_int_len_bytes(number: &Bound<'_, PyInt>) -> PyResult<usize> {
     let py = number.py();
     let class = py.get_type::<PyInt>();
@@ -266,7 +266,7 @@ pub fn big_int_len_bytes(number: &Bound<'_, PyInt>) -> PyResult<usize> {
     Ok(bit_length / 8 + 1)
 }
 
-/// Two's complement, little-endian, of an int of any size.
+/// Encodes an int of any size: two's complement, little-endian.
 pub fn big_int_to_bytes<'py>(number: &Bound<'py, PyInt>) -> PyResult<Bound<'py, PyBytes>> {
     let py = number.py();
     let signed = [("signed", true)].into_py_dict(py)?;
@@ -277,17 +277,17 @@ pub fn big_int_to_bytes<'py>(number: &Bound<'py, PyInt>) -> PyResult<Bound<'py, 
         .map_err(PyErr::from)
 }
 
-/// The reverse.
+/// Decodes the result of [`big_int_to_bytes`].
 pub fn big_int_from_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let signed = [("signed", true)].into_py_dict(py)?;
     let arguments = (PyBytes::new(py, bytes), "little");
     py.get_type::<PyInt>().call_method(intern!(py, "from_bytes"), arguments, Some(&signed))
 }
 
-/// The key whose bytes these are.
+/// Decodes a key.
 ///
 /// # Errors
-/// `EntryCorrupt` if they are no key's.
+/// `EntryCorrupt` if the bytes are not an encoded key.
 pub fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     decode_at(py, bytes, 0)
 }
@@ -329,8 +329,8 @@ fn corrupt(bytes: &[u8]) -> PyErr {
     const SHOWN_BYTES: usize = 32;
     let shown: String = bytes.iter().take(SHOWN_BYTES).map(|byte| format!("{byte:02x}")).collect();
     EntryCorrupt::new_err(format!(
-        "an entry's key cannot be read (its {} bytes begin with {shown}): it was stored by another \
-         program or a newer version, or is damaged; check() finds damage, clear() removes it",
+        "a key cannot be decoded (its {} bytes start with {shown}): another program or a newer \
+         version stored it, or it is damaged; run check() to remove damaged entries, or clear()",
         bytes.len()
     ))
 }

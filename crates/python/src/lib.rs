@@ -1,13 +1,17 @@
 //! The extension module `tuckbox._engine`.
 //!
-//! Translates types, errors and the GIL between Python and the engine, and takes no decision about
-//! caching. Where a key becomes bytes is [`keys`], where a value does is [`codec`], where an error
-//! becomes an exception is [`errors`], when the GIL is let go is [`opened`] and how [`waiter`], how
-//! CPython calls what must be fast is [`fastcall`], and where a string's characters lie is
-//! [`text`].
+//! Converts types and errors between Python and the engine, and releases the GIL. Decides nothing
+//! about caching.
+//!
+//! - `core`: the methods of `Cache`; [`many`]: those on many keys
+//! - [`keys`]: keys to bytes and back; [`codec`]: values to bytes and back
+//! - [`errors`]: engine errors to exceptions
+//! - [`opened`]: when the GIL is released; [`waiter`]: how
+//! - [`fastcall`]: how CPython calls `get` and `set`; [`text`]: the characters of a `str`
 
 #![deny(unsafe_code)]
 
+mod choices;
 mod clock;
 mod codec;
 mod core;
@@ -15,11 +19,11 @@ mod errors;
 #[allow(unsafe_code)]
 mod fastcall;
 mod keys;
-mod landing;
 mod many;
 mod names;
 mod numbers;
 mod opened;
+mod output_buffer;
 mod reports;
 mod scan;
 mod scratch;
@@ -29,7 +33,7 @@ mod ttl;
 mod varint;
 mod waiter;
 
-/// The module's table.
+/// The module's contents.
 #[pyo3::pymodule]
 mod _engine {
     #[pymodule_export]

@@ -1,5 +1,5 @@
-//! Operations on many keys at once. All arguments are converted before the first key is touched,
-//! so that a key or value that is refused changes nothing.
+//! Operations on many keys. All arguments are converted before the first write, so that an invalid
+//! key or value changes nothing.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -21,53 +21,53 @@ pub fn get<'py>(
     keys: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let opened = core.opened()?;
-    let objects = collected(keys, "get_many")?;
+    let objects = collected(keys)?;
     let mut encoded = Vec::with_capacity(objects.len());
     for object in &objects {
         encoded.push(keys::encode(object)?);
     }
     let found = PyDict::new(py);
-    let ended = scratch::with_buffer(|buffer| {
+    let result = scratch::with_buffer(|buffer| {
         let mut read_bytes = 0;
-        let result = opened.cache.get_each(&encoded, buffer, |place, entry| {
+        let result = opened.cache.get_each(&encoded, buffer, |index, entry| {
             read_bytes = read_bytes.max(entry.value.len());
-            let value = opened::decoded(py, &objects[place], entry.value)?;
-            found.set_item(&objects[place], value).map_err(Raised::from)?;
+            let value = opened::decoded(py, &objects[index], entry.value)?;
+            found.set_item(&objects[index], value).map_err(Raised::from)?;
             Ok(())
         });
         Used { result, read_bytes }
     });
-    match ended {
+    match result {
         Ok(()) => Ok(found),
-        Err(Ended::Refused(error)) => Err(opened.refused(py, error)),
-        Err(Ended::Raised(raised)) => Err(raised.into()),
+        Err(GetError::Engine(error)) => Err(opened.refused(py, error)),
+        Err(GetError::Python(raised)) => Err(raised.into()),
     }
 }
 
-/// Why the keys were not all read.
-enum Ended {
-    /// The engine refused.
-    Refused(Error),
-    /// Python did.
-    Raised(Raised),
+/// Why a `get_many` failed.
+enum GetError {
+    /// An error of the engine.
+    Engine(Error),
+    /// A Python exception.
+    Python(Raised),
 }
 
-impl From<Error> for Ended {
-    fn from(error: Error) -> Ended {
-        Ended::Refused(error)
+impl From<Error> for GetError {
+    fn from(error: Error) -> GetError {
+        GetError::Engine(error)
     }
 }
 
-impl From<Raised> for Ended {
-    fn from(raised: Raised) -> Ended {
-        Ended::Raised(raised)
+impl From<Raised> for GetError {
+    fn from(raised: Raised) -> GetError {
+        GetError::Python(raised)
     }
 }
 
 /// See `Core.delete_many`.
 pub fn delete(core: &Core, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<usize> {
     let opened = core.opened()?;
-    let objects = collected(keys, "delete_many")?;
+    let objects = collected(keys)?;
     let mut deleted_count = 0;
     for key in all_encoded(core, py, &objects)? {
         let deleted =
@@ -120,14 +120,14 @@ impl Encoded<'_> {
     }
 }
 
-fn collected<'py>(keys: &Bound<'py, PyAny>, operation: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
+fn collected<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     if keys.is_instance_of::<PyString>() || keys.is_instance_of::<PyBytes>() {
         return Err(KeyTypeError::new_err(format!(
-            "{operation} takes an iterable of keys, not one {}; put the key in a list",
+            "keys must be an iterable of keys, not {}; put a single key in a list",
             names::of_type(keys)
         )));
     }
-    // What most programs give, without asking it for each.
+    // The usual case, without a Python iterator.
     if let Ok(list) = keys.cast_exact::<PyList>() {
         return Ok(list.iter().collect());
     }
@@ -160,7 +160,7 @@ fn pairs_of<'py>(mapping: &Bound<'py, PyAny>) -> PyResult<Vec<Pair<'py>>> {
     }
     let items = mapping.call_method0(intern!(mapping.py(), "items")).map_err(|_| {
         PyTypeError::new_err(format!(
-            "set_many takes a mapping of keys to values, not {}",
+            "mapping must be a mapping of keys to values, not {}",
             names::of_type(mapping)
         ))
     })?;

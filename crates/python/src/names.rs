@@ -1,20 +1,20 @@
-//! What to call a thing in a message.
+//! The names of types and objects in messages.
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-/// The type of an object, as its user would import it: `str`, `decimal.Decimal`.
+/// The type of an object by its import name: `str`, `decimal.Decimal`.
 pub fn of_type(object: &Bound<'_, PyAny>) -> String {
     of(&object.get_type())
 }
 
-/// A type, as its user would import it.
+/// A type by its import name.
 pub fn of(kind: &Bound<'_, PyType>) -> String {
     kind.fully_qualified_name()
         .map_or_else(|_| "object of unknown type".into(), |name| name.to_string())
 }
 
-/// An object as it is written, cut to one short line.
+/// The `repr` of an object, cut to 60 characters.
 pub fn of_object(object: &Bound<'_, PyAny>) -> String {
     const LENGTH_MAX: usize = 60;
     let shown =

@@ -6,10 +6,10 @@ use pyo3::types::{PyBool, PyInt};
 use crate::errors::classes::{IntegerOverflow, InvalidVersion, NotAnInteger};
 use crate::names;
 
-/// An `int` of 64 bits, for `incr`.
+/// Converts an argument of `incr` or `decr` to a 64-bit integer.
 ///
 /// # Errors
-/// `NotAnInteger` for another type, bool included, and `IntegerOverflow` for a larger one.
+/// `NotAnInteger` for other types, including bool; `IntegerOverflow` if it does not fit.
 pub fn signed(argument: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     if argument.is_instance_of::<PyBool>() || !argument.is_instance_of::<PyInt>() {
         let kind = names::of_type(argument);
@@ -17,16 +17,14 @@ pub fn signed(argument: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     }
     argument.extract().map_err(|_| {
         let shown = names::of_object(argument);
-        IntegerOverflow::new_err(format!(
-            "{name} must lie in the range of 64-bit integers, got {shown}"
-        ))
+        IntegerOverflow::new_err(format!("{name} must fit a signed 64-bit integer, got {shown}"))
     })
 }
 
-/// The version of an entry, for `cas`.
+/// Converts the `version` argument of `cas`.
 ///
 /// # Errors
-/// `InvalidVersion` for what no version can be.
+/// `InvalidVersion` unless it is a non-negative int of 64 bits.
 pub fn version(argument: &Bound<'_, PyAny>) -> PyResult<u64> {
     let number = if argument.is_instance_of::<PyBool>() || !argument.is_instance_of::<PyInt>() {
         None
@@ -36,7 +34,7 @@ pub fn version(argument: &Bound<'_, PyAny>) -> PyResult<u64> {
     number.ok_or_else(|| {
         let shown = names::of_object(argument);
         InvalidVersion::new_err(format!(
-            "version must be the version of an Entry from get_entry(), got {shown}"
+            "version must be the version of an Entry that get_entry() returned, got {shown}"
         ))
     })
 }

@@ -1,48 +1,50 @@
-//! The open handle behind a `Core`: reads and writes of the engine, with what Python needs around
-//! them.
+//! The open handle behind a `Core`: reads and writes, with conversion and errors.
 //!
-//! Owns the moments at which the GIL is let go: while a file is opened, while all entries are
-//! walked, and while a long value is copied. A get never lets go of it. Must not know of the methods
-//! that call it.
+//! Decides when the GIL is released: while a file is opened, during operations on all entries, and
+//! while a large value is written. A `get` never releases it.
 
 use std::path::Path;
 
 use pyo3::prelude::*;
-use tuckbox_engine::{ArenaError, Cache, Config, Error, Favour, Place, Rights, Value};
+use tuckbox_engine::{
+    AfterPowerCut, ArenaError, Cache, Config, Error, Favour, Place, Rights, Value,
+};
 
 use crate::errors::{self, classes, Quick};
-use crate::landing::BytesLanding;
+use crate::output_buffer::BytesOutput;
 use crate::scratch::{self, Kept, Used};
 use crate::{codec, keys, names, waiter};
 
-/// More bytes than this are copied into the cache without the GIL.
+/// Larger values are written without the GIL.
 const DETACHED_BYTES: usize = 128 << 10;
 
-/// An open cache. It may have been closed since: the engine refuses then.
+/// A cache that was opened. After it is closed, the engine refuses every operation.
 pub struct Opened {
     /// The engine's handle.
     pub cache: Cache,
-    /// The longest value that it takes.
+    /// The longest value that the cache can hold, in bytes.
     pub value_bytes_max: usize,
-    /// Where it is.
+    /// A path, or a private cache.
     pub place: Place,
-    /// Who shares it, and whether it is only read.
+    /// The group that shares the file, and whether the handle is read-only.
     pub rights: Rights,
-    /// The byte limit of the file.
+    /// The maximum length of the file.
     pub size_bytes: u64,
-    /// The limit of entries; 0 if there is none.
+    /// The maximum number of entries; 0 means no limit.
     pub max_entries: u64,
-    /// What eviction favours.
+    /// The goal of eviction.
     pub favour: Favour,
-    /// How many seconds an operation waits for a lock at most.
+    /// What happens to the entries after a power cut.
+    pub after_power_cut: AfterPowerCut,
+    /// How long a write waits for a lock, in seconds.
     pub lock_timeout_s: f64,
 }
 
 impl Opened {
-    /// Opens the file at a place, or makes it.
+    /// Opens the cache at a place, and creates it if it does not exist.
     ///
     /// # Errors
-    /// A `CacheOpenError`, or `CacheLost` if it was to be the cache that a process showed.
+    /// `CacheOpenError`; `CacheFull`; `CacheLost` for a private cache of a process that has ended.
     pub fn open(
         py: Python<'_>,
         place: Place,
@@ -62,6 +64,7 @@ impl Opened {
             size_bytes: stats.size_bytes,
             max_entries: stats.max_entries,
             favour: stats.favour,
+            after_power_cut: stats.after_power_cut,
             cache,
             place,
             rights,
@@ -69,7 +72,7 @@ impl Opened {
         })
     }
 
-    /// Where it is, for messages: nowhere if it is private.
+    /// The path for messages; empty for a private cache.
     pub fn path(&self) -> &Path {
         match &self.place {
             Place::Path(path) => path,
@@ -77,13 +80,13 @@ impl Opened {
         }
     }
 
-    /// The exception for what the engine refused.
+    /// Converts an engine error to an exception.
     #[cold]
     pub fn refused(&self, py: Python<'_>, error: Error) -> PyErr {
         errors::raised(py, error, self.path())
     }
 
-    /// Reads the value of a key, of which `object` is what Python calls it.
+    /// Reads the value of a key. `object` is the key as a Python object, for messages.
     #[inline(always)]
     pub fn read<'py>(
         &self,
@@ -94,7 +97,7 @@ impl Opened {
         scratch::with_kept(|kept| self.read_into(kept, py, object, key))
     }
 
-    /// As [`Opened::read`], of a key that must be encoded.
+    /// As [`Opened::read`], for a key that has to be encoded.
     #[inline(never)]
     pub fn read_other<'py>(
         &self,
@@ -113,10 +116,10 @@ impl Opened {
         key: &[u8],
     ) -> Quick<Option<Bound<'py, PyAny>>> {
         kept.with_buffer(|buffer| match self.cache.get(key, buffer) {
-            Ok(Some(entry)) if entry.has_landed => {
-                let landed = buffer.landing::<BytesLanding>().and_then(BytesLanding::take);
+            Ok(Some(entry)) if entry.is_in_output => {
+                let made = buffer.output::<BytesOutput>().and_then(BytesOutput::take);
                 Used {
-                    result: Ok(landed.map(|bytes| bytes.into_bound(py).into_any())),
+                    result: Ok(made.map(|bytes| bytes.into_bound(py).into_any())),
                     read_bytes: 0,
                 }
             }
@@ -129,7 +132,7 @@ impl Opened {
         })
     }
 
-    /// Writes `len_bytes` of values, without the GIL if they are many.
+    /// Runs an operation that writes `len_bytes` of values, without the GIL if they are many.
     #[inline(always)]
     pub fn write<T: Send>(
         &self,
@@ -145,7 +148,7 @@ impl Opened {
         result.map_err(|error| self.refused(py, error).into())
     }
 
-    /// Encodes a value and writes it.
+    /// Encodes a value, and runs an operation that writes it.
     #[inline(always)]
     pub fn store<T: Send>(
         &self,
@@ -162,7 +165,7 @@ impl Opened {
         }
     }
 
-    /// Runs work that takes long without the GIL.
+    /// Runs a long operation without the GIL.
     pub fn detached<T: Send>(
         &self,
         py: Python<'_>,
@@ -172,7 +175,7 @@ impl Opened {
     }
 }
 
-/// Decodes the value of `key`, which damage is told of.
+/// Decodes a value. An `EntryCorrupt` names `key`.
 #[inline(always)]
 pub fn decoded<'py>(
     py: Python<'py>,
@@ -191,14 +194,14 @@ fn with_key(py: Python<'_>, error: PyErr, key: &Bound<'_, PyAny>) -> PyErr {
     classes::EntryCorrupt::new_err(message)
 }
 
-/// A private cache of a process that has ended cannot be opened any more.
+/// The exception for a private cache that cannot be opened in another process.
 #[cold]
 fn not_shown(py: Python<'_>, error: Error, path: &Path) -> PyErr {
     match error {
         Error::Arena(ArenaError::Io { source, .. }) => {
             let message = format!(
-                "the private cache that was shown at {} cannot be reached ({source}): its process \
-                 has ended or closed it; give the cache a path to share it for longer",
+                "the private cache at {} cannot be opened ({source}): its process has ended or \
+                 closed it; use a cache with a path to share it beyond that process",
                 path.display()
             );
             classes::CacheLost::new_err((

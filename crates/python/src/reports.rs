@@ -1,11 +1,10 @@
-//! What `stats` and `check` answer, as Python's plain types. `tuckbox/results.py` gives them their
-//! classes.
+//! The results of `stats` and `check` as dicts. `tuckbox/results.py` has the classes.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tuckbox_engine::{CheckReport, Stats};
 
-/// All numbers by name.
+/// Returns the statistics as a dict.
 pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
     let numbers = [
         ("entries", stats.entries),
@@ -20,6 +19,7 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
         ("evictions", stats.evictions),
         ("expirations", stats.expirations),
         ("lost_entries", stats.lost_entries),
+        ("discards", stats.discards),
         ("takeovers", stats.takeovers),
         ("reads_under_lock", stats.reads_under_lock),
         ("reads_given_up", stats.reads_given_up),
@@ -41,7 +41,7 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
     Ok(dict)
 }
 
-/// The report by name.
+/// Returns the report as a dict.
 pub fn check<'py>(py: Python<'py>, report: &CheckReport) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("entries", report.entries)?;

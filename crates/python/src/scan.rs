@@ -1,4 +1,4 @@
-//! Iterators over all entries.
+//! Iteration over all entries.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::scratch::{self, Used};
 use crate::{codec, keys};
 
-/// What an iterator yields.
+/// The part of an entry that an iterator yields.
 #[derive(Clone, Copy)]
 pub enum Part {
     /// Keys.
@@ -21,18 +21,20 @@ pub enum Part {
     Item,
 }
 
-/// Yields the keys, values or items of a cache, each entry once, in no order. Entries that are
-/// stored meanwhile may be left out; expired entries are.
+/// Iterator over the keys, values or items of a cache, in no particular order.
+///
+/// Yields each entry that exists during the whole iteration exactly once. Entries stored meanwhile
+/// may be missing. Expired entries are skipped.
 #[pyclass(frozen, module = "tuckbox._engine")]
 pub struct Scan {
     cache: Py<Core>,
     part: Part,
-    // A `for` loop has it to itself; two threads that share one iterator take turns.
+    // Locked during one step, because threads may share an iterator.
     state: Mutex<ScanState>,
 }
 
 impl Scan {
-    /// From the beginning.
+    /// An iterator at the first entry.
     pub fn new(cache: Py<Core>, part: Part) -> Scan {
         Scan { cache, part, state: Mutex::new(ScanState::default()) }
     }
@@ -44,7 +46,7 @@ impl Scan {
         slf
     }
 
-    // A cache may keep an iterator over itself in an attribute.
+    // For the garbage collector: a cache may refer to an iterator over itself.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.cache)
     }
@@ -64,13 +66,13 @@ impl Scan {
             // Decoding may run other Python code, which may call this iterator.
             drop(state);
             let read_bytes = item.as_ref().map_or(0, |item| item.entry.value.len());
-            Used { result: item.map(|item| self.taken(py, item)).transpose(), read_bytes }
+            Used { result: item.map(|item| self.decoded(py, item)).transpose(), read_bytes }
         })
     }
 }
 
 impl Scan {
-    fn taken<'py>(&self, py: Python<'py>, item: Item<'_>) -> PyResult<Bound<'py, PyAny>> {
+    fn decoded<'py>(&self, py: Python<'py>, item: Item<'_>) -> PyResult<Bound<'py, PyAny>> {
         match self.part {
             Part::Key => keys::decode(py, item.key),
             Part::Value => Ok(codec::decode(py, item.entry.value)?),
@@ -86,6 +88,6 @@ impl Scan {
 #[cold]
 fn busy() -> PyErr {
     pyo3::exceptions::PyRuntimeError::new_err(
-        "another thread is inside this iterator; give each thread an iterator of its own",
+        "another thread is using this iterator; create one iterator per thread",
     )
 }

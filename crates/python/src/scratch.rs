@@ -1,15 +1,15 @@
-//! Memory that a thread uses again from one operation to the next.
+//! Buffers that a thread reuses from one operation to the next.
 //!
 //! Decoding a value can run other Python code on the same thread (a finalizer, a signal handler),
-//! which may use a cache in turn: whoever comes second gets memory of its own.
+//! which may itself use a cache. Such a nested operation gets a new buffer.
 
 use std::cell::{Cell, RefCell};
 
 use tuckbox_engine::Buffer;
 
-use crate::landing::BytesLanding;
+use crate::output_buffer::BytesOutput;
 
-/// Memory larger than this is given back after use.
+/// A larger buffer is freed after use.
 const KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
@@ -19,40 +19,40 @@ thread_local! {
 
 #[cold]
 fn new_buffer() -> Box<Buffer> {
-    Box::new(Buffer::with_landing(Box::new(BytesLanding::default())))
+    Box::new(Buffer::with_output(Box::new(BytesOutput::default())))
 }
 
-/// What became of the buffer: `read_bytes` were read into it.
+/// The end of an operation that used the buffer.
 pub struct Used<T> {
-    /// What the operation returns.
+    /// The return value of the operation.
     pub result: T,
-    /// How long the value was.
+    /// How many bytes it read into the buffer.
     pub read_bytes: usize,
 }
 
-/// This thread's buffer, if nobody has it.
+/// This thread's buffer, unless an operation is using it.
 pub struct Kept(Cell<Option<Box<Buffer>>>);
 
 impl Kept {
-    /// Runs an operation that reads into a buffer.
+    /// Runs an operation that reads into the buffer.
     #[inline(always)]
     pub fn with_buffer<T>(&self, operation: impl FnOnce(&mut Buffer) -> Used<T>) -> T {
         let mut buffer = self.0.take().unwrap_or_else(new_buffer);
         let used = operation(&mut buffer);
-        // Whoever came second on this thread may have kept his.
         if used.read_bytes <= KEPT_BYTES {
-            if let Some(second) = self.0.replace(Some(buffer)) {
-                give_back(second);
+            // A nested operation may have left its buffer here.
+            if let Some(nested) = self.0.replace(Some(buffer)) {
+                free(nested);
             }
         } else {
-            give_back(buffer);
+            free(buffer);
         }
         used.result
     }
 }
 
-/// Gives this thread's buffer to an operation: for whoever does the work in a function of its own, so
-/// that what is handed over stays in registers.
+/// Passes this thread's buffer to an operation. For callers that read in a function of their own,
+/// so that the arguments stay in registers.
 #[inline(always)]
 pub fn with_kept<T>(operation: impl FnOnce(&Kept) -> T) -> T {
     BUFFER.with(operation)
@@ -65,11 +65,11 @@ pub fn with_buffer<T>(operation: impl FnOnce(&mut Buffer) -> Used<T>) -> T {
 }
 
 #[cold]
-fn give_back(buffer: Box<Buffer>) {
+fn free(buffer: Box<Buffer>) {
     drop(buffer);
 }
 
-/// Runs an operation that writes an encoded value.
+/// Runs an operation that encodes a value into this thread's byte buffer.
 #[inline]
 pub fn with_bytes<T>(operation: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     BYTES.with(|cell| match cell.try_borrow_mut() {

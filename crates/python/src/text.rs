@@ -1,12 +1,11 @@
-//! The characters of a `str`, where CPython has them.
+//! The characters of a `str`, read directly from the CPython object.
 //!
-//! A call for them costs a get a twentieth of its time; the figures are in `docs/decisions/`. Owns the
-//! unsafe code that this needs, and knows nothing of keys.
+//! This makes a `get` 4 % faster (decision 30). Contains the unsafe code for it.
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-/// The characters of a string that has no lone surrogates.
+/// Returns the UTF-8 of a string; `None` if the string has lone surrogates.
 #[inline(always)]
 pub fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a str> {
     match ascii(text) {
@@ -15,7 +14,7 @@ pub fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a str> {
     }
 }
 
-/// The same of one that has nothing but ASCII, as it lies in the object.
+/// Returns the characters of an ASCII string without a call into CPython.
 #[cfg(not(Py_3_14))]
 #[inline(always)]
 fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a str> {
@@ -26,8 +25,8 @@ fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a str> {
     if unsafe { ffi::PyUnicode_IS_COMPACT_ASCII(object) } == 0 {
         return None;
     }
-    // SAFETY: a string of this kind has so many bytes of ASCII behind its head, which do not change, and
-    // `text` holds it.
+    // SAFETY: a compact ASCII string has this many bytes of ASCII after its header. They never
+    // change, and `text` keeps the object alive.
     unsafe {
         let len_bytes = ffi::PyUnicode_GET_LENGTH(object) as usize;
         let bytes = std::slice::from_raw_parts(ffi::PyUnicode_1BYTE_DATA(object), len_bytes);
@@ -35,7 +34,7 @@ fn ascii<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a str> {
     }
 }
 
-/// From Python 3.14 on PyO3 does not tell how a string lies in memory.
+/// PyO3 does not expose the memory layout of strings on Python 3.14 and later.
 #[cfg(Py_3_14)]
 #[inline(always)]
 fn ascii<'a>(_text: &'a Bound<'_, PyString>) -> Option<&'a str> {

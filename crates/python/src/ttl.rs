@@ -1,4 +1,4 @@
-//! How Python says how long: None, a number of seconds, or a timedelta.
+//! The `ttl` argument: None, a number of seconds, or a timedelta.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDelta, PyDeltaAccess, PyFloat, PyInt};
@@ -7,12 +7,12 @@ use tuckbox_engine::Ttl;
 use crate::errors::classes::InvalidTTL;
 use crate::errors::Quick;
 
-/// From here on (about 146,000 years) a time to live is as good as none.
+/// A ttl of at least this (about 146,000 years) never expires.
 const US_MAX: u64 = 1 << 62;
 
-/// Reads a `ttl` argument.
+/// Converts a `ttl` argument to microseconds.
 ///
-/// None and infinity are never; zero is expired at once; less than a microsecond is one.
+/// None and infinity never expire. 0 expires at once. Less than a microsecond counts as one.
 ///
 /// # Errors
 /// `InvalidTTL` for negative numbers, NaN, bool and every other type.
@@ -68,7 +68,7 @@ fn whole(ttl: &Bound<'_, PyAny>, us: i128) -> PyResult<Ttl> {
 fn refuse(ttl: &Bound<'_, PyAny>, why: &str) -> PyErr {
     let shown = ttl.repr().map_or_else(|_| "it".into(), |repr| repr.to_string());
     InvalidTTL::new_err(format!(
-        "ttl {why}, got {shown}; give seconds or a timedelta, None for no expiry, 0 to expire at once"
+        "ttl {why}, got {shown}; give seconds or a timedelta, None for no expiry, 0 to expire now"
     ))
 }
 

@@ -1,6 +1,6 @@
-//! Lengths and counts in as few bytes as they need: LEB128, seven bits a byte, lowest first.
+//! LEB128, for lengths and counts: seven bits per byte, lowest first.
 
-/// Bytes of the longest number.
+/// Bytes of the longest encoding.
 const BYTES_MAX: usize = 10;
 
 /// Appends a number.
@@ -13,7 +13,7 @@ pub fn append(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Puts the length of what follows `start` in front of it.
+/// Inserts at `start` the length of the bytes after it.
 pub fn insert(bytes: &mut Vec<u8>, start: usize) {
     let end = bytes.len();
     append(bytes, (end - start) as u64);
@@ -21,7 +21,7 @@ pub fn insert(bytes: &mut Vec<u8>, start: usize) {
     bytes[start..].rotate_right(length);
 }
 
-/// Takes a number from the front; none if there is no whole one.
+/// Takes a number from the front; `None` if the bytes end too early or it does not fit 64 bits.
 #[inline]
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;

@@ -1,6 +1,4 @@
-//! How a thread of a Python program sleeps and works long: without the GIL, and ready for Ctrl-C.
-//!
-//! Knows nothing of caches.
+//! Long work and waiting without the GIL, with handling of signals such as Ctrl-C.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -8,59 +6,59 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use tuckbox_engine::{Interrupted, Waiter};
 
-/// How long a thread that let go of the GIL works on before it asks for signals again: to ask it
-/// must have the GIL back, for which it may have to wait.
+/// How often a thread without the GIL checks for signals. Each check takes the GIL, and may have
+/// to wait for it.
 const SIGNALS_EVERY: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// When this thread, which has let go of the GIL, last asked for signals; none if it has the
-    /// GIL.
-    static ASKED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// When this thread last checked for signals, if it has released the GIL; `None` if it holds
+    /// the GIL.
+    static CHECKED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Runs an operation without the GIL, from its beginning to its end.
+/// Runs an operation without the GIL.
 pub fn detached<T: Send>(py: Python<'_>, operation: impl FnOnce() -> T + Send) -> T {
     py.detach(|| {
-        let before = ASKED.replace(Some(Instant::now()));
+        let before = CHECKED.replace(Some(Instant::now()));
         let result = operation();
-        ASKED.set(before);
+        CHECKED.set(before);
         result
     })
 }
 
-/// Lets other Python threads run meanwhile, and Python's signal handlers afterwards.
+/// Waits without the GIL, then runs Python's signal handlers.
 pub struct PythonWaiter;
 
 impl Waiter for PythonWaiter {
     fn run(&self, work: &mut (dyn FnMut() + Send)) -> Result<(), Interrupted> {
-        let Some(asked) = ASKED.get() else {
+        let Some(checked) = CHECKED.get() else {
             return Python::attach(|py| {
                 py.detach(work);
-                ask_for_signals(py)
+                check_signals(py)
             });
         };
         work();
-        if asked.elapsed() < SIGNALS_EVERY {
+        if checked.elapsed() < SIGNALS_EVERY {
             return Ok(());
         }
-        // A handler has the GIL, and may use a cache itself.
-        ASKED.set(None);
-        let answer = Python::attach(ask_for_signals);
-        ASKED.set(Some(Instant::now()));
-        answer
+        // A signal handler holds the GIL, and may itself use a cache.
+        CHECKED.set(None);
+        let result = Python::attach(check_signals);
+        CHECKED.set(Some(Instant::now()));
+        result
     }
 
     fn finish(&self, work: &mut (dyn FnMut() + Send)) {
-        // A signal's handler runs when Python goes on, which is at once.
-        match ASKED.get() {
+        // No check: Python runs the signal handlers when the operation returns.
+        match CHECKED.get() {
             None => Python::attach(|py| py.detach(work)),
             Some(_) => work(),
         }
     }
 }
 
-fn ask_for_signals(py: Python<'_>) -> Result<(), Interrupted> {
-    // An exception that waits already is on its way out: another handler must not run on top.
+fn check_signals(py: Python<'_>) -> Result<(), Interrupted> {
+    // With an exception already pending, no further handler may run.
     if PyErr::occurred(py) {
         return Err(Interrupted);
     }

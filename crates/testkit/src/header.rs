@@ -1,12 +1,12 @@
-//! The header of a closed cache's file as bytes, for tests that change it. Knows its words, and nothing of
-//! what lies behind it but where the process slots are.
+//! The header of a closed cache's file as bytes, for tests that change it. Must not know more of
+//! the file than the header and where the process slots are.
 
 use tuckbox_arena::layout::{header, process, HEADER_BYTES};
 use twox_hash::XxHash3_64;
 
 use crate::stamp::Stream;
 
-/// The header's checksum covers so many bytes, and follows them.
+/// The header's checksum covers this many bytes, and follows them.
 pub const SEALED_BYTES: usize = header::CHECKSUM as usize;
 
 fn put(bytes: &mut [u8], at: u64, word: u64) {
@@ -19,8 +19,8 @@ pub fn seal(bytes: &mut [u8]) {
     put(bytes, header::CHECKSUM, checksum);
 }
 
-/// Replaces the random words and the time of creation of an empty cache, so that caches made of it are
-/// the same in every run.
+/// Replaces the random words and the creation time of an empty cache, so that caches made from it
+/// are the same in every run.
 pub fn fix_identity(bytes: &mut [u8]) {
     let mut random = Stream::new(1);
     for at in (header::CACHE_ID..header::FEATURES_REQUIRED).step_by(8) {
@@ -30,11 +30,11 @@ pub fn fix_identity(bytes: &mut [u8]) {
     seal(bytes);
 }
 
-/// Removes what the processes that used a cache left in its file: their slots and the clock's rows.
+/// Clears what processes left in a cache's file: their slots and the clock rows.
 pub fn forget_processes(bytes: &mut [u8]) {
     let count = bytes[header::PROCESS_COUNT as usize..][..8].try_into().expect("eight bytes");
     let slots = HEADER_BYTES..HEADER_BYTES + u64::from_ne_bytes(count) * process::SLOT_BYTES;
-    for part in [header::CLOCK_LOCK..header::CHANGING_END, slots] {
+    for part in [header::HEADER_LOCK..header::CHANGING_END, slots] {
         bytes[part.start as usize..part.end as usize].fill(0);
     }
 }

@@ -1,4 +1,5 @@
-//! What the tests share. Owns nothing of the product; only `header` and `specimen` know arena and engine.
+//! Code shared by tests. Owns nothing of the product; only `header` and `specimen` know arena and
+//! engine.
 
 pub mod header;
 pub mod oracle;

@@ -1,33 +1,33 @@
-//! What a cache may answer: the expected state of keys, kept outside of the cache in words that
-//! all processes of the test share.
+//! The expected state of keys, kept outside of the cache in words that all processes of a test
+//! share. Must not know the cache.
 //!
 //! Every key has one writer at a time, and any number of readers. The writer announces a change,
-//! makes it, and acknowledges it; when it is killed in between, whoever takes its place asks the
-//! cache what became of it ([`Oracle::resolve`]). A reader notes what was known before its read,
-//! reads, and asks for a judgement. A cache may forget, unless the test says that it must not; it
-//! may never answer what was not stored last.
+//! makes it, and acknowledges it. If it is killed in between, its successor asks the cache what the
+//! result is ([`Oracle::resolve`]). A reader notes what is known, reads, and has the result judged.
+//! A cache may forget, unless the test forbids it, but must never return a value that was not
+//! stored last.
 
 use std::sync::atomic::Ordering;
 
 use crate::shared::SharedWords;
 
-/// What a change leaves behind.
+/// What a change leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// No entry.
     Absent,
     /// An entry.
     Present,
-    /// An entry that may be gone at any moment, because it expires.
-    Fading,
+    /// An entry that may vanish at any moment, because it expires.
+    Expiring,
 }
 
-/// A change of a key: its number, which is never used twice for a key, and its outcome.
+/// A change of a key: its number, which is used once per key, and its outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     /// Its number; 0 only for the state before the first change.
     pub sequence: u64,
-    /// What it leaves behind.
+    /// What it leaves.
     pub outcome: Outcome,
 }
 
@@ -40,7 +40,7 @@ impl Change {
         let outcome = match word & 3 {
             0 => Outcome::Absent,
             1 => Outcome::Present,
-            _ => Outcome::Fading,
+            _ => Outcome::Expiring,
         };
         Change { sequence: word >> 2, outcome }
     }
@@ -56,20 +56,20 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whether no change was under way.
+    /// Whether no change was in progress.
     pub fn is_settled(&self) -> bool {
         self.acknowledged == self.announced
     }
 }
 
-/// What is wrong with an answer.
+/// What is wrong with a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
     /// A value older than the one that was certainly there: stored before, or deleted since.
     Stale,
-    /// A value that nobody had stored yet.
-    Unborn,
-    /// No value, although one was there and nobody was changing it.
+    /// A value that had not been stored yet.
+    NotStoredYet,
+    /// No value, although there was one and nobody was changing it.
     Lost,
 }
 
@@ -82,12 +82,12 @@ pub struct Oracle<'a> {
 }
 
 impl<'a> Oracle<'a> {
-    /// How many words the states of `count` keys take.
+    /// Number of words for the states of `count` keys.
     pub const fn word_count(count: usize) -> usize {
         count * 2
     }
 
-    /// The states that begin at word `at`. Words that are zero mean absent, never changed.
+    /// The states from word `at` on. Zero words mean: absent, never changed.
     pub fn new(words: &'a SharedWords, at: usize, count: usize) -> Oracle<'a> {
         assert!(at + Oracle::word_count(count) <= words.count(), "the states do not fit");
         Oracle { words, at, count }
@@ -115,10 +115,10 @@ impl<'a> Oracle<'a> {
         self.words.word(self.index(key) + 1).store(acknowledged, Ordering::SeqCst);
     }
 
-    /// What is known of the key now. To be asked before a read, and again after it.
+    /// What is known of the key now. Call it before a read, and again after it.
     pub fn known(&self, key: usize) -> Known {
-        // In the order in which the writer does not store them, so that what is acknowledged is
-        // never taken for newer than what is announced.
+        // Loaded in the opposite order of the writer's stores, so that `acknowledged` never seems
+        // newer than `announced`.
         let acknowledged = self.words.word(self.index(key)).load(Ordering::SeqCst);
         let announced = self.words.word(self.index(key) + 1).load(Ordering::SeqCst);
         Known {
@@ -127,11 +127,11 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Judges a read: `found` is the sequence of the value, none for a miss; `may_forget` says
-    /// that the cache may drop entries.
+    /// Judges a read: `found` is the sequence of the value, none for a miss; `may_forget` allows
+    /// the cache to drop entries.
     ///
     /// # Errors
-    /// What is wrong with the answer.
+    /// What is wrong with the result.
     pub fn judge(
         &self,
         key: usize,
@@ -144,9 +144,9 @@ impl<'a> Oracle<'a> {
         let known = before.acknowledged;
         match found {
             Some(sequence) if sequence < known.sequence => Err(Wrong::Stale),
-            Some(sequence) if sequence > after.announced.sequence => Err(Wrong::Unborn),
+            Some(sequence) if sequence > after.announced.sequence => Err(Wrong::NotStoredYet),
             Some(_) if undisturbed && known.outcome == Outcome::Absent => Err(Wrong::Stale),
-            Some(sequence) if undisturbed && sequence != known.sequence => Err(Wrong::Unborn),
+            Some(sequence) if undisturbed && sequence != known.sequence => Err(Wrong::NotStoredYet),
             None if undisturbed && known.outcome == Outcome::Present && !may_forget => {
                 Err(Wrong::Lost)
             }
@@ -154,10 +154,11 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Settles a key whose writer died, by what a read finds now. For the key's next writer.
+    /// Settles the state of a key whose writer died, by the result of a read now. For the key's
+    /// next writer.
     ///
     /// # Errors
-    /// If the cache holds neither what was there nor what was about to be.
+    /// If the cache holds neither the old nor the new value.
     pub fn resolve(&self, key: usize, found: Option<u64>) -> Result<(), Wrong> {
         let known = self.known(key);
         if known.is_settled() {
@@ -167,8 +168,8 @@ impl<'a> Oracle<'a> {
             Some(sequence) if sequence == known.announced.sequence => known.announced,
             Some(sequence) if sequence == known.acknowledged.sequence => known.acknowledged,
             Some(sequence) if sequence < known.acknowledged.sequence => return Err(Wrong::Stale),
-            Some(_) => return Err(Wrong::Unborn),
-            // The victim's own entry may be gone; its number must not be used again.
+            Some(_) => return Err(Wrong::NotStoredYet),
+            // The victim's own entry may be missing; its number must not be used again.
             None => Change { outcome: Outcome::Absent, ..known.announced },
         };
         self.words.word(self.index(key) + 1).store(change.word(), Ordering::SeqCst);
@@ -196,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_last_is_right_and_nothing_else() {
+    fn only_the_last_stored_value_is_right() {
         with_oracle(|oracle| {
             oracle.announce(1, change(5, Outcome::Present));
             oracle.acknowledge(1);
             let known = oracle.known(1);
             assert_eq!(oracle.judge(1, known, Some(5), false), Ok(()));
             assert_eq!(oracle.judge(1, known, Some(4), false), Err(Wrong::Stale));
-            assert_eq!(oracle.judge(1, known, Some(6), false), Err(Wrong::Unborn));
+            assert_eq!(oracle.judge(1, known, Some(6), false), Err(Wrong::NotStoredYet));
             assert_eq!(oracle.judge(1, known, None, false), Err(Wrong::Lost));
             assert_eq!(oracle.judge(1, known, None, true), Ok(()));
         });
@@ -219,14 +220,14 @@ mod tests {
             for found in [Some(1), Some(2), None] {
                 assert_eq!(oracle.judge(0, known, found, false), Ok(()));
             }
-            assert_eq!(oracle.judge(0, known, Some(3), false), Err(Wrong::Unborn));
+            assert_eq!(oracle.judge(0, known, Some(3), false), Err(Wrong::NotStoredYet));
             oracle.acknowledge(0);
             assert_eq!(oracle.judge(0, oracle.known(0), Some(1), false), Err(Wrong::Stale));
         });
     }
 
     #[test]
-    fn what_was_deleted_does_not_come_back() {
+    fn a_deleted_value_does_not_come_back() {
         with_oracle(|oracle| {
             oracle.announce(2, change(1, Outcome::Present));
             oracle.acknowledge(2);
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_writer_left_is_settled_by_what_is_there() {
+    fn a_read_settles_what_a_dead_writer_left() {
         with_oracle(|oracle| {
             oracle.announce(3, change(1, Outcome::Present));
             oracle.acknowledge(3);
@@ -247,7 +248,7 @@ mod tests {
                 (Some(1), Ok(())),
                 (Some(2), Ok(())),
                 (None, Ok(())),
-                (Some(3), Err(Wrong::Unborn)),
+                (Some(3), Err(Wrong::NotStoredYet)),
                 (Some(0), Err(Wrong::Stale)),
             ] {
                 oracle.announce(3, change(1, Outcome::Present));

@@ -1,5 +1,5 @@
-//! Child processes of a test: started by running a program, signalled and reaped by their id, and
-//! ended when the test forgets them. Knows nothing of what they do.
+//! Child processes of a test: started from a program, signalled and reaped by id, and ended when
+//! dropped. Must not know what they do.
 
 use std::fs::File;
 use std::io;
@@ -16,12 +16,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Runs a program. The child is killed by the kernel if this thread's process ends first.
+    /// Runs a program. The kernel kills the child if this thread's process ends first.
     ///
     /// # Errors
-    /// What the system answers.
+    /// The system's error.
     pub fn start(command: &mut Command) -> io::Result<Worker> {
-        // SAFETY: between fork and exec only one system call is made, which takes no memory.
+        // SAFETY: between fork and exec there is only one system call, which takes no memory.
         unsafe {
             command.pre_exec(|| {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {
@@ -59,7 +59,7 @@ impl Worker {
         self.status.is_some_and(|status| status.signal() == Some(libc::SIGKILL))
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn poll(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
@@ -67,7 +67,7 @@ impl Worker {
         self.status
     }
 
-    /// Waits until it has ended, `limit` at most.
+    /// Waits at most `limit` until it has ended.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         while self.poll().is_none() && began.elapsed() < limit {
@@ -76,7 +76,7 @@ impl Worker {
         self.status
     }
 
-    /// Waits until a signal has stopped it, `limit` at most. Whether it is stopped.
+    /// Waits at most `limit` until a signal has stopped it. Whether it is stopped.
     pub fn wait_stopped(&mut self, limit: Duration) -> bool {
         let began = Instant::now();
         while began.elapsed() < limit {
@@ -106,7 +106,7 @@ pub fn is_stopped(id: u32) -> bool {
     text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
 }
 
-/// Microseconds of a clock that all processes of the machine share and nobody sets.
+/// Microseconds of a monotonic clock that all processes of the machine share.
 pub fn monotonic_us() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure outlives the call, which fills it in.
@@ -114,31 +114,30 @@ pub fn monotonic_us() -> u64 {
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }
 
-/// The number of this thread.
+/// The id of this thread.
 pub fn thread_id() -> u32 {
     // SAFETY: no memory is passed.
     unsafe { libc::gettid() as u32 }
 }
 
-/// How long a thread was ready to run while no processor ran it: what a busy machine adds to the
-/// time of whatever it does.
+/// How long a thread was ready to run but had no processor: the delay by a busy machine.
 #[derive(Debug)]
 pub struct ProcessorWait {
     file: Option<File>,
 }
 
 impl ProcessorWait {
-    /// Of a thread of a process, as this process sees their numbers.
+    /// For a thread of a process, by the ids that this process sees.
     pub fn of(process: u32, thread: u32) -> ProcessorWait {
         ProcessorWait { file: File::open(format!("/proc/{process}/task/{thread}/schedstat")).ok() }
     }
 
-    /// Of this thread.
+    /// For this thread.
     pub fn mine() -> ProcessorWait {
         ProcessorWait { file: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    /// Microseconds since the thread began; 0 if it is gone, or the kernel does not tell.
+    /// Microseconds since the thread began; 0 if the thread has ended or the kernel does not tell.
     pub fn us(&self) -> u64 {
         let mut bytes = [0; 80];
         let len = self.file.as_ref().and_then(|file| file.read_at(&mut bytes, 0).ok()).unwrap_or(0);
@@ -148,13 +147,13 @@ impl ProcessorWait {
     }
 }
 
-/// Sends a signal to this very thread: a stop or a kill happens before the call returns.
+/// Sends a signal to this thread: a stop or kill happens before the call returns.
 pub fn signal_myself(signal: libc::c_int) {
     // SAFETY: no memory is passed.
     unsafe { libc::raise(signal) };
 }
 
-/// What the threads of a process wait for, one line each: for a report about one that hangs.
+/// What the threads of a process wait for, one line each, for a report about a hang.
 pub fn describe_threads(id: u32) -> String {
     let read = |task: &std::path::Path, name: &str| {
         let text = std::fs::read_to_string(task.join(name)).unwrap_or_default();
@@ -187,7 +186,7 @@ mod tests {
         let (began, before_us) = (Instant::now(), wait.us());
         std::thread::sleep(Duration::from_millis(50));
         let slept_us = wait.us() - before_us;
-        // What was more than the sleep may have been a wait.
+        // Time beyond the sleep may have been a wait.
         let more_us = (began.elapsed().as_micros() as u64).saturating_sub(50_000);
         assert!(slept_us <= more_us + 5_000, "{slept_us} microseconds of a sleep are counted");
         let again_us = ProcessorWait::of(std::process::id(), thread_id()).us();

@@ -1,5 +1,5 @@
-//! Words that several processes of a test share: a file of 64-bit atomics, mapped by each. Knows
-//! nothing of what the words mean.
+//! Words that several processes of a test share: a file of 64-bit atomics that each of them maps.
+//! Must not know what the words mean.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,27 +14,27 @@ pub struct SharedWords {
     count: usize,
 }
 
-// SAFETY: the memory is a shared mapping that lives as long as the value, and it is only ever
-// reached as atomic words.
+// SAFETY: the memory is a shared mapping that lives as long as the value, and is only accessed as
+// atomic words.
 unsafe impl Send for SharedWords {}
 // SAFETY: as above.
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// Makes a file of `count` words, all zero, and maps it.
+    /// Creates a file of `count` zero words, and maps it.
     ///
     /// # Errors
-    /// What the system answers; `path` must not be there yet.
+    /// The system's error; `path` must not exist.
     pub fn create(path: &Path, count: usize) -> io::Result<SharedWords> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         file.set_len(count as u64 * 8)?;
         SharedWords::map(&file, count)
     }
 
-    /// Maps a file that [`SharedWords::create`] made.
+    /// Maps a file by [`SharedWords::create`].
     ///
     /// # Errors
-    /// What the system answers.
+    /// The system's error.
     pub fn open(path: &Path) -> io::Result<SharedWords> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let count = (file.metadata()?.len() / 8) as usize;
@@ -42,7 +42,7 @@ impl SharedWords {
     }
 
     fn map(file: &File, count: usize) -> io::Result<SharedWords> {
-        // SAFETY: a new mapping at an address of the kernel's choosing, of a file that is as long.
+        // SAFETY: a new mapping at an address of the kernel's choosing, of a file of that length.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -59,7 +59,7 @@ impl SharedWords {
         Ok(SharedWords { base: base.cast(), count })
     }
 
-    /// How many words there are.
+    /// Number of words.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -70,7 +70,7 @@ impl SharedWords {
     /// If `index` is not below [`SharedWords::count`].
     pub fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.count, "word {index} of {}", self.count);
-        // SAFETY: in bounds, aligned (a mapping begins on a page), and only ever used as atomics.
+        // SAFETY: in bounds, aligned (a mapping begins on a page), and only accessed as atomics.
         unsafe { &*self.base.add(index) }
     }
 }

@@ -1,10 +1,10 @@
-//! Specimens: a closed cache's file as bytes, with the answers that it gave, to be damaged and
-//! opened again. What a test may demand of a damaged one is here; which damage is done is the
-//! test's own.
+//! Specimens: a closed cache's file as bytes, with the results that it gave, to be damaged and
+//! opened again. Owns what a test may demand of a damaged cache. Must not know which damage a test
+//! does.
 //!
-//! Whatever was done to it: no panic, no value but the one that was stored under that very key, with
-//! its own version and expiry; what it refuses to open stays as it is, and the error speaks of
-//! damage; and after `check` it works like a new one.
+//! Whatever the damage: no panic, and no value but the one stored under that key, with its version.
+//! A file that is refused stays unchanged, and the error reports damage. After `check` the cache
+//! works like a new one.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -46,17 +46,17 @@ pub fn config(size_bytes: u64) -> Config {
     Config { size_bytes, clock, lock_limit: Duration::from_secs(5), ..Config::default() }
 }
 
-/// A file that is gone when dropped. Written over and over, it keeps its memory.
+/// A file that is removed when dropped. Rewriting it reuses its memory.
 pub struct Scratch {
     path: PathBuf,
     file: File,
 }
 
 impl Scratch {
-    /// A new one, in memory where there is such a place.
+    /// A new one, in memory if possible.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn new() -> Scratch {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -69,12 +69,12 @@ impl Scratch {
         Scratch { path, file }
     }
 
-    /// Where it is.
+    /// Its place.
     pub fn place(&self) -> Place {
         Place::Path(self.path.clone())
     }
 
-    /// Makes it hold these bytes and no more.
+    /// Replaces its content.
     ///
     /// # Panics
     /// If it cannot be written.
@@ -83,7 +83,7 @@ impl Scratch {
         self.file.write_all_at(bytes, 0).expect("it can be written");
     }
 
-    /// What it holds.
+    /// Its content.
     ///
     /// # Panics
     /// If it cannot be read.
@@ -104,7 +104,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a sound specimen answers for a key.
+/// The result of a sound specimen for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Answer {
     version: u64,
@@ -116,36 +116,36 @@ struct Answer {
 pub struct Specimen {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// How many keys it holds, numbers aside.
+    /// Number of keys, without numbers.
     pub keys: u64,
-    /// The limit that it was made with.
+    /// The size that it was created with.
     pub size_bytes: u64,
     geometry: Geometry,
     answers: Vec<Answer>,
     numbers: Vec<Answer>,
 }
 
-/// What is left of a damaged one.
+/// What is left of a damaged specimen.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
     /// Whether it could be opened.
     pub is_open: bool,
-    /// Entries that were read, numbers included.
+    /// Entries that were read, including numbers.
     pub found: u64,
-    /// Of these, entries of other shards than the first.
+    /// Of these, entries outside of the first shard.
     pub found_elsewhere: u64,
-    /// Of these, entries that expire at another moment than they were stored with.
+    /// Of these, entries with another expiry than they were stored with.
     pub moved_expiries: u64,
 }
 
-/// What a place in the file is for.
+/// The use of a place in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The header's fixed words, under their checksum.
     Header,
-    /// The generation of a segment: all that is in it.
+    /// The generation of a segment: affects all of its content.
     Generation,
-    /// Words by which readers find all entries of a shard.
+    /// Words through which readers find all entries of a shard.
     Guide,
     /// Tables and words that readers do not need.
     Table,
@@ -197,12 +197,12 @@ impl Specimen {
         Specimen { bytes: scratch.bytes(), keys, size_bytes, geometry, answers, numbers }
     }
 
-    /// The one that the short tests use: every structure in 64 KiB.
+    /// The specimen of the short tests: every structure in 64 KiB.
     pub fn small() -> Specimen {
         Specimen::new(64 << 10, 90, 150, 2)
     }
 
-    /// All entries, numbers included.
+    /// All entries, including numbers.
     pub fn entries(&self) -> u64 {
         self.keys + NUMBERS
     }
@@ -217,7 +217,7 @@ impl Specimen {
         Hasher::new([self.word(header::HASH_KEY), self.word(header::HASH_KEY + 8)])
     }
 
-    /// How many entries are in other shards than the first.
+    /// Number of entries outside of the first shard.
     pub fn entries_elsewhere(&self) -> u64 {
         let (hasher, count) = (self.hasher(), self.word(header::SHARD_COUNT));
         let names = (0..self.keys).map(name).chain((0..NUMBERS).map(number_name));
@@ -234,7 +234,7 @@ impl Specimen {
         self.geometry.pool_at
     }
 
-    /// What a place is for.
+    /// The use of a place.
     pub fn part(&self, at: u64) -> Part {
         let (segments_at, shards_at) = (self.geometry.segments_at, self.geometry.shards_at);
         if at < header::FIXED_END {
@@ -262,14 +262,14 @@ impl Specimen {
         (0..self.word(header::SHARD_COUNT)).any(|shard| {
             let directory = self.shards_at() + shard * self.word(header::SHARD_BYTES);
             let entry = |index: u64| self.word(directory + shard::DIRECTORY + index * 8);
-            // Behind every second one are ghosts, which need not be there.
+            // Every second bucket segment is followed by one of ghosts, which need not exist.
             let buckets = (0..).filter(|index| !Shape::has_ghosts(*index)).map(entry);
             buckets.take_while(|entry| *entry != 0).any(|entry| entry == segment + 1)
         })
     }
 
     /// How many entries reads may miss when one word at this place is damaged.
-    pub fn loss_most(&self, at: u64) -> u64 {
+    pub fn loss_max(&self, at: u64) -> u64 {
         match self.part(at) {
             Part::Table => 0,
             // A bucket's own word hides its slots.
@@ -284,7 +284,7 @@ impl Specimen {
     /// Opens damaged bytes. None if they are refused.
     ///
     /// # Errors
-    /// What was wrong about it.
+    /// What was wrong.
     pub fn open(&self, bytes: &[u8], scratch: &Scratch) -> Result<Option<Cache>, String> {
         scratch.fill(bytes);
         match Cache::open(&scratch.place(), &config(self.size_bytes)) {
@@ -298,7 +298,7 @@ impl Specimen {
         }
     }
 
-    /// Reads all entries: what is there is what was stored.
+    /// Reads all entries and checks that each is what was stored.
     ///
     /// # Errors
     /// What was wrong.
@@ -352,7 +352,7 @@ fn or_full(result: Result<(), Error>) -> Result<(), String> {
     }
 }
 
-/// Every value of a cache proves itself, whichever of its key's values it is. How many there are.
+/// Verifies every value of a cache against any of its key's values. Returns how many there are.
 ///
 /// # Errors
 /// What was wrong.
@@ -368,8 +368,8 @@ pub fn scan_all(cache: &Cache) -> Result<u64, String> {
     Ok(count)
 }
 
-/// Does everything that a program may do with a cache that may be damaged: nothing but a lack of
-/// room may stop it.
+/// Does everything that a program may do with a possibly damaged cache: nothing may fail except for
+/// a lack of space.
 ///
 /// # Errors
 /// What was wrong.
@@ -395,7 +395,7 @@ pub fn use_it(cache: &Cache, size_bytes: u64) -> Result<(), String> {
             other => return Err(format!("the sum of number {number} is {other:?}")),
         }
     }
-    // Through all of the logs once.
+    // Once through all of the logs.
     for key in 1_000_000..1_000_000 + size_bytes / 800 {
         or_full(cache.set(&name(key), Value::bytes(&stamped(key, 1, 300)), Ttl::Never))?;
     }
@@ -403,7 +403,7 @@ pub fn use_it(cache: &Cache, size_bytes: u64) -> Result<(), String> {
     or_full(cache.set(&name(7_000_000), Value::bytes(&large), Ttl::Never))
 }
 
-/// After a check the cache is sound, and works: not even a lack of room stops it.
+/// Checks that the cache is sound and works after a check: not even a lack of space is allowed.
 ///
 /// # Errors
 /// What was wrong.
@@ -432,7 +432,7 @@ pub fn works_after_check(cache: &Cache, size_bytes: u64) -> Result<(), String> {
     }
     let large = stamped(7_000_000, 1, cache.value_bytes_max());
     cache.set(&name(7_000_000), Value::bytes(&large), Ttl::Us(1_000)).map_err(text)?;
-    // The policy may prefer what was there to a newcomer as large as this.
+    // The policy may prefer other entries to one this large.
     if let Some(entry) = cache.get(&name(7_000_000), &mut buffer).map_err(text)? {
         if entry.value != Value::bytes(&large) {
             return Err("a large value is another".into());
@@ -445,53 +445,53 @@ pub fn works_after_check(cache: &Cache, size_bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// What is done to the bytes.
+/// A kind of damage.
 #[derive(Debug, Clone)]
 pub enum Damage {
     /// Nothing.
     None,
-    /// A byte is another.
+    /// A byte is changed.
     Byte {
         /// Where.
         at: u64,
-        /// What it becomes.
+        /// The new value.
         value: u8,
     },
-    /// A word is another.
+    /// A word is changed.
     Word {
         /// Where.
         at: u64,
-        /// What it becomes.
+        /// The new value.
         value: u64,
     },
     /// The file ends here.
     Cut(u64),
-    /// A page holds something else.
+    /// A page is replaced.
     Page {
-        /// Which.
+        /// Its number.
         page: u64,
-        /// What.
+        /// Its new content.
         with: Filling,
     },
-    /// Some words hold what a broken writer could leave there, as this seed says.
+    /// Some words hold what a broken writer could leave there, by this seed.
     Words(u64),
 }
 
-/// What a page holds instead.
+/// The new content of a page.
 #[derive(Debug, Clone, Copy)]
 pub enum Filling {
     /// Zeros.
     Zeros,
-    /// All bits.
+    /// All bits set.
     Ones,
-    /// Anything.
+    /// Random bytes.
     Garbage,
     /// The page after it.
     Neighbour,
 }
 
 impl Damage {
-    /// Does it.
+    /// Applies the damage.
     pub fn apply(&self, bytes: &mut Vec<u8>) {
         let put = |bytes: &mut [u8], at: u64, value: u64| {
             bytes[at as usize..at as usize + 8].copy_from_slice(&value.to_ne_bytes());

@@ -1,6 +1,6 @@
-//! Values that check themselves. A stamped value says under which key it was stored, by whom, and
-//! as the how-manyeth; its body follows from these, so that a torn, mixed, stale-by-bytes or
-//! misplaced value cannot pass for a whole one.
+//! Values that check themselves. A stamped value contains its key, its writer and a sequence
+//! number; its body follows from these, so that a torn, mixed, outdated or misplaced value cannot
+//! pass. Must not know where values are stored.
 //!
 //! ```text
 //! key hash, writer, sequence, length (8 bytes each), body of pseudo-random bytes, checksum (8)
@@ -9,28 +9,28 @@
 use twox_hash::XxHash3_64;
 
 /// The shortest stamped value.
-pub const STAMP_BYTES_LEAST: usize = HEAD_BYTES + 8;
-const HEAD_BYTES: usize = 32;
+pub const STAMP_BYTES_MIN: usize = HEADER_BYTES + 8;
+const HEADER_BYTES: usize = 32;
 
-/// What a value says of itself.
+/// What a value says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Who stored it: any number that the test gives its writers.
+    /// The writer: any number that the test assigns.
     pub writer: u64,
     /// The writer's own count, or the key's.
     pub sequence: u64,
 }
 
-/// Why a value is none that a test stored under this key.
+/// Why a value cannot have been stored under this key by a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forgery {
-    /// Shorter than any stamped value, or not as long as it says.
+pub enum StampError {
+    /// Shorter than any stamped value, or of another length than it says.
     Length,
     /// Its checksum does not match.
     Checksum,
     /// It was stored under another key.
     OtherKey,
-    /// Its bytes are not those that follow from its stamp.
+    /// Its bytes do not follow from its stamp.
     Body,
 }
 
@@ -63,12 +63,12 @@ fn body_stream(key_hash: u64, stamp: Stamp) -> Stream {
     Stream::new(XxHash3_64::oneshot_with_seed(seed, &stamp.sequence.to_le_bytes()))
 }
 
-/// Writes the value of `len` bytes into `value`, over what is there.
+/// Writes a value of `len` bytes into `value`, replacing its content.
 ///
 /// # Panics
-/// If `len` is below [`STAMP_BYTES_LEAST`].
+/// If `len` is below [`STAMP_BYTES_MIN`].
 pub fn make(key: &[u8], stamp: Stamp, len: usize, value: &mut Vec<u8>) {
-    assert!(len >= STAMP_BYTES_LEAST, "a stamped value has {STAMP_BYTES_LEAST} bytes at least");
+    assert!(len >= STAMP_BYTES_MIN, "a stamped value has {STAMP_BYTES_MIN} bytes at least");
     let key_hash = XxHash3_64::oneshot(key);
     value.clear();
     for word in [key_hash, stamp.writer, stamp.sequence, len as u64] {
@@ -87,27 +87,27 @@ pub fn make(key: &[u8], stamp: Stamp, len: usize, value: &mut Vec<u8>) {
 /// Reads a value that was found under `key`.
 ///
 /// # Errors
-/// Why it is not one that was stored there.
-pub fn read(key: &[u8], value: &[u8]) -> Result<Stamp, Forgery> {
+/// Why it cannot have been stored there.
+pub fn read(key: &[u8], value: &[u8]) -> Result<Stamp, StampError> {
     let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
-    if value.len() < STAMP_BYTES_LEAST {
-        return Err(Forgery::Length);
+    if value.len() < STAMP_BYTES_MIN {
+        return Err(StampError::Length);
     }
     let end = value.len() - 8;
     if XxHash3_64::oneshot(&value[..end]) != word(end) {
-        return Err(Forgery::Checksum);
+        return Err(StampError::Checksum);
     }
     if word(24) != value.len() as u64 {
-        return Err(Forgery::Length);
+        return Err(StampError::Length);
     }
     if word(0) != XxHash3_64::oneshot(key) {
-        return Err(Forgery::OtherKey);
+        return Err(StampError::OtherKey);
     }
     let stamp = Stamp { writer: word(8), sequence: word(16) };
     let mut stream = body_stream(word(0), stamp);
-    for part in value[HEAD_BYTES..end].chunks(8) {
+    for part in value[HEADER_BYTES..end].chunks(8) {
         if *part != stream.next_word().to_le_bytes()[..part.len()] {
-            return Err(Forgery::Body);
+            return Err(StampError::Body);
         }
     }
     Ok(stamp)
@@ -129,7 +129,7 @@ mod tests {
             let value = value(b"key", 9, len);
             assert_eq!(value.len(), len);
             assert_eq!(read(b"key", &value), Ok(Stamp { writer: 3, sequence: 9 }));
-            assert_eq!(read(b"other", &value), Err(Forgery::OtherKey));
+            assert_eq!(read(b"other", &value), Err(StampError::OtherKey));
             assert!(read(b"key", &value[..len - 1]).is_err());
         }
     }
@@ -151,9 +151,9 @@ mod tests {
             let mixed: Vec<u8> = [&one[..cut], &two[cut..]].concat();
             assert!(read(b"key", &mixed).is_err(), "cut at {cut}");
         }
-        // Not even with a checksum of its own.
+        // Not even with a valid checksum.
         let mut mixed = [&one[..96], &two[96..192]].concat();
         mixed.extend_from_slice(&XxHash3_64::oneshot(&mixed).to_le_bytes());
-        assert_eq!(read(b"key", &mixed), Err(Forgery::Body));
+        assert_eq!(read(b"key", &mixed), Err(StampError::Body));
     }
 }

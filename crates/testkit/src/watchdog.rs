@@ -1,10 +1,11 @@
-//! A watchdog: a test that takes longer than it may ends with an error, and does not hang.
+//! A watchdog: a test that takes too long ends with an error instead of hanging. Must not know the
+//! test.
 
 use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Ends this process with status 2 if it is not dropped in time. Its children end with it (see
+/// Ends this process with status 2 unless it is dropped in time. Its children end with it (see
 /// [`crate::process::Worker`]).
 #[derive(Debug)]
 pub struct Watchdog {
@@ -13,7 +14,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Begins to watch. `what` is named in the message.
+    /// Starts the watchdog. The message names `what`.
     pub fn new(what: &str, limit: Duration) -> Watchdog {
         let (release, released) = channel::<()>();
         let what = what.to_string();

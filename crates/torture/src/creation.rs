@@ -1,17 +1,25 @@
-//! A power cut at each system call that creates a cache. On the disk is then what was synced, and of
-//! what was not, anything: so each cut leaves the names that were synced, or all that were given, and a
-//! file without its unsynced content. Whatever is there opens, or there is nothing and a cache is
-//! created.
+//! A power cut at each system call of a cache's first and last steps.
+//!
+//! Creation: on the disk is what was synced, and of what was not, anything. So each cut leaves the names
+//! that were synced, or all that were given, and a file without its unsynced content. Whatever is there
+//! opens, or there is nothing and a cache is created.
+//!
+//! A use that ends in order, of a cache that is emptied after a power cut: the page with the use mark may
+//! be older or newer on the disk than all others. Whatever is there is emptied, or holds exactly what it
+//! held before the use or after it.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tuckbox_engine::{Cache, Place, Ttl, Value};
+use tuckbox_arena::layout::HEADER_BYTES;
+use tuckbox_engine::{Buffer, Cache, Place, Ttl, Value};
 
 use crate::place::Folder;
 use crate::report::Report;
-use crate::syscalls::{is_nameless, refused_child, Scenario};
+use crate::syscalls::{
+    clean_file, config_of, earlier, is_nameless, refused_child, value_of, Scenario, EARLIER,
+};
 use crate::tracer::{Registers, Stop, Traced};
 
 /// What a power cut would leave.
@@ -74,7 +82,90 @@ pub fn run(report: &mut Report) -> u64 {
         }
     }
     report.expect(cuts >= 8, || format!("a creation has only {cuts} different cuts"));
+    match use_in_order(report) {
+        Ok(count) => cuts += count,
+        Err(what) => report.fail(format!("a use that ends in order: {what}")),
+    }
     cuts
+}
+
+/// What became of a cache that another boot finds after a cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    AsBefore,
+    AsAfter,
+    Emptied,
+}
+
+/// Opens, uses and closes a cache, with a cut at each system call. How many cuts differed.
+fn use_in_order(report: &mut Report) -> Result<u64, String> {
+    let in_words = |error: io::Error| error.to_string();
+    let folder = Folder::new(None);
+    let (path, left) = (folder.file("cache"), folder.file("left"));
+    let mut synced = clean_file(&path)?;
+    let mut command = refused_child(&path, &folder.file("result"), Scenario::Discard);
+    let mut traced = Traced::start(&mut command).map_err(in_words)?;
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    while let Some(registers) = next_call(&mut traced, Scenario::Discard).map_err(in_words)? {
+        let now = std::fs::read(&path).map_err(in_words)?;
+        if synced_by(&traced, &registers).is_some() {
+            synced.clone_from(&now);
+        }
+        for mark_of in [&synced, &now] {
+            let other = if std::ptr::eq(mark_of, &synced) { &now } else { &synced };
+            let mut image = other.clone();
+            let page = HEADER_BYTES as usize;
+            image[..page].copy_from_slice(&mark_of[..page]);
+            if !seen.contains(&image) {
+                seen.push(image);
+            }
+        }
+    }
+    let mut counts = std::collections::BTreeMap::new();
+    for (number, image) in seen.iter().enumerate() {
+        std::fs::write(&left, image).map_err(in_words)?;
+        let found = judge_use(&left).map_err(|what| format!("cut {number}: {what}"))?;
+        *counts.entry(found).or_insert(0u64) += 1;
+    }
+    report.expect(counts.len() == 3, || format!("not all that may be left was met: {counts:?}"));
+    Ok(seen.len() as u64)
+}
+
+fn judge_use(path: &Path) -> Result<Found, String> {
+    crate::points::pretend_next_boot();
+    let cache = Cache::open(&Place::Path(path.into()), &config_of(Scenario::Discard))
+        .map_err(|error| error.to_string())?;
+    let mut buffer = Buffer::new();
+    let mut has = |key: &str, version: usize| -> Result<bool, String> {
+        let entry = cache.get(key.as_bytes(), &mut buffer).map_err(|error| error.to_string())?;
+        let value = value_of(key, version);
+        match entry.map(|entry| entry.value == Value::bytes(&value)) {
+            Some(false) => Err(format!("{key} is neither missing nor of version {version}")),
+            found => Ok(found.is_some()),
+        }
+    };
+    if cache.stats().discards > 0 {
+        return match cache.is_empty() {
+            true => Ok(Found::Emptied),
+            false => Err("entries were discarded, and some are there".into()),
+        };
+    }
+    for key in (0..EARLIER).map(earlier) {
+        if !has(&key, 0)? {
+            return Err(format!("nothing was discarded, and {key} is not there"));
+        }
+    }
+    let deleted = has("deleted", 0)?;
+    let after = if deleted { 0 } else { 1 };
+    for key in ["other", "replaced", "compared"] {
+        if !has(key, after)? {
+            return Err(format!("nothing was discarded, and {key} is not there"));
+        }
+    }
+    if deleted != has("popped", 0)? || deleted == has("new", 1)? {
+        return Err("entries are of different moments".into());
+    }
+    Ok(if deleted { Found::AsBefore } else { Found::AsAfter })
 }
 
 fn create(scenario: Scenario) -> Result<u64, String> {

@@ -322,7 +322,7 @@ fn judge(image: &Specimen, damage: &Damage, left: Left) -> Result<(), String> {
             if !left.is_open && image.part(*at) != Part::Header {
                 return Err("it was refused for a word outside of the header".into());
             }
-            image.loss_most(*at)
+            image.loss_max(*at)
         }
         _ => image.entries(),
     };

@@ -1,20 +1,24 @@
 //! `torture pages`: a power cut, as far as a file sees it. Pages of the mapping reach the disk in any
 //! order, and some not at all: so an image is put together page by page from what the file was at
-//! several moments, with a page of zeros or garbage now and then, and opened. And a cache is created,
-//! with a power cut at each system call of it: see `creation`.
+//! several moments, with a page of zeros or garbage now and then, and opened as if in the next boot.
+//!
+//! A cache that keeps its entries may hold what was deleted or overwritten shortly before, but nothing
+//! that was never there. One that discards them holds nothing, unless it was closed in order: then
+//! either holds exactly what it held. For cuts at the system calls of opening and closing see `creation`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tuckbox_arena::layout::{header, HEADER_BYTES};
-use tuckbox_engine::{Buffer, Cache, Place, Ttl, Value};
+use tuckbox_engine::{AfterPowerCut, Buffer, Cache, Config, Error, Place, Ttl, Value};
 use tuckbox_testkit::specimen::{self, config, name, stamped, Scratch};
 use tuckbox_testkit::stamp;
 use tuckbox_testkit::watchdog::Watchdog;
 
 use crate::creation;
+use crate::points;
 use crate::report::Report;
 
 /// The arguments of `torture pages`.
@@ -23,9 +27,9 @@ pub struct Arguments {
     /// Images that are put together.
     #[arg(long, default_value_t = 2_000)]
     pub images: u64,
-    /// Limit of the file.
-    #[arg(long, default_value_t = 2 << 20)]
-    pub size_bytes: u64,
+    /// Limits of the files, in turn: a large one has several shards.
+    #[arg(long, value_delimiter = ',', default_values_t = [2 << 20, 64 << 20])]
+    pub sizes_bytes: Vec<u64>,
     /// Where the random numbers begin.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -48,39 +52,72 @@ fn number_name(number: u64) -> Vec<u8> {
     format!("number {number}").into_bytes()
 }
 
-/// A cache's file at several moments, and what was ever stored.
+/// A cache's file at several moments of one boot, and what it held then.
 struct History {
+    after_power_cut: AfterPowerCut,
+    size_bytes: u64,
     moments: Vec<Vec<u8>>,
-    /// How often each key was stored.
-    sequences: HashMap<u64, u64>,
+    /// The file after the cache was closed, a little later than the last moment.
+    closed: Vec<u8>,
+    /// What each key had: the number of its value in order, at each moment. Last, when it was closed.
+    states: Vec<HashMap<u64, u64>>,
 }
 
-fn history(size_bytes: u64, random: &mut fastrand::Rng) -> History {
+impl History {
+    fn config(&self) -> Config {
+        Config { after_power_cut: self.after_power_cut, ..config(self.size_bytes) }
+    }
+
+    fn last_state(&self) -> &HashMap<u64, u64> {
+        self.states.last().expect("there are several")
+    }
+
+    /// Whether a key ever had such a value when the file could have been written to the disk.
+    fn had(&self, key: u64, sequence: u64) -> bool {
+        self.states.iter().any(|state| state.get(&key) == Some(&sequence))
+    }
+}
+
+fn history(size_bytes: u64, after_power_cut: AfterPowerCut, random: &mut fastrand::Rng) -> History {
+    points::pretend_next_boot();
     let scratch = Scratch::new();
     let Place::Path(path) = scratch.place() else { unreachable!("a scratch has a path") };
     std::fs::remove_file(&path).expect("it is there");
-    let cache = Cache::open(&scratch.place(), &config(size_bytes)).expect("a new cache");
-    let mut sequences = HashMap::new();
-    let mut store = |key: u64, len: usize, ttl| {
+    let (moments, states) = (Vec::new(), Vec::new());
+    let mut history = History { after_power_cut, size_bytes, moments, closed: Vec::new(), states };
+    let open = || Cache::open(&scratch.place(), &history.config()).expect("a cache");
+    let mut cache = open();
+    let (mut sequences, mut state) = (HashMap::new(), HashMap::new());
+    let mut store = |cache: &Cache, state: &mut HashMap<u64, u64>, key: u64, len: usize, ttl| {
         let sequence = sequences.entry(key).or_insert(0);
         *sequence += 1;
         let value = stamped(key, *sequence, len);
         cache.set(&name(key), Value::bytes(&value), ttl).expect("there is room");
+        state.insert(key, *sequence);
     };
     for key in 0..UNTOUCHED {
-        store(key, 60 + (key as usize * 31) % 300, Ttl::Never);
+        store(&cache, &mut state, key, 60 + (key as usize * 31) % 300, Ttl::Never);
     }
-    let mut moments = Vec::new();
-    for _ in 0..MOMENTS {
+    let (mut moments, mut states) = (Vec::new(), Vec::new());
+    for moment in 0..=MOMENTS {
         moments.push(scratch_bytes(&path));
+        states.push(state.clone());
+        if moment == MOMENTS / 2 {
+            // So that a mark of an orderly end is among what was on the disk before.
+            drop(cache);
+            cache = open();
+        }
         for _ in 0..60 {
             let key = random.u64(UNTOUCHED..KEYS);
             let ttl = if random.bool() { Ttl::Never } else { Ttl::Us(1 << 40) };
             match random.u8(..10) {
-                0 => drop(cache.delete(&name(key)).expect("a delete")),
+                0 => {
+                    cache.delete(&name(key)).expect("a delete");
+                    state.remove(&key);
+                }
                 1 => drop(cache.touch(&name(key), ttl).expect("a touch")),
-                2 => store(key, random.usize(9_000..20_000), ttl),
-                _ => store(key, random.usize(60..500), ttl),
+                2 => store(&cache, &mut state, key, random.usize(9_000..20_000), ttl),
+                _ => store(&cache, &mut state, key, random.usize(60..500), ttl),
             }
             let number = random.u64(..NUMBERS);
             let least = number as i64 * 1000;
@@ -88,8 +125,11 @@ fn history(size_bytes: u64, random: &mut fastrand::Rng) -> History {
         }
     }
     assert_eq!(cache.stats().evictions, 0, "all of it fits");
-    moments.push(scratch_bytes(&path));
-    History { moments, sequences }
+    drop(cache);
+    states.push(state);
+    history.closed = scratch_bytes(&path);
+    (history.moments, history.states) = (moments, states);
+    history
 }
 
 fn scratch_bytes(path: &std::path::Path) -> Vec<u8> {
@@ -97,7 +137,7 @@ fn scratch_bytes(path: &std::path::Path) -> Vec<u8> {
 }
 
 /// What an image is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Mix {
     /// The last moment, and one page in sixteen of those that changed from an earlier one.
     Few,
@@ -105,9 +145,28 @@ enum Mix {
     Any,
     /// The same, and one page in thirty-two holds zeros, ones or garbage.
     Torn,
+    /// No cut: the machine was started once more after the cache was closed.
+    Closed,
+}
+
+impl Mix {
+    const ALL: [Mix; 4] = [Mix::Few, Mix::Any, Mix::Torn, Mix::Closed];
+
+    /// How many of the untouched entries are found at least, of a hundred, where none is discarded.
+    fn least_percent(self) -> u64 {
+        match self {
+            Mix::Few => 90,
+            Mix::Any => 60,
+            Mix::Torn => 50,
+            Mix::Closed => 100,
+        }
+    }
 }
 
 fn image(history: &History, mix: Mix, random: &mut fastrand::Rng) -> Vec<u8> {
+    if mix == Mix::Closed {
+        return history.closed.clone();
+    }
     let last = history.moments.last().expect("there are several");
     let mut bytes = last.clone();
     let pages = bytes.len() / HEADER_BYTES as usize;
@@ -129,6 +188,9 @@ fn image(history: &History, mix: Mix, random: &mut fastrand::Rng) -> Vec<u8> {
     if mix == Mix::Torn {
         tear_header(history, &mut bytes[..HEADER_BYTES as usize], random);
     }
+    // The mark was synced when the cache was opened, and is alone in its sector.
+    let mark = sector_of(header::USE_MARK);
+    bytes[mark.clone()].copy_from_slice(&last[mark]);
     bytes
 }
 
@@ -143,6 +205,11 @@ fn tear(bytes: &mut [u8], random: &mut fastrand::Rng) {
 /// What a disk writes at once.
 const SECTOR_BYTES: usize = 512;
 
+fn sector_of(at: u64) -> std::ops::Range<usize> {
+    let from = at as usize / SECTOR_BYTES * SECTOR_BYTES;
+    from..from + SECTOR_BYTES
+}
+
 /// Each sector of the header from any moment, or torn if it holds none of what never changes. That part
 /// was durable before the file got its name, and is written with the same bytes ever after.
 fn tear_header(history: &History, bytes: &mut [u8], random: &mut fastrand::Rng) {
@@ -156,98 +223,183 @@ fn tear_header(history: &History, bytes: &mut [u8], random: &mut fastrand::Rng) 
     }
 }
 
+/// What the images of one mix left.
+#[derive(Debug, Clone, Copy, Default)]
+struct Left {
+    images: u64,
+    /// How many of the untouched keys were found.
+    untouched: u64,
+    /// Entries that had been deleted, or had another value, when the machine stopped.
+    came_back: u64,
+    /// Entries that the check after it counted as lost.
+    lost: u64,
+}
+
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
+    points::require("torture pages");
     let mut report = Report::new("pages");
     let mut random = fastrand::Rng::with_seed(arguments.seed);
     let scratch = Scratch::new();
-    let mut found = HashMap::from([(Mix::Few as u8, [0u64; 3]), (1, [0; 3]), (2, [0; 3])]);
-    let (mut dropped, mut watchdog) = (0u64, None);
-    let mut past = None;
+    let mut sums: BTreeMap<(AfterPowerCut, Mix), Left> = BTreeMap::new();
+    let (mut watchdog, mut past) = (None, None);
     for number in 0..arguments.images {
         if number % IMAGES_EACH == 0 {
             watchdog = Some(Watchdog::new("50 images of torture pages", Duration::from_secs(120)));
-            past = Some(history(arguments.size_bytes, &mut random));
+            let which = number / IMAGES_EACH;
+            let mode = [AfterPowerCut::Keep, AfterPowerCut::Discard][(which % 2) as usize];
+            // One shard, or several.
+            let size_bytes =
+                arguments.sizes_bytes[(which / 2) as usize % arguments.sizes_bytes.len()];
+            past = Some(history(size_bytes, mode, &mut random));
         }
         let history = past.as_ref().expect("it was just made");
-        let mix = [Mix::Few, Mix::Any, Mix::Torn][(number % 3) as usize];
-        let bytes = image(history, mix, &mut random);
-        scratch.fill(&bytes);
+        let mix = Mix::ALL[(number % 4) as usize];
+        scratch.fill(&image(history, mix, &mut random));
+        let is_used = number % 8 >= 4;
         let played = catch_unwind(AssertUnwindSafe(|| {
-            let cache = Cache::open(&scratch.place(), &config(arguments.size_bytes))
-                .map_err(|error| error.to_string())?;
-            let mut left = read(&cache, history)?;
-            if number % 2 == 0 {
-                specimen::use_it(&cache, arguments.size_bytes)?;
-            }
-            let lost = cache.check().map_err(|error| error.to_string())?.lost_entries;
-            read(&cache, history)?;
-            specimen::works_after_check(&cache, arguments.size_bytes)?;
-            if arguments.lie_miss {
-                left = 0;
-            }
-            Ok::<_, String>((left, lost))
+            points::pretend_next_boot();
+            judge(&scratch, history, mix, is_used, arguments.lie_miss)
         }));
-        match played {
-            Ok(Ok((untouched, lost))) => {
-                let sums = found.entry(mix as u8).or_default();
-                *sums = [sums[0] + untouched, sums[1] + UNTOUCHED, sums[2] + 1];
-                dropped += lost;
+        let what = match played {
+            Ok(Ok(left)) => {
+                let sum = sums.entry((history.after_power_cut, mix)).or_default();
+                sum.images += 1;
+                sum.untouched += left.untouched;
+                sum.came_back += left.came_back;
+                sum.lost += left.lost;
+                continue;
             }
-            Ok(Err(what)) => report.fail(format!("image {number}, {mix:?}: {what}")),
+            Ok(Err(what)) => what,
             Err(panic) => {
-                let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-                report.fail(format!("image {number}, {mix:?}: panic: {text}"));
+                format!("panic: {}", panic.downcast_ref::<String>().cloned().unwrap_or_default())
             }
-        }
-        if !report.is_good() && number > 200 {
+        };
+        let mode = history.after_power_cut;
+        report.fail(format!(
+            "image {number}, {mode:?}, {} bytes, {mix:?}: {what}",
+            history.size_bytes
+        ));
+        if number > 200 {
             break;
         }
     }
     drop(watchdog);
-    for (mix, least_percent) in [(Mix::Few, 90), (Mix::Any, 60), (Mix::Torn, 50)] {
-        let [found, all, images] = found[&(mix as u8)];
-        report.figure(&format!("untouched_found_{mix:?}").to_lowercase(), found);
-        report.figure(&format!("untouched_{mix:?}").to_lowercase(), all);
-        report.expect(found * 100 >= all * least_percent, || {
-            format!("{mix:?}: {found} of {all} untouched entries of {images} images are found")
-        });
-    }
-    report.figure("lost_entries", dropped);
-    report.expect(dropped > 0 || arguments.images < 50, || "nothing was counted as lost".into());
+    tell(&sums, &mut report);
     report.figure("seed", arguments.seed);
     let cuts = creation::run(&mut report);
-    report.figure("creation_cuts", cuts);
+    report.figure("cuts_at_calls", cuts);
     report.trials(arguments.images + cuts, "images");
     report.finish()
 }
 
-/// Every value is one that its key had. How many of the untouched keys are there.
-fn read(cache: &Cache, history: &History) -> Result<u64, String> {
+/// Adds up what was left, and demands that entries are found where they are kept.
+fn tell(sums: &BTreeMap<(AfterPowerCut, Mix), Left>, report: &mut Report) {
+    for ((mode, mix), left) in sums {
+        let name = format!("{mode:?}_{mix:?}").to_lowercase();
+        let all = left.images * UNTOUCHED;
+        report.figure(&format!("{name}_untouched_found"), left.untouched);
+        report.figure(&format!("{name}_untouched"), all);
+        report.figure(&format!("{name}_came_back"), left.came_back);
+        let keeps = *mode == AfterPowerCut::Keep || *mix == Mix::Closed;
+        let least = if keeps { mix.least_percent() } else { 0 };
+        report.expect(left.untouched * 100 >= all * least, || {
+            format!("{name}: {} of {all} untouched entries are found", left.untouched)
+        });
+    }
+    let sum_of = |of: fn(&Left) -> u64| sums.values().map(of).sum::<u64>();
+    let images = sum_of(|left| left.images);
+    report.figure("lost_entries", sum_of(|left| left.lost));
+    report.expect(sum_of(|left| left.lost) > 0 || images < 50, || {
+        "no entry was counted as lost".into()
+    });
+    // Otherwise the images show nothing of what the mode is for.
+    report.expect(sum_of(|left| left.came_back) > 0 || images < 50, || "no entry came back".into());
+}
+
+/// Opens an image, and judges what is there.
+fn judge(
+    scratch: &Scratch,
+    history: &History,
+    mix: Mix,
+    is_used: bool,
+    lie_miss: bool,
+) -> Result<Left, String> {
+    let text = |error: Error| error.to_string();
+    let cache = Cache::open(&scratch.place(), &history.config()).map_err(text)?;
+    let is_discarded = history.after_power_cut == AfterPowerCut::Discard && mix != Mix::Closed;
+    if (cache.stats().discards > 0) != is_discarded {
+        return Err(format!("it was emptied {} times", cache.stats().discards));
+    }
+    let found = read(&cache, history, false)?;
+    let deviates = found.came_back > 0 || found.untouched < UNTOUCHED || found.is_less;
+    if mix == Mix::Closed && deviates {
+        return Err(format!("nothing was cut, and it differs from what was closed: {found:?}"));
+    }
+    if is_discarded && (found.entries > 0 || !cache.is_empty()) {
+        return Err(format!("{} entries are there though all were discarded", found.entries));
+    }
+    if is_used {
+        specimen::use_it(&cache, history.size_bytes)?;
+    }
+    let lost = cache.check().map_err(text)?.lost_entries;
+    let again = read(&cache, history, is_used)?;
+    if is_discarded && again.entries > 0 && !is_used {
+        return Err(format!("{} entries are there after a check", again.entries));
+    }
+    specimen::works_after_check(&cache, history.size_bytes)?;
+    // It ended with a clear.
+    let after = read(&cache, history, false)?;
+    if after.entries > 0 {
+        return Err(format!("{} entries are there after a clear", after.entries));
+    }
+    let untouched = if lie_miss { 0 } else { found.untouched };
+    Ok(Left { images: 1, untouched, came_back: found.came_back, lost })
+}
+
+/// What a cache holds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Read {
+    entries: u64,
+    untouched: u64,
+    came_back: u64,
+    /// Whether an entry is missing that was there when the cache was closed.
+    is_less: bool,
+}
+
+/// Reads all keys. Every value is one that its key had when the file could have been written to the
+/// disk, or, if the cache `was_used` since, what that stored.
+fn read(cache: &Cache, history: &History, was_used: bool) -> Result<Read, String> {
     let mut buffer = Buffer::new();
-    let mut untouched = 0;
+    let mut found = Read::default();
     for key in 0..KEYS {
         let name = name(key);
+        let last = history.last_state().get(&key);
         let Some(entry) = cache.get(&name, &mut buffer).map_err(|error| error.to_string())? else {
+            found.is_less |= last.is_some();
             continue;
         };
         let Value::Bytes { bytes, .. } = entry.value else {
             return Err(format!("key {key} is a number"));
         };
-        let most = history.sequences.get(&key).copied().unwrap_or(0);
         match stamp::read(&name, bytes) {
-            Ok(stamp) if stamp.sequence <= most || stamp.sequence == 1 => {}
-            other => return Err(format!("key {key} has {other:?}, stored {most} times")),
+            Ok(stamp) if history.had(key, stamp.sequence) => {
+                found.came_back += u64::from(last != Some(&stamp.sequence));
+            }
+            Ok(stamp) if was_used && stamp.sequence == 1 => {}
+            other => return Err(format!("key {key} has {other:?}")),
         }
-        untouched += u64::from(key < UNTOUCHED);
+        found.entries += 1;
+        found.untouched += u64::from(key < UNTOUCHED);
     }
     for number in 0..NUMBERS {
-        let found = cache.get(&number_name(number), &mut buffer).map_err(|e| e.to_string())?;
-        let Some(entry) = found else { continue };
+        let value = cache.get(&number_name(number), &mut buffer).map_err(|e| e.to_string())?;
+        let Some(entry) = value else { continue };
+        found.entries += 1;
         let least = number as i64 * 1000;
         if !matches!(entry.value, Value::Int(sum) if (0..1000).contains(&(sum - least))) {
             return Err(format!("number {number} is {:?}", entry.value));
         }
     }
-    Ok(untouched)
+    Ok(found)
 }

@@ -322,7 +322,7 @@ impl Victim<'_> {
         self.hits += 1;
         let wrong = match entry.value {
             Value::Bytes { bytes, tag: 0 } => stamp::read(&name, bytes).err(),
-            _ => Some(stamp::Forgery::Body),
+            _ => Some(stamp::StampError::Body),
         };
         if let Some(forgery) = wrong {
             self.told.push(format!("key {key} has a wrong value: {forgery:?}"));

@@ -14,7 +14,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tuckbox_arena::layout::{header, process};
 use tuckbox_arena::Geometry;
-use tuckbox_engine::{layout, ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
+use tuckbox_engine::{
+    layout, AfterPowerCut, ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value,
+};
 use tuckbox_testkit::process::signal_myself;
 use tuckbox_testkit::watchdog::Watchdog;
 
@@ -51,6 +53,8 @@ pub enum Scenario {
     Open,
     /// Makes a cache without a name.
     Private,
+    /// Opens a closed cache that is emptied after a power cut, uses it and closes it.
+    Discard,
     /// Opens a cache whose lock a dead process holds.
     Heir,
     /// Opens a cache whose lock a live process holds that has lost all its descriptors.
@@ -73,7 +77,7 @@ pub struct Child {
 
 const SIZE_BYTES: u64 = 1 << 20;
 /// Entries that are there before, and stay.
-const EARLIER: usize = 40;
+pub const EARLIER: usize = 40;
 /// Long values that make the file longer.
 const GROWTH: usize = 30;
 /// Results that the calls get.
@@ -99,7 +103,7 @@ pub fn config() -> Config {
     Config { size_bytes: SIZE_BYTES, lock_limit: Duration::from_millis(20), ..Config::default() }
 }
 
-fn value_of(key: &str, version: usize) -> Vec<u8> {
+pub fn value_of(key: &str, version: usize) -> Vec<u8> {
     let mut value = Vec::new();
     let stamp = tuckbox_testkit::stamp::Stamp { writer: 1, sequence: version as u64 };
     let len = if key.starts_with("growth") { 8000 } else { 100 + 40 * version };
@@ -107,7 +111,7 @@ fn value_of(key: &str, version: usize) -> Vec<u8> {
     value
 }
 
-fn earlier(number: usize) -> String {
+pub fn earlier(number: usize) -> String {
     format!("earlier/{number}")
 }
 
@@ -195,7 +199,7 @@ pub fn be_refused(child: &Child) -> ExitCode {
         _ => Place::Path(child.path.clone()),
     };
     signal_myself(libc::SIGSTOP);
-    let (is_open, refused) = match Cache::open(&place, &config()) {
+    let (is_open, refused) = match Cache::open(&place, &config_of(child.scenario)) {
         Ok(cache) => (true, use_cache(&cache)),
         Err(error) => (false, vec![(String::new(), error)]),
     };
@@ -408,7 +412,9 @@ fn add_arguments(command: &mut Command, child: &Child) {
 struct Beginning {
     /// A closed cache with entries.
     closed: Vec<u8>,
-    /// The same with a lock that a dead process holds,
+    /// One of a cache that is emptied after a power cut, closed in order.
+    clean: Vec<u8>,
+    /// That of `closed` with a lock that a dead process holds,
     left: Vec<u8>,
     /// or a live one without a token.
     held: Vec<u8>,
@@ -427,12 +433,30 @@ fn lock_word(file: &[u8], at: usize, owner: u64) -> u64 {
     check & !0xffff_ffff | owner
 }
 
+/// The configuration with which a scenario's cache is opened.
+pub fn config_of(scenario: Scenario) -> Config {
+    match scenario {
+        Scenario::Discard => Config { after_power_cut: AfterPowerCut::Discard, ..config() },
+        _ => config(),
+    }
+}
+
+/// Makes a cache that is emptied after a power cut, with entries, and closes it. Its bytes.
+pub fn clean_file(path: &Path) -> Result<Vec<u8>, String> {
+    let cache = Cache::open(&Place::Path(path.into()), &config_of(Scenario::Discard))
+        .map_err(|error| error.to_string())?;
+    fill(&cache).map_err(|error| error.to_string())?;
+    drop(cache);
+    std::fs::read(path).map_err(|error| error.to_string())
+}
+
 impl Beginning {
     fn new(folder: &Folder) -> Result<Beginning, String> {
         let path = folder.file("beginning");
         let other =
             Cache::open(&Place::Path(path.clone()), &config()).map_err(|e| e.to_string())?;
         fill(&other).map_err(|error| error.to_string())?;
+        let clean = clean_file(&folder.file("clean"))?;
         let mut held = std::fs::read(&path).map_err(|error| error.to_string())?;
         let geometry =
             Geometry::new(layout::plan(SIZE_BYTES, 0)).map_err(|error| error.to_string())?;
@@ -447,13 +471,14 @@ impl Beginning {
         held[lock_at..lock_at + 8].copy_from_slice(&held_word.to_ne_bytes());
         let mut left = held.clone();
         left[slot_at + process::START_TICKS as usize + 7] = 0x40;
-        Ok(Beginning { closed, left, held, lock_at, _other: other })
+        Ok(Beginning { closed, clean, left, held, lock_at, _other: other })
     }
 
     fn of(&self, scenario: Scenario) -> Option<&[u8]> {
         match scenario {
             Scenario::Create | Scenario::CreateNamed | Scenario::Private => None,
             Scenario::Open => Some(&self.closed),
+            Scenario::Discard => Some(&self.clean),
             Scenario::Heir => Some(&self.left),
             Scenario::Waiter => Some(&self.held),
         }

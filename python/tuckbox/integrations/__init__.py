@@ -1,5 +1,4 @@
-"""Tuckbox under the interfaces that frameworks have for caches.
+"""Cache backends for frameworks.
 
-Each module here knows ``tuckbox.Cache`` and its own framework, which it alone imports. Nothing in
-Tuckbox imports from here.
+Each module imports only ``tuckbox.Cache`` and its own framework. Tuckbox imports nothing from here.
 """

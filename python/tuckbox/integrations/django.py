@@ -1,7 +1,7 @@
-"""The cache of a Django project, in a file that all its processes share.
+"""A cache backend for Django.
 
-Owns Django's interface and its rules: keys, timeouts, culling, what is done on an event loop. What
-is stored how, and which entry goes when room runs out, is the business of `tuckbox.Cache`.
+Implements Django's rules for keys, timeouts, culling and the asynchronous methods. Storage and
+eviction are left to `tuckbox.Cache`.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from tuckbox.errors import (
     ValueTooLarge,
     ValueTypeError,
 )
-from tuckbox.integrations.carriers import CarrierRefused
-from tuckbox.integrations.django_settings import carriers, make_private, read_settings
-from tuckbox.integrations.handles import renewed, shared
+from tuckbox.integrations.django_settings import envelopes, make_private, read_settings
+from tuckbox.integrations.envelopes import EnvelopeRejected
+from tuckbox.integrations.handles import reopened, shared
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
     from tuckbox.cache import Cache
-    from tuckbox.integrations.handles import Way
+    from tuckbox.integrations.handles import OpenOptions
     from tuckbox.keys import Key
     from tuckbox.results import Entry
 
@@ -53,259 +53,273 @@ _Operation = TypeVar("_Operation", bound=Callable[..., Any])
 
 # How long an event loop may wait for a lock.
 _LOOP_LOCK_TIMEOUT_S = 0.02
-# What the asynchronous methods below do as well.
-_MIRRORED = frozenset({"add", "delete", "get", "has_key", "incr", "set", "set_many", "touch"})
-_KEY_MAKERS = frozenset({"make_key", "validate_key"})
-_KEY_PARTS = frozenset({"key_prefix", "version", "key_func"}) | _KEY_MAKERS
-# Not None, which is a value.
+# The methods with an asynchronous version below.
+_SYNC_METHODS = frozenset({"add", "delete", "get", "has_key", "incr", "set", "set_many", "touch"})
+_KEY_METHODS = frozenset({"make_key", "validate_key"})
+_KEY_PARTS = frozenset({"key_prefix", "version", "key_func"}) | _KEY_METHODS
+# None is a valid value.
 _MISSING = object()
 
 _log = logging.getLogger(__name__)
 
 
 class _WouldBlock(Exception):
-    """What was tried on an event loop has to be done in a thread. Nothing has changed."""
+    """An operation on the event loop must continue in a thread. Nothing was changed."""
 
 
-def _renewing(operation: _Operation) -> _Operation:
-    """Do the operation again on a new file, should the one in use have been lost."""
+def _reopening(operation: _Operation) -> _Operation:
+    """If the file was lost, open it again and repeat the operation."""
 
     @functools.wraps(operation)
-    def on_a_file_that_is_there(self: TuckboxCache, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(self: TuckboxCache, *args: Any, **kwargs: Any) -> Any:
         try:
             return operation(self, *args, **kwargs)
         except CacheLost as loss:
-            self._renew(loss)
+            self._reopen(loss)
             return operation(self, *args, **kwargs)
 
-    return cast("_Operation", on_a_file_that_is_there)
+    return cast("_Operation", wrapper)
 
 
 class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     """A cache backend for Django.
 
-    ::
+    All processes of a project that run as the same user share the cache. ``docs/guide/django.md``
+    describes the settings.
+
+    Plain values (see `tuckbox.Cache`) are stored directly. Other objects are pickled and signed
+    with a key derived from SECRET_KEY, and only unpickled if the signature matches the entry. An
+    entry that cannot be read is a miss: it is removed, and a warning is logged.
+
+    A write that fails raises a TuckboxError, such as LockTimeout, CacheFull, ValueTooLarge or
+    KeyTooLong. Nothing was changed.
+
+    Example::
 
         CACHES = {"default": {"BACKEND": "tuckbox.integrations.django.TuckboxCache"}}
-
-    All processes of a project that run as one user share it. ``docs/guide/django.md`` has the
-    settings.
-
-    Plain values (see `tuckbox.Cache`) are stored as such. All others are pickled, and signed with a
-    key that is derived from SECRET_KEY: nothing is unpickled that was not signed with it for that
-    very entry. An entry that cannot be read is a miss. It is removed, and a warning is logged.
-
-    What cannot be written raises the TuckboxError that it raises in `tuckbox.Cache`: LockTimeout,
-    CacheFull, ValueTooLarge, KeyTooLong. Nothing has changed then.
     """
 
-    _is_mirrored = True
-    # No default of the class: it would make reading the attribute slower.
-    _lead: str | None
+    # Whether the asynchronous methods may bypass the synchronous ones: no subclass overrides those.
+    _is_async_direct = True
+    # Without a class attribute, because that would make reading it slower.
+    _fast_prefix: str | None
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Note whether the asynchronous methods may go past the synchronous ones."""
+        """Note whether the subclass overrides a synchronous method."""
         super().__init_subclass__(**kwargs)
-        cls._is_mirrored = all(
-            getattr(cls, name) is getattr(TuckboxCache, name) for name in _MIRRORED
+        cls._is_async_direct = all(
+            getattr(cls, name) is getattr(TuckboxCache, name) for name in _SYNC_METHODS
         )
 
     def __init__(self, location: str | os.PathLike[str], params: Mapping[str, Any]) -> None:
-        """Open the file, or make it.
+        """Open the file, and create it if it does not exist.
 
         Args:
-            location: LOCATION: an absolute path, or a name, which "default" is if there is none.
-                A named file lies in memory, in a folder that only this user can enter.
-            params: The other settings.
+            location: LOCATION: an absolute path, or a name (``"default"`` if empty). A name is a
+                file in memory, in a directory that only this user can enter.
+            params: The other settings of the cache.
 
         Raises:
-            ImproperlyConfigured: A setting is unknown or makes no sense. Nothing was made.
-            TuckboxError: The file cannot be opened or made.
+            ImproperlyConfigured: A setting is unknown or invalid. No file was created.
+            TuckboxError: The file cannot be opened or created.
         """
         configuration = read_settings(location, params)
         super().__init__(params)
-        # Django's names, and nobody's limit unless it was set.
+        # Replaces Django's default of 300: there is no limit unless one is set.
         self._max_entries = configuration.max_entries
         self._cull_frequency = configuration.cull_frequency
         self._pickles = configuration.pickles
-        self._way = configuration.way
+        self._open_options = configuration.open_options
         if configuration.folder is not None:
             make_private(configuration.folder)
         try:
-            self._cache = shared(configuration.way)
+            self._cache = shared(configuration.open_options)
         except InvalidArgument as error:
             raise ImproperlyConfigured(f"OPTIONS of a Tuckbox cache: {error}") from error
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set an attribute, and keep the short ways in step with it."""
+        """Set an attribute, and update what is derived from it."""
         super().__setattr__(name, value)
         if name in _KEY_PARTS:
-            self._lead = self._lead_of_keys()
-        elif name in _MIRRORED:
-            self._is_mirrored = False
+            self._fast_prefix = self._prefix_of_default_keys()
+        elif name in _SYNC_METHODS:
+            self._is_async_direct = False
 
-    def _lead_of_keys(self) -> str | None:
-        """What each key begins with, or None if only Django's way of making keys will do."""
+    def _prefix_of_default_keys(self) -> str | None:
+        """Return what every key starts with; None if the project builds keys in its own way."""
         own = vars(self)
         is_djangos = all(
             name not in own and getattr(type(self), name) is getattr(BaseCache, name)
-            for name in _KEY_MAKERS
+            for name in _KEY_METHODS
         )
         if is_djangos and own.get("key_func") is default_key_func:
             return f"{self.key_prefix!s}:{self.version!s}:"
         return None
 
     def make_and_validate_key(self, key: Any, version: Any = None) -> Any:
-        """Return the key in the cache; warn if memcached would not take it.
+        """Return the key used in the cache; warn if memcached would reject it.
 
-        Does what Django's does in a fraction of the time, as long as keys are made and validated
-        by Django's own functions.
+        Equal to Django's own method, but faster if the project does not customise keys.
+
+        Args:
+            key: The key as the project gives it.
+            version: The version; None means the default version.
+
+        Returns:
+            The key with prefix and version, such as ``":1:user"``.
         """
-        lead = self._lead
-        if lead is None:
+        prefix = self._fast_prefix
+        if prefix is None:
             return super().make_and_validate_key(key, version=version)
-        made = f"{lead}{key!s}" if version is None else f"{self.key_prefix!s}:{version!s}:{key!s}"
-        # Django warns of spaces and of control characters. The latter are not printable; what else
-        # is not, it tells apart itself.
-        if len(made) > MEMCACHE_MAX_KEY_LENGTH or not made.isprintable() or " " in made:
-            self.validate_key(made)
-        return made
+        if version is None:
+            cache_key = f"{prefix}{key!s}"
+        else:
+            cache_key = f"{self.key_prefix!s}:{version!s}:{key!s}"
+        # Django warns about spaces and control characters. Control characters are not printable;
+        # Django itself tells them from other characters that are not.
+        if (
+            len(cache_key) > MEMCACHE_MAX_KEY_LENGTH
+            or not cache_key.isprintable()
+            or " " in cache_key
+        ):
+            self.validate_key(cache_key)
+        return cache_key
 
     def get_backend_timeout(self, timeout: Any = DEFAULT_TIMEOUT) -> float | None:
-        """Return the time to live in seconds: None for ever, 0 if there is none."""
+        """Return the time to live in seconds: None means never, 0 means already expired."""
         if timeout is DEFAULT_TIMEOUT:
             timeout = self.default_timeout
         if timeout is None:
             return None
-        # A sum is a number whatever it is that can be added to one; Django adds it to a moment.
+        # Adding 0.0 accepts every type that Django accepts: it adds the timeout to a time.
         return 0 if timeout <= 0 else timeout + 0.0
 
     # Reading.
 
-    @_renewing
+    @_reopening
     def get(self, key: Any, default: Any = None, version: Any = None) -> Any:
-        """Return the value of ``key``, or ``default`` if there is none. Waits for nobody.
+        """Return the value of ``key``, or ``default`` if there is none. Takes no lock.
 
         Raises:
-            Exception: What unpickling an object raises that this project has stored.
+            Exception: Raised by unpickling an object of this project.
         """
-        made = self.make_and_validate_key(key, version)
+        cache_key = self.make_and_validate_key(key, version)
         try:
-            value = self._cache.get(made, default)
+            value = self._cache.get(cache_key, default)
         except EntryCorrupt as damage:
-            return self._remove_unreadable(made, damage, default)
+            return self._remove_unreadable(cache_key, damage, default)
         if type(value) is bytearray and value is not default:
-            return self._unwrapped(made, value, default)
+            return self._unwrapped(cache_key, value, default)
         return value
 
-    @_renewing
+    @_reopening
     def get_many(self, keys: Iterable[Any], version: Any = None) -> dict[Any, Any]:
-        """Return the values of those ``keys`` that have one."""
+        """Return a dict of those ``keys`` that have a value. Raises as `get`."""
         pairs = [(key, self.make_and_validate_key(key, version)) for key in keys]
         try:
-            found = self._cache.get_many([made for _, made in pairs])
+            found = self._cache.get_many([cache_key for _, cache_key in pairs])
         except EntryCorrupt:
-            # One by one, each that can be read.
+            # One key at a time, so that the other values are still found.
             return dict(super().get_many([key for key, _ in pairs], version))
         values = {}
-        for key, made in pairs:
-            value = found.get(made, _MISSING)
+        for key, cache_key in pairs:
+            value = found.get(cache_key, _MISSING)
             if type(value) is bytearray:
-                value = self._unwrapped(made, value, _MISSING)
+                value = self._unwrapped(cache_key, value, _MISSING)
             if value is not _MISSING:
                 values[key] = value
         return values
 
-    @_renewing
+    @_reopening
     def has_key(self, key: Any, version: Any = None) -> bool:
-        """Tell whether ``key`` has a value."""
+        """Return whether ``key`` has a value."""
         return self.make_and_validate_key(key, version) in self._cache
 
     # Writing.
 
-    @_renewing
+    @_reopening
     def set(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> None:
-        """Store ``value``; with a timeout of 0 or less, remove the key.
+        """Store ``value`` for ``timeout`` seconds. A timeout of 0 or less deletes the key.
 
         Raises:
-            TuckboxError: It cannot be stored. The key has the value that it had.
-            Exception: What pickling raises.
+            TuckboxError: The value cannot be stored. The old value is kept.
+            Exception: Raised by pickling. The old value is kept.
         """
         self._set(self._cache, key, value, timeout, version)
 
-    @_renewing
+    @_reopening
     def add(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> bool:
-        """Store ``value`` unless ``key`` has one; tell whether it had none. Raises as `set`."""
+        """Store ``value`` if ``key`` has none; return whether it was stored. Raises as `set`."""
         return self._add(self._cache, key, value, timeout, version)
 
-    @_renewing
+    @_reopening
     def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None) -> bool:
-        """Give ``key`` a new timeout; tell whether it has a value. Raises as `set`."""
+        """Give ``key`` a new timeout; return whether it has a value. Raises as `set`."""
         return self._touch(self._cache, key, timeout, version)
 
-    @_renewing
+    @_reopening
     def delete(self, key: Any, version: Any = None) -> bool:
-        """Remove ``key``; tell whether it had a value.
+        """Delete ``key``; return whether it had a value.
 
         Raises:
-            LockTimeout: It could not be removed.
+            LockTimeout: A live process holds the lock. Nothing was deleted.
         """
         return self._cache.delete(self.make_and_validate_key(key, version))
 
-    @_renewing
+    @_reopening
     def incr(self, key: Any, delta: Any = 1, version: Any = None) -> Any:
-        """Add ``delta`` to the value of ``key`` and return the sum; the timeout stays as it is.
+        """Add ``delta`` to the value of ``key`` and return the sum. The timeout does not change.
 
-        No sum is lost, whatever other processes do.
+        Atomic over all processes.
 
         Raises:
             ValueError: ``key`` has no value.
-            TypeError: ``delta`` cannot be added to it.
+            TypeError: ``delta`` cannot be added to the value.
         """
         return self._incr(self._cache, key, delta, version)
 
-    @_renewing
+    @_reopening
     def set_many(
         self, data: Mapping[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> list[Any]:
-        """Store all values; return the keys of those that are too large for this cache.
+        """Store all values of ``data``; return the keys whose values are too large.
 
-        These keys have no value any more, so that no old one passes for the new one.
+        The old values of these keys are deleted, so that they are not taken for the new ones.
 
         Raises:
-            TuckboxError: Values cannot be stored. Those before may be.
-            Exception: What pickling raises. Values before that one are stored.
+            TuckboxError: A value cannot be stored. Some of the others may be stored.
+            Exception: Raised by pickling. The values before that one are stored.
         """
         return self._set_many(self._cache, data, timeout, version)
 
-    @_renewing
+    @_reopening
     def delete_many(self, keys: Iterable[Any], version: Any = None) -> None:
-        """Remove ``keys``.
+        """Delete ``keys``.
 
         Raises:
-            LockTimeout: One could not be removed; others may be gone.
+            LockTimeout: A live process holds a lock. Some of the keys may be deleted.
         """
         self._cache.delete_many([self.make_and_validate_key(key, version) for key in keys])
 
-    @_renewing
+    @_reopening
     def clear(self) -> None:
-        """Remove all entries, whatever their prefix and version, and whoever stored them."""
+        """Delete all entries, of every prefix and version, including those of other aliases."""
         self._cache.clear()
 
     def close(self, **kwargs: object) -> None:
-        """Do nothing: Django calls this after every request, and the file stays open for all."""
+        """Do nothing. Django calls this after every request, but the file stays open."""
 
-    # The same on an event loop. Reads wait for nobody, and writes for a moment at most; what would
-    # take longer, or run code of objects that are pickled, is done in a thread, as Django does with
-    # everything. So is all that a subclass does in a way of its own.
+    # On an event loop, reads take no lock, and writes wait for a lock for 20 ms at most. An
+    # operation continues in a thread if it would take longer or run code of pickled objects, and
+    # always if a subclass overrides a synchronous method.
 
     async def aget(self, key: Any, default: Any = None, version: Any = None) -> Any:
         """See `get`."""
-        if self._is_mirrored:
+        if self._is_async_direct:
             with suppress(EntryCorrupt, CacheLost):
                 value = self._cache.get(self.make_and_validate_key(key, version), default)
                 if type(value) is not bytearray or value is default:
@@ -314,7 +328,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
     async def ahas_key(self, key: Any, version: Any = None) -> bool:
         """See `has_key`."""
-        if self._is_mirrored:
+        if self._is_async_direct:
             return self.has_key(key, version)
         return await sync_to_async(self.has_key, thread_sensitive=True)(key, version)
 
@@ -349,83 +363,85 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         return await self._on_loop(self._set_many, self.set_many, data, timeout, version)
 
     async def _on_loop(
-        self, at_once: Callable[..., _R], in_thread: Callable[..., _R], *arguments: Any
+        self, direct: Callable[..., _R], in_thread: Callable[..., _R], *arguments: Any
     ) -> _R:
-        if self._is_mirrored:
+        if self._is_async_direct:
             with suppress(_WouldBlock, LockTimeout, CacheLost):
-                return at_once(self._loop_cache, *arguments)
+                return direct(self._loop_cache, *arguments)
         result: _R = await sync_to_async(in_thread, thread_sensitive=True)(*arguments)
         return result
 
-    # What an operation does to the handle that it is given: the process's own, or the one for event
-    # loops, which waits for locks no longer than a loop may.
+    # The operations below take the handle to use: the one of the process, or the one for event
+    # loops, whose lock timeout is shorter.
 
     @functools.cached_property
     def _loop_cache(self) -> Cache:
-        return shared(self._loop_way)
+        return shared(self._loop_options)
 
     @property
-    def _loop_way(self) -> Way:
-        lock_timeout = min(self._way.lock_timeout, _LOOP_LOCK_TIMEOUT_S)
-        return self._way._replace(lock_timeout=lock_timeout)
+    def _loop_options(self) -> OpenOptions:
+        lock_timeout = min(self._open_options.lock_timeout, _LOOP_LOCK_TIMEOUT_S)
+        return self._open_options._replace(lock_timeout=lock_timeout)
 
-    def _renew(self, loss: CacheLost) -> None:
-        _log.warning("%s The file is opened again, or made anew.", loss)
-        self._cache = renewed(self._way, self._cache)
-        for_loop = self.__dict__.pop("_loop_cache", None)
-        if for_loop is not None and for_loop is not self._cache:
-            renewed(self._loop_way, for_loop)
+    def _reopen(self, loss: CacheLost) -> None:
+        path = self._open_options.path
+        _log.warning("%s is opened again, or created again if it is missing: %s", path, loss)
+        self._cache = reopened(self._open_options, self._cache)
+        loop_cache = self.__dict__.pop("_loop_cache", None)
+        if loop_cache is not None and loop_cache is not self._cache:
+            reopened(self._loop_options, loop_cache)
 
-    def _demand_thread(self, cache: Cache) -> None:
-        """Go on only where it may take a while, and where code of stored objects may run."""
+    def _require_thread(self, cache: Cache) -> None:
+        """Raise `_WouldBlock` on an event loop: what follows may be slow or run pickled code."""
         if cache is not self._cache:
             raise _WouldBlock
 
     def _set(self, cache: Cache, key: Any, value: Any, timeout: Any, version: Any) -> None:
-        made = self.make_and_validate_key(key, version)
+        cache_key = self.make_and_validate_key(key, version)
         ttl = self.get_backend_timeout(timeout)
         if ttl == 0:
-            cache.delete(made)
+            cache.delete(cache_key)
             return
         if self._max_entries is not None:
-            self._make_room(cache, made, self._max_entries)
-        self._store(cache, cache.set, made, value, ttl)
+            self._make_room(cache, cache_key, self._max_entries)
+        self._store(cache, cache.set, cache_key, value, ttl)
 
     def _add(self, cache: Cache, key: Any, value: Any, timeout: Any, version: Any) -> bool:
-        made = self.make_and_validate_key(key, version)
+        cache_key = self.make_and_validate_key(key, version)
         ttl = self.get_backend_timeout(timeout)
         if ttl == 0:
-            return made not in cache
+            return cache_key not in cache
         if self._max_entries is not None:
-            self._make_room(cache, made, self._max_entries)
-        return self._store(cache, cache.add, made, value, ttl)
+            self._make_room(cache, cache_key, self._max_entries)
+        return self._store(cache, cache.add, cache_key, value, ttl)
 
     def _touch(self, cache: Cache, key: Any, timeout: Any, version: Any) -> bool:
-        made = self.make_and_validate_key(key, version)
+        cache_key = self.make_and_validate_key(key, version)
         ttl = self.get_backend_timeout(timeout)
-        return cache.delete(made) if ttl == 0 else cache.touch(made, ttl)
+        return cache.delete(cache_key) if ttl == 0 else cache.touch(cache_key, ttl)
 
     def _delete(self, cache: Cache, key: Any, version: Any) -> bool:
         return cache.delete(self.make_and_validate_key(key, version))
 
     def _incr(self, cache: Cache, key: Any, delta: Any, version: Any) -> Any:
-        made = self.make_and_validate_key(key, version)
+        cache_key = self.make_and_validate_key(key, version)
         try:
-            return cache.incr(made, delta)
+            return cache.incr(cache_key, delta)
         except KeyError:
             raise ValueError(f"Key '{key}' not found") from None
         except (NotAnInteger, IntegerOverflow):
-            # A float, a longer int, or whatever else can be added to.
+            # A float, a larger int, or another type with `+`.
             pass
-        self._demand_thread(cache)
+        self._require_thread(cache)
         while True:
-            entry = self._entry(made)
+            entry = self._entry(cache_key)
             ttl = None if entry is None or entry.expiry is None else entry.expiry - time.time()
             if entry is None or (ttl is not None and ttl <= 0):
                 raise ValueError(f"Key '{key}' not found")
-            # Who gives the entry another timeout at this very moment may find it as it was.
+            # A `touch` between the read and the swap is undone: only values have versions.
             total = entry.value + delta
-            if self._store(cache, functools.partial(_swap, cache, entry.version), made, total, ttl):
+            swap = functools.partial(_swap, cache, entry.version)
+            if self._store(cache, swap, cache_key, total, ttl):
                 return total
 
     def _set_many(
@@ -433,26 +449,27 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     ) -> list[Any]:
         ttl = self.get_backend_timeout(timeout)
         keys = {self.make_and_validate_key(key, version): key for key in data}
-        values = {made: data[key] for made, key in keys.items()}
+        values = {cache_key: data[key] for cache_key, key in keys.items()}
         if ttl == 0:
             cache.delete_many(values)
             return []
         if self._max_entries is None and bytearray not in map(type, values.values()):
-            # If it refuses one value, it has stored none.
+            # If it raises one of these, it has stored nothing.
             with suppress(ValueTypeError, ValueTooLarge):
                 cache.set_many(values, ttl)
                 return []
-        self._demand_thread(cache)
+        self._require_thread(cache)
         failed = []
-        for made, value in values.items():
+        for cache_key, value in values.items():
             if self._max_entries is not None:
-                self._make_room(cache, made, self._max_entries)
+                self._make_room(cache, cache_key, self._max_entries)
             try:
-                self._store(cache, cache.set, made, value, ttl)
+                self._store(cache, cache.set, cache_key, value, ttl)
             except ValueTooLarge as refusal:
-                _log.warning("%s holds no value for key %r: %s", self._way.path, made, refusal)
-                cache.delete(made)
-                failed.append(keys[made])
+                path = self._open_options.path
+                _log.warning("%s: the value of key %r was not stored: %s", path, cache_key, refusal)
+                cache.delete(cache_key)
+                failed.append(keys[cache_key])
         return failed
 
     # Values.
@@ -461,61 +478,61 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         self,
         cache: Cache,
         store: Callable[[Key, object, float | None], _R],
-        made: Key,
+        cache_key: Key,
         value: object,
         ttl: float | None,
     ) -> _R:
-        """Store a value as it is if that is possible, and else in a carrier."""
+        """Store a plain value directly, and another object in an envelope."""
         if type(value) is not bytearray:
             try:
-                return store(made, value, ttl)
+                return store(cache_key, value, ttl)
             except ValueTypeError as refusal:
                 if not self._pickles:
-                    advice = "others need pickle in OPTIONS of this cache to be 'signed'"
+                    advice = "to store other types, set pickle in OPTIONS of this cache to 'signed'"
                     raise ValueTypeError(f"{refusal}; {advice}") from None
-        self._demand_thread(cache)
-        return store(made, carriers(pickles=self._pickles).wrap(cache.id, made, value), ttl)
+        self._require_thread(cache)
+        envelope = envelopes(pickles=self._pickles).wrap(cache.id, cache_key, value)
+        return store(cache_key, envelope, ttl)
 
-    def _unwrapped(self, made: Key, carrier: bytearray, default: Any) -> Any:
+    def _unwrapped(self, cache_key: Key, envelope: bytearray, default: Any) -> Any:
         try:
-            return carriers(pickles=self._pickles).unwrap(self._cache.id, made, carrier)
-        except CarrierRefused as refusal:
-            return self._remove_unreadable(made, refusal, default)
+            return envelopes(pickles=self._pickles).unwrap(self._cache.id, cache_key, envelope)
+        except EnvelopeRejected as refusal:
+            return self._remove_unreadable(cache_key, refusal, default)
 
-    def _entry(self, made: Key) -> Entry | None:
+    def _entry(self, cache_key: Key) -> Entry | None:
         try:
-            entry = self._cache.get_entry(made)
+            entry = self._cache.get_entry(cache_key)
         except EntryCorrupt as damage:
-            return self._remove_unreadable(made, damage, None)
+            return self._remove_unreadable(cache_key, damage, None)
         if entry is None or type(entry.value) is not bytearray:
             return entry
-        value = self._unwrapped(made, entry.value, _MISSING)
+        value = self._unwrapped(cache_key, entry.value, _MISSING)
         return None if value is _MISSING else entry._replace(value=value)
 
-    def _remove_unreadable(self, made: Key, why: TuckboxError, default: _R) -> _R:
-        """Make a miss of what is there and cannot be read, so that it can be stored anew."""
-        _log.warning(
-            "%s has an entry of key %r that cannot be read, which was removed: %s",
-            *(self._way.path, made, why),
-        )
+    def _remove_unreadable(self, cache_key: Key, why: TuckboxError, default: _R) -> _R:
+        """Delete an entry that cannot be read, and return the default as for a miss."""
+        path = self._open_options.path
+        _log.warning("%s: deleted key %r, which could not be read: %s", path, cache_key, why)
         with suppress(LockTimeout):
-            self._cache.delete(made)
+            self._cache.delete(cache_key)
         return default
 
     # Culling.
 
-    def _make_room(self, cache: Cache, made: Key, max_entries: int) -> None:
-        """If a new entry would be one too many, remove as many as Django says."""
+    def _make_room(self, cache: Cache, cache_key: Key, max_entries: int) -> None:
+        """If a new entry would exceed MAX_ENTRIES, cull as Django does."""
         count = len(cache)
-        if count < max_entries or made in cache:
+        if count < max_entries or cache_key in cache:
             return
-        self._demand_thread(cache)
+        self._require_thread(cache)
         if self._cull_frequency == 0:
             cache.clear()
             return
         count_left = count - max(1, count // self._cull_frequency)
         cache.expire()
-        # A fair choice in one pass. Others may be at it, too: it ends when enough are gone.
+        # Selection sampling: one pass chooses `surplus` keys with equal probability. Other
+        # processes may be culling too, so stop when enough entries are deleted.
         unseen = len(cache)
         surplus = unseen - count_left
         for key in cache:
@@ -526,5 +543,5 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             unseen -= 1
 
 
-def _swap(cache: Cache, version: int, made: Key, value: object, ttl: float | None) -> bool:
-    return cache.cas(made, value, version, ttl)
+def _swap(cache: Cache, version: int, cache_key: Key, value: object, ttl: float | None) -> bool:
+    return cache.cas(cache_key, value, version, ttl)

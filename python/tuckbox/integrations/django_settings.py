@@ -1,6 +1,6 @@
-"""What Django's settings say of a cache in a Tuckbox file.
+"""Django's settings for a Tuckbox cache.
 
-Owns the names of the settings, what is refused, where the file lies, and what signs. Opens nothing.
+Validates the settings, and derives the path of the file and the signing keys. Opens no file.
 """
 
 from __future__ import annotations
@@ -17,49 +17,52 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.crypto import salted_hmac
 
 from tuckbox.errors import AccessDenied, DirectoryMissing
-from tuckbox.integrations.carriers import Carriers
-from tuckbox.integrations.handles import Way
+from tuckbox.integrations.envelopes import Envelopes
+from tuckbox.integrations.handles import OpenOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Configuration", "carriers", "make_private", "read_settings"]
+__all__ = ["Configuration", "envelopes", "make_private", "read_settings"]
 
 _PARAMS = ("TIMEOUT", "OPTIONS", "KEY_PREFIX", "VERSION", "KEY_FUNCTION")
-_WAY_OPTIONS = ("size", "max_entries", "favour", "lock_timeout", "group")
-_OPTIONS = (*_WAY_OPTIONS, "pickle", "MAX_ENTRIES", "CULL_FREQUENCY")
+_OPEN_OPTIONS = ("size", "max_entries", "favour", "after_power_cut", "lock_timeout", "group")
+_OPTIONS = (*_OPEN_OPTIONS, "pickle", "MAX_ENTRIES", "CULL_FREQUENCY")
 _PICKLE = ("signed", "never")
 _CULL_FREQUENCY = 3
-_MEMORY = Path("/dev/shm")  # noqa: S108 - What is made there is private: see `make_private`.
+_MEMORY = Path("/dev/shm")  # noqa: S108 - The directory in it is private: see `make_private`.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _SALT = "tuckbox.integrations.django"
 
 
 class Configuration(NamedTuple):
-    """Settings that make sense."""
+    """Valid settings of one cache."""
 
-    way: Way
-    """How the file is opened."""
+    open_options: OpenOptions
+    """The arguments of `Cache`."""
     folder: Path | None
-    """The private folder that the file lies in; None if it lies where LOCATION says."""
+    """The private directory of the file; None if LOCATION is an absolute path."""
     max_entries: int | None
-    """Django's limit: with so many entries, a new one makes others go. None if there is none."""
+    """Django's MAX_ENTRIES: storing one more culls entries. None is no limit."""
     cull_frequency: int
-    """One entry in so many goes then; with 0 every one."""
+    """Culling removes one entry in this many, or all of them if it is 0."""
     pickles: bool
-    """Whether what is no plain value is pickled and signed."""
+    """Whether objects that are not plain values are pickled and signed."""
 
 
 def read_settings(location: object, params: Mapping[str, Any]) -> Configuration:
-    """Make sense of the settings of one cache.
+    """Validate the settings of one cache.
 
     Args:
         location: LOCATION; "" if it is not set.
-        params: All others but BACKEND.
+        params: All other settings except BACKEND.
+
+    Returns:
+        The settings, with types checked and the path of the file.
 
     Raises:
-        ImproperlyConfigured: A setting is not known or makes no sense, or SECRET_KEY is needed and
-            not set.
+        ImproperlyConfigured: A setting is unknown or invalid, or SECRET_KEY is required but not
+            set.
     """
     options = params.get("OPTIONS") or {}
     _refuse_unknown("CACHES", params, _PARAMS)
@@ -72,7 +75,7 @@ def read_settings(location: object, params: Mapping[str, Any]) -> Configuration:
             f"pickle in OPTIONS of a Tuckbox cache must be one of {_listed(_PICKLE)}, "
             f"not {pickle!r}"
         )
-    for name in _WAY_OPTIONS:
+    for name in _OPEN_OPTIONS:
         if not isinstance(options.get(name), (int, float, str, type(None))):
             raise ImproperlyConfigured(
                 f"{name} in OPTIONS of a Tuckbox cache cannot be {options[name]!r}"
@@ -80,25 +83,26 @@ def read_settings(location: object, params: Mapping[str, Any]) -> Configuration:
     path, folder = _place(location)
     if folder is not None and options.get("group") is not None:
         raise ImproperlyConfigured(
-            "group in OPTIONS of a Tuckbox cache needs an absolute path as LOCATION: what has a "
-            "name lies in a folder that one user alone can enter"
+            "group in OPTIONS of a Tuckbox cache needs an absolute path as LOCATION: a name is "
+            "a file in a directory that only one user can enter"
         )
-    way = Way(path, **{name: options[name] for name in _WAY_OPTIONS if name in options})
-    return Configuration(way, folder, *_culling(options), pickles=pickle == "signed")
+    given = {name: options[name] for name in _OPEN_OPTIONS if name in options}
+    open_options = OpenOptions(path, **given)
+    return Configuration(open_options, folder, *_culling(options), pickles=pickle == "signed")
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that nobody else can enter, or prove that it is one.
+    """Create a directory that only this user can enter, or check that an existing one is.
 
     Raises:
-        AccessDenied: Somebody else can enter it, or has made something else of its name.
-        DirectoryMissing: There is no place for it on this machine.
-        OSError: The system refused.
+        AccessDenied: Other users can enter it, or it is not a directory of this user.
+        DirectoryMissing: Its parent directory does not exist.
+        OSError: The system refused to create it.
     """
     try:
         folder.mkdir(mode=0o700)
     except FileNotFoundError as error:
-        message = f"there is no {folder.parent} on this machine; give LOCATION an absolute path"
+        message = f"{folder.parent} does not exist; set LOCATION to an absolute path"
         raise DirectoryMissing(error.errno, message, os.fspath(folder)) from None
     except FileExistsError:
         found = folder.lstat()
@@ -109,30 +113,33 @@ def make_private(folder: Path) -> None:
         )
         if not is_private:
             message = (
-                f"{folder} is not a folder that only this user can enter (mode 0700); remove it if "
-                "you know how it came there, or give LOCATION an absolute path"
+                f"{folder} is not a directory that only this user can enter (mode 0700); remove it "
+                "if you know who created it, or set LOCATION to an absolute path"
             )
             raise AccessDenied(None, message, os.fspath(folder)) from None
 
 
-def carriers(*, pickles: bool) -> Carriers:
-    """Return what carries objects, under the keys that SECRET_KEY and its fallbacks give now.
+def envelopes(*, pickles: bool) -> Envelopes:
+    """Return the envelopes signed with keys derived from SECRET_KEY and SECRET_KEY_FALLBACKS.
+
+    Args:
+        pickles: If false, the envelopes have no keys, and nothing is pickled or unpickled.
 
     Raises:
-        ImproperlyConfigured: SECRET_KEY is needed and not set.
+        ImproperlyConfigured: SECRET_KEY is not set.
     """
     if not pickles:
-        return _carriers(())
-    return _carriers((settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS))
+        return _envelopes(())
+    return _envelopes((settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS))
 
 
 @functools.lru_cache(maxsize=8)
-def _carriers(secrets: tuple[str | bytes, ...]) -> Carriers:
-    return Carriers([_derived("pickle", secret) for secret in secrets])
+def _envelopes(secrets: tuple[str | bytes, ...]) -> Envelopes:
+    return Envelopes([_derived("pickle", secret) for secret in secrets])
 
 
 def _derived(purpose: str, secret: str | bytes | None = None) -> bytes:
-    """Derive 32 bytes from SECRET_KEY, or another secret, which serve this purpose alone."""
+    """Derive 32 bytes for one purpose from a secret, by default SECRET_KEY."""
     derived: bytes = salted_hmac(_SALT, purpose, secret, algorithm="sha256").digest()
     return derived
 
@@ -140,7 +147,7 @@ def _derived(purpose: str, secret: str | bytes | None = None) -> bytes:
 def _place(location: object) -> tuple[str, Path | None]:
     if not isinstance(location, (str, os.PathLike)):
         kind = type(location).__name__
-        raise ImproperlyConfigured(f"LOCATION of a Tuckbox cache must be one path, not a {kind}")
+        raise ImproperlyConfigured(f"LOCATION of a Tuckbox cache must be one path, not {kind}")
     place = os.fspath(location)
     if not isinstance(place, str):
         place = os.fsdecode(place)
@@ -150,11 +157,11 @@ def _place(location: object) -> tuple[str, Path | None]:
     if not _NAME.fullmatch(name):
         raise ImproperlyConfigured(
             f"LOCATION of a Tuckbox cache must be an absolute path, or a name of letters, digits, "
-            f"'.', '_' and '-', not {place!r}: what a relative path means depends on the directory "
-            "that each process was started in"
+            f"'.', '_' and '-', not {place!r}: a relative path would depend on the directory in "
+            "which each process was started"
         )
     folder = _MEMORY / f"tuckbox-{os.geteuid()}"
-    # Two projects may well choose one name; two projects with one SECRET_KEY are one.
+    # Keeps the caches of two projects apart that use the same name.
     project = _derived("location").hex()[:16]
     return os.fspath(folder / f"{name}-{project}.tuck"), folder
 
@@ -162,17 +169,21 @@ def _place(location: object) -> tuple[str, Path | None]:
 def _culling(options: Mapping[str, Any]) -> tuple[int | None, int]:
     frequency = _int("CULL_FREQUENCY", options.get("CULL_FREQUENCY", _CULL_FREQUENCY))
     if frequency < 0:
-        raise ImproperlyConfigured(f"CULL_FREQUENCY in OPTIONS must not be negative: {frequency}")
+        raise ImproperlyConfigured(
+            f"CULL_FREQUENCY in OPTIONS of a Tuckbox cache must not be negative, got {frequency}"
+        )
     if "MAX_ENTRIES" not in options:
         return None, frequency
     if options.get("max_entries") is not None:
         raise ImproperlyConfigured(
-            "OPTIONS has MAX_ENTRIES and max_entries; give one: with MAX_ENTRIES the cache culls "
-            "as Django's do, with max_entries an old entry goes for each new one"
+            "OPTIONS of a Tuckbox cache has both MAX_ENTRIES and max_entries; give one: "
+            "MAX_ENTRIES culls as Django does, max_entries evicts one entry for each new one"
         )
     max_entries = _int("MAX_ENTRIES", options["MAX_ENTRIES"])
     if max_entries < 1:
-        raise ImproperlyConfigured(f"MAX_ENTRIES in OPTIONS must be positive, not {max_entries}")
+        raise ImproperlyConfigured(
+            f"MAX_ENTRIES in OPTIONS of a Tuckbox cache must be positive, not {max_entries}"
+        )
     return max_entries, frequency
 
 
@@ -189,7 +200,7 @@ def _refuse_unknown(where: str, given: Iterable[str], known: Iterable[str]) -> N
     unknown = sorted(set(given) - set(known), key=str)
     if unknown:
         raise ImproperlyConfigured(
-            f"{where} of a Tuckbox cache has {_listed(unknown)}, which it does not know; it knows "
+            f"{where} of a Tuckbox cache has unknown names: {_listed(unknown)}; valid names are "
             f"{_listed(known)}"
         )
 

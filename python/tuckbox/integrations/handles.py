@@ -1,7 +1,7 @@
-"""One handle of a file per process, whoever asks for it.
+"""One open handle per file and process.
 
-Frameworks make an object of theirs for each thread, or for each request; to open the file for each
-of them would be waste. Owns the handles that they share. Knows no framework.
+Frameworks create a backend object for each thread or request, and opening the file for each of them
+would be slow. This module knows no framework.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from tuckbox.cache import Cache
 
 if TYPE_CHECKING:
-    from tuckbox.favour import Favour
+    from tuckbox.choices import AfterPowerCut, Favour
 
-__all__ = ["Way", "renewed", "shared"]
+__all__ = ["OpenOptions", "reopened", "shared"]
 
 
-class Way(NamedTuple):
-    """All that a handle is opened with: what `Cache` takes."""
+class OpenOptions(NamedTuple):
+    """The arguments of `Cache`."""
 
     path: str
     size: int | str | None = None
@@ -28,60 +28,64 @@ class Way(NamedTuple):
     read_only: bool = False
     group: str | int | None = None
     favour: Favour | None = None
+    after_power_cut: AfterPowerCut | None = None
 
 
-_handles: dict[Way, Cache] = {}
+_handles: dict[OpenOptions, Cache] = {}
 _opening = threading.Lock()
 
 
-def shared(way: Way) -> Cache:
-    """Return this process's handle of a file; open it if there is none.
+def shared(options: OpenOptions) -> Cache:
+    """Return this process's handle, and open it on first use.
 
-    Handles are opened once for each way and stay open as long as the process. A forked child uses
-    its parent's, which are made for that.
+    A handle stays open until the process ends. A forked child uses the handle of its parent.
 
     Args:
-        way: The file, and how to open it.
+        options: The file, and how to open it.
 
     Returns:
-        The same handle to every thread.
+        The same handle for every thread and every call with these options.
 
     Raises:
-        TuckboxError: Whatever opening a `Cache` raises.
+        TuckboxError: As raised by `Cache`.
+
+    Example:
+        >>> shared(OpenOptions("/tmp/app.tuck")) is shared(OpenOptions("/tmp/app.tuck"))
+        True
     """
-    handle = _handles.get(way)
+    handle = _handles.get(options)
     if handle is None or handle.closed:
         with _opening:
-            handle = _handles.get(way)
+            handle = _handles.get(options)
             if handle is None or handle.closed:
-                handle = _handles[way] = Cache(**way._asdict())
+                handle = _handles[options] = Cache(**options._asdict())
     return handle
 
 
-def renewed(way: Way, lost: Cache) -> Cache:
-    """Return this process's handle of a file, after `lost` has turned out to be no use any more.
+def reopened(options: OpenOptions, lost: Cache) -> Cache:
+    """Return a new handle in place of a lost one.
 
     Args:
-        way: The file, and how to open it.
-        lost: A handle that raised CacheLost: its file was cut short, removed or replaced.
+        options: The file, and how to open it.
+        lost: A handle that raised CacheLost: its file was truncated, removed or replaced.
 
     Returns:
-        Another handle, the same to every thread.
+        Another handle, the same for every thread.
 
     Raises:
-        TuckboxError: Whatever opening a `Cache` raises.
+        TuckboxError: As raised by `Cache`.
     """
     with _opening:
-        if _handles.get(way) is lost:
-            # Not closed: other threads may be about to find out the same.
-            del _handles[way]
-    return shared(way)
+        if _handles.get(options) is lost:
+            # Not closed: other threads may still be using it.
+            del _handles[options]
+    return shared(options)
 
 
-def _renew_the_lock() -> None:
-    # Whichever thread of the parent was opening a file is not in the child.
+def _reset_lock() -> None:
+    # A thread of the parent that held the lock does not exist in the child.
     global _opening  # noqa: PLW0603 - A lock cannot be reset in place.
     _opening = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_renew_the_lock)
+os.register_at_fork(after_in_child=_reset_lock)

@@ -16,7 +16,7 @@ from django.test import override_settings
 from django.utils.safestring import SafeString, mark_safe
 
 from tuckbox import Cache, EntryCorrupt, ValueTypeError
-from tuckbox.integrations.carriers import CarrierRefused, Carriers
+from tuckbox.integrations.envelopes import EnvelopeRejected, Envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,7 @@ def test_responses_come_back(backend: TuckboxCache) -> None:
 
 @pytest.mark.parametrize("options", [{}, NEVER])
 @pytest.mark.parametrize("value", [bytearray(), bytearray(b"\0\1\2"), bytearray(b"\1" * 99)])
-def test_bytearrays_are_not_mistaken_for_carriers(
+def test_bytearrays_are_not_mistaken_for_envelopes(
     opened: Opened, options: dict[str, Any], value: bytearray
 ) -> None:
     backend = opened(OPTIONS=options)
@@ -140,7 +140,7 @@ def forgeries(genuine: bytes, evil: bytes) -> dict[str, bytes]:
         "within the signature": genuine[:20],
         "too long": genuine + b".",
         "an unknown kind": b"\2" + genuine[1:],
-        "signed with a key of nought": bytes(Carriers([b""]).wrap(bytes(16), ":1:key", evil)),
+        "signed with an empty key": bytes(Envelopes([b""]).wrap(bytes(16), ":1:key", evil)),
     }
 
 
@@ -174,7 +174,7 @@ def test_what_is_not_signed_is_a_miss_and_is_not_unpickled(
     assert not mark.exists()
 
 
-def test_every_bit_of_a_carrier_is_vouched_for(backend: TuckboxCache, raw: Cache) -> None:
+def test_every_bit_of_an_envelope_is_verified(backend: TuckboxCache, raw: Cache) -> None:
     backend.set("key", Basket("content"))
     genuine = bytes(raw[":1:key"])
     for place in range(8 * len(genuine)):
@@ -182,7 +182,7 @@ def test_every_bit_of_a_carrier_is_vouched_for(backend: TuckboxCache, raw: Cache
         forged[place // 8] ^= 1 << place % 8
         raw[":1:key"] = forged
         found = backend.get("key")
-        # As a bytearray of its own a carrier may pass, and no code is run for it.
+        # A changed kind may make it a plain bytearray, which runs no code.
         assert found is None or (place < 8 and found == genuine[1:]), place
     raw[":1:key"] = bytearray(genuine)
     assert backend.get("key") == Basket("content")
@@ -243,7 +243,7 @@ def test_never_means_never(
     assert ":1:key" not in raw
     backend.set("key", Basket())
     assert never.get("key") is None
-    assert "nothing is unpickled here" in caplog.text
+    assert "unpickling is disabled" in caplog.text
 
 
 def test_an_object_that_cannot_be_pickled_changes_nothing(backend: TuckboxCache) -> None:
@@ -302,5 +302,5 @@ def test_damage_is_a_miss(
 
 
 def test_without_keys_nothing_is_unpickled() -> None:
-    with pytest.raises(CarrierRefused):
-        Carriers([]).unwrap(b"id", "key", Carriers([b"key"]).wrap(b"id", "key", Basket))
+    with pytest.raises(EnvelopeRejected):
+        Envelopes([]).unwrap(b"id", "key", Envelopes([b"key"]).wrap(b"id", "key", Basket))

@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from integrations.django import project, workers
 from tuckbox.integrations import handles
-from tuckbox.integrations.handles import Way, shared
+from tuckbox.integrations.handles import OpenOptions, shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,12 +79,12 @@ def test_a_child_that_is_forked_while_a_file_is_opened_can_open_one(tmp_path: Pa
     with handles._opening:
 
         def child() -> None:
-            shared(Way(str(tmp_path / "child.tuck")))["key"] = 1
+            shared(OpenOptions(str(tmp_path / "child.tuck")))["key"] = 1
 
         thread = threading.Thread(target=in_child, args=(child,))
         thread.start()
         thread.join()
-    cache = shared(Way(str(tmp_path / "child.tuck")))
+    cache = shared(OpenOptions(str(tmp_path / "child.tuck")))
     assert cache["key"] == 1
     cache.close()
 
@@ -95,7 +95,7 @@ def test_threads_that_begin_together_open_a_file_once(tmp_path: Path) -> None:
 
     def begin() -> None:
         barrier.wait()
-        found.append(shared(Way(str(tmp_path / "threads.tuck"))))
+        found.append(shared(OpenOptions(str(tmp_path / "threads.tuck"))))
 
     threads = [threading.Thread(target=begin) for _ in range(8)]
     for thread in threads:

@@ -34,15 +34,15 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("params", "told"),
     [
-        ({"OPTIONS": {"SIZE": "1 GB"}}, "OPTIONS .* has 'SIZE', which it does not know"),
+        ({"OPTIONS": {"SIZE": "1 GB"}}, "OPTIONS .* has unknown names: 'SIZE'; valid names are"),
         ({"OPTIONS": {"max_entrys": 5, "shards": 8}}, "'max_entrys', 'shards'"),
-        ({"TIMOUT": 60}, "CACHES .* has 'TIMOUT'"),
+        ({"TIMOUT": 60}, "CACHES .* has unknown names: 'TIMOUT'"),
         ({"TIMEOUT": "soon"}, "TIMEOUT .* not 'soon'"),
         ({"OPTIONS": {"size": "much"}}, "size"),
         ({"OPTIONS": {"size": 17}}, "too small"),
         ({"OPTIONS": {"max_entries": 0}}, "max_entries"),
         ({"OPTIONS": {"lock_timeout": "1"}}, "lock_timeout"),
-        ({"OPTIONS": {"group": "no-such-group"}}, "there is no group"),
+        ({"OPTIONS": {"group": "no-such-group"}}, "group 'no-such-group' does not exist"),
         ({"LOCATION": "pages", "OPTIONS": {"group": 0}}, "group .* needs an absolute path"),
         ({"OPTIONS": {"size": ["1 GB"]}}, "size .* cannot be \\['1 GB'\\]"),
         ({"OPTIONS": {"pickle": True}}, "'signed', 'never', not True"),
@@ -54,7 +54,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"LOCATION": "../app"}, "absolute path"),
         ({"LOCATION": ".hidden"}, "absolute path"),
         ({"LOCATION": Path("app.tuck") / "x"}, "absolute path"),
-        ({"LOCATION": ["a", "b"]}, "one path, not a list"),
+        ({"LOCATION": ["a", "b"]}, "one path, not list"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_a_file_is_made(
@@ -153,7 +153,7 @@ def test_a_machine_without_a_place_in_memory_is_told(
     opened: Opened, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(django_settings, "_MEMORY", memory / "missing")
-    with pytest.raises(DirectoryMissing, match="LOCATION an absolute path"):
+    with pytest.raises(DirectoryMissing, match="LOCATION to an absolute path"):
         opened(LOCATION="pages")
 
 

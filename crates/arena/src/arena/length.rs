@@ -1,5 +1,5 @@
-//! How long the file is: how this handle learns of it, notices that it became shorter, and lengthens
-//! it. Knows nothing of who has which segment.
+//! The length of the file: how this handle learns it, notices that it shrank, and grows it. Must
+//! not know who owns which segment.
 
 use std::sync::atomic::Ordering;
 
@@ -7,23 +7,23 @@ use super::{Arena, Membership};
 use crate::error::{Error, Result};
 use crate::hooks::{self, Point};
 
-/// Growth takes at least this much at a time, so that a busy cache does not ask the system often,
-const GROWTH_BYTES_LEAST: u64 = 128 << 10;
+/// Growth takes at least this much at a time, so that a busy cache seldom calls the system,
+const GROWTH_BYTES_MIN: u64 = 128 << 10;
 /// and at most this much, so that no single write waits long for it.
-const GROWTH_BYTES_MOST: u64 = 1 << 20;
+const GROWTH_BYTES_MAX: u64 = 1 << 20;
 
 impl Arena {
-    /// How long the file is. One that became shorter is lost.
+    /// The present length of the file. A file that became shorter is lost.
     fn file_bytes(&self) -> Result<u64> {
-        // First: another thread of this process may lengthen the file meanwhile, and say so.
+        // Loaded first: another thread of this process may grow the file meanwhile and raise this.
         let usable_bytes = self.region.usable_bytes();
         let file_bytes = match &self.membership {
             Membership::File { file, .. } | Membership::Reader { file, .. } => file.len_bytes()?,
             Membership::Twin { file_bytes, .. } => file_bytes.load(Ordering::Acquire),
         };
         if file_bytes < usable_bytes {
-            // No cache is ever made shorter. What others still have behind the cut, they lose.
-            return Err(self.lose());
+            // Tuckbox never shortens a file. Other handles lose what they have behind the cut.
+            return Err(self.mark_lost());
         }
         Ok(file_bytes)
     }
@@ -39,12 +39,12 @@ impl Arena {
         }
     }
 
-    /// Makes sure that the file is at least as long as it was: who met its end while it held a lock
-    /// will not let go of it.
+    /// Checks that the file is not shorter than before: an owner that met the end of the file under
+    /// a lock will not release the lock.
     ///
     /// # Errors
     /// [`Error::Lost`].
-    pub fn look_for_cut(&self) -> Result<()> {
+    pub fn check_not_truncated(&self) -> Result<()> {
         match self.file_bytes() {
             // A daemon that closed its descriptors cannot tell.
             Err(_) if !self.lost.load(Ordering::Acquire) => Ok(()),
@@ -52,34 +52,35 @@ impl Arena {
         }
     }
 
-    /// Looks whether another process has lengthened the file. For offsets beyond what is usable.
+    /// Learns whether another process has grown the file. For offsets beyond the usable part.
     #[cold]
-    pub fn look_at_length(&self) {
+    pub fn refresh_length(&self) {
         if let Ok(file_bytes) = self.file_bytes() {
             self.region.set_usable(file_bytes);
         }
     }
 
-    /// How many segments the file has, as far as this handle knows: others may have made it longer
-    /// since, and taken what is behind. So this bounds what can be taken without asking the system
-    /// ([`Arena::look_at_length`]), and never a search for what somebody has: see
-    /// [`Arena::segments_of`]. Grows, never shrinks.
+    /// How many segments the file has, as far as this handle knows. Never shrinks.
+    ///
+    /// Others may have grown the file and taken the new segments. So this bounds what can be taken
+    /// without a system call ([`Arena::refresh_length`]), but not a search for what an owner holds
+    /// ([`Arena::segments_of`]).
     #[inline(always)]
     pub fn segments_present(&self) -> u32 {
         self.region.usable_segments()
     }
 
-    /// Lengthens the file by some segments. False if it is as long as it may get.
+    /// Lengthens the file by some segments. False if it is fully grown.
     ///
-    /// Takes no lock: two that lengthen it at once ask the kernel for the same bytes, or for bytes
-    /// behind each other, and either leaves a longer file. So nobody waits for a grower that is
-    /// stopped, and one that dies leaves nothing to mend.
+    /// Takes no lock. The race: two processes grow the file at once. They ask the kernel for the
+    /// same bytes, or for bytes behind each other's; either way the file is longer afterwards. So
+    /// nobody waits for a stopped grower, and a dead one leaves nothing to repair.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if the file system is full; the cache goes on with what it has.
+    /// [`Error::NoSpace`] if the file system is full; the cache continues with what it has.
     pub fn grow(&self) -> Result<bool> {
         let before = self.segments_present();
-        // Another process may have grown it: its length says so.
+        // Another process may have grown the file.
         self.region.set_usable(self.file_bytes()?);
         if self.segments_present() > before {
             return Ok(true);
@@ -90,12 +91,12 @@ impl Arena {
         hooks::reach(Point::GrowthBegun);
         let segment_bytes = self.geometry.plan.segment_bytes;
         let step_bytes = (self.region.usable_bytes() / 128)
-            .clamp(GROWTH_BYTES_LEAST, GROWTH_BYTES_MOST)
+            .clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX)
             .next_multiple_of(segment_bytes);
         let from = self.geometry.pool_at + u64::from(before) * segment_bytes;
         let to = (from + step_bytes).min(self.geometry.file_bytes_max());
         let grown = match self.allocate(from, to - from) {
-            // Not room for a whole step: a single segment may still fit.
+            // No space for a whole step: a single segment may still fit.
             Err(Error::NoSpace { .. }) if step_bytes > segment_bytes => {
                 self.allocate(from, segment_bytes)
             }

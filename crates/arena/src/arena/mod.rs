@@ -1,9 +1,12 @@
-//! The arena: a mapped file, or its in-process twin, and this handle's place in it: how it is opened,
-//! takes part, and is closed. How long the file is, what time it is, and which operations closing
-//! waits for, are the rooms beside it.
+//! The arena: a mapped file, or its in-process twin, and this handle's participation in it. Owns
+//! opening, attaching to a process slot, and closing. Must not know what is in shards and segments.
+//!
+//! Its submodules own the file's length, the file's time, and the operations that closing waits
+//! for.
 
+mod ending;
 mod length;
-mod stay;
+mod operations;
 mod time;
 
 use std::path::{Path, PathBuf};
@@ -11,39 +14,40 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::stay::Stay;
-use crate::clock::{self, Clock};
+pub use self::operations::OperationGuard;
+use crate::clock::{self, Clock, ClockDomain};
 use crate::error::{Error, Result};
-use crate::file::{CacheFile, Standing};
+use crate::file::{CacheFile, PathStatus};
 use crate::header::{self, Identity};
 use crate::layout::{process as slot_layout, Geometry, Layer, Plan, HEADER_BYTES};
 use crate::os;
-use crate::process::{Counter, Gated, OwnerId, Seat, COUNTER_COUNT, FORKS};
+use crate::process::{Counter, ForkMutex, OwnerId, ProcessSlot, COUNTER_COUNT, FORKS};
 use crate::region::Region;
 use crate::trust::{Directory, Rights};
+use crate::use_mark;
 use crate::wait::Waiter;
 
-/// Where a cache lives.
+/// Where a cache is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A file; made if it is not there.
+    /// A file, created if it does not exist.
     Path(PathBuf),
-    /// Memory without a name, for this process and the children that it forks.
+    /// Unnamed memory for this process and the children that it forks.
     Private,
     /// The private cache of another live process of the same user, as `/proc/PID/fd/N`.
     Shown(PathBuf),
 }
 
-/// This handle's participation.
+/// How this handle participates.
 enum Membership {
-    /// A slot in the file; none once closed. The owner's bits are in `Arena::identity`, where the hot
-    /// paths read them.
-    File { file: CacheFile, seat: Gated<Option<Seat>> },
-    /// Only reads: has no slot, takes no lock and counts nothing. `rows_made` is how many clock
-    /// rows there were when it last looked for one of this boot.
+    /// Holds a process slot; none once closed. The owner's bits are also in `Arena::attached`,
+    /// where hot paths read them.
+    File { file: CacheFile, slot: ForkMutex<Option<ProcessSlot>> },
+    /// Read-only: has no slot, takes no lock and counts nothing. `rows_made` is the number of clock
+    /// rows when it last looked for one of this boot.
     Reader { file: CacheFile, rows_made: AtomicU64 },
-    /// A participant of the twin. `dead[slot]` is set by a test that lets one die; `file_bytes` is
-    /// how long a file would be.
+    /// A participant of the twin. Tests set `dead[slot]` to kill it; `file_bytes` is the length
+    /// that a file would have.
     Twin { dead: Arc<Vec<AtomicBool>>, file_bytes: Arc<AtomicU64> },
 }
 
@@ -54,28 +58,30 @@ pub struct Arena {
     identity: Identity,
     path: PathBuf,
     membership: Membership,
-    /// High half: the fork count under which we attached; low half: the owner's bits, 0 if none.
+    /// High half: the fork count when this handle attached. Low half: the owner's bits, 0 if none.
     attached: AtomicU64,
     closed: AtomicBool,
-    /// The file has gone: it was cut short, or it is no longer the one at its path.
+    /// The file was truncated, or is no longer the one at its path.
     lost: AtomicBool,
-    /// The mapping is gone, and the seat was given up in the file.
-    vacated: AtomicBool,
-    /// When it was last looked whether the file is still at its path, see [`Arena::look_at_path`].
-    looked_s: AtomicU64,
+    /// The mapping is lost, and the process slot was given back in the file.
+    released_in_file: AtomicBool,
+    /// When the file's path was last checked, see [`Arena::check_path`].
+    path_checked_s: AtomicU64,
     /// When a read last found all process slots taken.
-    refused_s: AtomicU64,
-    /// Locks that threads of this handle hold or wait for.
-    busy: AtomicU32,
+    slots_full_s: AtomicU64,
+    /// Number of operations that threads of this handle are in: locks held or awaited, segments
+    /// filled.
+    operations: AtomicU32,
+    /// The boot in which this handle was opened; 0 if unknown.
+    boot: u64,
     anchor_us: AtomicU64,
     clock: Clock,
     waiter: Arc<dyn Waiter>,
 }
 
 impl Arena {
-    /// Opens the cache at `place`, or makes it as `plan` says, with `rights` if the place is a
-    /// path. `lay_out` fills the part of the layer above in a new file; `layer` describes
-    /// that layer.
+    /// Opens the cache at `place`, or creates it as `plan` says, with `rights` if the place is a
+    /// path. `lay_out` fills the upper layer's part of a new file; `layer` describes that layer.
     ///
     /// # Errors
     /// Everything in [`Error`] that concerns files. An existing file that is not a cache of this
@@ -118,27 +124,27 @@ impl Arena {
             }
             let geometry = Geometry::new(plan.clone())?;
             let file = CacheFile::create(&directory, first_bytes(&geometry), rights)?;
-            let leftover = file.leftover();
+            let temporary_name = file.temporary_name();
             let made = Arena::from_file(file, Some(geometry), layer, clock.clone(), waiter.clone())
                 .and_then(|arena| lay_out(&arena).map(|()| arena));
             let mut arena = match made {
                 Ok(arena) => arena,
                 Err(error) => {
-                    if let Some(leftover) = leftover {
-                        let _ = os::remove_at(directory.fd(), &leftover);
+                    if let Some(temporary_name) = temporary_name {
+                        let _ = os::remove_at(directory.fd(), &temporary_name);
                     }
                     return Err(error);
                 }
             };
             let Membership::File { file, .. } = &mut arena.membership else { unreachable!() };
-            if file.settle(&directory)? {
+            if file.publish(&directory)? {
                 return Ok(arena);
             }
             // Another process was faster: use its file.
         }
     }
 
-    /// A handle that only reads, and maps the file so.
+    /// A read-only handle, whose mapping is read-only too.
     fn read_only(
         file: CacheFile,
         layer: Layer,
@@ -151,9 +157,13 @@ impl Arena {
         let region = map(&file, geometry.file_bytes_max(), false)?;
         region.set_usable(file_bytes);
         let membership = Membership::Reader { file, rows_made: AtomicU64::new(u64::MAX) };
-        let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
-        arena.look_at_clock();
-        arena.vouch()?;
+        let mut arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+        if arena.discards() {
+            // An unknown boot is one in which the cache was not used.
+            arena.boot = ClockDomain::now().map_or(0, ClockDomain::boot);
+        }
+        arena.refresh_clock();
+        arena.check_not_lost()?;
         Ok(arena)
     }
 
@@ -171,23 +181,31 @@ impl Arena {
             None => {
                 let (geometry, identity) = read_header(&file, file_bytes, layer)?;
                 if file_bytes < geometry.file_bytes_max() {
-                    file.demand_growth()?;
+                    file.require_fallocate()?;
                 }
                 (geometry, Some(identity))
             }
         };
         let region = map(&file, geometry.file_bytes_max(), true)?;
         region.set_usable(file_bytes);
+        // A process that mistakes its domain would create a row with another time.
+        let domain = ClockDomain::now().map_err(|source| Error::Io {
+            action: "read the clock for",
+            path: path.clone(),
+            source,
+        })?;
         let identity = identity.unwrap_or_else(|| {
             let identity = Identity::random();
             header::write(&region, &geometry, &identity, layer.signature);
+            use_mark::recovered(&region, domain.boot());
             identity
         });
-        let membership = Membership::File { file, seat: Gated::new(None) };
-        let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+        let membership = Membership::File { file, slot: ForkMutex::new(None) };
+        let mut arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+        arena.boot = domain.boot();
         arena.attach()?;
-        arena.learn_time()?;
-        arena.vouch()?;
+        arena.init_clock(domain)?;
+        arena.check_not_lost()?;
         Ok(arena)
     }
 
@@ -200,7 +218,7 @@ impl Arena {
         clock: Clock,
         waiter: Arc<dyn Waiter>,
     ) -> Arena {
-        region.divide(geometry.pool());
+        region.set_pool(geometry.pool());
         Arena {
             region,
             geometry,
@@ -210,19 +228,20 @@ impl Arena {
             attached: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
-            vacated: AtomicBool::new(false),
-            looked_s: AtomicU64::new(os::rough_seconds()),
-            refused_s: AtomicU64::new(u64::MAX),
-            busy: AtomicU32::new(0),
+            released_in_file: AtomicBool::new(false),
+            path_checked_s: AtomicU64::new(os::coarse_seconds()),
+            slots_full_s: AtomicU64::new(u64::MAX),
+            operations: AtomicU32::new(0),
+            boot: 0,
             anchor_us: AtomicU64::new(0),
             clock,
             waiter,
         }
     }
 
-    /// The in-process twin: the same layout in plain memory, and `participants` handles on it that
-    /// act as processes of their own: each knows of growth, too, only what it has looked at. For
-    /// tests and tools.
+    /// The in-process twin: the same layout in plain memory, with `participants` handles that act
+    /// as separate processes. Each knows only of growth that it has looked for. For tests and
+    /// tools.
     ///
     /// # Errors
     /// [`Error::SizeTooSmall`].
@@ -243,7 +262,7 @@ impl Arena {
         (0..participants)
             .map(|slot| {
                 let at = geometry.process_at(slot);
-                let region = memory.again().expect("it is no mapping");
+                let region = memory.share().expect("it is no mapping");
                 region.set_usable(first_bytes);
                 region.set(at + slot_layout::STATE, 1 << 32 | 1);
                 let owner = u64::from(1u32 << 12 | (slot + 1));
@@ -257,7 +276,7 @@ impl Arena {
                 let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
                 let attached = FORKS.load(Ordering::Relaxed) << 32 | owner;
                 arena.attached.store(attached, Ordering::Relaxed);
-                arena.learn_time()?;
+                arena.init_clock(ClockDomain::twin())?;
                 Ok(arena)
             })
             .collect()
@@ -292,7 +311,7 @@ impl Arena {
         &self.path
     }
 
-    /// How a process that is not our child can reach the same memory while we live.
+    /// A path by which a process that is not our child can open the same memory while we live.
     pub fn shown_path(&self) -> Option<PathBuf> {
         match &self.membership {
             Membership::File { file, .. } | Membership::Reader { file, .. } => {
@@ -302,15 +321,15 @@ impl Arena {
         }
     }
 
-    /// What a thread sleeps and works long through.
+    /// The host's way to sleep and to run long work.
     pub fn waiter(&self) -> &dyn Waiter {
         &*self.waiter
     }
 
-    /// Whom our words name. Takes a slot first if this is a forked child that has none yet.
+    /// The owner that this handle's words name. A forked child without a slot takes one first.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::ReadOnly`], or what taking a slot met.
+    /// [`Error::Closed`], [`Error::ReadOnly`], or the error of taking a slot.
     #[inline(always)]
     pub fn owner(&self) -> Result<OwnerId> {
         let attached = self.attached.load(Ordering::Acquire);
@@ -322,11 +341,11 @@ impl Arena {
         self.attach()
     }
 
-    /// As [`Arena::owner`], for who only reads: none if this handle has no slot to count in, and gets
-    /// none because all are taken.
+    /// As [`Arena::owner`], for reads: none if this handle has no slot to count in, because it is
+    /// read-only or all slots are taken.
     ///
     /// # Errors
-    /// [`Error::Closed`], or what else taking a slot met.
+    /// [`Error::Closed`], or another error of taking a slot.
     #[inline(always)]
     pub fn reader(&self) -> Result<Option<OwnerId>> {
         let attached = self.attached.load(Ordering::Acquire);
@@ -343,50 +362,50 @@ impl Arena {
         if !self.is_read_only() {
             return self.reader_in_child();
         }
-        if let Some(gone) = self.gone() {
-            return Err(gone);
+        if let Some(error) = self.closed_or_lost() {
+            return Err(error);
         }
-        self.look_at_clock();
+        self.refresh_clock();
         Ok(None)
     }
 
-    /// A forked child for which there is no slot reads all the same, and is not counted. It looks for a
-    /// slot once in a second at most: to look is a system call for each.
+    /// A forked child that gets no slot can still read, but is not counted. It tries for a slot at
+    /// most once a second, because each attempt is a system call per slot.
     fn reader_in_child(&self) -> Result<Option<OwnerId>> {
-        if let Some(gone) = self.gone() {
-            return Err(gone);
+        if let Some(error) = self.closed_or_lost() {
+            return Err(error);
         }
-        let now_s = os::rough_seconds();
-        if self.refused_s.load(Ordering::Relaxed) == now_s {
+        let now_s = os::coarse_seconds();
+        if self.slots_full_s.load(Ordering::Relaxed) == now_s {
             return Ok(None);
         }
         match self.attach() {
             Err(Error::TooManyProcesses { .. } | Error::TooManyHandles { .. }) => {
-                self.refused_s.store(now_s, Ordering::Relaxed);
+                self.slots_full_s.store(now_s, Ordering::Relaxed);
                 Ok(None)
             }
             attached => attached.map(Some),
         }
     }
 
-    /// Whether this handle only reads.
+    /// Whether this handle is read-only.
     pub fn is_read_only(&self) -> bool {
         matches!(self.membership, Membership::Reader { .. })
     }
 
     #[cold]
     fn attach(&self) -> Result<OwnerId> {
-        let (file, seat) = match &self.membership {
-            Membership::File { file, seat } => (file, seat),
+        let (file, slot) = match &self.membership {
+            Membership::File { file, slot } => (file, slot),
             Membership::Reader { .. } => {
                 let read_only = || Error::ReadOnly { path: self.path.clone() };
-                return Err(self.gone().unwrap_or_else(read_only));
+                return Err(self.closed_or_lost().unwrap_or_else(read_only));
             }
             Membership::Twin { .. } => return Err(Error::Closed),
         };
-        let mut seat = seat.enter();
-        if let Some(gone) = self.gone() {
-            return Err(gone);
+        let mut slot = slot.lock();
+        if let Some(error) = self.closed_or_lost() {
+            return Err(error);
         }
         let forks = FORKS.load(Ordering::Relaxed);
         let attached = self.attached.load(Ordering::Acquire);
@@ -396,27 +415,31 @@ impl Arena {
             }
         }
         file.len_bytes()?;
-        // What is here now, if anything, is the parent's: its token notices that when dropped.
-        drop(seat.take());
-        let taken = Seat::take(&self.region, &self.geometry, file.fd(), &self.path)?;
-        let (owner, was_left) = (taken.owner, taken.was_left);
-        *seat = Some(taken);
-        self.busy.store(0, Ordering::Relaxed);
+        // An inherited slot is the parent's; its liveness lock notices that when dropped.
+        drop(slot.take());
+        let taken = ProcessSlot::take(&self.region, &self.geometry, file.fd(), &self.path)?;
+        let (owner, was_abandoned) = (taken.owner, taken.was_abandoned);
+        if let Err(error) = self.mark_in_use(file) {
+            taken.release(&self.region, &self.geometry);
+            return Err(error);
+        }
+        *slot = Some(taken);
+        self.operations.store(0, Ordering::Relaxed);
         self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
-        drop(seat);
-        if was_left {
-            // Whoever died in this slot may have been filling segments that no shard knows of.
+        drop(slot);
+        if was_abandoned {
+            // The dead owner of this slot may have been filling segments that no shard knows.
             self.reveal_free_segments();
             self.free_abandoned_segments();
         }
         Ok(owner)
     }
 
-    /// Ends this handle's participation; later operations answer [`Error::Closed`]. Waits for
-    /// writes of other threads through this handle. Doing it twice is the same as once.
+    /// Ends this handle's participation; later operations return [`Error::Closed`]. Waits for
+    /// writes that other threads do through this handle. Closing twice is the same as closing once.
     ///
-    /// A host that runs code of its own in the middle of an operation ([`Waiter::run`]) may do it
-    /// there, if that thread holds no lock: the operation goes on afterwards, and is refused.
+    /// Host code that runs in the middle of an operation ([`Waiter::run`]) may close the handle if
+    /// its thread holds no lock: the operation is refused when it continues.
     pub fn close(&self) {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
@@ -424,17 +447,20 @@ impl Arena {
         if self.is_read_only() {
             return;
         }
-        clock::write_down(&self.region, self.now_us());
+        clock::record_time(&self.region, self.now_us());
         let attached = self.attached.swap(0, Ordering::SeqCst);
-        if let Membership::File { seat, .. } = &self.membership {
+        if let Membership::File { file, slot } = &self.membership {
             let ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
-            // What this thread itself is in the middle of goes on after this, and finds it closed.
+            // This thread's own operations continue after this, and find the handle closed.
             let mine = self.operations_of_this_thread();
-            while ours && self.busy.load(Ordering::SeqCst) > mine {
+            while ours && self.operations.load(Ordering::SeqCst) > mine {
                 std::thread::sleep(Duration::from_micros(50));
             }
-            if let Some(seat) = seat.enter().take() {
-                seat.leave(&self.region, &self.geometry);
+            if let Some(slot) = slot.lock().take() {
+                slot.release(&self.region, &self.geometry);
+            }
+            if ours {
+                self.mark_closed(file);
             }
         }
     }
@@ -444,8 +470,8 @@ impl Arena {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Why this handle cannot be used any more; none if it can.
-    pub(crate) fn gone(&self) -> Option<Error> {
+    /// The error if this handle is closed or lost.
+    pub(crate) fn closed_or_lost(&self) -> Option<Error> {
         if self.is_closed() {
             Some(Error::Closed)
         } else if self.lost.load(Ordering::Acquire) {
@@ -455,84 +481,86 @@ impl Arena {
         }
     }
 
-    /// States at the end of an operation that its answer is one of the file's: that the file was not
-    /// found to be cut short meanwhile, and zeros stand in for it.
+    /// Checks at the end of an operation that the file was not truncated meanwhile, so that the
+    /// answer does not come from the zeros that replaced the mapping.
     ///
     /// # Errors
     /// [`Error::Lost`].
     #[inline]
-    pub fn vouch(&self) -> Result<()> {
+    pub fn check_not_lost(&self) -> Result<()> {
         if self.region.is_lost() || self.lost.load(Ordering::Relaxed) {
-            return Err(self.lose());
+            return Err(self.mark_lost());
         }
         Ok(())
     }
 
-    /// Ends this handle's use because its file has gone. It keeps its seat until it is closed, since
-    /// threads of it may be in the middle of operations; but if the mapping itself is gone, so that
-    /// no lock can be let go of any more, the others shall take this one for dead. Either may be
-    /// found out first, so the seat is given up whenever the mapping is found to be gone.
+    /// Marks this handle's file as lost. The handle keeps its process slot until it is closed,
+    /// because its threads may be in the middle of operations.
+    ///
+    /// If the mapping itself is lost, no lock can be released any more, so other processes must see
+    /// this handle as dead: the slot is given back in the file. The two losses may be found in
+    /// either order.
     #[cold]
-    pub fn lose(&self) -> Error {
+    pub fn mark_lost(&self) -> Error {
         self.lost.store(true, Ordering::Release);
-        if let Membership::File { file, seat } = &self.membership {
-            let cannot_let_go = self.region.is_lost() && !crate::mutants::is_on("seat-kept");
-            if cannot_let_go && !self.vacated.swap(true, Ordering::AcqRel) {
-                if let Some(seat) = &*seat.enter() {
-                    seat.vacate(file, &self.geometry);
+        if let Membership::File { file, slot } = &self.membership {
+            let cannot_let_go = self.region.is_lost() && !crate::mutants::is_on("lost-slot-kept");
+            if cannot_let_go && !self.released_in_file.swap(true, Ordering::AcqRel) {
+                if let Some(slot) = &*slot.lock() {
+                    slot.release_in_file(file, &self.geometry);
                 }
             }
         }
-        // Nobody enters any more; `close` still finds the fork count and waits for who is inside.
+        // No operation enters any more. `close` still needs the fork count to wait for those
+        // inside.
         self.attached.fetch_and(!0xffff_ffff, Ordering::SeqCst);
         Error::Lost { path: self.path.clone() }
     }
 
-    /// Looks, once in a second at most, whether the file is still the one at its path. For writes:
-    /// who reads makes no system call.
+    /// Checks, at most once a second, whether the file is still the one at its path. For writes
+    /// only: reads make no system call.
     #[inline]
-    pub fn look_at_path(&self) -> Standing {
-        let now_s = os::rough_seconds();
-        if self.looked_s.load(Ordering::Relaxed) == now_s || crate::mutants::is_on("no-look") {
-            return Standing::InPlace;
+    pub fn check_path(&self) -> PathStatus {
+        let now_s = os::coarse_seconds();
+        if self.path_checked_s.load(Ordering::Relaxed) == now_s || crate::mutants::is_on("no-look")
+        {
+            return PathStatus::InPlace;
         }
-        self.looked_s.store(now_s, Ordering::Relaxed);
+        self.path_checked_s.store(now_s, Ordering::Relaxed);
         match &self.membership {
-            Membership::File { file, .. } | Membership::Reader { file, .. } => file.standing(),
-            Membership::Twin { .. } => Standing::InPlace,
+            Membership::File { file, .. } | Membership::Reader { file, .. } => file.path_status(),
+            Membership::Twin { .. } => PathStatus::InPlace,
         }
     }
 
-    /// Whether an owner that this handle was is what it still is. Not so once it is being closed. Who may have
-    /// been forked meanwhile asks for that first.
+    /// Whether `owner` is still this handle's identity; false once the handle is being closed. A
+    /// caller that may have been forked must check for that first.
     pub(crate) fn is_still(&self, owner: OwnerId) -> bool {
         self.attached.load(Ordering::SeqCst) as u32 == owner.bits()
     }
 
-    /// Whom this handle's words name, also while another thread that closes it waits; none if it does not
-    /// take part, or only its parent does.
-    pub(crate) fn seated(&self) -> Option<OwnerId> {
+    /// The owner that this handle's words name, also while another thread waits in `close`. None
+    /// without a slot of this process.
+    pub(crate) fn slot_owner(&self) -> Option<OwnerId> {
         match &self.membership {
-            Membership::File { seat, .. } => seat
-                .enter()
-                .as_ref()
-                .filter(|seat| seat.is_of_this_process())
-                .map(|seat| seat.owner),
+            Membership::File { slot, .. } => {
+                slot.lock().as_ref().filter(|slot| slot.is_of_this_process()).map(|slot| slot.owner)
+            }
             Membership::Reader { .. } => None,
             Membership::Twin { .. } => self.owner().ok(),
         }
     }
 
-    /// Whether a participant is dead. Our own slot never is.
+    /// Whether a participant is dead. This handle itself never is.
     pub fn is_dead(&self, owner: OwnerId) -> bool {
         if Ok(owner.bits()) == self.owner().map(OwnerId::bits).map_err(|_| ()) {
             return false;
         }
         match &self.membership {
-            Membership::File { seat, .. } => seat
-                .enter()
+            Membership::File { slot, .. } => slot
+                .lock()
                 .as_ref()
-                .is_some_and(|seat| seat.is_dead(&self.region, &self.geometry, owner)),
+                .is_some_and(|slot| slot.is_dead(&self.region, &self.geometry, owner)),
             Membership::Reader { .. } => false,
             Membership::Twin { dead, .. } => {
                 dead.get(owner.slot() as usize).is_none_or(|dead| dead.load(Ordering::Acquire))
@@ -548,15 +576,15 @@ impl Arena {
         }
     }
 
-    /// As [`Arena::count`], for who has just asked [`Arena::owner`].
+    /// As [`Arena::count`], for callers that already have the owner.
     #[inline(always)]
     pub fn count_for(&self, owner: OwnerId, counter: Counter, amount: u64) {
         let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
         self.region.add(at + counter as u64 * 8, amount);
     }
 
-    /// Counts a read. Not atomic, because that would cost a tenth of the read: when several
-    /// threads of one process read at once, some of their counts are lost.
+    /// Counts a read. Not atomic, because that would cost a tenth of the read. When several threads
+    /// of a process read at once, some counts are lost.
     #[inline(always)]
     pub fn count_read(&self, owner: OwnerId, counter: Counter) {
         let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
@@ -594,7 +622,7 @@ fn map(file: &CacheFile, len_bytes: u64, writable: bool) -> Result<Region> {
 fn read_header(file: &CacheFile, file_bytes: u64, layer: Layer) -> Result<(Geometry, Identity)> {
     let path = file.path();
     if file_bytes < HEADER_BYTES {
-        let reason = "it is shorter than a header";
+        let reason = "it is shorter than a cache header";
         return Err(Error::NotACache { path: path.into(), reason });
     }
     os::read_ahead(file.fd(), HEADER_BYTES);

@@ -1,55 +1,45 @@
-//! The file's time: which row of the clock this handle goes by, and what time it is. How rows are made
-//! and proved is the clock's; expiries are not known here.
+//! The file's time for this handle: the clock row that it uses, and the current time. Must not know
+//! how rows are written and checked ([`clock`]), or expiries.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
+use super::ending::HEADER_LOCK_LIMIT;
 use super::{Arena, Membership};
-use crate::clock::{self, Clock, Era};
-use crate::error::{Error, Result};
+use crate::clock::{self, Clock, ClockDomain};
+use crate::error::Result;
 use crate::layout::header as words;
 use crate::lock::Acquired;
 use crate::os;
 
-/// For making a clock row, once in each boot.
-const CLOCK_LOCK_LIMIT: Duration = Duration::from_secs(1);
-
 impl Arena {
-    /// Finds the time for a handle that only reads: by the row of this boot, and until there is one
-    /// as a new row would have it.
-    pub(super) fn look_at_clock(&self) {
+    /// Sets the clock of a read-only handle: by the row of this boot, or, until there is one, as a
+    /// new row would have it.
+    pub(super) fn refresh_clock(&self) {
         let Membership::Reader { rows_made: last, .. } = &self.membership else { return };
         let rows_made = clock::rows_made(&self.region);
         if last.load(Ordering::Relaxed) == rows_made {
             return;
         }
-        let Ok(era) = Era::now() else { return };
-        let known = clock::known_anchor_us(&self.region, era);
+        let Ok(domain) = ClockDomain::now() else { return };
+        let known = clock::known_anchor_us(&self.region, domain);
         let anchor_us = known.unwrap_or_else(|| clock::new_anchor_us(&self.region));
         self.anchor_us.store(anchor_us, Ordering::Relaxed);
         last.store(rows_made, Ordering::Relaxed);
     }
 
-    pub(super) fn learn_time(&self) -> Result<()> {
-        // Whoever took another era for his own would make a row with a time of its own.
-        let era = Era::now().map_err(|source| Error::Io {
-            action: "learn the time of",
-            path: self.path.clone(),
-            source,
-        })?;
-        let anchor_us = match clock::known_anchor_us(&self.region, era) {
+    pub(super) fn init_clock(&self, domain: ClockDomain) -> Result<()> {
+        let anchor_us = match clock::known_anchor_us(&self.region, domain) {
             Some(anchor_us) => anchor_us,
             None => {
-                // A dead owner's work here is at most a clock row half made, which `anchor_us`
-                // allows for.
-                let _: Acquired = self.lock(words::CLOCK_LOCK, CLOCK_LOCK_LIMIT)?;
-                let anchor_us = clock::anchor_us(&self.region, era);
-                self.unlock(words::CLOCK_LOCK);
+                // A dead owner can only have left a half written row, which `anchor_us` allows for.
+                let _: Acquired = self.lock(words::HEADER_LOCK, HEADER_LOCK_LIMIT)?;
+                let anchor_us = clock::anchor_us(&self.region, domain);
+                self.unlock(words::HEADER_LOCK);
                 anchor_us
             }
         };
         self.anchor_us.store(anchor_us, Ordering::Relaxed);
-        clock::write_down(&self.region, self.now_us());
+        clock::record_time(&self.region, self.now_us());
         Ok(())
     }
 
@@ -64,8 +54,8 @@ impl Arena {
         }
     }
 
-    /// Writes the time down for the next boot.
-    pub fn write_down_time(&self) {
-        clock::write_down(&self.region, self.now_us());
+    /// Records the time for the next boot.
+    pub fn record_time(&self) {
+        clock::record_time(&self.region, self.now_us());
     }
 }

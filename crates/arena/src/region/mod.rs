@@ -1,12 +1,13 @@
-//! Every raw access to shared memory, and nothing else.
+//! Every raw access to shared memory. Must not know what the words mean.
 //!
-//! Other processes write these bytes at any moment, so no reference into them ever leaves this
-//! module: words go in and out by value, payloads by copy. Payload bytes are moved as relaxed
-//! 64-bit words, never as plain memory, since a plain read that races with a write is undefined
-//! even when its result is thrown away; fences in the protocols order them. A region is used with
-//! one access width throughout: 64-bit words. (The kernel looks at half of a lock word.)
+//! Other processes write these bytes at any moment. The race: a plain read that runs during a write
+//! is undefined behaviour, even if its result is thrown away. So no reference into the memory
+//! leaves this module. Words go in and out by value, payloads by copies made of relaxed 64-bit
+//! words, and the protocols order them with fences. All accesses have the same width of 64 bits,
+//! except the kernel's look at half of a lock word.
 //!
-//! Every access is checked against the length held privately here, never against one in the file.
+//! Every access is checked against the length that is held privately here, never against one in the
+//! file.
 
 mod view;
 
@@ -27,34 +28,33 @@ pub(crate) use crate::modelled::{LockWord, Word};
 pub use std::sync::atomic::fence;
 
 use self::view::{copy_out, nth, Words};
-pub use self::view::{Pair, Stretch, View};
+pub use self::view::{LinePair, SegmentSlice, View};
 
-/// A word of shared memory. Under loom, one whose every interleaving is tried out.
+/// A word of shared memory; under loom a modelled one.
 #[cfg(not(loom))]
 type Word = AtomicU64;
 
-/// A lock word, lent.
+/// A lock word.
 #[cfg(not(loom))]
 pub(crate) type LockWord<'a> = &'a AtomicU64;
 
-/// A word is eight bytes.
+/// Bytes of a word.
 pub const WORD: u64 = 8;
 
-/// Payloads from this length on are copied by the processor's string instruction, shorter ones and those
-/// that are summed up by vector registers: the semantics proposed for a byte-wise atomic copy (RFC 3301)
-/// allow it to be written as assembly. Elsewhere, and for tools that watch every access (Miri, loom, the
-/// thread sanitizer), it is a loop of relaxed words.
+/// Copies of at least this many bytes use the processor's string instruction; shorter ones, and
+/// those that are summed, use vector registers (see `assembly.rs`). Other processors and tools that
+/// watch every access (Miri, loom, the thread sanitizer) use a loop of relaxed words.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
 const STRING_COPY_FROM: usize = 2048;
 
-/// What a processor fetches at once.
+/// A cache line.
 const LINE_BYTES: u64 = 64;
-/// How many words that is.
+/// Words of a cache line.
 const LINE_WORDS: usize = 8;
 
 enum Backing {
-    /// A shared mapping of a file: address and length as `mmap` gave them. Should the file turn out
-    /// to be shorter than that, it becomes memory of zeros: see `fault`.
+    /// A shared mapping of a file. If the file turns out to be shorter, it becomes zeros: see
+    /// `fault`.
     Mapping(&'static Mapping),
     /// The in-process twin, for tests and tools.
     Heap(Arc<[Word]>),
@@ -65,32 +65,32 @@ pub struct Region {
     base: *mut u8,
     reserved_bytes: u64,
     usable_words: AtomicU64,
-    /// At how many of the words a line may begin: fewer by seven, if there are so many.
+    /// The number of words at which a whole line can begin: `usable_words` less seven.
     usable_lines: AtomicU64,
     pool: Pool,
     segment_bytes: u64,
-    /// The bits of an offset within a segment that tell its line.
+    /// The bits of an offset within a segment that select the line.
     line_mask: u64,
-    /// As `line_mask`, of words.
+    /// As `line_mask`, for words.
     word_mask: u64,
     /// How many segments of the pool are usable.
     usable_segments: AtomicU32,
     backing: Backing,
 }
 
-/// The part of a region that is divided into segments, all of the same length.
+/// The part of a region that consists of segments of equal length.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pool {
-    /// Where it begins: at a multiple of a line.
+    /// Where it begins, a multiple of a line.
     pub at: u64,
-    /// Length of a segment: two to this power, a line or more.
+    /// Length of a segment as a power of two, at least a line.
     pub segment_shift: u32,
-    /// How many there are when all of the region is usable.
+    /// Number of segments when the whole region is usable.
     pub segment_count: u32,
 }
 
 impl Pool {
-    /// How many whole segments there are if so many bytes of the region are usable.
+    /// Number of whole segments within this many usable bytes.
     fn segments_in(&self, usable_bytes: u64) -> u32 {
         let segments = usable_bytes.saturating_sub(self.at) >> self.segment_shift;
         segments.min(u64::from(self.segment_count)) as u32
@@ -103,7 +103,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Zeroed memory of this process alone, `len_bytes` rounded up to whole words.
+    /// Zeroed private memory of `len_bytes`, rounded up to whole words.
     pub fn heap(len_bytes: u64) -> Region {
         let words = len_bytes.div_ceil(WORD) as usize;
         #[cfg(not(loom))]
@@ -116,7 +116,7 @@ impl Region {
         region
     }
 
-    /// Of memory that begins at `base`; nothing of it is usable, and it is not divided.
+    /// Memory that begins at `base`, with no usable part and no pool yet.
     fn on(base: *mut u8, reserved_bytes: u64, backing: Backing) -> Region {
         Region {
             base,
@@ -132,18 +132,18 @@ impl Region {
         }
     }
 
-    /// The same memory once more, of which as much is usable as [`Region::set_usable`] says: to the
-    /// twin's participants what a mapping is to a process. None of a mapping.
-    pub(crate) fn again(&self) -> Option<Region> {
+    /// Another region over the same memory, with a usable part of its own: a process's mapping for
+    /// the twin's participants. None for a mapping.
+    pub(crate) fn share(&self) -> Option<Region> {
         let Backing::Heap(memory) = &self.backing else { return None };
         Some(Region::on(self.base, self.reserved_bytes, Backing::Heap(Arc::clone(memory))))
     }
 
-    /// Maps `reserved_bytes` of `fd`, shared; none is usable until [`Region::set_usable`]. What
-    /// is not `writable` must never be written to: the processor refuses, which ends the process.
+    /// Maps `reserved_bytes` of `fd`, shared; none are usable until [`Region::set_usable`]. A write
+    /// to a mapping that is not `writable` ends the process.
     ///
     /// # Errors
-    /// What the system answers; `ENOMEM` if this process has too many mappings.
+    /// The system's error; `ENOMEM` if this process has too many mappings.
     pub(crate) fn map(fd: i32, reserved_bytes: u64, writable: bool) -> std::io::Result<Region> {
         let full = || std::io::Error::from_raw_os_error(libc::ENOMEM);
         let mapping = Mapping::reserve(fd).ok_or_else(full)?;
@@ -153,8 +153,8 @@ impl Region {
         Ok(Region::on(base, reserved_bytes, Backing::Mapping(mapping)))
     }
 
-    /// Whether the file ended before something that was touched: what is read here is zeros since
-    /// then, and what is written goes nowhere.
+    /// Whether an access met the end of the file. From then on reads return zeros and writes are
+    /// lost.
     #[inline]
     pub fn is_lost(&self) -> bool {
         match &self.backing {
@@ -163,12 +163,12 @@ impl Region {
         }
     }
 
-    /// How many bytes may be touched now.
+    /// How many bytes may be accessed now.
     pub fn usable_bytes(&self) -> u64 {
         self.usable_words.load(Ordering::Relaxed) * WORD
     }
 
-    /// States that the file behind the mapping has at least `bytes` bytes. Never shrinks.
+    /// States that the file has at least `bytes` bytes. The usable part never shrinks.
     pub(crate) fn set_usable(&self, bytes: u64) {
         let bytes = bytes.min(self.reserved_bytes);
         self.usable_words.fetch_max(bytes / WORD, Ordering::Relaxed);
@@ -176,12 +176,12 @@ impl Region {
         if let Backing::Mapping(mapping) = &self.backing {
             mapping.set_usable(bytes);
         }
-        // At last: whoever is told of a segment may touch it.
+        // Last: a thread that sees a segment may access it.
         self.usable_segments.fetch_max(self.pool.segments_in(bytes), Ordering::Release);
     }
 
-    /// States where segments are: see [`Region::line_in_segment`].
-    pub(crate) fn divide(&mut self, pool: Pool) {
+    /// Sets where the segments are: see [`Region::line_in_segment`].
+    pub(crate) fn set_pool(&mut self, pool: Pool) {
         assert!(pool.at % LINE_BYTES == 0 && 1 << pool.segment_shift >= LINE_BYTES, "{pool:?}");
         self.pool = pool;
         self.segment_bytes = 1 << pool.segment_shift;
@@ -190,41 +190,40 @@ impl Region {
         self.usable_segments = AtomicU32::new(pool.segments_in(self.usable_bytes()));
     }
 
-    /// How many segments of the pool may be touched now, all of each. Never shrinks.
+    /// How many whole segments of the pool may be accessed now. Never shrinks.
     #[inline(always)]
     pub(crate) fn usable_segments(&self) -> u32 {
         self.usable_segments.load(Ordering::Acquire)
     }
 
-    /// The line that a byte of a segment lies in; the byte is taken modulo the segment's length. None if
-    /// the segment is not usable.
+    /// The line that contains a byte of a segment; the byte is taken modulo the segment's length.
+    /// None if the segment is not usable.
     #[inline(always)]
     pub fn line_in_segment(&self, segment: u64, byte: u64) -> Option<View<'_, LINE_WORDS>> {
         if segment >= u64::from(self.usable_segments()) {
             return None;
         }
-        // All lines of the usable segments are usable.
+        // All lines of usable segments are usable.
         let in_pool = (segment << self.pool.segment_shift) + (byte & self.line_mask);
         Some(View { words: self.checked(self.pool.at + in_pool, LINE_WORDS as u64) })
     }
 
-    /// The words from the one at `offset` to the end of the segment that it lies in. None if it lies in no
-    /// usable segment.
+    /// The words from `offset` to the end of its segment. None outside of the usable segments.
     #[inline(always)]
-    pub fn stretch(&self, offset: u64) -> Option<Stretch<'_>> {
-        // What lies before the pool is in a segment behind all there can be.
+    pub fn segment_slice(&self, offset: u64) -> Option<SegmentSlice<'_>> {
+        // An offset before the pool wraps to a segment number that cannot exist.
         let in_pool = offset.wrapping_sub(self.pool.at);
         let segment = in_pool >> self.pool.segment_shift;
         if segment >= u64::from(self.usable_segments()) {
             return None;
         }
         let len_bytes = self.segment_bytes - (in_pool & self.word_mask);
-        // All words of the usable segments are usable.
+        // All words of usable segments are usable.
         let words = self.checked(offset & !(WORD - 1), len_bytes / WORD);
-        Some(Stretch { words, len_bytes, segment: segment as u32 })
+        Some(SegmentSlice { words, len_bytes, segment: segment as u32 })
     }
 
-    /// The address of `word_count` words at `offset`, which is a multiple of eight.
+    /// The address of `word_count` words at `offset`, a multiple of eight.
     #[inline(always)]
     fn at(&self, offset: u64, word_count: u64) -> Words<'_> {
         let index = index_of(offset);
@@ -235,7 +234,7 @@ impl Region {
         self.checked(offset, word_count)
     }
 
-    /// As [`Region::at`], of a line of eight words, by one comparison.
+    /// As [`Region::at`] for a line of eight words, with one comparison.
     #[inline(always)]
     fn line(&self, offset: u64) -> Words<'_> {
         if index_of(offset) >= self.usable_lines.load(Ordering::Relaxed) {
@@ -256,8 +255,8 @@ impl Region {
     #[cfg(not(loom))]
     #[inline(always)]
     fn checked(&self, offset: u64, _word_count: u64) -> Words<'_> {
-        // SAFETY: the callers have checked that the words lie within the usable part of the one
-        // allocation that `base` is the beginning of.
+        // SAFETY: the callers have checked that the words are in the usable part of the one
+        // allocation that begins at `base`.
         Words(unsafe { self.base.add(offset as usize) }, PhantomData)
     }
 
@@ -296,21 +295,20 @@ impl Region {
         self.word(offset).load(order)
     }
 
-    /// Reads a word whose ordering others take care of.
+    /// Reads a word, relaxed.
     #[inline(always)]
     pub fn get(&self, offset: u64) -> u64 {
         self.word(offset).load(Ordering::Relaxed)
     }
 
-    /// Asks the processor for the lines of some bytes, which a read may want soon. A hint: nothing is
-    /// read, and where there is no memory nothing comes.
+    /// Prefetches the cache lines of some bytes. A hint: reads nothing, and any offset is allowed.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64, len_bytes: u64) {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         for line in 0..len_bytes.div_ceil(LINE_BYTES) {
             use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
             let at = self.base.wrapping_add((offset + line * LINE_BYTES) as usize);
-            // SAFETY: the instruction takes any address, and fails at none.
+            // SAFETY: the instruction takes any address and never fails.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
@@ -323,7 +321,7 @@ impl Region {
         self.word(offset).store(value, order);
     }
 
-    /// Writes a word whose ordering others take care of.
+    /// Writes a word, relaxed.
     #[inline(always)]
     pub fn set(&self, offset: u64, value: u64) {
         self.word(offset).store(value, Ordering::Relaxed);
@@ -337,19 +335,19 @@ impl Region {
             .is_ok()
     }
 
-    /// Sets bits of a word and returns what it was. Acquires and releases.
+    /// Sets bits of a word and returns its old value. Acquires and releases.
     #[inline]
     pub fn set_bits(&self, offset: u64, bits: u64) -> u64 {
         self.word(offset).fetch_or(bits, Ordering::AcqRel)
     }
 
-    /// Clears bits of a word and returns what it was. Acquires and releases.
+    /// Clears bits of a word and returns its old value. Acquires and releases.
     #[inline]
     pub fn clear_bits(&self, offset: u64, bits: u64) -> u64 {
         self.word(offset).fetch_and(!bits, Ordering::AcqRel)
     }
 
-    /// Adds to a word and returns what it was.
+    /// Adds to a word and returns its old value.
     #[inline(always)]
     pub fn add(&self, offset: u64, amount: u64) -> u64 {
         self.word(offset).fetch_add(amount, Ordering::Relaxed)
@@ -361,12 +359,13 @@ impl Region {
         copy_out(self.at(offset, target.len() as u64), target);
     }
 
-    /// Copies whole words out as bytes, each relaxed: the length of `target` is a multiple of eight.
+    /// Copies whole words out as bytes, each word relaxed. `target` is a multiple of eight bytes
+    /// long.
     pub fn copy_out_bytes(&self, offset: u64, target: &mut [u8]) {
         assert_eq!(target.len() as u64 % WORD, 0, "{} bytes are no whole words", target.len());
         let from = self.at(offset, target.len() as u64 / WORD);
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        // SAFETY: `from` covers the bytes by `at`, `target` is exclusively ours.
+        // SAFETY: `from` covers the bytes by `at`, and `target` is exclusively ours.
         unsafe {
             assembly::string_copy(from.0, target.as_mut_ptr(), target.len())
         };
@@ -376,7 +375,7 @@ impl Region {
         }
     }
 
-    /// Where the words of a view of this region are.
+    /// The offset of a view of this region.
     #[inline(always)]
     pub fn offset_of<const COUNT: usize>(&self, view: View<'_, COUNT>) -> u64 {
         let first: *const Word = nth(view.words, 0);
@@ -385,7 +384,7 @@ impl Region {
         index as u64 * WORD
     }
 
-    /// Some words that are used several times, and checked once.
+    /// A view of some words, for several accesses with one check.
     #[inline(always)]
     pub fn view<const COUNT: usize>(&self, offset: u64) -> View<'_, COUNT> {
         let words = match COUNT {
@@ -395,7 +394,7 @@ impl Region {
         View { words }
     }
 
-    /// Whether the bytes at `offset`, which may be any, are these; each word is read once.
+    /// Whether the bytes at any `offset` equal `bytes`. Reads each word once.
     #[inline(never)]
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
         let lead_bytes = offset % WORD;
@@ -425,12 +424,12 @@ impl Region {
         let to = self.at(offset, source.len() as u64);
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         if source.len() * 8 >= STRING_COPY_FROM {
-            // SAFETY: `to` covers the bytes by `at`, `source` is borrowed from its owner.
+            // SAFETY: `to` covers the bytes by `at`, and `source` is borrowed from its owner.
             unsafe { assembly::string_copy(source.as_ptr().cast(), to.0, source.len() * 8) };
             return;
         }
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        // SAFETY: `to` covers the words by `at`, `source` is borrowed from its owner.
+        // SAFETY: `to` covers the words by `at`, and `source` is borrowed from its owner.
         unsafe {
             assembly::copy(source.as_ptr().cast(), to.0, source.len())
         };
@@ -438,7 +437,7 @@ impl Region {
         for (index, word) in source.iter().enumerate() {
             #[cfg(not(loom))]
             if crate::mutants::is_on("plain-words") {
-                // SAFETY: none. It is what the tools that look for it must notice.
+                // SAFETY: none. Tools that look for such a write must notice it.
                 unsafe { to.0.add(index * 8).cast::<u64>().write(*word) };
                 continue;
             }
@@ -446,14 +445,14 @@ impl Region {
         }
     }
 
-    /// Copies bytes in; the last word is filled up with zeros.
+    /// Copies bytes in; the last word is padded with zeros.
     pub fn copy_in_bytes(&self, offset: u64, source: &[u8]) {
         let whole_bytes = source.len() / 8 * 8;
         let (whole, rest) = source.split_at(whole_bytes);
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         {
             let to = self.at(offset, whole_bytes as u64 / WORD);
-            // SAFETY: `to` covers the bytes by `at`, `whole` is borrowed from its owner.
+            // SAFETY: `to` covers the bytes by `at`, and `whole` is borrowed from its owner.
             unsafe { assembly::string_copy(whole.as_ptr(), to.0, whole_bytes) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
@@ -469,14 +468,14 @@ impl Region {
     }
 }
 
-/// The bytes of some words of our own.
+/// The bytes of private words.
 #[inline(always)]
 pub fn bytes_of(words: &[u64]) -> &[u8] {
     // SAFETY: any bytes are valid `u8`s, the length is that of the words, and they stay borrowed.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 8) }
 }
 
-/// The bytes of some words of our own, to be changed.
+/// The bytes of private words, mutable.
 #[inline(always)]
 pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
     // SAFETY: as in `bytes_of`; any bytes are valid words, and the borrow is exclusive.
@@ -486,19 +485,19 @@ pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
 impl Drop for Region {
     fn drop(&mut self) {
         if let Backing::Mapping(mapping) = self.backing {
-            // First, since the address may be somebody else's as soon as it is free.
+            // First: as soon as the address is free, it may become another mapping's.
             mapping.end();
             crate::os::unmap(self.base, self.reserved_bytes as usize);
         }
     }
 }
 
-/// What differs between some bytes of a word, from the one `at` on, and others, of which there are one
-/// at least: 0 if nothing does.
+/// The difference between the bytes of a word from `at` on and `bytes`, of which there is at least
+/// one. 0 if they are equal.
 #[inline(always)]
 fn difference_of(word: u64, at: usize, bytes: &[u8]) -> u64 {
     let mine = match bytes {
-        // What keys of 36 characters, and others, have on either side of whole words.
+        // The common case of keys of 36 characters: four bytes before or after whole words.
         [a, b, c, d] => u64::from(u32::from_le_bytes([*a, *b, *c, *d])),
         _ => bytes.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte)),
     };
@@ -506,14 +505,14 @@ fn difference_of(word: u64, at: usize, bytes: &[u8]) -> u64 {
     (word.to_le() >> (8 * at) ^ mine) << unused_bits
 }
 
-/// The number of a word. The low bits of a misaligned offset become the highest of it, so that one
-/// comparison refuses what is too far and what is misaligned.
+/// The index of a word. The low bits of a misaligned offset become the highest bits of the index,
+/// so one comparison refuses both offsets too far and misaligned ones.
 #[inline(always)]
 fn index_of(offset: u64) -> u64 {
     offset.rotate_right(WORD.trailing_zeros())
 }
 
-/// At how many of so many words a line may begin.
+/// The number of words at which a whole line can begin.
 fn lines_in(words: u64) -> u64 {
     words.saturating_sub(LINE_WORDS as u64 - 1)
 }
@@ -547,7 +546,7 @@ mod tests {
                 assert!(!region.holds(offset, &bytes), "{start}..{end}, {wrong}");
             }
         }
-        // In front of whole words, whole words, and behind them.
+        // Bytes before, in and after whole words.
         let long = b"twenty-three bytes long";
         region.copy_in_bytes(40, &[&b"...."[..], long].concat());
         assert!(region.holds(44, long));
@@ -572,9 +571,9 @@ mod tests {
         let region = Region::heap(128);
         region.set(120, 7);
         assert_eq!(region.view::<8>(64).get(7), 7);
-        let pair = Pair::new(region.view(0), region.view(64));
+        let pair = LinePair::new(region.view(0), region.view(64));
         assert_eq!(pair.load(15, Ordering::Relaxed), 7);
-        let again = region.again().unwrap();
+        let again = region.share().unwrap();
         again.set_usable(64);
         assert_eq!(again.view::<8>(0).get(7), 0);
         again.set_usable(128);
@@ -587,9 +586,9 @@ mod tests {
         for word in 0..56 {
             whole.set(word * 8, word);
         }
-        let mut region = whole.again().unwrap();
+        let mut region = whole.share().unwrap();
         region.set_usable(64 + 128 + 64);
-        region.divide(Pool { at: 64, segment_shift: 7, segment_count: 2 });
+        region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 2 });
         let first_of = |region: &Region, segment, byte| {
             region.line_in_segment(segment, byte).map(|line| (region.offset_of(line), line.get(0)))
         };
@@ -608,21 +607,21 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_ends_where_its_segment_does() {
+    fn a_segment_slice_ends_where_its_segment_does() {
         let whole = Region::heap(64 + 3 * 128);
         for word in 0..56 {
             whole.set(word * 8, word);
         }
-        let mut region = whole.again().unwrap();
-        assert!(region.stretch(0).is_none() && region.stretch(64).is_none());
+        let mut region = whole.share().unwrap();
+        assert!(region.segment_slice(0).is_none() && region.segment_slice(64).is_none());
         region.set_usable(64 + 256);
-        region.divide(Pool { at: 64, segment_shift: 7, segment_count: 3 });
+        region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 3 });
         let of = |region: &Region, offset| {
-            let stretch = region.stretch(offset)?;
-            Some((stretch.segment(), stretch.len_bytes(), stretch.view::<1>().get(0)))
+            let slice = region.segment_slice(offset)?;
+            Some((slice.segment(), slice.len_bytes(), slice.view::<1>().get(0)))
         };
         assert_eq!(of(&region, 64), Some((0, 128, 8)));
-        // What is misaligned is of its word.
+        // A misaligned offset belongs to its word.
         assert_eq!(of(&region, 79), Some((0, 120, 9)));
         assert_eq!(of(&region, 184), Some((0, 8, 23)));
         assert_eq!(of(&region, 192), Some((1, 128, 24)));

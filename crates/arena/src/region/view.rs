@@ -1,6 +1,5 @@
-//! Words of a region that were checked once, and are used several times: what [`Region`] lends, each for
-//! another use. Nothing here looks at how much of a region is usable: a view of no more words than it was
-//! made of is in bounds as long as the region lives.
+//! Checked parts of a region, for several accesses with one check. Must not know how much of the
+//! region is usable: a view stays in bounds as long as its region lives.
 
 #[cfg(not(loom))]
 use std::marker::PhantomData;
@@ -15,19 +14,19 @@ use super::{Word, LINE_WORDS, WORD};
 use crate::assembly;
 use crate::sum;
 
-/// Some words that their region has checked, for as long as it is mapped.
+/// Words that their region has checked, valid as long as the region is mapped.
 #[cfg(not(loom))]
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a>(pub(super) *mut u8, pub(super) PhantomData<&'a Region>);
 #[cfg(loom)]
 pub(super) type Words<'a> = &'a [Word];
 
-/// One of some words that were checked.
+/// One of the checked words.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(super) fn nth(words: Words<'_>, index: usize) -> &Word {
-    // SAFETY: the callers count below the number of words that were checked; the reference is to an
-    // atomic, does not leave this module, and the memory lives as long as the region it is of.
+    // SAFETY: the callers pass an index below the number of checked words. The reference is to an
+    // atomic, stays in this module, and the memory lives as long as its region.
     unsafe { Word::from_ptr(words.0.add(index * 8).cast()) }
 }
 
@@ -36,17 +35,17 @@ pub(super) fn nth(words: Words<'_>, index: usize) -> &Word {
     &words[index]
 }
 
-/// Copies words out, each relaxed: as many as `target` has, which the caller has checked.
+/// Copies words out, each relaxed. The caller has checked as many as `target` has.
 #[inline(always)]
 pub(super) fn copy_out(from: Words<'_>, target: &mut [u64]) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
     if target.len() * 8 >= STRING_COPY_FROM {
-        // SAFETY: `from` covers the bytes, `target` is exclusively ours.
+        // SAFETY: `from` covers the bytes, and `target` is exclusively ours.
         unsafe { assembly::string_copy(from.0, target.as_mut_ptr().cast(), target.len() * 8) };
         return;
     }
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-    // SAFETY: `from` covers the words, `target` is exclusively ours.
+    // SAFETY: `from` covers the words, and `target` is exclusively ours.
     unsafe {
         assembly::copy(from.0, target.as_mut_ptr().cast(), target.len())
     };
@@ -56,7 +55,7 @@ pub(super) fn copy_out(from: Words<'_>, target: &mut [u64]) {
     }
 }
 
-/// `COUNT` words of a region, in their order: see [`Region::view`].
+/// `COUNT` consecutive words of a region: see [`Region::view`].
 #[derive(Clone, Copy)]
 pub struct View<'a, const COUNT: usize> {
     pub(super) words: Words<'a>,
@@ -75,24 +74,24 @@ impl<const COUNT: usize> View<'_, COUNT> {
         self.nth(index).load(order)
     }
 
-    /// Reads a word whose ordering others take care of.
+    /// Reads a word, relaxed.
     #[inline(always)]
     pub fn get(&self, index: usize) -> u64 {
         self.nth(index).load(Ordering::Relaxed)
     }
 
-    /// Writes a word whose ordering others take care of.
+    /// Writes a word, relaxed.
     #[inline(always)]
     pub fn set(&self, index: usize, value: u64) {
         self.nth(index).store(value, Ordering::Relaxed);
     }
 
-    /// Reads them all, each by itself.
+    /// Reads all words, one by one.
     pub fn words(&self) -> [u64; COUNT] {
         std::array::from_fn(|index| self.get(index))
     }
 
-    /// Whether both are of the same words.
+    /// Whether both views are of the same words.
     pub fn is_at(&self, other: View<'_, COUNT>) -> bool {
         std::ptr::eq(nth(self.words, 0), nth(other.words, 0))
     }
@@ -104,22 +103,22 @@ impl<const COUNT: usize> View<'_, COUNT> {
     }
 }
 
-/// Words of a segment up to its end: see [`Region::stretch`].
+/// The words from an offset to the end of its segment: see [`Region::segment_slice`].
 #[derive(Clone, Copy)]
-pub struct Stretch<'a> {
+pub struct SegmentSlice<'a> {
     pub(super) words: Words<'a>,
     pub(super) len_bytes: u64,
     pub(super) segment: u32,
 }
 
-impl<'a> Stretch<'a> {
+impl<'a> SegmentSlice<'a> {
     /// The segment.
     #[inline(always)]
     pub fn segment(&self) -> u32 {
         self.segment
     }
 
-    /// How many bytes there are up to the segment's end.
+    /// Bytes up to the segment's end.
     #[inline(always)]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
@@ -140,8 +139,8 @@ impl<'a> Stretch<'a> {
         View { words: self.first(COUNT) }
     }
 
-    /// Copies words out, each relaxed, two at least, and sums up those behind the first `from`, which
-    /// is 1 or 2: [`sum::of`] that part of the copy.
+    /// Copies at least two words out, each relaxed, and returns the [`sum::of`] the copy from word
+    /// `from` on, which is 1 or 2.
     #[inline(always)]
     pub fn copy_out_summed(&self, target: &mut [u64], from: usize) -> u64 {
         debug_assert!(matches!(from, 1 | 2) && target.len() >= 2, "{} from {from}", target.len());
@@ -152,8 +151,8 @@ impl<'a> Stretch<'a> {
             for (index, word) in before.iter_mut().enumerate() {
                 *word = nth(words, index).load(Ordering::Relaxed);
             }
-            // SAFETY: the processor has the instruction; `words` covers `from` words more than `rest`,
-            // by `first`, and `rest` is exclusively ours.
+            // SAFETY: the processor has the instructions. `words` covers `from` words more than
+            // `rest`, by `first`, and `rest` is exclusively ours.
             return unsafe {
                 assembly::copy_summed(words.0.add(from * 8), rest.as_mut_ptr(), rest.len())
             };
@@ -169,21 +168,21 @@ fn refuse_behind(word_count: usize, len_bytes: u64) -> ! {
     panic!("access to {word_count} words outside of the {len_bytes} bytes up to a segment's end")
 }
 
-/// Two lines of eight words that are looked at side by side, and checked once. Words from eight on are
-/// the second line's. Both may be the same line.
+/// Two lines of eight words, checked once and compared together. Words from eight on belong to the
+/// second line. Both may be the same line.
 #[derive(Clone, Copy)]
-pub struct Pair<'a> {
+pub struct LinePair<'a> {
     lines: [Words<'a>; 2],
 }
 
-impl<'a> Pair<'a> {
-    /// Of two lines.
+impl<'a> LinePair<'a> {
+    /// A pair of lines.
     #[inline(always)]
-    pub fn new(first: View<'a, LINE_WORDS>, second: View<'a, LINE_WORDS>) -> Pair<'a> {
-        Pair { lines: [first.words, second.words] }
+    pub fn new(first: View<'a, LINE_WORDS>, second: View<'a, LINE_WORDS>) -> LinePair<'a> {
+        LinePair { lines: [first.words, second.words] }
     }
 
-    /// Which of the lines, by a choice that the processor need not guess.
+    /// The line of a word, chosen without a branch that the processor could mispredict.
     #[inline(always)]
     fn line_of(&self, index: usize) -> Words<'a> {
         debug_assert!(index < 2 * LINE_WORDS, "word {index} of two lines");
@@ -210,7 +209,7 @@ impl<'a> Pair<'a> {
     #[inline(always)]
     pub fn word(&self, index: usize) -> View<'a, 1> {
         #[cfg(not(loom))]
-        // SAFETY: one of the eight words of a line that was checked.
+        // SAFETY: one of the eight words of a checked line.
         let words =
             Words(unsafe { self.line_of(index).0.add(index % LINE_WORDS * 8) }, PhantomData);
         #[cfg(loom)]
@@ -218,11 +217,11 @@ impl<'a> Pair<'a> {
         View { words }
     }
 
-    /// Which of the words have `top` as their highest sixteen bits: one bit each, the lowest for the
-    /// first word. Each word is read once, relaxed.
+    /// Which words have `top` as their highest sixteen bits: one bit each, the lowest for the first
+    /// word. Reads each word once, relaxed.
     #[inline(always)]
-    pub fn words_that_begin_with(&self, top: u16) -> u32 {
-        // SAFETY: each line covers eight words, which were checked.
+    pub fn words_with_top(&self, top: u16) -> u32 {
+        // SAFETY: each line covers eight checked words.
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
         return unsafe { assembly::compare(self.lines[0].0, self.lines[1].0, top) };
         #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
@@ -239,17 +238,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_copied_out_is_summed_up() {
+    fn a_copy_and_its_sum_match() {
         let source: Vec<u64> =
             (1..100).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let mut region = Region::heap(64 + 1024);
-        region.divide(Pool { at: 64, segment_shift: 10, segment_count: 1 });
+        region.set_pool(Pool { at: 64, segment_shift: 10, segment_count: 1 });
         region.copy_in(128, &source);
-        let stretch = region.stretch(128).unwrap();
+        let slice = region.segment_slice(128).unwrap();
         for count in 2..source.len() {
             for from in [1, 2] {
                 let mut target = vec![7; count + 1];
-                let sum = stretch.copy_out_summed(&mut target[..count], from);
+                let sum = slice.copy_out_summed(&mut target[..count], from);
                 assert_eq!(target[..count], source[..count]);
                 assert_eq!((target[count], sum), (7, sum::of(&source[from..count])));
             }
@@ -260,8 +259,8 @@ mod tests {
     #[should_panic(expected = "outside of")]
     fn a_summed_copy_past_the_end_is_refused() {
         let mut region = Region::heap(64 + 256);
-        region.divide(Pool { at: 64, segment_shift: 7, segment_count: 2 });
-        region.stretch(72).unwrap().copy_out_summed(&mut [0; 16], 1);
+        region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 2 });
+        region.segment_slice(72).unwrap().copy_out_summed(&mut [0; 16], 1);
     }
 
     #[test]
@@ -278,11 +277,11 @@ mod tests {
             for wanted in [0, 1, 7, 0xff, 0x700, 0x7fff, 0x8000, 0xff00, 0xffff] {
                 for (first, second) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
                     let line = |index: usize| region.view(offsets[index]);
-                    let pair = Pair::new(line(first), line(second));
+                    let pair = LinePair::new(line(first), line(second));
                     let both = [tops[first], tops[second]].concat();
                     let expected = (0..16).filter(|n| both[*n] == u64::from(wanted));
                     let bits = expected.fold(0, |bits, n| bits | 1 << n);
-                    assert_eq!(pair.words_that_begin_with(wanted), bits, "{wanted:#x}");
+                    assert_eq!(pair.words_with_top(wanted), bits, "{wanted:#x}");
                     for (index, top) in both.iter().enumerate() {
                         assert_eq!(pair.load(index, Ordering::Relaxed) >> 48, *top);
                         assert_eq!(pair.word(index).get(0) >> 48, *top);

@@ -1,16 +1,17 @@
-//! A small arena at a path, as the tests that start processes open it.
+//! A small arena at a path, for the tests that start processes.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use tuckbox_arena::clock::Clock;
-use tuckbox_arena::{Arena, Layer, Place, Plan, Rights, Waiter};
+use tuckbox_arena::{AfterPowerCut, Arena, Layer, Place, Plan, Rights, Waiter};
 
 pub fn open(path: &Path, waiter: Arc<dyn Waiter>) -> Arena {
     let plan = Plan {
         size_bytes: 1 << 20,
         max_entries: 0,
         features_optional: 0,
+        after_power_cut: AfterPowerCut::Keep,
         segment_bytes: 4096,
         shard_count: 1,
         shard_bytes: 2048,

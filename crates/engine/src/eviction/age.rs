@@ -1,41 +1,43 @@
-//! How old an entry is, read off its place: no entry has a stamp of its own.
+//! The age of an entry, derived from its place: no entry has a time stamp. Must not know what the
+//! age is used for.
 //!
-//! A segment keeps the clock and the halvings of when it was opened. Where segments hold a small
-//! part of the cache, that is when its entries were appended; where one holds the cache many times
-//! over (few entries, large limit), the place within the segment tells, and for the halvings two
-//! bits in the slot say which of the numbers near that estimate it was.
+//! A segment keeps the clock and the halvings of when it was opened. If segments are a small part
+//! of the cache, its entries were appended about then. If one segment holds the whole cache many
+//! times over (few entries, large limit), the place within the segment tells; for the halvings, two
+//! bits in the slot select the number near that estimate.
 
 use super::HALVE_AFTER;
-use crate::layout::{log, note, shard, PolicyBits, Position, Slot, HALVINGS_KEPT};
+use crate::layout::{log, note, shard, PolicyBits, Position, Slot, HALVINGS_MODULUS};
 use crate::log::LogKind;
 use crate::shard::Shard;
 
 const CLOCK_MASK: u64 = (1 << 48) - 1;
 
-/// What passed between `opened` and `closed`, as far as the part of a segment from a byte on goes.
+/// The share of what passed between opening and closing a segment that belongs to the part behind
+/// `byte`.
 fn part_after(passed: u64, byte: u64, end: u64) -> u64 {
     passed.saturating_mul(end.saturating_sub(byte)) / end.max(1)
 }
 
-/// Halvings since an entry was judged: the number nearest to an estimate that leaves the rest.
+/// The number of halvings nearest to an estimate that has the given remainder.
 fn nearest_with_rest(guess: u64, rest: u64, most: u64) -> u64 {
-    let nearest =
-        rest + (guess + HALVINGS_KEPT / 2).saturating_sub(rest) / HALVINGS_KEPT * HALVINGS_KEPT;
+    let nearest = rest
+        + (guess + HALVINGS_MODULUS / 2).saturating_sub(rest) / HALVINGS_MODULUS * HALVINGS_MODULUS;
     if nearest > most {
-        nearest.saturating_sub(HALVINGS_KEPT).max(rest)
+        nearest.saturating_sub(HALVINGS_MODULUS).max(rest)
     } else {
         nearest
     }
 }
 
 impl Shard<'_> {
-    /// The policy's bits of an entry that is judged now.
+    /// The policy bits of an entry that is examined now.
     pub(super) fn bits(&self, hits: u64, frequency: u64, is_admitted: bool) -> PolicyBits {
         PolicyBits::new(hits, frequency, is_admitted, self.word(shard::HALVINGS))
     }
 
-    /// The [`note::OPENED`] of the segment after this one, and where this one ends. At the log's
-    /// head, what it would be now.
+    /// The [`note::OPENED`] of the next segment, and where this segment ends. At the log head, what
+    /// the note would be now.
     fn closed(&self, segment: u32) -> Option<(u64, u64)> {
         let head = self.head_cursor(self.log_of(segment))?;
         if segment == head.segment {
@@ -46,7 +48,7 @@ impl Shard<'_> {
         Some((self.arena().note(next, note::OPENED), self.cache.shape.log_bytes))
     }
 
-    /// Counts increments of frequencies, and halves all of them now and then.
+    /// Counts frequency increments, and halves all frequencies from time to time.
     pub(super) fn count_increments(&self, amount: u64) {
         let increments = self.word(shard::INCREMENTS).saturating_add(amount);
         if increments >= HALVE_AFTER * self.entries().max(1) && self.word(shard::CLOCK) > 0 {
@@ -57,7 +59,7 @@ impl Shard<'_> {
         }
     }
 
-    /// The frequency in a slot, halved since it was written as often as all others.
+    /// The frequency in a slot, halved as often as all others since it was written.
     pub(super) fn halved(&self, slot: Slot, at: Position) -> u64 {
         let bits = slot.policy();
         let now = self.word(shard::HALVINGS) as u16;
@@ -69,7 +71,7 @@ impl Shard<'_> {
         let (closed, end) = self.closed(at.segment).unwrap_or_default();
         let least = since(closed).min(most);
         let guess = least + part_after(most - least, at.byte, end);
-        let rest = u64::from(now).wrapping_sub(bits.halvings()) % HALVINGS_KEPT;
+        let rest = u64::from(now).wrapping_sub(bits.halvings()) % HALVINGS_MODULUS;
         bits.frequency() >> nearest_with_rest(guess, rest, most).min(7)
     }
 
@@ -83,7 +85,8 @@ impl Shard<'_> {
         Some((self.word(shard::CLOCK).saturating_sub(closed)).saturating_add(within))
     }
 
-    /// How many entries were evicted since a newcomer's ghost was made and it entered the small log.
+    /// How many entries were evicted since a key with a ghost of this age last entered the small
+    /// log.
     pub(super) fn reuse_distance(&self, ghost_age: u64) -> u64 {
         ghost_age.saturating_add(self.log_count(LogKind::Small, log::ENTRIES))
     }
@@ -98,7 +101,7 @@ mod tests {
         for passed in 0..40u64 {
             for error in -1i64..=1 {
                 let guess = passed.saturating_add_signed(error);
-                assert_eq!(nearest_with_rest(guess, passed % HALVINGS_KEPT, 100), passed);
+                assert_eq!(nearest_with_rest(guess, passed % HALVINGS_MODULUS, 100), passed);
             }
         }
         assert_eq!(nearest_with_rest(3, 3, 3), 3);

@@ -1,16 +1,17 @@
-//! Dead space: what lives in a log that holds much of it is moved to the log's head, and nothing is
-//! dropped, so that dead space costs no entry.
+//! Compaction: live entries of a log with much dead space move to the log head, so that dead space
+//! costs no entry. Must not judge entries by their use.
 
 use super::budget::{Budget, IfStuck};
 use crate::layout::{log, Slot};
 use crate::log::LogKind;
 use crate::shard::Shard;
 
-/// Dead space beyond one part in this many of the logs is compacted before anything is dropped.
+/// Dead space of at least one part in this many of the logs is compacted before anything is
+/// dropped.
 const DEAD_PART: u64 = 8;
 
 impl Shard<'_> {
-    /// A log with much dead space in it.
+    /// A log with much dead space.
     pub(super) fn log_to_compact(&self) -> Option<LogKind> {
         let log_bytes = self.cache.shape.log_bytes;
         let (mut all, mut dead_all, mut worst) = (0, 0, None);
@@ -30,10 +31,10 @@ impl Shard<'_> {
         worst.filter(|(dead, _)| is_much && *dead >= log_bytes).map(|(_, kind)| kind)
     }
 
-    /// Moves the oldest live entry of a log to the log's head. False if there is none.
+    /// Moves the oldest live entry of a log to the log head. False if there is none.
     pub(super) fn compact_one(&self, kind: LogKind, budget: &mut Budget) -> bool {
         let Some(candidate) = self.candidate(kind, budget) else { return budget.steps == 0 };
-        let bits = self.keep(Slot(self.region().get(candidate.found.at)));
+        let bits = self.kept_entry_bits(Slot(self.region().get(candidate.found.at)));
         if budget.if_stuck == IfStuck::Drop {
             self.move_entry(&candidate, kind, bits);
         } else if self.try_move_entry(&candidate, kind, bits).is_none() {

@@ -1,12 +1,13 @@
-//! Ghosts: what the policy remembers of keys that are gone.
+//! Ghosts: what the policy remembers of keys that were evicted or removed. Must not decide what
+//! follows from it.
 //!
-//! Each bucket of the index has a row of fifteen ghosts, newest first, two bytes each: a
-//! fingerprint of the key, the frequency it left with, and from which log it was dropped. A
-//! ghost's age needs no stamp: in row position `j` it left about `(j + 1/2) x rows` evictions ago.
+//! Each bucket of the index has a row of fifteen ghosts of two bytes, newest first: a fingerprint
+//! of the key, its last frequency, and its last log. A ghost needs no time stamp: at position `j`
+//! it was added about `(j + 1/2) x rows` evictions ago.
 //!
-//! Rows are in segments of their own, which are taken when the first entry is evicted, or when the
-//! pool is nearly empty: as long as all entries fit, there is nothing to remember. A row that has
-//! no segment remembers nothing.
+//! Rows are in segments of their own, which are taken at the first eviction or when the pool is
+//! nearly empty: while all entries fit, there is nothing to remember. A row without a segment
+//! remembers nothing.
 
 use tuckbox_arena::region::Region;
 
@@ -14,7 +15,7 @@ use crate::hash::KeyHash;
 use crate::layout::{bucket_of, shard};
 use crate::shard::Shard;
 
-/// Ghosts in a row; the row's sixteenth part is the count of halvings when it was last touched.
+/// Ghosts in a row; its sixteenth part is the number of halvings when it was last used.
 const ROW_LEN: usize = 15;
 const MAIN_MARK: u16 = 1 << 3;
 const FREQUENCY_MASK: u16 = 0b111;
@@ -22,15 +23,15 @@ const FREQUENCY_MASK: u16 = 0b111;
 /// What is remembered of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ghost {
-    /// Its frequency, halved since as often as all others.
+    /// Its frequency, halved since then as often as all others.
     pub frequency: u64,
-    /// Whether it was dropped from the main log.
+    /// Whether it was evicted from the main log.
     pub from_main: bool,
     /// About how many entries were evicted since.
     pub age: u64,
 }
 
-/// A row of ghosts, out of the file.
+/// A row of ghosts, copied from the file.
 pub(super) struct Row {
     at: u64,
     ghosts: [u16; ROW_LEN],
@@ -38,7 +39,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Reads the row at an offset; its frequencies are halved up to now.
+    /// Reads the row at an offset and halves its frequencies up to now.
     pub(super) fn load(region: &Region, at: u64, halvings: u64) -> Row {
         let words: [u64; 4] = region.view(at).words();
         let mut parts = [0u16; ROW_LEN + 1];
@@ -58,7 +59,7 @@ impl Row {
         Row { at, ghosts, halvings }
     }
 
-    /// Writes it back.
+    /// Writes the row back.
     pub(super) fn store(&self, region: &Region) {
         let mut words = [0u64; 4];
         for (index, part) in self.ghosts.iter().chain([&self.halvings]).enumerate() {
@@ -67,7 +68,7 @@ impl Row {
         region.copy_in(self.at, &words);
     }
 
-    /// Takes a ghost out, if it is in this row, which is one of `rows`.
+    /// Removes and returns a ghost, if it is in this row, one of `rows`.
     pub(super) fn take(&mut self, fingerprint: u16, rows: u64) -> Option<Ghost> {
         let place = self.ghosts.iter().position(|ghost| ghost >> 4 == fingerprint)?;
         let ghost = self.ghosts[place];
@@ -80,8 +81,7 @@ impl Row {
         })
     }
 
-    /// Adds a ghost. In a full row it replaces the one of the lowest frequency, the oldest among
-    /// equals.
+    /// Adds a ghost. In a full row it replaces the oldest of those with the lowest frequency.
     pub(super) fn put(&mut self, fingerprint: u16, frequency: u64, from_main: bool) {
         let frequency_of = |ghost: u16| if ghost == 0 { 0 } else { 1 + (ghost & FREQUENCY_MASK) };
         let (out, _) = self
@@ -104,7 +104,7 @@ impl Shard<'_> {
         Some(Row::load(self.region(), at, self.word(shard::HALVINGS)))
     }
 
-    /// Takes the ghost of a key out, if there is one.
+    /// Removes and returns the ghost of a key, if there is one.
     pub fn take_ghost(&self, hash: KeyHash) -> Option<Ghost> {
         let mut row = self.ghost_row(hash)?;
         let rows = u64::from(self.index_state().buckets());
@@ -113,15 +113,15 @@ impl Shard<'_> {
         Some(ghost)
     }
 
-    /// Remembers a key that is dropped, if there is a row for it.
+    /// Remembers a key that leaves the cache, if it has a row.
     pub fn put_ghost(&self, hash: KeyHash, frequency: u64, from_main: bool) {
         let Some(mut row) = self.ghost_row(hash) else { return };
         row.put(hash.fingerprint(), frequency, from_main);
         row.store(self.region());
     }
 
-    /// Sees to it that a key which is evicted has a row, while the pool has segments: entries are
-    /// evicted for their number. Where they are for their bytes, the logs have seen to it.
+    /// Makes sure that an evicted key has a row while the pool has segments, which is so if the
+    /// limit of entries binds. If the byte limit binds, the logs have done it.
     #[inline]
     pub fn prepare_ghost(&self, hash: KeyHash) {
         let bucket = self.choices(hash).0;
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(Row::load(&region, 64, 60_000).take(9, 1).unwrap().frequency, 0);
     }
 
-    /// Entries that are limited by their bytes are remembered as well as those limited by number.
+    /// Entries evicted for their bytes are remembered as well as those evicted for their number.
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
     fn every_bucket_of_a_full_cache_has_ghosts() {

@@ -1,34 +1,36 @@
-//! A shadow: the policy under one setting, on a few keys and without values.
+//! A shadow cache: the policy under one setting, simulated on a sample of the keys without values.
+//! Must not know which setting is active.
 //!
-//! It sees the requests for a sample of the keys and has room for the same share of the cache, so
-//! that its hits tell what the whole cache would hit under that setting. It is the same policy as
-//! the cache's, in small: two logs, the duel, ghosts, the reuse distance; but no cheap entry goes
-//! round, and a duel that a victim wins counts one, whatever the sizes. The logs are not in order in
-//! memory; each entry says when it was appended, and the oldest is looked for.
+//! It sees the requests for the sampled keys and has the same share of the cache's capacity, so its
+//! hits estimate those of the whole cache under that setting. The policy is the same in small: two
+//! logs, admission test, ghosts, reuse distance. Only cheap entries are not kept for further
+//! rounds, and a victim's win counts one whatever the sizes. Logs are not ordered in memory; each
+//! entry says when it was appended, and a search finds the oldest.
 //!
-//! Everything is read from the file and may be damaged: loops have a budget, and whatever the words
-//! say is a shadow in some state.
+//! Everything is read from the file and may be damaged: loops have a budget, and any words are a
+//! valid state of a shadow.
 
 use tuckbox_arena::region::Region;
 
 use super::ghosts::Row;
 use super::setting::Setting;
-use super::{worth_of_hit, HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MOST};
-use crate::layout::{shadow, shadow_rows, FREQUENCY_MOST, GHOST_ROW_BYTES};
+use super::{worth_of_hit, HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MAX};
+use crate::layout::{shadow, shadow_rows, FREQUENCY_MAX, GHOST_ROW_BYTES};
 use crate::log::LogKind;
 use crate::value::Favour;
 
-/// What an entry of mean size costs.
+/// The cost of an entry of mean size.
 pub(super) const COST_OF_MEAN: u64 = 64;
-/// The highest cost, for what is larger as well.
-const COST_MOST: u64 = 0xfff;
+/// The highest cost, also for larger entries.
+const COST_MAX: u64 = 0xfff;
 /// Entries of the longest shadow.
-const LEN_MOST: usize = 64;
+const LEN_MAX: usize = 64;
 /// Words before the entries.
-const HEAD_WORDS: usize = (shadow::ENTRIES / 8) as usize;
+const HEADER_WORDS: usize = (shadow::ENTRIES / 8) as usize;
 const STAMP_MASK: u64 = 0xffff;
 const CLOCK_MASK: u64 = 0xfff;
-/// Times eight bytes of 0 or 1, of which the first is the lowest: they are the highest bits then.
+/// Multiplying eight bytes of 0 or 1 by this gathers them in the highest eight bits, the first byte
+/// lowest.
 const GATHER: u64 = 0x0102_0408_1020_4080;
 
 /// An entry of a shadow, as its word; see [`shadow::ENTRIES`].
@@ -41,10 +43,10 @@ impl Entry {
     fn new(hash: u32, cost: u64, frequency: u64, is_admitted: bool) -> Entry {
         Entry(
             u64::from(hash as u16) << 48
-                | cost.clamp(1, COST_MOST) << 8
+                | cost.clamp(1, COST_MAX) << 8
                 | 1 << 7
                 | u64::from(is_admitted) << 5
-                | frequency.min(FREQUENCY_MOST) << 2,
+                | frequency.min(FREQUENCY_MAX) << 2,
         )
     }
 
@@ -69,7 +71,7 @@ impl Entry {
     }
 
     fn with_frequency(self, frequency: u64) -> Entry {
-        Entry(self.0 & !(7 << 2) | frequency.min(FREQUENCY_MOST) << 2)
+        Entry(self.0 & !(7 << 2) | frequency.min(FREQUENCY_MAX) << 2)
     }
 
     fn is_admitted(self) -> bool {
@@ -85,7 +87,7 @@ impl Entry {
     }
 
     fn cost(self) -> u64 {
-        self.0 >> 8 & COST_MOST
+        self.0 >> 8 & COST_MAX
     }
 
     fn stamp(self) -> u16 {
@@ -103,34 +105,34 @@ impl Entry {
     }
 }
 
-/// What happened to a key.
+/// A request for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// It was looked up, and stored if it was not there.
+    /// A lookup, followed by a store if the key was missing.
     Read,
-    /// It was stored over what was there.
+    /// A store over an existing entry.
     Overwritten,
-    /// It was removed.
+    /// A removal.
     Removed,
 }
 
-/// A shadow, out of the file.
+/// A shadow, copied from the file.
 pub(super) struct Shadow<'a> {
     region: &'a Region,
     at: u64,
     len: usize,
     setting: &'static Setting,
     favour: Favour,
-    head: [u64; HEAD_WORDS],
-    entries: [Entry; LEN_MOST],
-    // What is looked for most, side by side: the entries' parts of their keys' hashes, when they were
-    // appended, and for each log ones in the place of its members.
-    tags: [u16; LEN_MOST],
-    stamps: [u16; LEN_MOST],
-    in_log: [[u16; LEN_MOST]; 2],
-    /// Those that differ from the file's, a bit each.
+    header: [u64; HEADER_WORDS],
+    entries: [Entry; LEN_MAX],
+    // The most searched fields side by side: hash parts, append stamps, and for each log all ones
+    // at the places of its entries.
+    tags: [u16; LEN_MAX],
+    stamps: [u16; LEN_MAX],
+    in_log: [[u16; LEN_MAX]; 2],
+    /// The entries that differ from the file, one bit each.
     changed: u64,
-    /// Those of the small log and those of the main log, a bit each, and what they cost together.
+    /// The entries of each log, one bit each, and their total cost.
     members: [u64; 2],
     used: [u64; 2],
 }
@@ -139,13 +141,13 @@ fn bits_of(mut members: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = members.trailing_zeros() as usize;
         members &= members.wrapping_sub(1);
-        (place < LEN_MOST).then_some(place)
+        (place < LEN_MAX).then_some(place)
     })
 }
 
-/// Where `wanted` is, a bit for each place. All are compared before any is looked at, so that the
-/// compiler does it side by side.
-fn places_of(values: &[u16; LEN_MOST], wanted: u16) -> u64 {
+/// The places of `wanted`, one bit each. Compares all before branching, so that the compiler can
+/// use vector instructions.
+fn places_of(values: &[u16; LEN_MAX], wanted: u16) -> u64 {
     let same = values.map(|value| u8::from(value == wanted));
     (0..).zip(same.chunks_exact(8)).fold(0, |places, (part, same)| {
         let same = u64::from_le_bytes(same.try_into().expect("chunks of eight"));
@@ -162,16 +164,16 @@ impl<'a> Shadow<'a> {
         setting: &'static Setting,
         favour: Favour,
     ) -> Shadow<'a> {
-        let len = (shadow_len as usize).min(LEN_MOST);
-        let mut words = [0u64; HEAD_WORDS + LEN_MOST];
-        region.copy_out(at, &mut words[..HEAD_WORDS + len]);
-        let mut head = [0; HEAD_WORDS];
-        head.copy_from_slice(&words[..HEAD_WORDS]);
-        let mut entries = [Entry::NONE; LEN_MOST];
+        let len = (shadow_len as usize).min(LEN_MAX);
+        let mut words = [0u64; HEADER_WORDS + LEN_MAX];
+        region.copy_out(at, &mut words[..HEADER_WORDS + len]);
+        let mut header = [0; HEADER_WORDS];
+        header.copy_from_slice(&words[..HEADER_WORDS]);
+        let mut entries = [Entry::NONE; LEN_MAX];
         let (mut members, mut used) = ([0; 2], [0; 2]);
-        let (mut tags, mut stamps) = ([0; LEN_MOST], [0; LEN_MOST]);
-        let mut in_log = [[0; LEN_MOST]; 2];
-        for (place, word) in words[HEAD_WORDS..HEAD_WORDS + len].iter().enumerate() {
+        let (mut tags, mut stamps) = ([0; LEN_MAX], [0; LEN_MAX]);
+        let mut in_log = [[0; LEN_MAX]; 2];
+        for (place, word) in words[HEADER_WORDS..HEADER_WORDS + len].iter().enumerate() {
             let entry = Entry(*word);
             entries[place] = entry;
             (tags[place], stamps[place]) = (entry.tag(), entry.stamp());
@@ -188,7 +190,7 @@ impl<'a> Shadow<'a> {
             len,
             setting,
             favour,
-            head,
+            header,
             entries,
             tags,
             stamps,
@@ -201,7 +203,7 @@ impl<'a> Shadow<'a> {
 
     /// Writes back what changed.
     pub(super) fn store(self) {
-        self.region.copy_in(self.at, &self.head);
+        self.region.copy_in(self.at, &self.header);
         let mut changed = self.changed;
         while changed != 0 {
             let place = changed.trailing_zeros();
@@ -212,7 +214,7 @@ impl<'a> Shadow<'a> {
     }
 
     fn word(&mut self, offset: u64) -> &mut u64 {
-        &mut self.head[(offset / 8) as usize]
+        &mut self.header[(offset / 8) as usize]
     }
 
     fn set(&mut self, place: usize, entry: Entry) {
@@ -246,9 +248,9 @@ impl<'a> Shadow<'a> {
         bits_of(places_of(&self.tags, hash as u16) & self.all_members()).next()
     }
 
-    /// Notes an event; whether the key was there. `room` is the capacity in costs.
-    pub(super) fn happen(&mut self, event: Event, hash: u32, cost: u64, room: u64) -> bool {
-        self.give_way(0, room);
+    /// Applies a request; whether the key was there. `capacity` is in units of cost.
+    pub(super) fn apply(&mut self, event: Event, hash: u32, cost: u64, capacity: u64) -> bool {
+        self.evict_until_fits(0, capacity);
         let place = self.find(hash);
         match (place, event) {
             (Some(place), Event::Read) => {
@@ -258,14 +260,14 @@ impl<'a> Shadow<'a> {
                 }
             }
             (Some(place), Event::Removed) => self.set(place, Entry::NONE),
-            (None, Event::Read | Event::Overwritten) => self.insert(hash, cost, room),
+            (None, Event::Read | Event::Overwritten) => self.insert(hash, cost, capacity),
             (Some(_), Event::Overwritten) | (None, Event::Removed) => {}
         }
         place.is_some()
     }
 
-    fn insert(&mut self, hash: u32, cost: u64, room: u64) {
-        if cost > room || cost > COST_MOST {
+    fn insert(&mut self, hash: u32, cost: u64, capacity: u64) {
+        if cost > capacity || cost > COST_MAX {
             return;
         }
         let (mut frequency, mut is_admitted) = (0, false);
@@ -284,24 +286,24 @@ impl<'a> Shadow<'a> {
             }
         }
         self.count_increments(1);
-        if self.give_way(cost, room) {
+        if self.evict_until_fits(cost, capacity) {
             let place = (!self.all_members()).trailing_zeros() as usize;
             let entry = Entry::new(hash, cost, frequency + 1, is_admitted);
             self.append(place, entry, LogKind::Small);
         }
     }
 
-    /// Evicts until there is a place and room for what costs so much; whether there is. For nothing,
-    /// too: the room may be shorter than it was, and where every request hits no newcomer asks for any.
-    fn give_way(&mut self, cost: u64, room: u64) -> bool {
-        // More than enough: each step drops an entry, moves one on, or takes a hit from one.
-        for _ in 0..8 * LEN_MOST {
+    /// Evicts until an entry of this cost fits; whether it does. Also called with cost 0: the
+    /// capacity may have been reduced while every request hits.
+    fn evict_until_fits(&mut self, cost: u64, capacity: u64) -> bool {
+        // More than enough: each step drops an entry, moves one, or takes a hit from one.
+        for _ in 0..8 * LEN_MAX {
             let used = self.used(LogKind::Small) + self.used(LogKind::Main);
             let has_place = cost == 0 || (self.all_members().count_ones() as usize) < self.len;
-            if has_place && used + cost <= room {
+            if has_place && used + cost <= capacity {
                 return true;
             }
-            self.evict_one(room);
+            self.evict_one(capacity);
         }
         false
     }
@@ -322,8 +324,8 @@ impl<'a> Shadow<'a> {
     }
 
     fn oldest(&self, kind: LogKind) -> Option<usize> {
-        let now = self.head[(shadow::APPENDS / 8) as usize] as u16;
-        let mut ages = [0; LEN_MOST];
+        let now = self.header[(shadow::APPENDS / 8) as usize] as u16;
+        let mut ages = [0; LEN_MAX];
         let members = self.stamps.iter().zip(&self.in_log[kind as usize]);
         for (age, (stamp, is_member)) in ages.iter_mut().zip(members) {
             *age = now.wrapping_sub(*stamp) & is_member;
@@ -348,26 +350,26 @@ impl<'a> Shadow<'a> {
         }
     }
 
-    /// Collects an entry's hits into its frequency.
+    /// Adds an entry's hits to its frequency.
     fn collect(&mut self, place: usize) -> Entry {
         let entry = self.entries[place];
         let hits = entry.hits();
         if hits > 0 {
             self.count_increments(hits);
-            // Halved meanwhile, maybe.
+            // The frequency may have been halved meanwhile.
             let entry = self.entries[place];
             self.set(place, entry.with_frequency(entry.frequency() + hits).with_hits(0));
         }
         self.entries[place]
     }
 
-    fn evict_one(&mut self, room: u64) {
-        let small = (room * self.setting.small_percent / 100).max(COST_OF_MEAN);
-        let main = if self.setting.is_clock { 0 } else { room.saturating_sub(small) };
+    fn evict_one(&mut self, capacity: u64) {
+        let small = (capacity * self.setting.small_percent / 100).max(COST_OF_MEAN);
+        let main = if self.setting.is_clock { 0 } else { capacity.saturating_sub(small) };
         let main_used = self.used(LogKind::Main);
-        let gives_small = self.used(LogKind::Small) + COST_OF_MEAN > small || main_used == 0;
+        let evicts_small = self.used(LogKind::Small) + COST_OF_MEAN > small || main_used == 0;
         match self.oldest(LogKind::Small) {
-            Some(place) if gives_small => self.leave_small(place, main, main_used),
+            Some(place) if evicts_small => self.leave_small(place, main, main_used),
             _ => {
                 if let Some(victim) = self.victim() {
                     self.drop_entry(victim);
@@ -386,13 +388,13 @@ impl<'a> Shadow<'a> {
         }
         let entry = self.collect(place);
         let is_admitted = entry.is_admitted() || hits >= self.setting.promote_at_hits;
-        let has_room = main_used + entry.cost() <= main;
-        if main == 0 || !(has_room || self.wins_duel(entry, is_admitted)) {
+        let has_space = main_used + entry.cost() <= main;
+        if main == 0 || !(has_space || self.passes_admission_test(entry, is_admitted)) {
             return self.drop_entry(place);
         }
         let entry = self.entries[place];
         self.append(place, entry, LogKind::Main);
-        for _ in 0..LEN_MOST {
+        for _ in 0..LEN_MAX {
             if self.used(LogKind::Main) <= main {
                 break;
             }
@@ -401,9 +403,9 @@ impl<'a> Shadow<'a> {
         }
     }
 
-    /// The main log's oldest entry without a hit; those with one go round.
+    /// The main log's oldest entry without a hit; entries with one go round.
     fn victim(&mut self) -> Option<usize> {
-        for _ in 0..4 * LEN_MOST {
+        for _ in 0..4 * LEN_MAX {
             let place = self.oldest(LogKind::Main)?;
             let hits = self.entries[place].hits();
             if hits == 0 {
@@ -418,7 +420,7 @@ impl<'a> Shadow<'a> {
         self.oldest(LogKind::Main)
     }
 
-    fn wins_duel(&mut self, entry: Entry, is_admitted: bool) -> bool {
+    fn passes_admission_test(&mut self, entry: Entry, is_admitted: bool) -> bool {
         let Some(place) = self.victim() else { return true };
         let victim = self.entries[place];
         let (cost, victim_cost) = match self.favour {
@@ -426,7 +428,7 @@ impl<'a> Shadow<'a> {
             _ => (entry.cost(), victim.cost().max(1)),
         };
         let worth = |cost: u64| worth_of_hit(self.favour, cost, COST_OF_MEAN);
-        // In hundredths, and as if those behind the victim were of its kind.
+        // In hundredths, as if the entries behind the victim were like it.
         let needed = victim.frequency() * 100 * cost / victim_cost * worth(victim_cost)
             / worth(cost)
             + MARGIN * 100 * cost.min(victim_cost) / victim_cost;
@@ -436,7 +438,7 @@ impl<'a> Shadow<'a> {
         }
         let wins = self.word(shadow::WINS).saturating_add(1);
         *self.word(shadow::WINS) = wins;
-        if wins >= WINS_MOST {
+        if wins >= WINS_MAX {
             *self.word(shadow::WINS) = 0;
             self.append(place, victim, LogKind::Main);
         }
@@ -458,7 +460,7 @@ impl<'a> Shadow<'a> {
         let rows = shadow_rows(self.len as u64).max(1);
         let row = u64::from(hash >> 12 & 0xf) % rows;
         let at = self.at + shadow::ENTRIES + self.len as u64 * 8 + row * GHOST_ROW_BYTES;
-        Row::load(self.region, at, self.head[(shadow::HALVINGS / 8) as usize])
+        Row::load(self.region, at, self.header[(shadow::HALVINGS / 8) as usize])
     }
 }
 
@@ -474,7 +476,7 @@ mod tests {
     use crate::layout::shadow_bytes;
 
     const LEN: u64 = 64;
-    const ROOM: u64 = LEN * COST_OF_MEAN;
+    const CAPACITY: u64 = LEN * COST_OF_MEAN;
 
     fn hash(key: u64) -> u32 {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
@@ -485,8 +487,8 @@ mod tests {
         let region = Region::heap(shadow_bytes(LEN));
         keys.filter(|key| {
             let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[setting], Favour::Balanced);
-            let hit = shadow.happen(Event::Read, hash(*key), COST_OF_MEAN, ROOM);
-            assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= ROOM);
+            let hit = shadow.apply(Event::Read, hash(*key), COST_OF_MEAN, CAPACITY);
+            assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= CAPACITY);
             shadow.store();
             hit
         })
@@ -505,40 +507,40 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_gone_and_an_overwrite_is_no_hit() {
+    fn a_removed_key_is_missing_and_an_overwrite_is_no_hit() {
         let region = Region::heap(shadow_bytes(LEN));
         let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
-        assert!(!shadow.happen(Event::Overwritten, 5, COST_OF_MEAN, ROOM));
-        assert!(shadow.happen(Event::Overwritten, 5, COST_OF_MEAN, ROOM));
+        assert!(!shadow.apply(Event::Overwritten, 5, COST_OF_MEAN, CAPACITY));
+        assert!(shadow.apply(Event::Overwritten, 5, COST_OF_MEAN, CAPACITY));
         assert_eq!(shadow.entries.iter().filter(|entry| entry.hits() > 0).count(), 0);
-        assert!(shadow.happen(Event::Read, 5, COST_OF_MEAN, ROOM));
-        assert!(shadow.happen(Event::Removed, 5, COST_OF_MEAN, ROOM));
-        assert!(!shadow.happen(Event::Read, 5, COST_OF_MEAN, ROOM));
+        assert!(shadow.apply(Event::Read, 5, COST_OF_MEAN, CAPACITY));
+        assert!(shadow.apply(Event::Removed, 5, COST_OF_MEAN, CAPACITY));
+        assert!(!shadow.apply(Event::Read, 5, COST_OF_MEAN, CAPACITY));
     }
 
     #[test]
-    fn sizes_count_and_what_never_fits_is_left_out() {
+    fn sizes_count_and_too_large_entries_are_left_out() {
         let region = Region::heap(shadow_bytes(LEN));
         let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
         for key in 0..100 {
-            shadow.happen(Event::Read, hash(key), 5 * COST_OF_MEAN, ROOM);
-            assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= ROOM);
+            shadow.apply(Event::Read, hash(key), 5 * COST_OF_MEAN, CAPACITY);
+            assert!(shadow.used(LogKind::Small) + shadow.used(LogKind::Main) <= CAPACITY);
         }
-        assert!(!shadow.happen(Event::Read, 7, COST_MOST + 1, ROOM));
-        assert!(!shadow.happen(Event::Read, 7, COST_MOST + 1, ROOM));
+        assert!(!shadow.apply(Event::Read, 7, COST_MAX + 1, CAPACITY));
+        assert!(!shadow.apply(Event::Read, 7, COST_MAX + 1, CAPACITY));
     }
 
     #[test]
-    fn a_shorter_room_holds_where_every_request_hits() {
+    fn a_reduced_capacity_holds_where_every_request_hits() {
         for (number, setting) in SETTINGS.iter().enumerate() {
             let region = Region::heap(shadow_bytes(LEN));
             let mut shadow = Shadow::load(&region, 0, LEN, setting, Favour::Balanced);
             for round in 0..20 {
                 for key in 0..LEN - 4 {
-                    let room = if round < 10 { ROOM } else { ROOM * 3 / 4 };
-                    shadow.happen(Event::Read, hash(key), COST_OF_MEAN, room);
+                    let capacity = if round < 10 { CAPACITY } else { CAPACITY * 3 / 4 };
+                    shadow.apply(Event::Read, hash(key), COST_OF_MEAN, capacity);
                     let used = shadow.used(LogKind::Small) + shadow.used(LogKind::Main);
-                    assert!(used <= room, "{used} of {room}, setting {number}");
+                    assert!(used <= capacity, "{used} of {capacity}, setting {number}");
                 }
             }
         }
@@ -556,7 +558,7 @@ mod tests {
             for setting in &SETTINGS {
                 let mut shadow = Shadow::load(&region, 0, LEN, setting, Favour::Balanced);
                 for key in 0..8 {
-                    shadow.happen(Event::Read, hash(key ^ state), 1 + state % 255, ROOM);
+                    shadow.apply(Event::Read, hash(key ^ state), 1 + state % 255, CAPACITY);
                 }
                 shadow.store();
             }

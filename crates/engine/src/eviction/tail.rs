@@ -1,5 +1,5 @@
-//! The tails of the logs: what is there, how it goes, and how it moves on. Decides nothing but that
-//! dead, expired and damaged records go.
+//! The log tails: what is there, and how entries are dropped or moved on. Decides only that dead,
+//! expired and damaged records are dropped. Must not compare entries.
 
 use tuckbox_arena::hooks::{self, Point};
 
@@ -8,31 +8,31 @@ use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{log, note, shard, PolicyBits, Position, Slot};
 use crate::log::{with_scratch, LogKind};
-use crate::record::Head;
+use crate::record::RecordHeader;
 use crate::shard::Shard;
 use crate::space::Need;
 
-/// An entry at the tail of a log, not yet judged.
+/// An entry at a log tail, not judged yet.
 pub(super) struct Candidate {
     pub(super) kind: LogKind,
     pub(super) position: Position,
     pub(super) offset: u64,
-    pub(super) head: Head,
+    pub(super) header: RecordHeader,
     pub(super) hash: KeyHash,
     pub(super) found: Found,
     /// Frequency, halved up to now.
     pub(super) frequency: u64,
 }
 
-/// What is at a place of a log. Looked at in one piece, and not kept: no memory is taken for it.
+/// What is at a place of a log. Used at once and not stored, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
-pub(super) enum Place {
+pub(super) enum RecordState {
     Live(Candidate),
     Dead(Position),
     Unreadable,
 }
 
-/// Why an entry goes.
+/// Why an entry is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
     Evicted,
@@ -41,24 +41,24 @@ pub(super) enum Reason {
 }
 
 impl Shard<'_> {
-    /// The oldest entry of a log that still lives. Dead records, expired and damaged entries on
-    /// the way are left behind or dropped. None if there is no entry, or the budget is spent.
+    /// The oldest live entry of a log. Skips dead records and drops expired and damaged entries on
+    /// the way. None if there is no entry, or the budget is spent.
     pub(super) fn candidate(&self, kind: LogKind, budget: &mut Budget) -> Option<Candidate> {
         loop {
             let position = self.tail(kind)?;
-            match self.judge_place(kind, position) {
-                Place::Live(candidate) => {
-                    let (offset, head) = (candidate.offset, &candidate.head);
-                    let reason = match self.expiry_us_at(offset, head, candidate.hash) {
+            match self.inspect_record(kind, position) {
+                RecordState::Live(candidate) => {
+                    let (offset, header) = (candidate.offset, &candidate.header);
+                    let reason = match self.expiry_us_at(offset, header, candidate.hash) {
                         None => Reason::Damaged,
                         Some(expiry_us) if self.cache.is_expired(expiry_us) => Reason::Expired,
                         Some(_) => return Some(candidate),
                     };
                     self.drop_entry(&candidate, reason);
-                    self.pass(&candidate);
+                    self.advance_past(&candidate);
                 }
-                Place::Dead(end) => self.advance_tail(kind, end),
-                Place::Unreadable => self.skip_damaged(kind, position),
+                RecordState::Dead(end) => self.advance_tail(kind, end),
+                RecordState::Unreadable => self.skip_damaged(kind, position),
             }
             if !budget.spend() {
                 return None;
@@ -66,51 +66,61 @@ impl Shard<'_> {
         }
     }
 
-    pub(super) fn judge_place(&self, kind: LogKind, position: Position) -> Place {
+    pub(super) fn inspect_record(&self, kind: LogKind, position: Position) -> RecordState {
         let offset = self.cache.offset_of(position);
-        let Some(head) = self.load_head(offset) else { return Place::Unreadable };
-        let Some(end) = self.end_of(position, head.log_bytes) else { return Place::Unreadable };
-        let Some(hash) = self.key_hash_at(offset, &head) else { return Place::Unreadable };
+        let Some(header) = self.load_header(offset) else { return RecordState::Unreadable };
+        let Some(end) = self.end_of(position, header.log_bytes) else {
+            return RecordState::Unreadable;
+        };
+        let Some(hash) = self.key_hash_at(offset, &header) else { return RecordState::Unreadable };
         match self.slots_of(hash).and_then(|mut slots| slots.find(|it| it.slot.offset() == offset))
         {
-            None => Place::Dead(end),
+            None => RecordState::Dead(end),
             Some(found) => {
                 let frequency = self.halved(found.slot, position);
-                Place::Live(Candidate { kind, position, offset, head, hash, found, frequency })
+                RecordState::Live(Candidate {
+                    kind,
+                    position,
+                    offset,
+                    header,
+                    hash,
+                    found,
+                    frequency,
+                })
             }
         }
     }
 
-    /// Moves the tail past an entry that no slot leads to any more.
-    pub(super) fn pass(&self, candidate: &Candidate) {
-        if let Some(end) = self.end_of(candidate.position, candidate.head.log_bytes) {
+    /// Moves the log tail past an entry to which no slot leads any more.
+    pub(super) fn advance_past(&self, candidate: &Candidate) {
+        if let Some(end) = self.end_of(candidate.position, candidate.header.log_bytes) {
             self.advance_tail(candidate.kind, end);
         }
     }
 
-    /// Leaves a record whose lengths are damaged, and goes on with the next entry of its segment,
-    /// which only the index can tell.
+    /// Skips a record with damaged lengths and continues with the next entry of its segment, which
+    /// only the index can tell.
     pub fn skip_damaged(&self, kind: LogKind, from: Position) {
         let Some(head) = self.head_cursor(kind) else { return };
-        if let Some(byte) = self.leave_and_find_next(from) {
+        if let Some(byte) = self.drop_and_find_next(from) {
             return self.advance_tail(kind, Position { byte, ..from });
         }
         match self.next_in_log(from.segment) {
-            // The head itself: whatever it holds behind this place is not there.
+            // The head segment, in which no entry lies behind this place.
             _ if head.segment == from.segment => self.advance_tail(kind, head),
             Some(next) => {
                 let byte = self.arena().note(next, note::EXTENT) >> 32;
                 self.advance_tail(kind, Position { segment: next, byte });
             }
-            // Nothing leads on. What lies between is left where it is, readable, until the shard is
-            // proved.
+            // No link leads on. What lies between stays readable in its place until the shard is
+            // repaired.
             None => self.set_word(kind.at() + log::TAIL, head.word()),
         }
     }
 
     /// Drops the entry at a place, if there is one, and returns where the next entry of the segment
-    /// begins. Looks at the whole index.
-    fn leave_and_find_next(&self, from: Position) -> Option<u64> {
+    /// begins. Searches the whole index.
+    fn drop_and_find_next(&self, from: Position) -> Option<u64> {
         let mut next = None;
         for bucket in 0..self.bucket_count() {
             for (at, slot) in self.taken_slots(bucket) {
@@ -127,7 +137,7 @@ impl Shard<'_> {
         next
     }
 
-    /// Takes an entry out of the index and the counts. Its record becomes dead space.
+    /// Removes an entry from the index and the counts. Its record becomes dead space.
     pub(super) fn drop_entry(&self, candidate: &Candidate, reason: Reason) {
         match reason {
             Reason::Evicted => {
@@ -151,22 +161,22 @@ impl Shard<'_> {
             }
             Reason::Damaged => self.add_word(shard::LOST, 1),
         }
-        self.remove(candidate.hash, &candidate.found, &candidate.head);
+        self.remove(candidate.hash, &candidate.found, &candidate.header);
         hooks::reach(Point::EntryDropped);
     }
 
-    /// Moves an entry to the head of a log, with these bits, or drops it if there is no room for it
-    /// there. Whether it moved.
+    /// Moves an entry to a log head with these bits, or drops it if there is no space for it.
+    /// Whether it moved.
     pub(super) fn move_entry(&self, candidate: &Candidate, to: LogKind, bits: PolicyBits) -> bool {
         self.try_move_entry(candidate, to, bits).unwrap_or_else(|| {
             self.drop_entry(candidate, Reason::Evicted);
-            self.pass(candidate);
+            self.advance_past(candidate);
             false
         })
     }
 
-    /// Moves an entry to the head of a log, with these bits; a damaged one is dropped. Whether it
-    /// moved. None if there is no room for it there: nothing has changed then.
+    /// Moves an entry to a log head with these bits; drops it if it is damaged. Whether it moved.
+    /// None if there is no space: nothing has changed then.
     pub(super) fn try_move_entry(
         &self,
         candidate: &Candidate,
@@ -174,25 +184,25 @@ impl Shard<'_> {
         bits: PolicyBits,
     ) -> Option<bool> {
         let moved = with_scratch(|words| {
-            let head = self.load_record(candidate.offset, words)?;
-            if !self.is_proved(candidate.offset, &head, words, candidate.hash) {
+            let header = self.load_record(candidate.offset, words)?;
+            if !self.is_valid(candidate.offset, &header, words, candidate.hash) {
                 return Some(false);
             }
-            let room = self.find_room(to, head.log_bytes, Need::Move)?;
-            let offset = self.cache.offset_of(room.position);
-            let generation = self.arena().generation(room.position.segment);
+            let reservation = self.reserve(to, header.log_bytes, Need::Move)?;
+            let offset = self.cache.offset_of(reservation.position);
+            let generation = self.arena().generation(reservation.position.segment);
             let hasher = &self.cache.hasher;
-            head.seal(words, hasher, candidate.hash, offset, generation);
-            self.append(room, words);
+            header.seal(words, hasher, candidate.hash, offset, generation);
+            self.append(reservation, words);
             self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
             self.retire(candidate.offset);
-            self.count_out(candidate.kind, &head);
-            self.count_in(to, &head);
+            self.count_out(candidate.kind, &header);
+            self.count_in(to, &header);
             Some(true)
         });
         match moved {
-            Some(true) => self.pass(candidate),
-            // Its lengths may be what is damaged: they do not tell where the next one begins.
+            Some(true) => self.advance_past(candidate),
+            // Its lengths may be damaged, so they do not tell where the next record begins.
             Some(false) => {
                 self.drop_entry(candidate, Reason::Damaged);
                 self.skip_damaged(candidate.kind, candidate.position);
@@ -202,11 +212,11 @@ impl Shard<'_> {
         moved
     }
 
-    /// Where the record begins that lies at or after a position; none at the log's head.
+    /// The first record at or after a position; none at the log head.
     pub(super) fn next_record(&self, kind: LogKind, mut at: Position) -> Option<Position> {
         let head = self.head_cursor(kind)?;
-        // Bounded, in case the log leads in a circle. Where a segment's records begin is read from the
-        // file, and may lie behind the segment.
+        // Bounded, in case the links form a circle. The beginning of a segment's records is read
+        // from the file, and may lie behind the segment.
         for _ in 0..=self.arena().geometry().segment_count {
             if !self.cache.shape.is_place(at.byte) {
                 return None;
@@ -227,14 +237,14 @@ impl Shard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cache, Config, Place as PlaceOfCache, Ttl, Value};
+    use crate::{Cache, Config, Place, Ttl, Value};
 
-    /// A damaged extent says that the records of a segment begin or end behind it.
+    /// A damaged extent claims that the records of a segment begin or end behind it.
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
     fn a_log_that_leads_out_of_its_segment_ends_there() {
         let config = Config { size_bytes: 1 << 20, ..Config::default() };
-        let cache = Cache::open(&PlaceOfCache::Private, &config).unwrap();
+        let cache = Cache::open(&Place::Private, &config).unwrap();
         for key in 0..20_000u64 {
             cache.set(&key.to_le_bytes(), Value::bytes(&[7; 160]), Ttl::Never).unwrap();
         }
@@ -246,14 +256,14 @@ mod tests {
             shard.arena().set_note(second, note::EXTENT, first << 32 | note::EXTENT_MAIN | end);
             let (mut at, mut in_first, mut all) = (tail, 0, 0);
             while let Some(place) = shard.next_record(LogKind::Main, at) {
-                at = match shard.judge_place(LogKind::Main, place) {
-                    Place::Live(candidate) => {
+                at = match shard.inspect_record(LogKind::Main, place) {
+                    RecordState::Live(candidate) => {
                         in_first += u64::from(place.segment == tail.segment);
                         all += 1;
-                        shard.end_of(place, candidate.head.log_bytes).unwrap()
+                        shard.end_of(place, candidate.header.log_bytes).unwrap()
                     }
-                    Place::Dead(end) => end,
-                    Place::Unreadable => break,
+                    RecordState::Dead(end) => end,
+                    RecordState::Unreadable => break,
                 };
             }
             (in_first, all)

@@ -1,4 +1,4 @@
-//! A little of what will have to be done, after each write.
+//! Housekeeping after each write. Must not know what was written.
 
 use super::budget::{Budget, IfStuck};
 use super::capacity::Unit;
@@ -6,39 +6,38 @@ use crate::layout::Slot;
 use crate::log::LogKind;
 use crate::shard::Shard;
 
-/// Entries that are looked at after a write, at the most,
+/// Most entries examined after a write,
 const TIDY_STEPS: u32 = 8;
-/// and of these, to have a segment ready for the next one.
+/// and most of these to have a segment ready for the next one.
 const EVICT_STEPS: u32 = 4;
 
 impl Shard<'_> {
-    /// Does a little of what will have to be done, after each write, so that no write has to do
-    /// much of it.
+    /// Does a little housekeeping after each write, so that no write has to do much.
     pub fn tidy(&self) {
         let mut steps = TIDY_STEPS;
         let geometry = self.arena().geometry();
         let segments_each = geometry.segment_count / self.cache.shape.shard_count;
         let share_bytes = segments_each * self.cache.shape.log_bytes;
         let entries = self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count);
-        // Once segments are short, the share in bytes goes up by one with each that is opened, and
-        // down with each that is freed: that is no room which is there to be filled.
+        // Once segments are scarce, the share in bytes moves with every segment that is opened or
+        // freed: that is no space to fill.
         let has_segments = !self.pool_is_scarce();
         for (unit, share) in [(Unit::Entries, entries), (Unit::Bytes, share_bytes)] {
             if share > 0 && (unit == Unit::Entries || has_segments) {
                 self.fill_main(unit, share, &mut steps);
             }
         }
-        // Not the entry that was just written, though it may be all that the small log holds.
+        // Not the entry that was just written, which may be the only one in the small log.
         let older = self.used(LogKind::Small, Unit::Entries).saturating_sub(1) as u32;
         let steps = steps.min(EVICT_STEPS).min(older);
-        // For a poor shard others make room, once it needs it.
-        if steps > 0 && !self.cache.is_poor(self.index) && !self.has_segment_ready() {
-            self.make_room(steps, IfStuck::Stop, 0);
+        // For a shard under its quota others evict, once it needs space.
+        if steps > 0 && !self.cache.is_under_quota(self.index) && !self.has_segment_ready() {
+            self.free_space(steps, IfStuck::Stop, 0);
         }
     }
 
-    /// While the cache fills, everything is in the small log. Before it is full, the oldest move to
-    /// the main log, as long as that has room, without a duel.
+    /// While the cache fills, all entries are in the small log. Before it is full, the oldest move
+    /// to the main log without the admission test, as long as there is space.
     fn fill_main(&self, unit: Unit, share: u64, steps: &mut u32) {
         let mut budget = Budget::new(*steps, IfStuck::Stop, unit);
         let capacity = self.capacity(unit, true);

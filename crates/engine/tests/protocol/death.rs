@@ -1,7 +1,7 @@
-//! Writers that die. A workload is played once to learn which points it reaches; then it is played
-//! again and again, and its thread dies at one point after the other, with all that it holds. The
-//! survivors must read on, take over, find the shard whole, and have lost nothing but the entry
-//! that the dead one was writing.
+//! Writers that die. A workload runs once to learn which points it reaches. Then it runs again and
+//! again, and its thread dies at one point after the other with all that it holds. The survivors
+//! must read on, take over, find the shard sound, and have lost at most the entry that was being
+//! written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use tuckbox_testkit::watchdog::Watchdog;
 
 use super::{assert_sound, look, name, nth, points_of, store, twins, Seen, Stopped};
 
-/// How many deaths at each point are played at most, spread over the workload.
+/// Most deaths at each point, spread over the workload.
 const DEATHS_AT_EACH_POINT: usize = 150;
 
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ struct Step {
 
 type State = BTreeMap<usize, Seen>;
 
-/// What a step does to what is there, when nothing is evicted.
+/// The effect of a step when nothing is evicted.
 fn follow(state: &mut State, number: usize, step: Step) {
     let (key, sequence) = (step.key, number as u64);
     match step.act {
@@ -104,11 +104,11 @@ fn perform(cache: &Cache, number: usize, step: Step) {
     }
 }
 
-/// Everything a writer does, in a cache with room to spare: every entry must survive.
+/// Everything that a writer does, in a cache with space for all: every entry must survive.
 fn roomy_workload() -> Vec<Step> {
     let mut steps = Vec::new();
     let mut step = |key, act| steps.push(Step { key, act });
-    // Enough entries to split and move; what follows must not touch most of them.
+    // Enough entries for splits and moves; the following steps leave most of them alone.
     (0..400).for_each(|key| step(key, Act::Set(60)));
     for round in 0..3 {
         for key in 0..8 {
@@ -139,7 +139,7 @@ fn roomy_workload() -> Vec<Step> {
     steps
 }
 
-/// A cache that is too small for what comes, and is emptied now and then.
+/// A cache that is too small for its entries, and is cleared now and then.
 fn crowded_workload() -> Vec<Step> {
     let mut steps = Vec::new();
     let mut step = |key, act| steps.push(Step { key, act });
@@ -172,7 +172,7 @@ fn run(cache: &Cache, steps: &[Step], at_step: &AtomicUsize) {
     at_step.store(steps.len(), Ordering::SeqCst);
 }
 
-/// The deaths to play: each point, and the how-manyeth time that it is reached.
+/// The deaths to try: each point with a count of how often it was reached.
 fn deaths(size_bytes: u64, steps: &[Step]) -> Vec<(Point, u32)> {
     let cache = twins(size_bytes, 1).remove(0);
     let points = points_of(|| run(&cache, steps, &AtomicUsize::new(0)));
@@ -180,7 +180,7 @@ fn deaths(size_bytes: u64, steps: &[Step]) -> Vec<(Point, u32)> {
     for point in points {
         *counts.entry(point).or_default() += 1;
     }
-    // A reader's points are passed by `compare_and_set` and `check` too. Dying there holds nothing.
+    // `compare_and_set` and `check` pass a reader's points, too, and hold nothing there.
     let mut deaths = Vec::new();
     for (point, count) in counts {
         let played = (count as usize).min(DEATHS_AT_EACH_POINT);
@@ -192,8 +192,8 @@ fn deaths(size_bytes: u64, steps: &[Step]) -> Vec<(Point, u32)> {
     deaths
 }
 
-/// What may be found after a death at `number`: exactly this, but for the keys in the second map,
-/// for which any of several is right.
+/// What a death at `number` may leave: exactly this state, but for the keys in the second map any
+/// of several.
 fn expected(steps: &[Step], number: usize) -> (State, HashMap<usize, Vec<Option<Seen>>>) {
     let mut state = State::new();
     for (number, step) in steps[..number].iter().enumerate() {
@@ -209,7 +209,7 @@ fn expected(steps: &[Step], number: usize) -> (State, HashMap<usize, Vec<Option<
     };
     for key in keys {
         let mut several = vec![state.get(&key).copied(), after.get(&key).copied()];
-        // A sum is finished by whoever comes next, anything else that was half written is gone.
+        // The next owner of the lock finishes a sum; anything else that was half written is lost.
         if !matches!(step.act, Act::Incr) {
             several.push(None);
         }
@@ -223,7 +223,7 @@ fn evictions(cache: &Cache) -> u64 {
     stats.evictions + stats.lost_entries + stats.expirations
 }
 
-/// Dies at the given point, and looks at what the survivors find. `is_roomy`: nothing may be
+/// Dies at the given point, and checks what the survivors find. With `is_roomy` nothing may be
 /// evicted.
 fn die_and_look(size_bytes: u64, steps: &Arc<Vec<Step>>, death: (Point, u32), is_roomy: bool) {
     let twins = twins(size_bytes, 4);
@@ -253,12 +253,13 @@ fn die_and_look(size_bytes: u64, steps: &Arc<Vec<Step>>, death: (Point, u32), is
         seen
     };
     let keys: BTreeSet<usize> = state.keys().chain(open.keys()).copied().collect();
-    // Without any lock, while the dead one still holds its own.
+    // Without any lock, while the dead owner still holds its own.
     let lost_before = evictions(&twins[1]);
     let found_before: Vec<usize> =
         keys.iter().copied().filter(|key| is_right(&twins[1], *key).is_some()).collect();
 
-    // The first who takes over dies as well, in the middle of its repair, if it comes so far.
+    // The first survivor to take over dies as well, in the middle of its repair, if it gets that
+    // far.
     let turn = death.1 % 7 + 1;
     let second = Stopped::start(&twins[1], nth(Point::RepairStep, turn), |cache| {
         cache.delete(b"nobody").unwrap();
@@ -284,14 +285,14 @@ fn die_and_look(size_bytes: u64, steps: &Arc<Vec<Step>>, death: (Point, u32), is
     assert_eq!(count, cache.len(), "{what}: a scan meets each entry once");
     assert_eq!(count, found, "{what}: what is found is what is there");
 
-    // And life goes on: what the dead one wanted can be done, and the whole cache can be used.
+    // The interrupted work can be done, and the whole cache can be used.
     for number in number..steps.len().min(number + 30) {
         perform(cache, number, steps[number]);
     }
     let most = cache.value_bytes_max();
     store(cache, 9999, 1, most);
     let seen = look(cache, 9999);
-    // In a crowd the policy may prefer what was there to a newcomer as large as this.
+    // In a crowded cache the policy may prefer other entries to one this large.
     let is_right = seen == Some(Seen::Value(1)) || (!is_roomy && seen.is_none());
     assert!(is_right, "{what}: the longest value is {seen:?}");
     assert_sound(cache);
@@ -348,8 +349,8 @@ fn a_death_in_a_crowded_cache_costs_at_most_the_entry_being_written() {
     }
 }
 
-/// The bug that this guards against: a number with an expiry was overwritten by another, and the
-/// writer died between the two words. The old number came back, with the new expiry.
+/// Guards against this bug: a number with an expiry was overwritten by another, and the writer died
+/// between the two words. The old number came back with the new expiry.
 #[test]
 fn a_number_does_not_get_the_expiry_of_another() {
     let lives = [Ttl::Us(1 << 40), Ttl::Us(1 << 50)];
@@ -380,11 +381,11 @@ fn a_number_does_not_get_the_expiry_of_another() {
     assert_eq!(deaths, 8, "a number is overwritten in place");
 }
 
-/// The bug that this guards against: the dead one had made the file longer and taken a segment of
-/// what it gained. Whoever repaired its shard looked for lost segments only up to the end of the
-/// file as it knew it, and the segment stayed the shard's until the next check.
+/// Guards against this bug: the dead writer had grown the file and taken one of the new segments.
+/// The repair searched only up to the file's end as the survivor knew it, and the segment stayed
+/// the shard's until the next check.
 #[test]
-fn what_the_dead_one_took_of_a_longer_file_is_found() {
+fn segments_that_a_dead_writer_took_after_growth_are_found() {
     // A record in one segment, one that crosses into the next, and a value with bodies.
     for (len, points) in [
         (300, &[Point::SegmentTaken, Point::RecordWritten][..]),
@@ -403,7 +404,7 @@ fn what_the_dead_one_took_of_a_longer_file_is_found() {
                     move |reached| {
                         if grows(reached) {
                             has_grown = true;
-                            // They know the file up to here, as if they had been at work as well.
+                            // They know the file up to here, as if they had been working as well.
                             for cache in &survivors {
                                 cache.stats();
                             }
@@ -414,7 +415,7 @@ fn what_the_dead_one_took_of_a_longer_file_is_found() {
                 );
                 assert!(victim.is_some(), "{what}: not reached");
                 twins[1].declare_dead(0);
-                // Takes the lock over, and needs no segment for it.
+                // Takes the lock over without needing a segment.
                 twins[1].delete(b"nobody").unwrap();
                 assert_eq!(twins[1].stats().takeovers, 1, "{what}");
                 let report = twins[2].check().unwrap();

@@ -1,11 +1,11 @@
-//! Guards the protocol of docs/concurrency.md: what readers may see, and what survivors find, when
+//! Tests of the protocol in docs/concurrency.md: what readers may see and survivors may find when
 //! any two parties meet between any two steps.
 //!
-//! It runs on the in-process twin, whose handles act as processes of their own, with the hooks of
+//! They run on the in-process twin, whose handles act as separate processes, with the hooks of
 //! `tuckbox_arena::hooks`, by which a thread stops, stalls or dies at a named point. `script` plays
-//! chosen interleavings, `one_tag` those of keys that look alike, `stall` random ones, `death` kills a
-//! writer at every point that it reaches. `mutants.sh` shows that builds which break one rule of the
-//! protocol fail here.
+//! chosen interleavings, `one_tag` those of similar keys, `stall` random ones, and `death` kills a
+//! writer at every point that it reaches. `mutants.sh` shows that builds which break one rule of
+//! the protocol fail here.
 
 #![cfg(feature = "hooks")]
 
@@ -24,10 +24,10 @@ use tuckbox_arena::hooks::{self, Point};
 use tuckbox_engine::{Buffer, Cache, Config, Ttl, Value};
 use tuckbox_testkit::stamp::{self, Stamp};
 
-/// What a read found: the sequence of a stamped value, or a number.
+/// The result of a read: the sequence of a stamped value, or a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// A stamped value that proves itself.
+    /// A valid stamped value.
     Value(u64),
     /// An integer.
     Number(i64),
@@ -40,25 +40,25 @@ pub fn twins(size_bytes: u64, participants: u32) -> Vec<Arc<Cache>> {
     twins.into_iter().map(Arc::new).collect()
 }
 
-/// The name of a key: every key has the same length, so that records of equal values are of equal
-/// size and come to lie where others lay.
+/// The name of a key. All have the same length, so that records of equal values have equal sizes
+/// and reuse each other's places.
 pub fn name(key: usize) -> Vec<u8> {
     format!("key {key:08}").into_bytes()
 }
 
-/// A value that says which one it is.
+/// A value that contains its key and sequence.
 pub fn stamped(key: usize, sequence: u64, len: usize) -> Vec<u8> {
     let mut value = Vec::new();
     stamp::make(&name(key), Stamp { writer: 0, sequence }, len, &mut value);
     value
 }
 
-/// Stores a value that says which one it is.
+/// Stores a value that contains its key and sequence.
 pub fn store(cache: &Cache, key: usize, sequence: u64, len: usize) {
     cache.set(&name(key), Value::bytes(&stamped(key, sequence, len)), Ttl::Never).unwrap();
 }
 
-/// Reads a key; whatever comes must prove itself.
+/// Reads a key and verifies the value.
 #[track_caller]
 pub fn look(cache: &Cache, key: usize) -> Option<Seen> {
     let mut buffer = Buffer::new();
@@ -73,7 +73,7 @@ pub fn look(cache: &Cache, key: usize) -> Option<Seen> {
     })
 }
 
-/// Proves every entry.
+/// Verifies every entry.
 #[track_caller]
 pub fn assert_sound(cache: &Cache) {
     let report = cache.check().unwrap();
@@ -81,7 +81,7 @@ pub fn assert_sound(cache: &Cache) {
     assert_eq!(report.entries, cache.len());
 }
 
-/// How a stopped thread ends that is not resumed. No message: this is no failure.
+/// How a stopped thread ends if it is not resumed. No message: this is no failure.
 struct Ended;
 
 /// A thread that waits at a point of the protocol.
@@ -93,8 +93,8 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Starts a thread that does `work` and stops when `is_there` says so. None if it came to its
-    /// end without.
+    /// Starts a thread that does `work` and stops when `is_there` returns true. None if it finished
+    /// without stopping.
     pub fn start(
         cache: &Arc<Cache>,
         mut is_there: impl FnMut(Point) -> bool + Send + 'static,
@@ -126,7 +126,7 @@ impl Stopped {
         }
     }
 
-    /// Lets it go on, and waits for its end.
+    /// Resumes the thread and waits for its end.
     pub fn resume(mut self) {
         let _ = self.resume.take().expect("resumed once").send(());
         join(self.thread.take().expect("joined once"));
@@ -151,7 +151,7 @@ fn join(thread: JoinHandle<()>) {
     }
 }
 
-/// Says yes the `count`-th time that it is asked about `point`.
+/// Returns true at the `count`-th call with `point`.
 pub fn nth(point: Point, count: u32) -> impl FnMut(Point) -> bool + Send {
     let mut left = count;
     move |reached| {

@@ -1,5 +1,5 @@
-//! Keys that cannot be told apart before their records are read: same tag, same buckets at first. A reader
-//! that met the other key looks for further slots, and must not leave out the one that it wants.
+//! Keys that look alike before their records are read: same tag, and at first the same buckets. A
+//! reader that met the other key tries further slots, and must not skip the wanted one.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use tuckbox_testkit::watchdog::Watchdog;
 use super::{assert_sound, twins};
 
 const SIZE_BYTES: u64 = 64 << 10;
-/// Of the first bucket's number in an index as small as this file's.
+/// The bits that select the first bucket in an index as small as this file's.
 const BUCKET_BITS: u32 = 0x3ff;
 
-/// Keys of one tag and first bucket in a twin, whose hash key everybody knows.
+/// Keys with the same tag and first bucket in a twin, whose hash key is known.
 fn alike(count: usize) -> Vec<[u8; 8]> {
     let hasher = Hasher::new([3, 4]);
     let place = |hash: KeyHash| (hash.tag(), hash.first() & BUCKET_BITS);
@@ -27,7 +27,7 @@ fn alike(count: usize) -> Vec<[u8; 8]> {
 }
 
 fn set(cache: &Cache, key: &[u8], round: usize) {
-    // Now and then longer, so that a new record is written where another was.
+    // Sometimes longer, so that a new record is written in another one's place.
     let value = [round as u8; 160];
     cache.set(key, Value::bytes(&value[..100 + round % 2 * 60]), Ttl::Never).unwrap();
 }
@@ -64,7 +64,8 @@ fn each_of_them_is_found_replaced_and_removed() {
     assert_sound(&twins[0]);
 }
 
-/// What a reader finds, and whether it met the other key first: then `work` was done meanwhile, once.
+/// The result of a read, and whether it met the other key first; then `work` was done meanwhile,
+/// once.
 fn found_after(
     reader: &Cache,
     wanted: &[u8],
@@ -82,11 +83,11 @@ fn found_after(
     (found, has_met.get())
 }
 
-/// The bug that this guards against: the reader had met the other key, and left out whatever slot held
-/// the same word as that one had. While it was stopped the other key was removed and the wanted key's
-/// record came to lie where the other's had been: its own slot, elsewhere, held that very word.
+/// Guards against this bug: after meeting the other key, a reader skipped any slot with the same
+/// word. While it was stopped, the other key was deleted and the wanted key's record reused its
+/// place, so the wanted slot, elsewhere, held that word.
 #[test]
-fn a_key_is_found_whose_record_lies_where_anothers_was() {
+fn a_key_is_found_whose_record_reuses_anothers_place() {
     const WRITES: usize = 53;
     let _watchdog = Watchdog::new("keys of one tag", Duration::from_secs(120));
     let keys = alike(2);
@@ -107,8 +108,8 @@ fn a_key_is_found_whose_record_lies_where_anothers_was() {
     assert!(met > 1_000, "{met} readers met another key first");
 }
 
-/// The index grows while the reader is stopped, and the wanted entry moves with it: the reader looks for
-/// it in the index as it is by then.
+/// The index grows while the reader is stopped and the wanted entry moves: the reader searches the
+/// present index.
 #[test]
 fn a_key_is_found_that_moves_after_the_other_was_met() {
     let _watchdog = Watchdog::new("keys of one tag that move", Duration::from_secs(120));

@@ -1,7 +1,6 @@
 //! Chosen interleavings. One party stops at a point, another acts or stops at a point of its own,
-//! and then they go on in one order or the other; every pair of points is played. What a reader
-//! answers must have been true at some moment between its beginning and its end, and what it has
-//! once answered must stay true.
+//! and then they continue in either order; every pair of points is tried. What a reader returns
+//! must have been true at some time during the read, and must stay true once it was returned.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -16,13 +15,13 @@ use tuckbox_testkit::watchdog::Watchdog;
 
 use super::{assert_sound, look, name, nth, points_of, stamped, store, twins, Seen, Stopped};
 
-/// The key that both parties are after.
+/// The key that both parties use.
 const KEY: usize = 0;
 const LEN: usize = 200;
-/// How many stops of a party are played at most, spread over what it does.
+/// Most stops of a party, spread over what it does.
 const STOPS: usize = 40;
 
-/// What was announced and what was acknowledged of [`KEY`].
+/// The announced and acknowledged changes of [`KEY`].
 struct Ledger {
     announced: AtomicU64,
     acknowledged: AtomicU64,
@@ -48,7 +47,7 @@ impl Ledger {
 #[derive(Clone, Copy)]
 enum Form {
     Bytes,
-    /// Whose reads load the slot anew.
+    /// Reads of this form load the slot again.
     Number,
 }
 
@@ -64,7 +63,7 @@ impl Form {
     }
 }
 
-/// A cache with [`KEY`] in it, among others.
+/// A cache with [`KEY`] among others.
 fn prepared(size_bytes: u64) -> (Vec<Arc<Cache>>, Arc<Ledger>) {
     prepared_as(Form::Bytes, size_bytes)
 }
@@ -89,7 +88,7 @@ fn remove(cache: &Cache, ledger: &Ledger) {
     });
 }
 
-/// Other entries, all of one size, that come to lie everywhere.
+/// Other entries, all of one size, in all places.
 fn fill(cache: &Cache, count: usize, len: usize) {
     (0..count).for_each(|number| store(cache, 100 + number, 1, len));
 }
@@ -110,7 +109,7 @@ const ROOMY: u64 = 1 << 20;
 const PARTS: &[Part] = &[
     Part {
         what: "rewriter: in place",
-        // A reader that meets a stopped rewriter gives up, and may.
+        // A reader that meets a stopped rewriter may give up.
         keeps: false,
         size_bytes: ROOMY,
         play: |cache, ledger| (0..3).for_each(|_| put(cache, ledger, LEN)),
@@ -169,7 +168,7 @@ const PARTS: &[Part] = &[
         what: "evictor: compacts what died",
         keeps: true,
         size_bytes: ROOMY,
-        // The key is always there: dead space is no reason to drop what lives.
+        // The key is always there: dead space is no reason to evict live entries.
         play: |cache, ledger| {
             for round in 0..1200 {
                 store(cache, 100 + round % 3, 1, 1500 + 8 * (round % 7));
@@ -217,7 +216,7 @@ const PARTS: &[Part] = &[
     Part { what: "repairer", keeps: true, size_bytes: ROOMY, play: |cache, _| assert_sound(cache) },
 ];
 
-/// What reads of [`KEY`] must obey, while the other party has a part to play.
+/// What reads of [`KEY`] must satisfy while the other party acts.
 struct Judge<'a> {
     part: &'a Part,
     ledger: &'a Ledger,
@@ -235,7 +234,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Judges an answer to a read that began when `floor` was acknowledged.
+    /// Judges the result of a read that began when `floor` was acknowledged.
     fn judge(&self, seen: Option<Seen>, floor: u64) -> Option<u64> {
         let sequence = self.sequence(seen);
         match sequence {
@@ -249,7 +248,7 @@ impl Judge<'_> {
         sequence
     }
 
-    /// Looks again, with nobody moving since `seen` was answered.
+    /// Reads again, with no change since `seen` was returned.
     fn look_again(&self, cache: &Cache, seen: Option<u64>) {
         let acknowledged = self.ledger.acknowledged();
         let again = self.judge(look(cache, KEY), acknowledged.max(seen.unwrap_or(0)));
@@ -259,7 +258,7 @@ impl Judge<'_> {
     }
 }
 
-/// Stops of a party: each point that it passes, by the how-manyeth time, not more than `most`.
+/// The stops of a party: each point with its count, at most `most`.
 fn stops(part: &Part, most: usize) -> Vec<(Point, u32)> {
     let (twins, ledger) = prepared(part.size_bytes);
     let mut counts = std::collections::HashMap::new();
@@ -294,7 +293,7 @@ fn start_reader(cache: &Arc<Cache>, stop: (Point, u32)) -> Reader {
     (stopped, answered)
 }
 
-/// The reader stops first, the other acts up to its own stop, the reader ends.
+/// The reader stops first, the other party acts up to its own stop, the reader finishes.
 fn reader_first(part: &Part, point: Point, stop: (Point, u32)) {
     let what = || format!("{}, a reader at {point:?}, then {stop:?}", part.what);
     let (twins, ledger) = prepared(part.size_bytes);
@@ -315,7 +314,8 @@ fn reader_first(part: &Part, point: Point, stop: (Point, u32)) {
     assert_eq!(twins[2].stats().checksum_mismatches, 0, "{}", what());
 }
 
-/// The other stops first, the reader comes up to its own stop, the other ends, then the reader.
+/// The other party stops first, the reader runs up to its own stop, the other finishes, then the
+/// reader.
 fn reader_last(part: &Part, point: Point, stop: (Point, u32)) {
     let what = || format!("{} at {stop:?}, then a reader at {point:?}", part.what);
     let (twins, ledger) = prepared(part.size_bytes);
@@ -360,16 +360,15 @@ fn a_reader_and_any_other_party_in_any_order() {
     });
 }
 
-/// The bug that this guards against: a reader has loaded a slot; the record that it leads to is
-/// removed, its segment freed and used again, and by and by a writer has written a new record of
-/// the same key to the same place, and not yet published it. Everything about that record is in
-/// order, its checksum included. A reader that believed it would answer a value that is not there
-/// for anybody else, nor for itself the next time.
+/// Guards against this bug: a reader loads a slot. Its record is deleted, and the segment is freed
+/// and reused, until a writer has written a record of the same key to the same place but not
+/// published it. That record is valid, checksum included. A reader that accepts it returns a value
+/// that is not there for anybody else, nor for itself the next time.
 fn unpublished_record_is_not_read(stop: (Point, u32), form: Form, free: fn(&Cache, &Ledger)) {
     let _watchdog = Watchdog::new("unpublished records", Duration::from_secs(60));
     let mut met_a_change = 0;
-    // Where the new record comes to lie goes on with every other entry that is stored before it:
-    // through all segments and all places in them, the old one among them.
+    // Each additional entry before the new record moves it on, through all segments and all places,
+    // including the old one.
     for count in 0..420 {
         let (twins, ledger) = prepared_as(form, SMALL);
         let part = Part { what: "", play: |_, _| (), keeps: false, size_bytes: SMALL };
@@ -394,7 +393,7 @@ fn unpublished_record_is_not_read(stop: (Point, u32), form: Form, free: fn(&Cach
     assert!(met_a_change > 0, "no reader met a change");
 }
 
-/// So that the segments of both logs are used again, and not the small log's alone.
+/// So that the segments of both logs are reused, not only the small log's.
 fn by_deleting(cache: &Cache, ledger: &Ledger) {
     remove(cache, ledger);
     for _ in 0..3 {
@@ -415,7 +414,8 @@ fn by_clearing(cache: &Cache, ledger: &Ledger) {
 fn an_unpublished_record_is_not_read_by_a_reader_with_an_old_slot() {
     for free in [by_deleting, by_clearing] {
         unpublished_record_is_not_read((Point::SlotLoaded, 1), Form::Bytes, free);
-        // A number's slot is loaded twice, and what was true of the first is not of the second.
+        // A number's slot is loaded twice, and what was true of the first load need not be of the
+        // second.
         unpublished_record_is_not_read((Point::RareRecordFound, 1), Form::Number, free);
         unpublished_record_is_not_read((Point::SlotLoaded, 2), Form::Number, free);
     }
@@ -429,7 +429,7 @@ fn an_unpublished_record_is_not_read_by_a_reader_with_an_old_generation() {
     }
 }
 
-/// While somebody splits, moves and publishes, a reader that comes in between finds every entry.
+/// A reader between the steps of a split, a move or a publication finds every entry.
 #[test]
 fn a_reader_between_the_steps_of_a_writer_finds_everything() {
     let twins = twins(ROOMY, 2);
@@ -457,7 +457,7 @@ fn a_reader_between_the_steps_of_a_writer_finds_everything() {
     assert_sound(&twins[1]);
 }
 
-/// A check counts and sets right what readers go by; meanwhile they must miss nothing.
+/// A check corrects words that readers use; meanwhile they must miss nothing.
 #[test]
 fn a_check_hides_no_entry_from_readers() {
     let twins = twins(ROOMY, 2);
@@ -493,10 +493,10 @@ fn a_builder_and_any_other_party() {
             builder.expect("a large value is built").resume();
             let seen = look(&twins[2], KEY);
             let is_there = seen == Some(Seen::Value(1000));
-            // In a crowd the policy may prefer what was there to a large newcomer.
+            // In a crowded cache the policy may prefer other entries to a large new one.
             assert!(is_there || (part.size_bytes == SMALL && seen.is_none()), "{}", part.what);
             assert_sound(&twins[2]);
-            // Its segments are one shard's now, and free when the entry is gone.
+            // Its segments belong to a shard now, and are free when the entry is deleted.
             assert_eq!(twins[2].delete(&name(KEY)).unwrap(), is_there);
             assert!(twins[2].stats().segments_free >= segments_free, "{}", part.what);
             assert_sound(&twins[2]);
@@ -504,9 +504,9 @@ fn a_builder_and_any_other_party() {
     }
 }
 
-/// Two builders, the second of which finds the pool empty, or dies.
+/// Two builders: the second one finds the pool empty, or dies.
 #[test]
-fn what_a_dead_builder_held_is_there_again() {
+fn segments_of_a_dead_builder_are_freed() {
     let twins = twins(SMALL, 8);
     let most = twins[0].value_bytes_max();
     for victim in 0..6 {
@@ -522,13 +522,13 @@ fn what_a_dead_builder_held_is_there_again() {
         }
         assert_eq!(look(&twins[7], KEY), None);
         assert_sound(&twins[7]);
-        // The zombie ends without touching what is no longer its own.
+        // The dead thread ends without touching what is no longer its own.
         std::mem::forget(dead);
     }
 }
 
-/// The bug that this guards against: a handle was closed while another thread filled segments in
-/// its name. They were taken for a dead one's and given to others, and the thread wrote on.
+/// Guards against this bug: a handle was closed while another thread filled segments in its name.
+/// They were taken for a dead owner's and given to others, and the thread continued to write.
 #[test]
 fn a_handle_is_not_closed_under_its_builder() {
     let config = Config { size_bytes: ROOMY, ..Config::default() };
@@ -552,14 +552,14 @@ fn a_handle_is_not_closed_under_its_builder() {
         assert_eq!(other.stats().segments_free, free, "a living builder's segments were taken");
         builder.resume();
         closer.join().unwrap();
-        // It has given back what it held; only the file may have grown.
+        // It has freed what it held; only the file may have grown.
         assert!(other.stats().segments_free >= free_before);
         assert_sound(&other);
         assert_eq!(look(&other, KEY), Some(Seen::Value(1)));
     }
 }
 
-/// A host whose signal handler closes the handle that its thread is just using.
+/// A host whose signal handler closes the handle that its thread is using.
 struct ClosingHost(Arc<OnceLock<Weak<Cache>>>);
 
 impl Waiter for ClosingHost {
@@ -572,8 +572,7 @@ impl Waiter for ClosingHost {
     }
 }
 
-/// In the middle of a copy, and in the middle of a wait: the operation is refused, and leaves what
-/// others can use.
+/// During a copy and during a wait: the operation is refused, and others can continue.
 #[test]
 fn a_handle_closed_by_its_own_waiter_refuses_and_leaves_nothing() {
     let _watchdog = Watchdog::new("a handle that closes itself", Duration::from_secs(60));
@@ -598,7 +597,7 @@ fn a_handle_closed_by_its_own_waiter_refuses_and_leaves_nothing() {
     let before = free_or_unborn();
     let value = stamped(KEY, 2, 60_000);
     assert!(is_closed(open().set(&name(KEY), Value::bytes(&value), Ttl::Never)));
-    // The check frees what is abandoned.
+    // The check frees abandoned segments.
     assert_sound(&other);
     assert_eq!(free_or_unborn(), before);
 
@@ -612,7 +611,7 @@ fn a_handle_closed_by_its_own_waiter_refuses_and_leaves_nothing() {
     assert_sound(&other);
 }
 
-/// A stopped process is not a dead one: its lock is waited for and not taken.
+/// A stopped process is not dead: others wait for its lock and do not take it over.
 #[test]
 fn a_stopped_writer_keeps_its_lock_and_readers_go_on() {
     let config =
@@ -650,10 +649,10 @@ fn a_stopped_writer_keeps_its_lock_and_readers_go_on() {
     }
 }
 
-/// The bug that this guards against: who tried a second shard's lock in vain let go of it all the
-/// same, while its owner was still writing.
+/// Guards against this bug: a failed attempt to lock a second shard released that lock while its
+/// owner was still writing.
 #[test]
-fn a_lock_tried_in_vain_stays_its_owners() {
+fn a_failed_try_lock_leaves_the_lock_to_its_owner() {
     let config =
         Config { size_bytes: 32 << 20, lock_limit: Duration::from_millis(5), ..Config::default() };
     let twins: Vec<_> = Cache::twins(&config, 3).unwrap().into_iter().map(Arc::new).collect();
@@ -670,7 +669,7 @@ fn a_lock_tried_in_vain_stays_its_owners() {
     let (held, free): (Vec<usize>, Vec<usize>) = (1..80).partition(|key| is_held(*key));
     writer.resume();
     assert!(held.len() > 20 && !free.is_empty(), "keys go to both shards");
-    // All that there is goes to the one shard, so that the other one has nothing to evict.
+    // One shard gets everything, so that the other one has nothing to evict.
     for key in held.iter().take(20) {
         store(&twins[1], *key, 1, 3 << 20);
     }

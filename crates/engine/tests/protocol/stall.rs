@@ -1,8 +1,7 @@
-//! Random interleavings: threads that act as processes of their own stall at random points, over
-//! few keys of few sizes in a cache of few segments, so that segments and places are used again as
-//! soon as they can be. Every value is judged: it belongs to its key, it is whole, it is not older
-//! than what was acknowledged or seen by anybody before the read began, and not newer than what
-//! was announced.
+//! Random interleavings: threads that act as processes stall at random points. They use few keys of
+//! few sizes in a cache of few segments, so that segments and places are reused soon. Every value
+//! is checked: it belongs to its key, is whole, is not older than what was acknowledged or seen
+//! before the read began, and not newer than what was announced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,9 +21,9 @@ const THREADS: u32 = 6;
 struct Known {
     acknowledged: AtomicU64,
     announced: AtomicU64,
-    /// The highest number that any read has answered.
+    /// The highest number that any read has returned.
     seen: AtomicU64,
-    /// Held by who changes the key.
+    /// Held by the thread that changes the key.
     writer: Mutex<()>,
 }
 
@@ -38,12 +37,12 @@ impl Known {
     }
 }
 
-/// A game: who plays, with what.
+/// A scenario: handles, keys and value lengths.
 struct Game {
     twins: Vec<Arc<Cache>>,
     keys: Vec<Known>,
     lens: &'static [usize],
-    /// Whether entries may go without being removed.
+    /// Whether entries may be evicted.
     may_forget: bool,
 }
 
@@ -73,7 +72,7 @@ impl Game {
             Some(number) => panic!("key {key} is {number:?}"),
             None => {
                 let must_be_there = undisturbed && acknowledged & 1 == 1 && !self.may_forget;
-                // A reader that waits in vain for the lock of a stalled writer answers a miss.
+                // A reader that waits in vain for a stalled writer's lock reports a miss.
                 let gave_up = cache.stats().reads_given_up != given_up;
                 assert!(!must_be_there || gave_up, "key {key}: {acknowledged} is lost");
             }
@@ -113,7 +112,7 @@ impl Game {
                         let value = Value::bytes(&value);
                         let swapped = cache.compare_and_set(&name, value, ttl, version).unwrap();
                         if !swapped {
-                            // Evicted since. Nobody else changes the key.
+                            // Evicted meanwhile. Nobody else changes the key.
                             assert!(self.may_forget, "key {key} changed its version by itself");
                             cache.set(&name, value, ttl).unwrap();
                         }

@@ -1,5 +1,5 @@
-//! From a tag and bytes to the Python value. The bytes may be anything: what is not an item is an
-//! error, and never more is allocated than the bytes that are there can account for.
+//! Decoding of values. The bytes may be arbitrary: what is not a valid item is an error, and the
+//! memory allocated is proportional to the length of the bytes.
 
 use std::cell::Cell;
 
@@ -20,7 +20,7 @@ use crate::{keys, varint};
 /// Decodes a value.
 ///
 /// # Errors
-/// `EntryCorrupt` if the bytes are not those of a value.
+/// `EntryCorrupt` if the bytes are not an encoded value.
 #[inline(always)]
 pub fn decode<'py>(py: Python<'py>, value: Value<'_>) -> Quick<Bound<'py, PyAny>> {
     match value {
@@ -41,7 +41,7 @@ fn decode_other<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> Quick<Bound<'py,
         code::STR => PyString::from_bytes(py, bytes).map(Bound::into_any),
         _ => decode_item(py, tag, bytes),
     };
-    decoded.map_err(|error| told(py, error).into())
+    decoded.map_err(|error| as_corrupt(py, error).into())
 }
 
 fn decode_item<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
@@ -50,16 +50,16 @@ fn decode_item<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> PyResult<Bound<'p
     if decoder.rest.get().is_empty() {
         return Ok(value);
     }
-    Err(corrupt("bytes are left over at its end"))
+    Err(corrupt("it has extra bytes at its end"))
 }
 
-/// Python refuses what cannot be, a month 13 or a list as the key of a dict: that is damage, too.
+/// Converts exceptions of Python about impossible values, such as month 13, to `EntryCorrupt`.
 #[cold]
-fn told(py: Python<'_>, error: PyErr) -> PyErr {
-    let damage = error.is_instance_of::<PyTypeError>(py)
+fn as_corrupt(py: Python<'_>, error: PyErr) -> PyErr {
+    let is_damage = error.is_instance_of::<PyTypeError>(py)
         || error.is_instance_of::<PyValueError>(py)
         || error.is_instance_of::<PyArithmeticError>(py);
-    if damage {
+    if is_damage {
         corrupt(&error.value(py).to_string())
     } else {
         error
@@ -69,20 +69,20 @@ fn told(py: Python<'_>, error: PyErr) -> PyErr {
 #[cold]
 pub fn corrupt(what: &str) -> PyErr {
     EntryCorrupt::new_err(format!(
-        "a value cannot be read ({what}): it was stored by another program or a newer version, or \
+        "a value cannot be decoded ({what}): another program or a newer version stored it, or it \
          is damaged; store it again, or delete it"
     ))
 }
 
-/// What is left to read.
+/// The bytes that are left to decode.
 pub struct Decoder<'b> {
     rest: Cell<&'b [u8]>,
-    /// How many more items all containers together may announce. An item takes a byte at least, so
-    /// containers within containers cannot each claim all the bytes that are left.
+    /// How many more items all containers together may have. An item takes at least one byte, so
+    /// nested containers cannot each claim all the bytes that are left.
     items_left: Cell<usize>,
 }
 
-/// The next item, made when Python asks for it: so a list is filled as it is read.
+/// The next item, decoded when Python asks for it, so that a list is filled as it is decoded.
 struct Next<'d, 'b> {
     decoder: &'d Decoder<'b>,
     depth: usize,
@@ -100,7 +100,7 @@ impl<'py> IntoPyObject<'py> for Next<'_, '_> {
 }
 
 impl<'b> Decoder<'b> {
-    /// One byte.
+    /// Takes one byte.
     #[inline]
     pub fn byte(&self) -> PyResult<u8> {
         let (first, rest) = self.rest.get().split_first().ok_or_else(too_short)?;
@@ -108,7 +108,7 @@ impl<'b> Decoder<'b> {
         Ok(*first)
     }
 
-    /// Some bytes.
+    /// Takes some bytes.
     #[inline]
     fn take(&self, length: usize) -> PyResult<&'b [u8]> {
         let (taken, rest) = self.rest.get().split_at_checked(length).ok_or_else(too_short)?;
@@ -116,7 +116,7 @@ impl<'b> Decoder<'b> {
         Ok(taken)
     }
 
-    /// A fixed number of bytes.
+    /// Takes a fixed number of bytes.
     pub fn array<const N: usize>(&self) -> PyResult<[u8; N]> {
         let (taken, rest) = self.rest.get().split_first_chunk::<N>().ok_or_else(too_short)?;
         self.rest.set(rest);
@@ -131,18 +131,18 @@ impl<'b> Decoder<'b> {
         Ok(number)
     }
 
-    /// As many bytes as the length in front of them says.
+    /// Takes a length and as many bytes.
     fn leaf(&self) -> PyResult<&'b [u8]> {
         let length = usize::try_from(self.number()?).map_err(|_| too_short())?;
         self.take(length)
     }
 
-    /// A length and UTF-8.
+    /// Takes a length and as many bytes of UTF-8.
     pub fn text<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         PyString::from_bytes(py, self.leaf()?)
     }
 
-    /// The number of members of a container, of `item_count` items each.
+    /// Takes the number of members of a container, each of which has `item_count` items.
     #[inline]
     fn count(&self, item_count: u64) -> PyResult<usize> {
         let count = self.number()?;
@@ -168,10 +168,10 @@ impl<'b> Decoder<'b> {
         }
     }
 
-    /// The rest of an item whose code was read. It lies in `depth` containers.
+    /// Decodes the rest of an item whose code was taken. It is nested in `depth` containers.
     fn item_of<'py>(&self, py: Python<'py>, code: u8, depth: usize) -> PyResult<Bound<'py, PyAny>> {
         if (code::LIST..=code::FROZENSET).contains(&code) && depth == DEPTH_MAX {
-            return Err(corrupt("containers lie too deep in each other"));
+            return Err(corrupt("its containers are nested too deeply"));
         }
         match code {
             code::NONE => Ok(py.None().into_bound(py)),
@@ -215,7 +215,7 @@ impl<'b> Decoder<'b> {
             code::TIMEDELTA => Ok(moments::take_delta(py, self)?.into_any()),
             code::DECIMAL => imported::decimal(py)?.call1((self.text(py)?,)),
             code::UUID => self.uuid(py),
-            _ => Err(corrupt("its kind is unknown to this version")),
+            _ => Err(corrupt("this version does not know its type")),
         }
     }
 
@@ -239,7 +239,7 @@ impl<'b> Decoder<'b> {
             0 => None,
             1 => Some(0),
             2 => Some(-1),
-            _ => return Err(corrupt("a UUID's mark is unknown")),
+            _ => return Err(corrupt("the is_safe value of a UUID is invalid")),
         };
         if let Some(safe) = safe {
             let safe = imported::safe_uuid(py)?.call1((safe,))?;
@@ -254,10 +254,10 @@ fn too_short() -> PyErr {
     corrupt("it ends too early")
 }
 
-/// Equal keys or members are never written.
+/// Refuses equal keys or members, which are never written.
 fn distinct(length: usize, count: usize) -> PyResult<()> {
     if length == count {
         return Ok(());
     }
-    Err(corrupt("a key or member occurs twice"))
+    Err(corrupt("it has the same key or member twice"))
 }

@@ -1,4 +1,4 @@
-//! From a Python value to its tag and bytes.
+//! Encoding of values.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -15,7 +15,7 @@ use crate::{keys, names, varint};
 const TYPES: &str = "None, bool, int, float, str, bytes, bytearray, list, tuple, dict, set, \
                      frozenset, datetime, date, time, timedelta, Decimal and UUID";
 
-/// A value that needs no encoding: the engine takes it as Python has it.
+/// Returns a value that needs no encoding: a plain `bytes`, `str` or 64-bit `int`.
 #[inline(always)]
 pub fn encode_plain<'a>(value: &'a Bound<'_, PyAny>) -> Option<Value<'a>> {
     if let Ok(bytes) = value.cast_exact::<PyBytes>() {
@@ -29,11 +29,11 @@ pub fn encode_plain<'a>(value: &'a Bound<'_, PyAny>) -> Option<Value<'a>> {
     Some(Value::Int(number.extract().ok()?))
 }
 
-/// Encodes a value that [`encode_plain`] does not take, into `bytes`; it may take `bytes_max`.
+/// Encodes any other value into `bytes`, using at most `bytes_max`.
 ///
 /// # Errors
-/// `ValueTypeError` for what cannot be stored, `ValueTooLarge`, and `RuntimeError` if another
-/// thread changes a container meanwhile.
+/// `ValueTypeError` for unsupported types, `ValueTooLarge`, and `RuntimeError` if another thread
+/// changes a container meanwhile.
 pub fn encode<'b>(
     value: &Bound<'_, PyAny>,
     bytes_max: usize,
@@ -46,7 +46,7 @@ pub fn encode<'b>(
     }
 }
 
-/// The value that [`encode`] wrote into `bytes`.
+/// Returns the value that [`encode`] wrote into `bytes`.
 pub fn encoded(bytes: &[u8]) -> Value<'_> {
     Value::Bytes { tag: bytes[0], bytes: &bytes[1..] }
 }
@@ -56,27 +56,27 @@ struct Encoder<'s> {
     bytes_max: usize,
 }
 
-/// A container that is being written, and those around it.
+/// A container that is being encoded, and the containers around it.
 struct Level<'l> {
     address: usize,
     depth: usize,
-    around: Option<&'l Level<'l>>,
+    outer: Option<&'l Level<'l>>,
 }
 
 impl<'l> Level<'l> {
-    fn enter(container: &Bound<'_, PyAny>, around: Option<&'l Level<'l>>) -> Done<Level<'l>> {
+    fn enter(container: &Bound<'_, PyAny>, outer: Option<&'l Level<'l>>) -> Done<Level<'l>> {
         let address = container.as_ptr() as usize;
-        let depth = around.map_or(1, |level| level.depth + 1);
+        let depth = outer.map_or(1, |level| level.depth + 1);
         if depth <= DEPTH_MAX {
-            return Ok(Level { address, depth, around });
+            return Ok(Level { address, depth, outer });
         }
-        // What contains itself is too deep sooner or later, so only then it need be told apart.
-        let mut level = around;
-        while let Some(outer) = level {
-            if outer.address == address {
+        // A cycle always reaches the maximum depth, so it is enough to look for one here.
+        let mut level = outer;
+        while let Some(other) = level {
+            if other.address == address {
                 return Err(Refusal::of(Cause::Cycle(names::of_type(container))));
             }
-            level = outer.around;
+            level = other.outer;
         }
         Err(Refusal::of(Cause::TooDeep))
     }
@@ -85,7 +85,7 @@ impl<'l> Level<'l> {
 type Done<T = ()> = Result<T, Box<Refusal>>;
 
 impl Encoder<'_> {
-    fn item(&mut self, value: &Bound<'_, PyAny>, around: Option<&Level<'_>>) -> Done {
+    fn item(&mut self, value: &Bound<'_, PyAny>, outer: Option<&Level<'_>>) -> Done {
         if let Ok(text) = value.cast_exact::<PyString>() {
             self.text(text)
         } else if let Ok(number) = value.cast_exact::<PyInt>() {
@@ -101,32 +101,32 @@ impl Encoder<'_> {
             self.bytes.push(if truth.is_true() { code::TRUE } else { code::FALSE });
             Ok(())
         } else if let Ok(dict) = value.cast_exact::<PyDict>() {
-            self.dict(dict, &Level::enter(value, around)?)
+            self.dict(dict, &Level::enter(value, outer)?)
         } else if let Ok(list) = value.cast_exact::<PyList>() {
-            self.list(list, &Level::enter(value, around)?)
+            self.list(list, &Level::enter(value, outer)?)
         } else if let Ok(tuple) = value.cast_exact::<PyTuple>() {
-            let level = Level::enter(value, around)?;
-            self.head(code::TUPLE, tuple.len());
+            let level = Level::enter(value, outer)?;
+            self.header(code::TUPLE, tuple.len());
             for (index, item) in tuple.iter_borrowed().enumerate() {
                 self.item(&item, Some(&level)).map_err(|refusal| refusal.at_index(index))?;
             }
-            self.fits()
+            self.check_length()
         } else if let Ok(bytes) = value.cast_exact::<PyBytes>() {
             self.leaf(code::BYTES, bytes.as_bytes())
         } else {
-            self.other(value, around)
+            self.other(value, outer)
         }
     }
 
-    /// The types that are met less often.
-    fn other(&mut self, value: &Bound<'_, PyAny>, around: Option<&Level<'_>>) -> Done {
+    /// Encodes the less frequent types.
+    fn other(&mut self, value: &Bound<'_, PyAny>, outer: Option<&Level<'_>>) -> Done {
         let py = value.py();
         if let Ok(set) = value.cast_exact::<PySet>() {
-            self.members(code::SET, value, set.len(), &Level::enter(value, around)?)
+            self.members(code::SET, value, set.len(), &Level::enter(value, outer)?)
         } else if let Ok(set) = value.cast_exact::<PyFrozenSet>() {
-            self.members(code::FROZENSET, value, set.len(), &Level::enter(value, around)?)
+            self.members(code::FROZENSET, value, set.len(), &Level::enter(value, outer)?)
         } else if let Ok(array) = value.cast_exact::<PyByteArray>() {
-            self.demand_room(array.len())?;
+            self.check_room(array.len())?;
             self.leaf(code::BYTEARRAY, &array.to_vec())
         } else if let Ok(moment) = value.cast_exact::<PyDateTime>() {
             self.bytes.push(code::DATETIME);
@@ -153,7 +153,7 @@ impl Encoder<'_> {
 
     fn text(&mut self, text: &Bound<'_, PyString>) -> Done {
         let Ok(content) = text.to_str() else {
-            self.demand_room(text.len()?)?;
+            self.check_room(text.len()?)?;
             return self.leaf(code::STR_SURROGATES, keys::surrogates_to_bytes(text)?.as_bytes());
         };
         if content.len() < usize::from(code::SMALL_INT - code::SHORT_STR) {
@@ -172,7 +172,7 @@ impl Encoder<'_> {
                 varint::append(self.bytes, ((number << 1) ^ (number >> 63)) as u64);
             }
             Err(_) => {
-                self.demand_room(keys::big_int_len_bytes(number)?)?;
+                self.check_room(keys::big_int_len_bytes(number)?)?;
                 let digits = keys::big_int_to_bytes(number)?;
                 self.leaf(code::BIG_INT, digits.as_bytes())?;
             }
@@ -182,28 +182,28 @@ impl Encoder<'_> {
 
     fn list(&mut self, list: &Bound<'_, PyList>, level: &Level<'_>) -> Done {
         let count = list.len();
-        self.head(code::LIST, count);
+        self.header(code::LIST, count);
         for index in 0..count {
-            // Decimals and time zones run Python code when they are written, so that another
-            // thread may have made the list shorter.
+            // Another thread may have made the list shorter: encoding a decimal or a time zone runs
+            // Python code.
             let Ok(item) = list.get_item(index) else { return Err(Refusal::of(Cause::Changed)) };
             self.item(&item, Some(level)).map_err(|refusal| refusal.at_index(index))?;
         }
-        self.fits()
+        self.check_length()
     }
 
     fn dict(&mut self, dict: &Bound<'_, PyDict>, level: &Level<'_>) -> Done {
         let count = dict.len();
-        self.head(code::DICT, count);
+        self.header(code::DICT, count);
         let mut pairs = dict.iter();
         for _ in 0..count {
-            // The iterator panics when the dict has another length than at the start.
+            // The iterator panics if the length of the dict has changed.
             let pair = if dict.len() == count { pairs.next() } else { None };
             let Some((key, value)) = pair else { return Err(Refusal::of(Cause::Changed)) };
             self.item(&key, Some(level)).map_err(|refusal| refusal.at(" key ", &key))?;
             self.item(&value, Some(level)).map_err(|refusal| refusal.at_key(&key))?;
         }
-        self.fits()
+        self.check_length()
     }
 
     fn members(
@@ -213,9 +213,9 @@ impl Encoder<'_> {
         count: usize,
         level: &Level<'_>,
     ) -> Done {
-        self.head(code, count);
+        self.header(code, count);
         let mut written = 0;
-        // An iterator of Python's own: it answers with an error when the set changes.
+        // Python's iterator raises an exception if the set changes.
         for member in set.try_iter()? {
             let Ok(member) = member else { return Err(Refusal::of(Cause::Changed)) };
             self.item(&member, Some(level)).map_err(|refusal| refusal.at(" member ", &member))?;
@@ -224,7 +224,7 @@ impl Encoder<'_> {
         if written != count {
             return Err(Refusal::of(Cause::Changed));
         }
-        self.fits()
+        self.check_length()
     }
 
     fn uuid(&mut self, value: &Bound<'_, PyAny>) -> Done {
@@ -243,30 +243,31 @@ impl Encoder<'_> {
     }
 
     #[inline]
-    fn head(&mut self, code: u8, count: usize) {
+    fn header(&mut self, code: u8, count: usize) {
         self.bytes.push(code);
         varint::append(self.bytes, count as u64);
     }
 
     fn leaf(&mut self, code: u8, content: &[u8]) -> Done {
-        self.head(code, content.len());
-        self.demand_room(content.len())?;
+        self.header(code, content.len());
+        self.check_room(content.len())?;
         self.bytes.extend_from_slice(content);
-        self.fits()
+        self.check_length()
     }
 
-    /// Refuses what is too long before it is copied.
+    /// Raises `ValueTooLarge` before content that is too long is copied.
     #[inline]
-    fn demand_room(&self, len_bytes: usize) -> Done {
+    fn check_room(&self, len_bytes: usize) -> Done {
         if len_bytes <= self.bytes_max {
             return Ok(());
         }
         Err(Refusal::of(Cause::TooLarge { bytes_max: self.bytes_max }))
     }
 
-    /// Stops early: a few small objects that lie in each other many times can be very long.
+    /// Raises `ValueTooLarge` early: a small container can contain another one many times, and so
+    /// have a long encoding.
     #[inline]
-    fn fits(&self) -> Done {
+    fn check_length(&self) -> Done {
         if self.bytes.len() <= self.bytes_max {
             return Ok(());
         }
@@ -274,7 +275,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Why a value cannot be stored.
+/// Why a value cannot be encoded.
 enum Cause {
     Type { name: String, base: Option<String> },
     TimeZone(String),
@@ -285,7 +286,7 @@ enum Cause {
     Raised(PyErr),
 }
 
-/// Why, and where in the value, from the inside outwards.
+/// A cause, and where in the value it was found, from the innermost container outwards.
 struct Refusal {
     cause: Cause,
     place: Vec<String>,
@@ -336,16 +337,16 @@ impl Refusal {
                  datetime.timezone, or a zoneinfo.ZoneInfo with a key"
             )),
             Cause::Cycle(name) => ValueTypeError::new_err(format!(
-                "{} is a {name} that contains itself, which cannot be stored",
+                "{} is a {name} that contains itself, which cannot be stored; remove the cycle",
                 shortened(&place)
             )),
             Cause::TooDeep => ValueTypeError::new_err(format!(
-                "{} lies more than {DEPTH_MAX} containers deep, which is more than can be stored",
+                "{} is nested more than {DEPTH_MAX} containers deep; flatten the value",
                 shortened(&place)
             )),
             Cause::TooLarge { bytes_max } => ValueTooLarge::new_err(format!(
-                "the value takes more than {bytes_max} bytes; this cache takes values of \
-                 {bytes_max} bytes at most: open a larger cache, or store less"
+                "value is too long: the limit of this cache is {bytes_max} bytes; create the cache \
+                 with a larger size, or store less"
             )),
             Cause::Changed => pyo3::exceptions::PyRuntimeError::new_err(format!(
                 "{place} was changed by another thread while it was being stored; nothing was \
@@ -370,7 +371,7 @@ fn shortened(place: &str) -> String {
     place.chars().take(LENGTH_MAX).chain("...".chars()).collect()
 }
 
-/// The type that can be stored of which this is a subclass.
+/// Returns the storable type of which the value's type is a subclass.
 fn base_of(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     let py = value.py();
     let bases: [Bound<'_, PyType>; 16] = [
@@ -393,7 +394,7 @@ fn base_of(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     ];
     let kind = value.get_type();
     for base in bases {
-        // By its type alone: what it says of itself in `__class__` may be anything, or raise.
+        // Not `isinstance`: it uses `__class__`, which may lie or raise.
         if kind.is_subclass(&base)? {
             return Ok(Some(names::of(&base)));
         }

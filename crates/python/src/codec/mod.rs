@@ -1,9 +1,8 @@
-//! Python values as bytes, and back, without pickle: reading never runs code that the bytes name.
+//! Encoding of values, without pickle: decoding never runs code that the bytes name.
 //!
-//! A value that is stored has a tag, which the engine keeps beside the bytes at no cost. `bytes`
-//! and `str` are their bytes (UTF-8) and nothing else; an `int` of 64 bits is the engine's own
-//! integer, so that `incr` works on it. Every other value is written as an item, whose first byte
-//! is the tag. An item is:
+//! A stored value is a tag and bytes; the engine stores the tag at no cost. `bytes` and `str` are
+//! stored as their bytes (UTF-8). A 64-bit `int` is an integer of the engine, so that `incr` works
+//! on it. Every other value is an item, whose first byte is the tag:
 //!
 //! | code | item | what follows the code |
 //! |---|---|---|
@@ -13,10 +12,10 @@
 //! | 5 | `int`, longer | length, two's complement, little-endian |
 //! | 6 | `float` | 8 bytes, little-endian |
 //! | 7 | `str` | length, UTF-8 |
-//! | 8 | `str` with lone surrogates | length, UTF-8 with these as three bytes each |
+//! | 8 | `str` with lone surrogates | length, UTF-8 with each surrogate as three bytes |
 //! | 9 | `bytearray` | length, bytes |
 //! | 10, 11 | `list`, `tuple` | count, items |
-//! | 12 | `dict` | count, then key and value in turn, in the dict's order |
+//! | 12 | `dict` | count, then each key and its value, in the dict's order |
 //! | 13, 14 | `set`, `frozenset` | count, items |
 //! | 15 to 18 | `datetime`, `date`, `time`, `timedelta` | see `moments` |
 //! | 19 | `Decimal` | length, its `str()` |
@@ -24,12 +23,12 @@
 //! | 128 to 191 | `str` of up to 63 bytes | UTF-8 of code - 128 bytes |
 //! | 192 to 255 | `int` from 0 to 63: code - 192 | |
 //!
-//! Lengths, counts and zigzag numbers are LEB128. Codes below 64 can be tags; the others occur
-//! inside of containers only.
+//! Lengths, counts and zigzag numbers are LEB128. Codes below 64 can be tags; the others only occur
+//! in containers.
 //!
-//! Only the types themselves are taken. An instance of a subclass would come back as something
-//! else, so it is refused. One object in two places comes back as two equal ones, and what contains
-//! itself is refused.
+//! Instances of subclasses raise `ValueTypeError`, because they would come back as the base type.
+//! An object that occurs twice comes back as two equal objects. An object that contains itself
+//! raises `ValueTypeError`.
 
 mod decode;
 mod encode;
@@ -40,15 +39,15 @@ mod tests;
 pub use decode::decode;
 pub use encode::{encode, encode_plain, encoded};
 
-/// Whether what has this tag is the bytes of a `bytes`, as they are.
+/// Whether a value with this tag is a `bytes` object.
 pub fn is_bytes(tag: u8) -> bool {
     tag == code::BYTES
 }
 
-/// How deep containers may lie in containers.
+/// The maximum nesting depth of containers.
 const DEPTH_MAX: usize = 64;
 
-/// First byte of an item.
+/// The first byte of an item.
 mod code {
     pub const BYTES: u8 = 0;
     pub const NONE: u8 = 1;
@@ -71,7 +70,7 @@ mod code {
     pub const TIMEDELTA: u8 = 18;
     pub const DECIMAL: u8 = 19;
     pub const UUID: u8 = 20;
-    /// One past the last.
+    /// One past the last tag.
     pub const END: u8 = 21;
     pub const SHORT_STR: u8 = 0x80;
     pub const SMALL_INT: u8 = 0xC0;
@@ -79,7 +78,7 @@ mod code {
     const _: () = assert!(END <= tuckbox_engine::VALUE_TAG_COUNT);
 }
 
-/// Classes that Python code defines, imported when they are first met.
+/// Classes that are defined in Python, imported on first use.
 mod imported {
     use pyo3::prelude::*;
     use pyo3::sync::PyOnceLock;

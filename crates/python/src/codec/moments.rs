@@ -1,4 +1,4 @@
-//! Dates, times and time zones as bytes.
+//! Encoding of dates, times and time zones.
 //!
 //! ```text
 //! date       year (2), month, day
@@ -11,8 +11,8 @@
 //!            3: length, key                     zoneinfo.ZoneInfo
 //! ```
 //!
-//! Numbers are little-endian. A zone that is known by its key is looked up by the reader, in the
-//! time zone data of its own machine.
+//! Numbers are little-endian. The reader looks up the key of a zone in the time zone data of its
+//! own machine.
 
 use pyo3::exceptions::{PyKeyError, PyOSError, PyValueError};
 use pyo3::intern;
@@ -31,11 +31,11 @@ const ZONE_OFFSET: u8 = 1;
 const ZONE_NAMED_OFFSET: u8 = 2;
 const ZONE_KEY: u8 = 3;
 
-/// Why a moment cannot be written.
+/// Why a date or time cannot be encoded.
 pub enum Refusal {
-    /// The type of its time zone.
+    /// The time zone has this type.
     TimeZone(String),
-    /// An exception.
+    /// Python raised an exception.
     Raised(PyErr),
 }
 
@@ -88,7 +88,7 @@ fn append_zone(zone: Option<Bound<'_, PyTzInfo>>, bytes: &mut Vec<u8>) -> Result
     };
     let py = zone.py();
     if zone.is_exact_instance(imported::timezone(py)?) {
-        // What pickle asks for: the offset, and the name if one was given.
+        // As pickle does: the offset, and the name if one was given.
         let arguments = zone.call_method0(intern!(py, "__getinitargs__"))?;
         let arguments = arguments.cast::<PyTuple>().map_err(PyErr::from)?;
         let offset = arguments.get_item(0)?;
@@ -135,7 +135,7 @@ fn clock(decoder: &Decoder<'_>) -> PyResult<Clock> {
     let [hour, minute, second, low, middle, high, fold] = decoder.array()?;
     let microsecond = u32::from_le_bytes([low, middle, high, 0]);
     if fold > 1 {
-        return Err(corrupt("a time's fold is neither 0 nor 1"));
+        return Err(corrupt("the fold of a time is neither 0 nor 1"));
     }
     Ok(Clock { hour, minute, second, microsecond, fold: fold == 1 })
 }
@@ -176,7 +176,7 @@ pub fn take_delta<'py>(py: Python<'py>, decoder: &Decoder<'_>) -> PyResult<Bound
     let seconds = i32::from_le_bytes(decoder.array()?);
     let microseconds = i32::from_le_bytes(decoder.array()?);
     if !(0..86_400).contains(&seconds) || !(0..1_000_000).contains(&microseconds) {
-        return Err(corrupt("a timedelta's seconds or microseconds are out of range"));
+        return Err(corrupt("the seconds or microseconds of a timedelta are out of range"));
     }
     PyDelta::new(py, days, seconds, microseconds, true)
 }
@@ -199,16 +199,16 @@ fn take_zone<'py>(
             match imported::zone_info(py)?.call1((&key,)) {
                 Ok(zone) => Ok(Some(zone.cast_into().map_err(PyErr::from)?)),
                 Err(error) if is_unknown_zone(py, &error) => Err(corrupt(
-                    "its time zone is not known on this machine; the package tzdata may help",
+                    "this machine does not know its time zone; try to install the tzdata package",
                 )),
                 Err(error) => Err(error),
             }
         }
-        _ => Err(corrupt("a time zone is of an unknown kind")),
+        _ => Err(corrupt("this version does not know the type of a time zone")),
     }
 }
 
-/// What `ZoneInfo` raises for a key that it cannot find, that is no key, or that is a directory.
+/// Whether `ZoneInfo` raised this for a key that it cannot find, is invalid, or is a directory.
 fn is_unknown_zone(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyKeyError>(py)
         || error.is_instance_of::<PyValueError>(py)

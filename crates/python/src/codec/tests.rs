@@ -1,5 +1,5 @@
-//! The codec against arbitrary and damaged bytes, in an interpreter of its own. (Round trips of
-//! Python values are tested from Python, where values are easy to make.)
+//! The codec with arbitrary and damaged bytes, in an embedded interpreter. Round trips of values
+//! are tested from Python.
 
 use proptest::prelude::*;
 use pyo3::prelude::*;
@@ -9,8 +9,8 @@ use tuckbox_engine::Value;
 use super::{decode, encode};
 use crate::errors::classes::EntryCorrupt;
 
-/// An interpreter that finds `tuckbox.errors` in the source tree, and this very build as
-/// `tuckbox._engine`.
+/// Runs a test in an interpreter that imports `tuckbox.errors` from the source tree, and this build
+/// as `tuckbox._engine`.
 fn with_python<T>(test: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(|py| {
         let modules = py.import("sys").unwrap().getattr("modules").unwrap();
@@ -25,7 +25,7 @@ fn with_python<T>(test: impl FnOnce(Python<'_>) -> T) -> T {
     })
 }
 
-/// Decodes, and demands that a refusal is the one for damage.
+/// Decodes a value; `None` if it is corrupt. Panics for any other exception.
 fn decoded<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> Option<Bound<'py, PyAny>> {
     match decode(py, Value::Bytes { tag, bytes }) {
         Ok(value) => Some(value),
@@ -37,7 +37,7 @@ fn decoded<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> Option<Bound<'py, PyA
     }
 }
 
-/// One value of every kind, nested.
+/// A value that contains every type.
 fn sample<'py>(py: Python<'py>) -> Bound<'py, PyAny> {
     let source = cr#"
 import datetime, decimal, uuid, zoneinfo
@@ -96,8 +96,7 @@ fn a_count_that_cannot_be_is_refused_before_memory_is_taken() {
 #[test]
 fn containers_cannot_each_claim_the_same_bytes() {
     with_python(|py| {
-        // Each list announces as many items as there are bytes after it, and the first of them is
-        // the next list.
+        // Each list claims as many items as bytes follow it, and its first item is the next list.
         const BYTES: usize = 1 << 20;
         let mut bytes = Vec::new();
         for _ in 0..super::DEPTH_MAX {
@@ -111,7 +110,7 @@ fn containers_cannot_each_claim_the_same_bytes() {
         let traced = tracemalloc.call_method0("get_traced_memory").unwrap();
         let (_, peak): (usize, usize) = traced.extract().unwrap();
         tracemalloc.call_method0("stop").unwrap();
-        // A pointer for each byte, and what the message needs.
+        // A pointer for each byte, and the message.
         assert!(peak < BYTES * 10, "{peak} bytes were allocated for {BYTES}");
     });
 }
@@ -151,7 +150,7 @@ proptest! {
                 bytes[index] = *byte;
             }
             if let Some(value) = decoded(py, bytes[0] & 63, &bytes[1..]) {
-                // Whatever came out can be stored again.
+                // A decoded value can be encoded again.
                 let mut again = Vec::new();
                 encode(&value, usize::MAX, &mut again).unwrap();
             }
@@ -166,7 +165,7 @@ proptest! {
         }
         with_python(|py| match crate::keys::decode(py, &bytes) {
             Ok(key) => {
-                // It is a key, though perhaps not written as we would write it.
+                // It is a key, though the bytes may not be its canonical encoding.
                 let again = crate::keys::encode(&key).map_err(PyErr::from).unwrap();
                 assert!(crate::keys::decode(py, again.bytes()).unwrap().eq(&key).unwrap());
             }

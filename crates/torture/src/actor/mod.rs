@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use tuckbox_engine::{ArenaError, Buffer, Cache, Error, Value};
 use tuckbox_testkit::process::{monotonic_us, thread_id, ProcessorWait};
-use tuckbox_testkit::stamp::{self, Stamp, STAMP_BYTES_LEAST};
+use tuckbox_testkit::stamp::{self, Stamp, STAMP_BYTES_MIN};
 
 use crate::board::{Board, SeatWord};
 
@@ -148,14 +148,14 @@ impl<'a> Actor<'a> {
             match index % 8 {
                 // Always of one length, so that it is rewritten in place.
                 0..=4 => 100 + index * 37 % 200,
-                5 => self.random.usize(STAMP_BYTES_LEAST..1000),
+                5 => self.random.usize(STAMP_BYTES_MIN..1000),
                 6 => self.random.usize(1000..4000),
                 // Now and then long enough to cross from one segment into the next.
                 _ if self.random.u8(..) < 32 => self.random.usize(4000..40_000),
                 _ => 500,
             }
         };
-        len.clamp(STAMP_BYTES_LEAST, most / 4)
+        len.clamp(STAMP_BYTES_MIN, most / 4)
     }
 
     /// Puts the value of a new change into `self.value`.

@@ -133,7 +133,7 @@ impl Actor<'_> {
         let sequence = self.next_sequence();
         self.make_value(&own_key(self.seat, index), index, sequence);
         let ttl = Ttl::Us(self.random.u64(0..50_000));
-        let change = Change { sequence, outcome: Outcome::Fading };
+        let change = Change { sequence, outcome: Outcome::Expiring };
         self.change(Kind::SetTtl, index, change, |cache, _, key, value| {
             cache.set(key, Value::bytes(value), ttl).map(|()| true)
         });
@@ -179,7 +179,7 @@ impl Actor<'_> {
         let (ttl, outcome) = match self.random.u8(0..3) {
             0 => (Ttl::Never, Outcome::Present),
             1 => (Ttl::Us(3_600_000_000), Outcome::Present),
-            _ => (Ttl::Us(20_000), Outcome::Fading),
+            _ => (Ttl::Us(20_000), Outcome::Expiring),
         };
         // The same value, under another expiry.
         let change = Change { outcome, ..known.acknowledged };

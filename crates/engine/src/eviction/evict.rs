@@ -1,9 +1,10 @@
-//! Making room: for an entry, for bytes, for a slot in a bucket. Which log gives way, and who in it.
+//! Eviction on demand: for an entry, for bytes, or for a slot in a bucket. Decides which log gives
+//! up entries. Must not know what is stored instead.
 
 use super::budget::{Budget, IfStuck};
 use super::capacity::Unit;
 use super::tail::Reason;
-use super::SLICE;
+use super::EVICTION_BATCH;
 use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{log, shard, Slot};
@@ -17,20 +18,20 @@ impl Shard<'_> {
         logs.saturating_add(self.word(shard::BODY_SEGMENTS))
     }
 
-    /// Makes room for an entry of `wanted_bytes` by looking at `steps` entries at most, until a
-    /// segment is gained. False if there is nothing to look at, or nothing that could be done.
-    pub fn make_room(&self, steps: u32, if_stuck: IfStuck, wanted_bytes: u64) -> bool {
+    /// Frees space for an entry of `wanted_bytes` by examining at most `steps` entries, until a
+    /// segment is gained. False if there is nothing to examine, or nothing could be done.
+    pub fn free_space(&self, steps: u32, if_stuck: IfStuck, wanted_bytes: u64) -> bool {
         let mut budget = Budget { wanted_bytes, ..Budget::new(steps, if_stuck, Unit::Bytes) };
         let evictions = self.word(shard::EVICTIONS);
         let held = self.segments_held();
-        // Not more than one segment: where entries are large, a whole slice of them may be all that
-        // the shard has. Whoever needs more asks again.
+        // At most one segment: with large entries, a whole batch may be all that the shard has. A
+        // caller that needs more asks again.
         while budget.steps > 0 && self.segments_held() >= held {
             let more = match self.log_to_compact() {
                 Some(kind) => self.compact_one(kind, &mut budget),
                 None => self.evict_one(&mut budget),
             };
-            if !more && if_stuck == IfStuck::Drop && self.give_up_empty_logs() {
+            if !more && if_stuck == IfStuck::Drop && self.free_empty_logs() {
                 return true;
             }
             if !more {
@@ -40,11 +41,11 @@ impl Shard<'_> {
         true
     }
 
-    /// Evicts as many entries as must go before one more may come. False if the slice did not
-    /// suffice, or this shard has nothing to evict.
-    pub fn make_way(&self) -> bool {
+    /// Evicts until one more entry is within the limit. False if the batch was not enough, or this
+    /// shard has nothing to evict.
+    pub fn evict_to_limit(&self) -> bool {
         let most = self.cache.shape.max_entries;
-        let mut budget = Budget::new(SLICE, IfStuck::Drop, Unit::Entries);
+        let mut budget = Budget::new(EVICTION_BATCH, IfStuck::Drop, Unit::Entries);
         while most != 0 && self.cache.len() >= most {
             if budget.steps == 0 || !self.evict_one(&mut budget) {
                 return false;
@@ -53,15 +54,15 @@ impl Shard<'_> {
         true
     }
 
-    /// Drops the entry that was hit least in the first bucket of a hash, and returns its slot. For
-    /// an index that can make room for a slot in no other way.
-    pub fn displace(&self, hash: KeyHash) -> Option<u64> {
+    /// Drops the entry with the fewest hits in the first bucket of a hash, and returns its slot.
+    /// For an index that has no other way to free a slot.
+    pub fn evict_from_bucket(&self, hash: KeyHash) -> Option<u64> {
         let bucket = self.choices(hash).0;
         let hits = |slot: &Slot| (slot.policy().hits(), slot.policy().frequency());
         let (at, slot) = self.taken_slots(bucket).into_iter().min_by_key(|(_, slot)| hits(slot))?;
-        match (self.load_head(slot.offset()), self.hash_of(slot)) {
-            (Some(head), Some(hash)) => {
-                self.remove(hash, &Found { at, slot }, &head);
+        match (self.load_header(slot.offset()), self.hash_of(slot)) {
+            (Some(header), Some(hash)) => {
+                self.remove(hash, &Found { at, slot }, &header);
                 self.add_word(shard::EVICTIONS, 1);
             }
             _ => {
@@ -72,12 +73,12 @@ impl Shard<'_> {
         Some(at)
     }
 
-    /// Evicts an entry, or moves one on its way to that. False if there is none.
+    /// Evicts an entry, or moves one on its way there. False if there is none.
     fn evict_one(&self, budget: &mut Budget) -> bool {
         let capacity = self.capacity(budget.unit, false);
         let least = match budget.wanted_bytes > capacity.small && budget.unit == Unit::Bytes {
             true => 0,
-            false => capacity.small_least,
+            false => capacity.small_min,
         };
         let small_first = capacity.small_used + 1 > least || capacity.main_used == 0;
         if small_first {
@@ -94,7 +95,7 @@ impl Shard<'_> {
         match self.victim(budget).or_else(|| oldest(budget)) {
             Some(victim) => {
                 self.drop_entry(&victim, Reason::Evicted);
-                self.pass(&victim);
+                self.advance_past(&victim);
                 budget.spend();
                 true
             }
@@ -102,7 +103,7 @@ impl Shard<'_> {
             None => match self.candidate(LogKind::Small, budget) {
                 Some(candidate) => {
                     self.drop_entry(&candidate, Reason::Evicted);
-                    self.pass(&candidate);
+                    self.advance_past(&candidate);
                     budget.spend();
                     true
                 }
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
-    fn who_tidies_up_drops_nothing_that_was_hit() {
+    fn housekeeping_drops_nothing_that_was_hit() {
         let config = Config { size_bytes: 1 << 20, ..Config::default() };
         let cache = Cache::open(&Place::Private, &config).unwrap();
         for key in 0..20_000u64 {
@@ -132,10 +133,10 @@ mod tests {
         let shard = cache.lock_shard(0).unwrap();
         let evictions = || shard.word(shard::EVICTIONS);
         let before = evictions();
-        (0..20).for_each(|_| _ = shard.make_room(4, IfStuck::Stop, 0));
+        (0..20).for_each(|_| _ = shard.free_space(4, IfStuck::Stop, 0));
         assert_eq!(evictions(), before);
-        // A write that waits is not let down.
-        (0..4).for_each(|_| _ = shard.make_room(SLICE, IfStuck::Stop, 0));
+        // A write that waits is served.
+        (0..4).for_each(|_| _ = shard.free_space(EVICTION_BATCH, IfStuck::Stop, 0));
         assert!(evictions() > before);
     }
 }

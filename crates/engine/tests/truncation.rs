@@ -1,11 +1,13 @@
-//! A file is cut while a handle of a process that lives on holds one of its locks.
+//! A file is truncated while a handle of a living process holds a lock.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
-use tuckbox_arena::{Acquired, Arena, Error, Layer, NativeWaiter, Place, Plan, Rights};
+use tuckbox_arena::{
+    Acquired, AfterPowerCut, Arena, Error, Layer, NativeWaiter, Place, Plan, Rights,
+};
 use tuckbox_testkit::specimen::Scratch;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -20,6 +22,7 @@ fn open(path: &Path) -> Arena {
         table_bytes: 64,
         first_segments: 4,
         features_optional: 0,
+        after_power_cut: AfterPowerCut::Keep,
     };
     let place = Place::Path(path.into());
     let waiter = Arc::new(NativeWaiter);
@@ -28,9 +31,9 @@ fn open(path: &Path) -> Arena {
         .unwrap()
 }
 
-/// The lock stays in the file, but the mapping that would let go of it becomes zeros. `notices` is
-/// told of the cut before it meets its end in memory.
-fn cut_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
+/// The lock stays in the file, but the mapping to release it through becomes zeros. With `notices`
+/// the holder learns of the truncation before it faults.
+fn truncate_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
     let scratch = Scratch::new();
     let Place::Path(path) = scratch.place() else { unreachable!("a scratch file has a path") };
     std::fs::remove_file(&path).unwrap();
@@ -42,10 +45,10 @@ fn cut_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
     let len = file.metadata().unwrap().len();
     file.set_len(pool).unwrap();
     if notices {
-        assert!(matches!(holder.look_for_cut(), Err(Error::Lost { .. })));
+        assert!(matches!(holder.check_not_truncated(), Err(Error::Lost { .. })));
     }
     assert_eq!(holder.region().get(pool), 0);
-    // Another process lengthens it again before anybody else looks.
+    // Another process lengthens the file again before anyone else looks.
     file.set_len(len).unwrap();
     holder.unlock(lock);
     let _still_there = ends(holder);
@@ -55,25 +58,25 @@ fn cut_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
 }
 
 fn goes_on(holder: Arena) -> Option<Arena> {
-    assert!(matches!(holder.vouch(), Err(Error::Lost { .. })));
+    assert!(matches!(holder.check_not_lost(), Err(Error::Lost { .. })));
     Some(holder)
 }
 
 #[test]
-fn who_loses_the_mapping_does_not_keep_its_locks() {
-    cut_under_a_holder(false, goes_on);
+fn a_lost_mapping_keeps_no_locks() {
+    truncate_under_a_holder(false, goes_on);
 }
 
 #[test]
-fn nor_who_noticed_the_cut_before() {
-    cut_under_a_holder(true, goes_on);
+fn nor_after_noticing_the_truncation() {
+    truncate_under_a_holder(true, goes_on);
 }
 
 #[test]
-fn nor_who_closes_without_another_word() {
-    cut_under_a_holder(false, |holder| {
+fn nor_after_closing_at_once() {
+    truncate_under_a_holder(false, |holder| {
         holder.close();
         Some(holder)
     });
-    cut_under_a_holder(true, |_| None);
+    truncate_under_a_holder(true, |_| None);
 }

@@ -1,18 +1,19 @@
-//! With which bits an entry enters and stays, and what is kept of it when it goes.
+//! The policy bits of new and kept entries, and what is remembered of removed ones. Must not know
+//! when entries are evicted.
 
 use super::REUSE_TENTHS;
 use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::layout::{PolicyBits, Slot};
 use crate::log::LogKind;
-use crate::record::Head;
+use crate::record::RecordHeader;
 use crate::shard::Shard;
 
 impl Shard<'_> {
-    /// The bits with which a newcomer enters the small log.
-    pub fn admit(&self, hash: KeyHash, head: &Head) -> PolicyBits {
+    /// The policy bits of a new entry in the small log.
+    pub fn new_entry_bits(&self, hash: KeyHash, header: &RecordHeader) -> PolicyBits {
         self.measure_sample();
-        self.sample_insert(hash, head);
+        self.sample_insert(hash, header);
         let (mut frequency, mut is_admitted) = (0, false);
         if let Some(ghost) = self.take_ghost(hash) {
             frequency = ghost.frequency;
@@ -27,23 +28,23 @@ impl Shard<'_> {
         self.bits(0, frequency + 1, is_admitted)
     }
 
-    /// The bits with which an entry stays that is overwritten.
-    pub fn keep(&self, slot: Slot) -> PolicyBits {
+    /// The policy bits of an entry that is overwritten or moved.
+    pub fn kept_entry_bits(&self, slot: Slot) -> PolicyBits {
         let position = self.cache.position_of(slot.offset());
         let frequency = position.map_or(0, |at| self.halved(slot, at));
         self.bits(slot.policy().hits(), frequency, slot.policy().is_admitted())
     }
 
-    /// What stays of an entry that was removed, or had expired: a key that is stored again soon is
-    /// as popular as before. Its ghost has no distance. That of one from the main log passes for
-    /// one that has a short one, so that it goes back there.
-    pub fn let_go(&self, hash: KeyHash, found: &Found, head: &Head) {
+    /// Remembers an entry that was removed or had expired: a key that is stored again soon is as
+    /// popular as before. Its ghost carries no reuse distance. That of an entry from the main log
+    /// is marked as if it came from the small log, so that it returns to the main log.
+    pub fn remember_removed(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
         let is_main = self
             .cache
             .position_of(found.slot.offset())
             .is_some_and(|at| self.log_of(at.segment) == LogKind::Main);
-        let bits = self.keep(found.slot);
+        let bits = self.kept_entry_bits(found.slot);
         self.put_ghost(hash, bits.frequency() + bits.hits(), !is_main);
-        self.sample_remove(hash, head);
+        self.sample_remove(hash, header);
     }
 }

@@ -1,0 +1,205 @@
+//! What a cache is in the next boot of the machine, after a use that ended in order and after one that
+//! did not. Images of power cuts are `torture pages`'.
+#![cfg(feature = "hooks")]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use tuckbox_arena::hooks::pretend_boot;
+use tuckbox_arena::Geometry;
+use tuckbox_engine::layout::{log, plan, shard};
+use tuckbox_engine::{AfterPowerCut, ArenaError, Buffer, Cache, Config, Error, Place, Rights};
+use tuckbox_engine::{Ttl, Value};
+use tuckbox_testkit::specimen::Scratch;
+
+const ENTRIES: u64 = 200;
+
+/// The boot is pretended for the whole process, so the tests of this file go one after the other.
+struct Machine {
+    _alone: MutexGuard<'static, ()>,
+    _scratch: Scratch,
+    path: PathBuf,
+    size_bytes: u64,
+}
+
+impl Machine {
+    fn new(size_bytes: u64) -> Machine {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(|broken| broken.into_inner());
+        let scratch = Scratch::new();
+        let Place::Path(path) = scratch.place() else { unreachable!("a scratch has a path") };
+        std::fs::remove_file(&path).unwrap();
+        let machine = Machine { _alone: alone, _scratch: scratch, path, size_bytes };
+        machine.start();
+        machine
+    }
+
+    /// Starts the machine once more.
+    fn start(&self) {
+        static BOOTS: AtomicU64 = AtomicU64::new(1);
+        let boot = BOOTS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        pretend_boot(boot);
+    }
+
+    fn try_open(&self, after_power_cut: AfterPowerCut, read_only: bool) -> Result<Cache, Error> {
+        let rights = Rights { read_only, ..Rights::default() };
+        let size_bytes = self.size_bytes;
+        let config = Config { size_bytes, after_power_cut, rights, ..Config::default() };
+        Cache::open(&Place::Path(self.path.clone()), &config)
+    }
+
+    fn open(&self, after_power_cut: AfterPowerCut) -> Cache {
+        self.try_open(after_power_cut, false).unwrap()
+    }
+}
+
+fn fill(cache: &Cache, keys: std::ops::Range<u64>) {
+    for key in keys {
+        cache.set(&key.to_le_bytes(), Value::bytes(&[key as u8; 100]), Ttl::Never).unwrap();
+    }
+}
+
+fn found(cache: &Cache, keys: std::ops::Range<u64>) -> u64 {
+    let mut buffer = Buffer::new();
+    let mut is_there = |key: u64| match cache.get(&key.to_le_bytes(), &mut buffer).unwrap() {
+        None => false,
+        Some(entry) => {
+            assert_eq!(entry.value, Value::bytes(&[key as u8; 100]), "key {key}");
+            true
+        }
+    };
+    keys.filter(|key| is_there(*key)).count() as u64
+}
+
+/// Ends a use as a crash of the machine does: nothing more is done.
+fn crash(cache: Cache) {
+    std::mem::forget(cache);
+}
+
+#[test]
+fn entries_are_discarded_after_a_cut_alone() {
+    let machine = Machine::new(1 << 20);
+    let cache = machine.open(AfterPowerCut::Discard);
+    fill(&cache, 0..ENTRIES);
+    drop(cache);
+    for discards in 0..3 {
+        machine.start();
+        // The file's own setting counts, not the one that is asked for.
+        let cache = machine.open(AfterPowerCut::Keep);
+        let stats = cache.stats();
+        assert_eq!((stats.after_power_cut, stats.discards), (AfterPowerCut::Discard, discards));
+        let expected = if discards == 0 { ENTRIES } else { 0 };
+        assert_eq!(found(&cache, 0..ENTRIES), expected);
+        assert!(cache.check().unwrap().is_sound());
+        fill(&cache, 0..ENTRIES);
+        crash(cache);
+        // A process that dies takes nothing with it as long as the machine runs.
+        let cache = machine.open(AfterPowerCut::Discard);
+        assert_eq!(found(&cache, 0..ENTRIES), ENTRIES);
+        crash(cache);
+    }
+}
+
+#[test]
+fn entries_are_kept_after_a_cut_by_default() {
+    let machine = Machine::new(1 << 20);
+    let cache = machine.open(AfterPowerCut::default());
+    fill(&cache, 0..ENTRIES);
+    crash(cache);
+    machine.start();
+    let cache = machine.open(AfterPowerCut::Discard);
+    assert_eq!(cache.stats().after_power_cut, AfterPowerCut::Keep);
+    assert_eq!(found(&cache, 0..ENTRIES), ENTRIES);
+}
+
+#[test]
+fn a_handle_that_stays_open_keeps_the_others_ends_from_counting() {
+    let machine = Machine::new(1 << 20);
+    let (stays, ends) =
+        (machine.open(AfterPowerCut::Discard), machine.open(AfterPowerCut::Discard));
+    fill(&ends, 0..ENTRIES);
+    drop(ends);
+    crash(stays);
+    machine.start();
+    assert_eq!(machine.open(AfterPowerCut::Discard).stats().discards, 1);
+}
+
+#[test]
+fn a_handle_that_only_reads_does_not_see_what_a_cut_left() {
+    let machine = Machine::new(1 << 20);
+    let cache = machine.open(AfterPowerCut::Discard);
+    fill(&cache, 0..ENTRIES);
+    drop(cache);
+    machine.start();
+    let reader = machine.try_open(AfterPowerCut::Discard, true).unwrap();
+    assert_eq!(found(&reader, 0..ENTRIES), ENTRIES);
+    let cache = machine.open(AfterPowerCut::Discard);
+    crash(cache);
+    machine.start();
+    let refused = machine.try_open(AfterPowerCut::Discard, true).map(drop);
+    assert!(matches!(refused, Err(Error::Arena(ArenaError::CutOff { .. }))), "{refused:?}");
+    let _cache = machine.open(AfterPowerCut::Discard);
+    let reader = machine.try_open(AfterPowerCut::Discard, true).unwrap();
+    assert_eq!(found(&reader, 0..ENTRIES), 0);
+}
+
+fn geometry(size_bytes: u64) -> Geometry {
+    Geometry::new(plan(size_bytes, 0)).unwrap()
+}
+
+fn word(bytes: &[u8], at: u64) -> u64 {
+    u64::from_ne_bytes(bytes[at as usize..][..8].try_into().unwrap())
+}
+
+fn change(path: &Path, at: u64, word: u64) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[at as usize..][..8].copy_from_slice(&word.to_ne_bytes());
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Pages of the tables from different times: a shard's log ends in a segment that is another's.
+#[test]
+fn a_shard_writes_only_into_segments_that_it_owns() {
+    let machine = Machine::new(64 << 20);
+    let cache = machine.open(AfterPowerCut::Keep);
+    fill(&cache, 0..20_000);
+    let shards = cache.stats().shards;
+    assert_eq!(shards, 4);
+    drop(cache);
+    let geometry = geometry(machine.size_bytes);
+    let bytes = std::fs::read(&machine.path).unwrap();
+    let tail_of = |number: u64| geometry.shard_at(number) + shard::SMALL + log::TAIL;
+    for word_of_log in [log::HEAD, log::TAIL] {
+        let theirs = word(&bytes, tail_of(1));
+        assert_ne!(theirs, 0);
+        change(&machine.path, geometry.shard_at(0) + shard::SMALL + word_of_log, theirs);
+    }
+    machine.start();
+    let cache = machine.open(AfterPowerCut::Keep);
+    fill(&cache, 1 << 20..(1 << 20) + 20_000);
+    // What the first shard held may be lost, a quarter; of the others nothing.
+    let left = found(&cache, 0..20_000);
+    assert!(left > 14_500, "{left} of 20,000 entries are left");
+    let report = cache.check().unwrap();
+    assert_eq!(report.damaged_entries, 0, "{:?}", report.findings);
+}
+
+/// The word that tells which buckets are of today is older on the disk than the buckets.
+#[test]
+fn a_clear_removes_also_what_a_cut_had_hidden() {
+    let machine = Machine::new(1 << 20);
+    let cache = machine.open(AfterPowerCut::Keep);
+    fill(&cache, 0..ENTRIES);
+    let epoch_at = geometry(machine.size_bytes).shard_at(0) + shard::EPOCH;
+    let before = word(&std::fs::read(&machine.path).unwrap(), epoch_at);
+    cache.clear().unwrap();
+    fill(&cache, 0..ENTRIES);
+    drop(cache);
+    change(&machine.path, epoch_at, before);
+    machine.start();
+    let cache = machine.open(AfterPowerCut::Keep);
+    assert_eq!(found(&cache, 0..ENTRIES), 0, "they are hidden");
+    cache.clear().unwrap();
+    assert_eq!(found(&cache, 0..ENTRIES), 0);
+}
