@@ -108,8 +108,8 @@ class Cache(_engine.Core):
                 ratio and prefers small entries. ``"bytes"`` maximises the byte hit ratio and
                 ignores sizes. ``"balanced"`` (the default) is in between. Only used to create the
                 file.
-            after_power_cut: What happens to the entries if the machine stopped while the cache was in
-                use. ``"keep"`` (the default) keeps them: then entries that were deleted or
+            after_power_cut: What happens to the entries if the machine stopped while the cache was
+                in use. ``"keep"`` (the default) keeps them: then entries that were deleted or
                 overwritten shortly before can come back. ``"discard"`` empties the cache. Only
                 used to create the file.
             lock_timeout: Seconds that a write waits for a lock before it raises LockTimeout.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +18,7 @@ from tuckbox import Cache, CacheOpenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from reliability.conftest import Trials
 
@@ -57,9 +57,7 @@ cache.close()
 
 def start(prefix: tuple[str, ...], *arguments: str) -> subprocess.Popen[str]:
     command = [*prefix, sys.executable, "-c", WORKER, *arguments]
-    worker = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     assert worker.stdout.readline() == "ready\n"
     return worker
@@ -142,7 +140,7 @@ def test_a_reader_waits_for_a_writer(path: str, tmp_path: Path, trials: Trials) 
     first = boot(tmp_path, 0)
     demand(first)
     end_by(signal.SIGKILL)(start(first, path, "discard", "one", "SIGKILL"))
-    with pytest.raises(CacheOpenError, match="let a process that writes to it open it first"):
+    with pytest.raises(CacheOpenError, match="open it without read_only first"):
         Cache(path, read_only=True)
     with Cache(path) as writer, Cache(path, read_only=True) as reader:
         assert (len(writer), len(reader), writer.stats().discards) == (0, 0, 1)

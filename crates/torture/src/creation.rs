@@ -121,6 +121,8 @@ fn use_in_order(report: &mut Report) -> Result<u64, String> {
             }
         }
     }
+    // Locks that it held in an image are a dead process's then.
+    drop(traced);
     let mut counts = std::collections::BTreeMap::new();
     for (number, image) in seen.iter().enumerate() {
         std::fs::write(&left, image).map_err(in_words)?;

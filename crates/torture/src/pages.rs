@@ -46,6 +46,9 @@ const MOMENTS: u64 = 6;
 /// Images for which one history is used.
 const IMAGES_EACH: u64 = 50;
 
+/// A large cache is used as if it had this size, so that an image takes milliseconds.
+const WRITTEN_BYTES_MAX: u64 = 2 << 20;
+
 const NUMBERS: u64 = 20;
 
 fn number_name(number: u64) -> Vec<u8> {
@@ -340,14 +343,14 @@ fn judge(
         return Err(format!("{} entries are there though all were discarded", found.entries));
     }
     if is_used {
-        specimen::use_it(&cache, history.size_bytes)?;
+        specimen::use_it(&cache, history.size_bytes.min(WRITTEN_BYTES_MAX))?;
     }
     let lost = cache.check().map_err(text)?.lost_entries;
     let again = read(&cache, history, is_used)?;
     if is_discarded && again.entries > 0 && !is_used {
         return Err(format!("{} entries are there after a check", again.entries));
     }
-    specimen::works_after_check(&cache, history.size_bytes)?;
+    specimen::works_after_check(&cache, history.size_bytes.min(WRITTEN_BYTES_MAX))?;
     // It ended with a clear.
     let after = read(&cache, history, false)?;
     if after.entries > 0 {

@@ -213,9 +213,7 @@ def _notes(rows: Sequence[Summary]) -> tuple[str, ...]:
     )
     if excused:
         known = "; ".join(excused)
-        notes.append(
-            f"Known defects, explained in the READMEs and not counted as faults: {known}."
-        )
+        notes.append(f"Known defects, explained in the READMEs and not counted as faults: {known}.")
     return tuple(notes)
 
 

@@ -13,7 +13,6 @@ from lab.report.model import Cell, Column, Row, Table
 from lab.report.units import rate, times
 from lab.runner.summary import Summary
 
-
 STANDING_TITLE = "Worst results of Tuckbox"
 
 
@@ -159,9 +158,7 @@ def headlines(summaries: Sequence[Summary], part: str, variant: str) -> list[str
         ]
         first = min(places, key=lambda place: place.place)
         if not shares(first.row.contestant):
-            parts.append(
-                f"{title(first.row)}, for one process only, reaches {_per_second(first)}"
-            )
+            parts.append(f"{title(first.row)}, for one process only, reaches {_per_second(first)}")
         said.append(f"{phase}: {'; '.join(parts)}.")
     return said
 

@@ -67,7 +67,7 @@ def test_keys_and_warnings_are_djangos(
 ) -> None:
     backend.key_prefix = prefix
     backend.version = own
-    assert backend._lead is not None
+    assert backend._fast_prefix is not None
     ours = made_by(backend.make_and_validate_key, key, given)
     assert ours == made_by(BaseCache.make_and_validate_key, backend, key, given)
     assert type(ours[0]) is str
