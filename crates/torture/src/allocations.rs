@@ -324,7 +324,7 @@ fn in_child(
     fails_on: bool,
 ) -> i32 {
     silence();
-    // A seat of its own, which is not what is tried here.
+    // The first operation takes a process slot. That is not tested here.
     if stage.cache.contains(b"nothing").is_err() {
         return UNARMED;
     }

@@ -62,7 +62,7 @@ fn storm(report: &mut Report, children: u64, seed: u64) {
     parent.kill();
     slots_are_free(report, "storm", &scene);
     scene.settle(report, "storm");
-    report.figure("operations", scene.board.sum(crate::board::SeatWord::Operations));
+    report.figure("operations", scene.board.sum(crate::board::RowWord::Operations));
     report.figure("takeovers", scene.cache.stats().takeovers);
 }
 

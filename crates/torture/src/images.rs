@@ -25,8 +25,8 @@ const SHORT: Ttl = Ttl::Us(30_000_000);
 const OWN: &[u8] = b"own";
 /// What is stored together with it.
 const BESIDE: &[u8] = b"beside it";
-/// How long a lock is asked for again whose dead owner was not noticed in the short time limit: on a
-/// busy machine a child of ours may not have let go yet of what it was forked with.
+/// How long to retry a lock whose dead owner was not noticed within the short limit. On a busy
+/// machine, a child of this process may not have closed its inherited descriptors yet.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is done to a cache.
@@ -350,9 +350,9 @@ impl Case {
         *contents == self.after
     }
 
-    /// Makes everybody dead whom an image names: in a copy no life token is locked, but the
-    /// recorded processes may live. With `frees_first`, whoever comes next finds the first process
-    /// slot free and does not sit down in a dead one's.
+    /// Makes all owners that an image names dead. In a copy no liveness lock is held, but the
+    /// recorded processes may be alive. With `frees_first`, the next process finds the first
+    /// process slot free and does not take a dead process's slot.
     pub fn bury(&self, image: &mut [u8], frees_first: bool) {
         for slot in 0..self.geometry.process_count as u32 {
             let at = self.geometry.process_at(slot) as usize;
@@ -396,8 +396,8 @@ impl Case {
             .count()
     }
 
-    /// Judges what a death left: opens it, as another process would, and says what the cache holds
-    /// once it was mended.
+    /// Judges an image that a death left: opens it as another process would. Returns what the cache
+    /// holds after the repair.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -431,8 +431,8 @@ impl Case {
         evictions_in(image, &self.geometry)
     }
 
-    /// Judges an image as [`Case::judge`] does, but lets up to `evicted` other entries than foreseen
-    /// give way: who reads in the midst of an operation changes what it evicts.
+    /// Judges an image as [`Case::judge`] does, but allows up to `evicted` unforeseen evictions:
+    /// reads during an operation change what it evicts.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -474,7 +474,8 @@ impl Case {
         Ok(())
     }
 
-    /// Mends an image, proves the cache, and writes to it. What it held before that.
+    /// Repairs an image, checks the cache, and writes to it. Returns what it held before the
+    /// writes.
     ///
     /// # Errors
     /// What is wrong, in words.

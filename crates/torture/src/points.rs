@@ -14,7 +14,7 @@ pub fn require(what: &str) {
 
 /// Makes this thread do at the points what its orders say.
 #[cfg(not(feature = "points"))]
-pub fn arm(_board: &crate::board::Board, _seat: usize, orders: &crate::worker::Orders) {
+pub fn arm(_board: &crate::board::Board, _row: usize, orders: &crate::worker::Orders) {
     if orders.die_one_in != 0 || orders.at.is_some() {
         require("this order");
     }
@@ -45,7 +45,7 @@ mod armed {
     use tuckbox_testkit::process::signal_myself;
     use tuckbox_testkit::shared::SharedWords;
 
-    use crate::board::{Board, Flag, SeatWord};
+    use crate::board::{Board, Flag, RowWord};
     use crate::worker::Orders;
 
     /// What happens at a point.
@@ -72,11 +72,11 @@ mod armed {
     }
 
     /// Makes this thread do at the points what its orders say.
-    pub fn arm(board: &Board, seat: usize, orders: &Orders) {
+    pub fn arm(board: &Board, row: usize, orders: &Orders) {
         let words: Arc<SharedWords> = board.words();
-        let reached = board.seat_index(seat, SeatWord::Points);
+        let reached = board.row_index(row, RowWord::Points);
         let mut random =
-            fastrand::Rng::with_seed(orders.seed ^ orders.incarnation << 20 ^ seat as u64);
+            fastrand::Rng::with_seed(orders.seed ^ orders.incarnation << 20 ^ row as u64);
         let die_one_in = orders.die_one_in;
         let mut at = orders.at.as_deref().map(|text| {
             let (deed, point) = parse(text).expect("the supervisor made the order");

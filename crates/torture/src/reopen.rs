@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tuckbox_testkit::process::Worker;
 use tuckbox_testkit::watchdog::Watchdog;
 
-use crate::board::{Flag, SeatWord};
+use crate::board::{Flag, RowWord};
 use crate::report::Report;
 use crate::roles::{Part, Role, NOT_PERMITTED};
 use crate::scene::{open_many, Scene};
@@ -75,7 +75,7 @@ fn churn(report: &mut Report, seconds: f64) -> u64 {
     }
     scene.settle(report, "churn");
     report.figure("churn_processes", lives);
-    report.figure("churn_operations", scene.board.sum(SeatWord::Operations));
+    report.figure("churn_operations", scene.board.sum(RowWord::Operations));
     report.figure("churn_takeovers", scene.cache.stats().takeovers);
     lives
 }

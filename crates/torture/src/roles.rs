@@ -15,7 +15,7 @@ use crate::points;
 use crate::scene::{look, probe, Probe, Scene};
 use crate::worker::{config, myself, Orders};
 
-/// How long a child that was left alone may live at the most.
+/// How long a child that was left alone may live.
 const LIFE_SECONDS: libc::c_uint = 60;
 
 /// A role, as the command line names it.
@@ -60,7 +60,7 @@ pub enum Part {
     /// Makes a cache and exits.
     Maker,
     /// Gives a worker a PID namespace of its own. `number` is its incarnation (from bit 16 on), its
-    /// seat (from bit 1 on), and whether it mounts its own `/proc`.
+    /// row (from bit 1 on), and whether it mounts its own `/proc`.
     NamespaceHost,
     /// Works on a file system of `number` bytes.
     FullDisk,
@@ -109,10 +109,10 @@ impl Role {
         Worker::start(&mut self.command()).expect("a child can be started")
     }
 
-    fn orders(&self, seat: usize) -> Orders {
+    fn orders(&self, row: usize) -> Orders {
         Orders {
             path: self.path.clone(),
-            first_seat: seat,
+            first_row: row,
             threads: 1,
             incarnation: 1,
             seed: self.seed,
@@ -167,7 +167,7 @@ fn fork(child: impl FnOnce() -> libc::c_int) -> libc::pid_t {
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "this process can fork");
     if pid == 0 {
-        // SAFETY: no memory is passed. Nobody may be left behind for ever.
+        // SAFETY: no memory is passed. The alarm ends a child that hangs.
         unsafe { libc::alarm(LIFE_SECONDS) };
         let status = child();
         // SAFETY: ends the process at once.
@@ -183,7 +183,7 @@ fn reap(pid: libc::pid_t) -> libc::c_int {
     status
 }
 
-/// Threads at work in three seats; children in the next eight.
+/// Threads use three rows, children the next eight.
 fn fork_parent(role: &Role) -> bool {
     const THREADS: usize = 3;
     const PLACES: usize = 8;
@@ -191,9 +191,9 @@ fn fork_parent(role: &Role) -> bool {
     let (cache, board) = (role.open(), role.board());
     let (cache, board) = (&cache, &board);
     std::thread::scope(|scope| {
-        for seat in 0..THREADS {
+        for row in 0..THREADS {
             scope.spawn(move || {
-                let mut actor = Actor::new(cache, board, seat, 1, role.seed, None);
+                let mut actor = Actor::new(cache, board, row, 1, role.seed, None);
                 while !board.is_stopped() {
                     actor.step();
                 }
@@ -364,7 +364,7 @@ fn daemon(role: &Role) -> bool {
 
 fn churner(role: &Role) -> bool {
     let board = role.board();
-    let seat = role.number as usize;
+    let row = role.number as usize;
     let mut random = fastrand::Rng::with_seed(role.seed);
     for round in 0.. {
         if board.is_stopped() {
@@ -372,7 +372,7 @@ fn churner(role: &Role) -> bool {
         }
         let cache = role.open();
         let mut actor =
-            Actor::new(&cache, &board, seat, role.seed % 1_000_000 + round, role.seed, None);
+            Actor::new(&cache, &board, row, role.seed % 1_000_000 + round, role.seed, None);
         actor.resolve();
         for _ in 0..random.u32(1..40) {
             actor.step();

@@ -125,8 +125,8 @@ fn fill(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// Operations that may time out before the rest is left out: a lock that is not to be had would
-/// make each of them wait.
+/// After this many timeouts the remaining operations are left out: each would wait for a lock that
+/// is never released.
 const TIMEOUTS_MOST: usize = 3;
 
 /// Does every operation once. Which keys it was refused for.
@@ -283,7 +283,7 @@ struct Fault {
 }
 
 impl Fault {
-    /// Whether the file may not get longer because of it, so that entries give way to others.
+    /// Whether the fault keeps the file from growing, so that entries are evicted.
     fn is_about_length(&self) -> bool {
         let is_look = self.kind == libc::SYS_statx as u64 && self.count > 1;
         is_look || self.kind == libc::SYS_fallocate as u64
