@@ -159,7 +159,7 @@ impl Job<'_> {
         Copy::new(self.folder.file(&format!("{name}-{}", self.number))).expect("a new file")
     }
 
-    /// Prepares a case in its own file. Returns both.
+    /// Prepares a case in its own file. Returns the case and the path.
     fn prepare(
         &mut self,
         operation: Operation,
