@@ -1,6 +1,6 @@
-//! `torture namespaces`: workers that are all process 1 of a PID namespace of their own, as the main
-//! processes of containers are, share a cache. A process id tells nothing there, and must not be
-//! taken to.
+//! `torture namespaces`: workers share a cache, and each is process 1 of its own PID namespace,
+//! like the main process of a container. Process ids identify nobody there, and the cache must not
+//! rely on them.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
@@ -20,15 +20,15 @@ use crate::scene::{probe, Probe, Scene};
 /// The arguments of `torture namespaces`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// Workers that are killed, half of them in each of two forms: with the `/proc` of their own
-    /// namespace, and with that of the machine.
+    /// Workers that are killed: half of them with the `/proc` of their own namespace, half with the
+    /// `/proc` of the machine.
     #[arg(long, default_value_t = 100)]
     pub kills: u64,
 }
 
 const PLACES: usize = 3;
 
-/// Runs it.
+/// Runs `torture namespaces`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     points::require("torture namespaces");
     let mut report = Report::new("namespaces");
@@ -60,7 +60,7 @@ fn is_permitted() -> bool {
     code != Some(i32::from(NOT_PERMITTED))
 }
 
-/// Starts a process that gives its only child a PID namespace.
+/// Starts a process that gives its only child its own PID namespace.
 fn start(scene: &Scene, row: usize, own_proc: bool, incarnation: u64, at: Option<&str>) -> Worker {
     let number = incarnation << 16 | (row as u64) << 1 | u64::from(own_proc);
     let mut role = Role::new(Part::NamespaceHost, &scene.path).number(number);
@@ -70,7 +70,7 @@ fn start(scene: &Scene, row: usize, own_proc: bool, incarnation: u64, at: Option
     role.start()
 }
 
-/// The process that is number 1 in the namespace, by the number that it has here.
+/// The id, in this namespace, of the process that is number 1 in the child namespace.
 fn inside(host: &mut Worker) -> Option<u32> {
     let path = format!("/proc/{0}/task/{0}/children", host.id());
     for _ in 0..2000 {
@@ -102,7 +102,7 @@ fn is_number_one(id: u32) -> bool {
     line.is_some_and(|line| line.split_whitespace().last() == Some("1"))
 }
 
-/// One dies with a lock; the other, which has the same process id, goes on.
+/// One worker dies with a lock. The other worker, which has the same process id, goes on.
 fn die_with_a_lock(report: &mut Report, own_proc: bool) {
     let trial = format!("a death with a lock, own /proc {own_proc}");
     let scene = Scene::new(33 << 20, 2, 512, true);
