@@ -45,7 +45,7 @@ const SIZE_BYTES: u64 = 16 << 20;
 /// A writer notices a lost file within a second. The rest allows for a busy machine.
 const NOTICE_LIMIT: Duration = Duration::from_secs(15);
 
-/// What is done to a file.
+/// A change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deed {
     CutShort,

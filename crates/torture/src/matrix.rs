@@ -285,7 +285,7 @@ impl Matrix {
         let mut failures = Vec::new();
         for (point, places) in seen {
             self.hit.insert(point.into());
-            // The first, the last and some between.
+            // The first, and more up to the last, evenly spaced.
             let step = (places.len() - 1).max(1).div_ceil(times.max(2) - 1);
             for at in places.iter().step_by(step).take(times) {
                 for deed in [Deed::Kill, Deed::Stop, Deed::Error] {

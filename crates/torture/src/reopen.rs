@@ -165,7 +165,7 @@ fn run_out_of_space(report: &mut Report) {
     }
 }
 
-/// Whether tests that cannot run must fail instead of being skipped: so in CI.
+/// Whether tests that cannot run must fail instead of being skipped, as in CI.
 pub fn must_not_skip() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true")
 }

@@ -543,7 +543,7 @@ fn full_disk(role: &Role) -> bool {
     }
     let path = folder.join("cache.tuck");
     if role.number < 1 << 20 {
-        // Not even the smallest file fits.
+        // Not even the initial part of the file fits.
         let no_space = is_no_space(Cache::open(&Place::Path(path), &config(64 << 20)));
         let left = list(&folder);
         if !left.is_empty() {

@@ -397,7 +397,7 @@ fn repaired(
             continue;
         }
         job.tally.count("images_repaired", 1);
-        let reference = match guarded(|| case.mend(image, &copy, true)) {
+        let reference = match guarded(|| case.repair(image, &copy, true)) {
             Ok(reference) => reference,
             Err(error) => {
                 job.tally.fail(format!("{}: {error}", case.name()), Some(image));
@@ -470,7 +470,7 @@ fn compare(
 ) {
     let frees_first = tally.counts.values().sum::<u64>() % 2 == 0;
     let name = case.name();
-    match guarded(|| case.mend(image, copy, frees_first)) {
+    match guarded(|| case.repair(image, copy, frees_first)) {
         Ok(contents) if contents == *reference => {}
         Ok(contents) => {
             let differ = reference

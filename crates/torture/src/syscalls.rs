@@ -248,8 +248,8 @@ fn name_of(kind: Kind) -> String {
     found.map_or_else(|| format!("call {kind}"), |(_, name)| (*name).into())
 }
 
-/// Calls that never fail here. Calls for memory and signals are tested elsewhere; calls that remove
-/// a name or unmap have no alternative.
+/// Calls that never fail here: those that the program's memory, signals and threads need. Failing
+/// allocations are tested in `allocations`; an unmap has no alternative.
 fn is_left_alone(kind: Kind, registers: &crate::tracer::Registers) -> bool {
     const ALONE: [libc::c_long; 14] = [
         libc::SYS_brk,
