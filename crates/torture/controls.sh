@@ -1,6 +1,6 @@
 #!/bin/sh
-# Negative controls: runs the torture on an engine that breaks one promise after the other, and demands
-# that the torture notices. A run that passes on a broken engine would show nothing on a sound one.
+# Negative controls: runs torture on engines that each break one promise, and demands that torture
+# notices. A run that passes on a broken engine would show nothing on a sound one.
 #
 #   crates/torture/controls.sh [target directory]
 set -u
@@ -21,7 +21,7 @@ control() {
     TUCKBOX_MUTANT=$mutant RUST_BACKTRACE=0 timeout 180 "$target/release/torture" "$@" \
         >"$target/$mutant.json" 2>"$target/$mutant.log"
     status=$?
-    # 1: it judged so. 2: its watchdog did. Anything else is no judgement.
+    # 1: torture found a failure. 2: its watchdog did. Anything else is a crash or a pass.
     if [ $status -eq 1 ] || [ $status -eq 2 ]; then
         echo "caught: $mutant, by torture $*: $(grep -m 1 -E 'FAILED: |watchdog' "$target/$mutant.log")"
     else
@@ -30,7 +30,7 @@ control() {
     fi
 }
 
-# Nothing is broken: what is caught below is caught for its rule.
+# The unbroken engine must pass, so that each mutant below is caught for the rule it breaks.
 sound() {
     if ! RUST_BACKTRACE=0 timeout 180 "$target/release/torture" "$@" >"$target/sound.json" \
         2>"$target/sound.log"; then

@@ -1,7 +1,7 @@
 """Writers are killed at any moment, under load.
 
-Each value tells its key and proves itself, so that a torn or misplaced value is seen. A watchdog
-looks at when each worker began its operation, so that a hang is seen. Entries that nobody touches
+Each value contains its key and a checksum, which shows torn and misplaced values. A watchdog looks
+at when each worker began its operation, which shows hangs. Entries that nobody touches
 must still be there at the end: a cache that loses everything would otherwise pass.
 """
 

@@ -142,7 +142,7 @@ def test_the_handle_is_small_and_knows_its_limits(opened: Any, path: str) -> Non
     assert again["k"] == cache["k"]
     again.close()
     cache.close()
-    # Whoever unpickles it after the file was removed makes one like it.
+    # Unpickling after the file was removed creates a file like it.
     os.remove(path)
     anew = pickle.loads(data)
     assert (anew.size, anew.max_entries, len(anew)) == (2 << 20, 50, 0)

@@ -33,8 +33,8 @@ _fork = multiprocessing.get_context("fork")
 
 @contextlib.contextmanager
 def common_folder() -> Iterator[Path]:
-    """Make a folder that every user can enter; pytest's own are closed to others, and each run that
-    begins closes them anew."""
+    """Make a folder that every user can enter. Pytest's own folders are closed to others, and
+    each run closes them again."""
     with tempfile.TemporaryDirectory(prefix="tuckbox-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -164,7 +164,7 @@ def own_mounts() -> None:
 
 
 def demand_mounts() -> None:
-    """Skip the test where no mount namespace can be had."""
+    """Skip the test where no mount namespace is available."""
     pid = os.fork()
     if pid == 0:
         try:

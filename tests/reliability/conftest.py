@@ -73,7 +73,7 @@ class Trials:
             family.trials[what] = family.trials.get(what, 0) + count
 
     def figure(self, name: str, value: Any) -> None:
-        """State a figure beside the count."""
+        """State a figure next to the count."""
         for family in self._families:
             family.figures[name] = value
 
@@ -101,7 +101,7 @@ def size(request: pytest.FixtureRequest) -> Callable[[Any, Any], Any]:
 
 @pytest.fixture(scope="session")
 def seed(request: pytest.FixtureRequest) -> int:
-    """Where random numbers begin: the same each time, drawn anew for `--nightly`."""
+    """The seed of random numbers: the same each time, a new one for `--nightly`."""
     return request.config.stash[seed_key]
 
 

@@ -84,12 +84,12 @@ def serve(open_cache: Callable[[], Cache], seed: int, shared: Any, threads: int)
             own = (cache, seed * THREADS + number, shared.mistakes, Unheeded(), shared.stop)
             threading.Thread(target=workers.work_with, args=own, daemon=True).start()
         workers.work_with(cache, seed * THREADS, *arguments)
-    # Whoever waits for its threads here would not end.
+    # A process that waits for its threads here would not end.
     os._exit(0)
 
 
 class Unheeded:
-    """A heartbeat that nobody looks at: one thread's is watched."""
+    """A heartbeat that nobody watches: only that of one thread is watched."""
 
     value = 0.0
 
@@ -114,7 +114,7 @@ RELOADED = 3
 
 
 def reload_for_ever(path: str, turns: str) -> None:
-    """What Django's development server does: a child serves, and is started anew when the code has
+    """What Django's development server does: a child serves, and is restarted when the code has
     changed."""
     child: subprocess.Popen[bytes] | None = None
 

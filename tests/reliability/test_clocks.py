@@ -260,8 +260,8 @@ def test_a_cache_that_believes_the_boot_clock_is_caught(scene: Scene) -> None:
 
 @pytest.mark.parametrize("jump", JUMPS_S)
 def test_the_machine_starts_anew(scene: Scene, jump: str, tmp_path: Path, trials: Trials) -> None:
-    """With a wall clock that may have been set meanwhile: what has expired by it is gone, what has
-    not is there, and if it runs back, time goes on from where it was."""
+    """The wall clock may have been set meanwhile. Entries that have expired by it are missing,
+    others are there. If it ran back, time goes on from where it was."""
     jump_s = JUMPS_S[jump]
     demand(boot(tmp_path, 0))
     old = scene.process(*boot(tmp_path, 1))

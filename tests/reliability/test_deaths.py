@@ -1,7 +1,7 @@
 """T-R5: processes of a site are killed, terminated and interrupted, however they were started.
 
-Nobody else hangs, reads a wrong value or loses an entry, and nobody has to start anew. It builds on
-the workers of `processes/test_kills.py`: each value tells its key and proves itself, and a process
+No other process hangs, reads a wrong value, loses an entry or has to restart. The tests use the
+workers of `processes/test_kills.py`: each value contains its key and a checksum, and a process
 notes when it begins an operation.
 """
 
@@ -144,7 +144,7 @@ class Canaries:
         self.cache.set_many(self.entries)
 
     def judge(self) -> None:
-        self.cache.check()  # What a death left behind is mended by the first.
+        self.cache.check()  # The first check repairs what a death left.
         report = self.cache.check()
         assert report.is_sound, report
         assert self.cache.get_many(self.entries) == self.entries, "entries were lost"
@@ -202,8 +202,8 @@ def test_a_pool_whose_workers_die(
             for task in tasks:
                 with contextlib.suppress(BrokenProcessPool):
                     assert task.result(HANG_S) == 0
-            # Who died may have held the lock of the pool's own queue, which nobody takes over: the
-            # others would wait for it for ever, and the pool for them.
+            # The dead process may have held the lock of the pool's own queue, which nobody takes
+            # over. The others would wait for it without end, and the pool for them.
             for process in team.values():
                 process.kill()
     canaries.judge()
@@ -245,7 +245,7 @@ def test_a_development_server(path: str, trials: Trials, size: Any, seed: int) -
 @pytest.mark.parametrize("kind", ["LockFile", "Torn", "Careful", "Missing"])
 def test_a_cache_that_cannot_stand_deaths_is_caught(path: str, kind: str, seed: int) -> None:
     with pytest.raises(AssertionError, match=r"hangs|wrong value|lost"):
-        # Who waits for a file waits for ever: that is known sooner than of others.
+        # A process that waits for a lock file waits without end: a short limit shows it.
         hang_s = CONTROL_HANG_S if kind == "LockFile" else HANG_S
         play(path, 40, seed, preload=False, threads=1, kind=kind, hang_s=hang_s)
 

@@ -161,10 +161,10 @@ def use(cache: Cache, disk: Disk, found: dict[str, Any]) -> int:
         cache.set(f"canary {number}", canary(number))
     if disk.moment == "growth":
         fill(disk.folder, draw.choice([0, 0, PAGE, 40_000]))
-    # A file of a few segments holds what it can; from six on, all of this fits.
+    # A file of fewer than six segments may hold less; with six or more, all of this fits.
     stats = cache.stats()
     fits = stats.segments - stats.segments_index >= 6
-    # What fits the file as it is, written again and again: nothing has to give way.
+    # Values that fit the file, written again and again: nothing has to be evicted.
     for number in range(200):
         value = draw.randbytes(draw.randrange(10, max(11, made_bytes // 400)))
         wrong += store(cache, disk.path, ("fits", number % 20), value, found)
@@ -172,7 +172,7 @@ def use(cache: Cache, disk: Disk, found: dict[str, Any]) -> int:
     if fits:
         found["canaries"] = kept
         found["hits"] = sum(value == canary(n) for n, value in enumerate(values))
-    # And what does not: others have to give way, and the file would have to grow.
+    # Values that do not fit: others have to be evicted, and the file would have to grow.
     for number in range(100):
         value = draw.randbytes(draw.randrange(10, max(11, cache.size // 20)))
         wrong += store(cache, disk.path, ("more", number), value, found)

@@ -149,7 +149,7 @@ def limit(kind: str, folder: str, draw: random.Random) -> None:
 
 def _attempts(opener: Callable[..., Any], paths: list[str], kind: str, draw: random.Random) -> int:
     """Open the old cache and make a new one under the limit. Bits 0 and 1 of the answer count what
-    was opened, bits 2 and 3 what was refused; from 64 on it names a mistake."""
+    was opened, bits 2 and 3 what was refused; 64 or more is a mistake."""
     opened = refused = 0
     before = descriptors()
     limit(kind, os.path.dirname(paths[0]), draw)

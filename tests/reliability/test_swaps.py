@@ -99,8 +99,8 @@ class Scene:
 
 
 def attack(scene: Scene, seed: int) -> None:
-    """Swap for ever. Acts as root, for whom no protection of links is in the way, and lays things
-    that belong to the attacker."""
+    """Swap without end. Runs as root, whom no protection of links stops, and creates files that
+    belong to the attacker."""
     draw = random.Random(seed)
     links = scene.open / "link"
     links.symlink_to(scene.elsewhere)

@@ -61,7 +61,8 @@ def test_a_file_that_was_removed_is_lost(tmp_path: Path, name: str, replaced: bo
         time.sleep(NOTICED_S)
         with pytest.raises(CacheLost, match="open it again"):
             OPERATIONS[name](cache)
-        # Who only reads makes no system call, and so does not know; but nothing stale is left.
+        # A process that only reads makes no system call, so it does not notice. It reads nothing
+        # stale.
         assert reader.get("key") is None
     with Cache(path) as cache:
         assert len(cache) == 0

@@ -28,7 +28,7 @@ def test_every_byte_has_a_use_as_the_file_fills(tmp_path: Path) -> None:
                 accounted(cache)
         full = accounted(cache)
         assert path.stat().st_size == sum(full.values())
-        # What is left beside the segments does not depend on how many there are.
+        # The size of the tables does not depend on the number of segments.
         assert full["tables"] == empty["tables"]
         assert full["entries"] > 0.7 * sum(full.values())
         assert full["index"] > 0

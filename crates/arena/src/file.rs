@@ -262,7 +262,7 @@ impl CacheFile {
     pub fn require_fallocate(&self) -> Result<()> {
         match self.allocate(0, 1) {
             Err(error @ Error::NoFallocate { .. }) => Err(error),
-            // Other errors may be gone when the file has to grow.
+            // Other errors may no longer occur when the file has to grow.
             _ => Ok(()),
         }
     }

@@ -11,8 +11,8 @@
 //!
 //! Loom 0.7 reorders two accesses only if no third access, even a load, came between them. A party
 //! that loads a word before storing to it would hide its store from earlier loads. So each access
-//! is preceded by a failing compare-and-swap of a word beside it (`witness`), which loom takes for
-//! a change. It orders nothing.
+//! is preceded by a failing compare-and-swap of another word (`witness`), which loom takes for a
+//! change. It orders nothing.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -9,8 +9,8 @@
 //! [`close_inherited_locks`]) and takes a slot at its first operation.
 //!
 //! An owner is dead if its slot has moved on to another incarnation. It is also dead if its
-//! liveness lock is free *and*, within the same PID namespace, the recorded process is gone or runs
-//! another program. (A process that unmapped the lock by mistake is alive; an `exec` ends all
+//! liveness lock is free *and*, within the same PID namespace, the recorded process has ended or
+//! runs another program. (A process that unmapped the lock by mistake is alive; an `exec` ends all
 //! threads and the mapping but keeps the process id.) See `docs/concurrency.md`, "Death".
 
 use std::cell::RefCell;
@@ -344,7 +344,7 @@ fn pid_namespace() -> io::Result<u64> {
 }
 
 /// Start time of process `pid` in clock ticks since boot, and start of its stack (0 if hidden).
-/// None if it is gone or a zombie. An error means that nobody could tell: a process out of
+/// None if it has ended or is a zombie. An error means that nobody could tell: a process out of
 /// descriptors must not take others for dead.
 fn process_start(pid: u64) -> io::Result<Option<(u64, u64)>> {
     let text = if_exists(std::fs::read_to_string(format!("/proc/{pid}/stat")))?;
@@ -466,7 +466,7 @@ impl ProcessSlot {
         if self.liveness_lock.is_of_this_process() {
             let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
             let state = u64::from(self.owner.incarnation());
-            // If that part of the file is gone too, nobody can read the slot.
+            // If that part of the file is missing too, nobody can read the slot.
             let _ = file.overwrite(at, state);
         }
     }

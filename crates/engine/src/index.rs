@@ -458,8 +458,8 @@ impl Shard<'_> {
         index < self.cache.shape.directory_len && self.word(shard::DIRECTORY + index * 8) != 0
     }
 
-    /// Gives the ghosts of a bucket a segment, if they have none and one can be had. In a full file
-    /// they come before the next segment of a log.
+    /// Gives the ghosts of a bucket a segment, if they have none and one is available. In a full
+    /// file they come before the next segment of a log.
     pub fn open_ghosts(&self, bucket: u32) {
         let (index, _) = self.cache.shape.ghosts_place(bucket);
         if index >= self.cache.shape.directory_len || self.has_ghosts_of(bucket) {

@@ -387,8 +387,8 @@ impl Shard<'_> {
         Some(Position { segment, byte: rest_bytes })
     }
 
-    /// Reserves space for a record at a log head. None if it takes more segments than can be had
-    /// without evicting.
+    /// Reserves space for a record at a log head. None if it takes more segments than are
+    /// available without evicting.
     pub fn reserve(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Reservation> {
         let shape = &self.cache.shape;
         let head = self.head_cursor(kind);

@@ -71,7 +71,7 @@ impl Cache {
         Ok(self.locked(index, at))
     }
 
-    /// The shard whose lock was just taken, and whose last writer let go of it.
+    /// The shard whose lock was just taken, after its last writer released it.
     #[inline(always)]
     fn locked(&self, index: u64, at: u64) -> Shard<'_> {
         let shard = Shard { cache: self, index, at };

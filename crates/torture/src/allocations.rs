@@ -1,13 +1,13 @@
-//! What the engine does when there is no memory: the n-th allocation of an operation fails, for
-//! every n until the operation no longer asks for as many; once, and from then on.
+//! `torture allocations`: makes the n-th allocation of an operation fail, once or from then on, for
+//! every n up to the number of allocations of the operation.
 //!
-//! Each trial is a forked child on a file with entries. What is promised (docs/semantics.md):
+//! Each trial is a forked child on a file with entries. The promises (docs/semantics.md):
 //!
-//! * a thread that has worked, with a buffer that is large enough, allocates nothing in any
-//!   operation on an entry, so it cannot fail there;
-//! * one that has not gets an error where it would have to, and nothing has changed;
-//! * what repairs, proves, walks or opens may end the process, and then the cache is sound for the
-//!   others, and no other entry is lost.
+//! * a thread that has worked before and has a large enough buffer allocates nothing in an
+//!   operation on an entry, so the operation cannot fail;
+//! * another thread gets an error if it would have to allocate, and nothing has changed;
+//! * a repair, check, scan or open may end the process. The cache is then sound for other
+//!   processes, and no other entry is lost.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,33 +30,34 @@ pub struct Arguments {
     /// The highest n that is tried.
     #[arg(long, default_value_t = 200)]
     most: u64,
-    /// How often everything is done, each time in a cache of another size and fill.
+    /// The number of rounds, each with a cache of another size and fill.
     #[arg(long, default_value_t = 1)]
     rounds: u64,
-    /// Where the random choices begin.
+    /// The seed of the random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 const KEYS: u64 = 48;
-/// The key that the operations are about; the others must not notice.
+/// The key that the operations change. Other keys must not be affected.
 const OWN: u64 = 0;
 const LARGE: u64 = 1;
 const NUMBER: &[u8] = b"a number";
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
-/// How a child ended, if it was not by a signal.
+/// The exit status of a child.
 const DONE: i32 = 0;
 const NO_MEMORY: i32 = 10;
 const REFUSED: i32 = 11;
 const UNARMED: i32 = 12;
 const PANICKED: i32 = 13;
 
-/// What is promised of an operation.
+/// The promise for an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Promise {
-    /// Asks for nothing in a thread that has worked; an error in one that has not.
+    /// Allocates nothing in a thread that has worked before. In another thread, may return an
+    /// error.
     AllocatesNothing,
-    /// Asks for memory that the value takes; an error if there is none.
+    /// Allocates memory for the value. Returns an error if there is none.
     IsRefused,
     /// May end the process.
     MayEnd,
@@ -68,7 +69,7 @@ struct Operation {
     play: fn(&Stage<'_>) -> Result<(), Error>,
 }
 
-/// What an operation has at hand.
+/// The inputs of an operation.
 struct Stage<'a> {
     cache: &'a Cache,
     path: &'a Path,
@@ -76,7 +77,7 @@ struct Stage<'a> {
     values: &'a Values,
 }
 
-/// Made before memory is short.
+/// Values that are created before memory is short.
 struct Values {
     same_size: Vec<u8>,
     longer: Vec<u8>,
@@ -269,7 +270,7 @@ fn len_of(key: u64) -> usize {
     }
 }
 
-/// A cache with its entries, as they are before each trial; the version of the own one.
+/// Stores the entries that each trial starts with. Returns the version of the entry `OWN`.
 fn prepare(cache: &Cache) -> Result<u64, Error> {
     for key in 0..KEYS {
         cache.set(&name(key), Value::bytes(&stamped(key, 1, len_of(key))), Ttl::Never)?;
@@ -280,7 +281,7 @@ fn prepare(cache: &Cache) -> Result<u64, Error> {
     Ok(cache.get(&name(OWN), &mut buffer)?.expect("it was just stored").version)
 }
 
-/// What became of a child, and how many allocations it asked for.
+/// How a child ended, and how many allocations it requested.
 struct Ended {
     status: i32,
     asked: u64,
@@ -301,16 +302,16 @@ fn play(
     fail_at: u64,
     fails_on: bool,
 ) -> Ended {
-    // SAFETY: this program has one thread, so that the child has all that there is.
+    // SAFETY: this program has one thread, so the child misses none.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "cannot fork");
     if child == 0 {
         let status = in_child(operation, stage, asked, is_warm, fail_at, fails_on);
-        // SAFETY: ends this process, without what its parent is to do at its end.
+        // SAFETY: ends this process without the exit handlers of its parent.
         unsafe { libc::_exit(status) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child; the number outlives the call.
+    // SAFETY: waits for the child; the status outlives the call.
     unsafe { libc::waitpid(child, &mut status, 0) };
     Ended { status, asked: asked.word(0).load(Ordering::SeqCst) }
 }
@@ -324,7 +325,7 @@ fn in_child(
     fails_on: bool,
 ) -> i32 {
     silence();
-    // A seat of its own, which is not what is tried here.
+    // The first operation takes a process slot. That is not tested here.
     if stage.cache.contains(b"nothing").is_err() {
         return UNARMED;
     }
@@ -335,7 +336,7 @@ fn in_child(
         match result {
             Ok(()) => DONE,
             Err(Error::OutOfMemory { .. }) => NO_MEMORY,
-            // What the standard library says of reading a file of the system's.
+            // The standard library reports this if it has no memory to read a system file.
             Err(Error::Arena(ArenaError::Io { source, .. }))
                 if source.kind() == std::io::ErrorKind::OutOfMemory =>
             {
@@ -348,16 +349,15 @@ fn in_child(
         warm_up(stage);
         return armed();
     }
-    // A new thread has nothing of its own yet; the one that forked has what its parent had.
+    // A new thread has no buffers yet. The thread that forked has those of its parent.
     std::thread::scope(|scope| scope.spawn(armed).join().unwrap_or(PANICKED))
 }
 
-/// What a process says that ends for lack of memory is not for people here, and what it held in
-/// memory is not for debuggers.
+/// Suppresses error output and core dumps of processes that end for lack of memory.
 fn silence() {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: opens a file and takes its number for the standard error's; what is passed is constant
-    // or outlives the calls.
+    // SAFETY: opens a file and duplicates it to standard error; the arguments are constant or
+    // outlive the calls.
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &none);
         let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
@@ -365,7 +365,7 @@ fn silence() {
     }
 }
 
-/// What a thread has done that has worked for a while: its own memory is as large as it will be.
+/// Does what a thread does that has worked before, so that its own memory has its final size.
 fn warm_up(stage: &Stage<'_>) {
     let key = b"a key to warm up with";
     let mut buffer = stage.buffer.lock().unwrap();
@@ -377,8 +377,8 @@ fn warm_up(stage: &Stage<'_>) {
     stage.cache.pop(key, &mut buffer).unwrap();
 }
 
-/// What the others find: the cache is sound, and all entries that the operation was not about are
-/// there, whole; those it was about are whole, or gone.
+/// Judges what other processes find. The cache must be sound and all other entries there and whole.
+/// Entries that the operation changes must be whole or missing.
 fn judge(cache: &Cache, may_evict: bool, may_clear: bool) -> Result<u64, String> {
     let before = cache.stats();
     let report = cache.check().map_err(|error| format!("check answers {error}"))?;
@@ -415,7 +415,7 @@ fn judge(cache: &Cache, may_evict: bool, may_clear: bool) -> Result<u64, String>
     Ok(u64::from(!report.is_sound()))
 }
 
-/// Runs everything, and judges.
+/// Runs `torture allocations`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let mut report = Report::new("allocations");
     let folder = Folder::new(None);
@@ -426,7 +426,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     'rounds: for round in 0..arguments.rounds {
         let path = folder.file(&format!("cache-{round}"));
         let cache = open(&path).expect("a cache can be made");
-        // Between an empty file and one in which every write has to evict.
+        // From an empty file to one in which every write has to evict.
         let fill = if round % 2 == 0 { 0 } else { random.u64(100..6_000) };
         for number in 0..fill {
             let value = [7; 300];
@@ -435,7 +435,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         for operation in OPERATIONS {
             let mut most = 0;
             let ways: &[(bool, bool)] = match operation.promise {
-                // What ends the process ends it in either.
+                // Such an operation ends the process in either case.
                 MayEnd => &[(false, false)],
                 _ => &[(true, false), (false, false), (false, true)],
             };
@@ -495,13 +495,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.figure("ended_the_process", ended);
     report.figure("mended_by_check", mended);
     report.figure("allocations_most", serde_json::Value::Object(most_asked));
-    // A run in which nothing was refused, or nobody ended, has tried nothing.
+    // A run in which nothing was refused, or no process ended, has tested nothing.
     report.expect(refused > 0, || "no operation was ever refused memory".into());
     report.expect(ended > 0, || "no process ended for lack of memory".into());
     report.finish()
 }
 
-/// How Rust ends a program that gets no memory.
+/// Whether a process ended as Rust ends a program without memory.
 fn is_abort(status: i32) -> bool {
     libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT
 }

@@ -1,12 +1,12 @@
-//! A power cut at each system call of a cache's first and last steps.
+//! Power cuts at each system call that creates, opens or closes a cache.
 //!
-//! Creation: on the disk is what was synced, and of what was not, anything. So each cut leaves the names
-//! that were synced, or all that were given, and a file without its unsynced content. Whatever is there
-//! opens, or there is nothing and a cache is created.
+//! Creation: synced data is on the disk, and any part of the rest. So each cut leaves either the
+//! synced names or all names, and files without their unsynced content. An existing file must open.
+//! If there is none, a cache is created.
 //!
-//! A use that ends in order, of a cache that is emptied after a power cut: the page with the use mark may
-//! be older or newer on the disk than all others. Whatever is there is emptied, or holds exactly what it
-//! held before the use or after it.
+//! An orderly use of a cache that is emptied after a power cut: on the disk, the page with the use
+//! mark may be older or newer than all others. The cache must be emptied, or hold exactly what it
+//! held before or after the use.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,18 +22,19 @@ use crate::syscalls::{
 };
 use crate::tracer::{Registers, Stop, Traced};
 
-/// What a power cut would leave.
+/// The state that a power cut would leave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Disk {
-    /// What was synced of each file, by its inode.
+    /// The synced content of each file, by its inode.
     synced: BTreeMap<u64, Vec<u8>>,
-    /// The names that the folder has, and those that were synced.
+    /// The names in the folder, and the synced names.
     given: BTreeMap<PathBuf, u64>,
     durable: BTreeMap<PathBuf, u64>,
 }
 
 impl Disk {
-    /// Looks at the folder after a system call, which synced what a descriptor leads to if it has one.
+    /// Notes the state of the folder after a system call. `synced` is the file that the call
+    /// synced, if any.
     fn follow(&mut self, folder: &Path, synced: Option<&Path>) -> io::Result<()> {
         use std::os::unix::fs::MetadataExt;
         self.given.clear();
@@ -51,7 +52,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Puts what a cut leaves into a folder: names that were synced, or all.
+    /// Writes what a cut leaves into a folder: the synced names or all names.
     fn leave(
         &self,
         names: &BTreeMap<PathBuf, u64>,
@@ -64,7 +65,7 @@ impl Disk {
             let file = std::fs::File::create(folder.join(name))?;
             match self.synced.get(inode) {
                 Some(bytes) => std::fs::write(folder.join(name), bytes)?,
-                // Allocated, and never written.
+                // The file was allocated, and never written.
                 None => file.set_len(len_bytes)?,
             }
         }
@@ -72,7 +73,8 @@ impl Disk {
     }
 }
 
-/// Creates a cache in each way, with a cut at each system call. How many cuts differed.
+/// Creates a cache in each way, with a cut at each system call. Returns the number of different
+/// cuts.
 pub fn run(report: &mut Report) -> u64 {
     let mut cuts = 0;
     for scenario in [Scenario::Create, Scenario::CreateNamed] {
@@ -89,7 +91,7 @@ pub fn run(report: &mut Report) -> u64 {
     cuts
 }
 
-/// What became of a cache that another boot finds after a cut.
+/// The state of a cache that the next boot finds after a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
     AsBefore,
@@ -97,7 +99,8 @@ enum Found {
     Emptied,
 }
 
-/// Opens, uses and closes a cache, with a cut at each system call. How many cuts differed.
+/// Opens, uses and closes a cache, with a cut at each system call. Returns the number of different
+/// cuts.
 fn use_in_order(report: &mut Report) -> Result<u64, String> {
     let in_words = |error: io::Error| error.to_string();
     let folder = Folder::new(None);
@@ -121,7 +124,7 @@ fn use_in_order(report: &mut Report) -> Result<u64, String> {
             }
         }
     }
-    // Locks that it held in an image are a dead process's then.
+    // Locks that the child held in an image then belong to a dead process.
     drop(traced);
     let mut counts = std::collections::BTreeMap::new();
     for (number, image) in seen.iter().enumerate() {
@@ -185,7 +188,7 @@ fn create(scenario: Scenario) -> Result<u64, String> {
         if seen.last() != Some(&disk) {
             seen.push(disk.clone());
         }
-        // From here on the cache is used, and is not judged.
+        // The cache is in use from here on, and is not judged.
         if disk.durable.contains_key(Path::new("cache")) {
             break;
         }
@@ -204,7 +207,7 @@ fn create(scenario: Scenario) -> Result<u64, String> {
     Ok(2 * seen.len() as u64)
 }
 
-/// Lets the child do its next system call; none if it has opened the cache.
+/// Lets the child do its next system call. None if it has opened the cache.
 fn next_call(traced: &mut Traced, scenario: Scenario) -> io::Result<Option<Registers>> {
     let ended = |stop| match stop {
         Stop::Signal(libc::SIGSTOP) => Ok(None),
@@ -232,7 +235,7 @@ fn next_call(traced: &mut Traced, scenario: Scenario) -> io::Result<Option<Regis
     Ok(Some(done))
 }
 
-/// What a system call that has ended made durable.
+/// The file that a completed system call made durable.
 fn synced_by(traced: &Traced, done: &Registers) -> Option<PathBuf> {
     let is_sync = done.orig_rax == libc::SYS_fsync as u64 && done.rax == 0;
     is_sync.then(|| PathBuf::from(format!("/proc/{}/fd/{}", traced.id(), done.rdi)))

@@ -1,6 +1,6 @@
-//! `torture cut`: the file is cut short, holed, replaced, removed or locked away under processes that
-//! use it. None of them may die of it or answer wrongly; those whose file is gone are told so, open
-//! it again, and share one cache as before.
+//! `torture cut`: cuts the file short, punches holes into it, replaces it, removes it or makes it
+//! inaccessible while processes use it. None of them may die or answer wrongly. A process that lost
+//! its file gets an error, opens the cache again, and shares one cache with the others as before.
 
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use crate::roles::{Part, Role};
 /// The arguments of `torture cut`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// How often something is done to a file.
+    /// How often a file is changed.
     #[arg(long, default_value_t = 200)]
     pub cases: u64,
-    /// Files that are treated so side by side.
+    /// Files that are changed at the same time.
     #[arg(long, default_value_t = 8)]
     pub scenes: u64,
-    /// Seeds the choice of what is done.
+    /// The seed of the random choices.
     #[arg(long)]
     pub seed: Option<u64>,
     /// Answers wrongly, as a negative control: every read of the victims misses.
@@ -37,15 +37,15 @@ pub struct Arguments {
 
 /// Processes that share a file.
 const VICTIMS: usize = 4;
-/// Keys that each of them writes.
+/// Keys that each process writes.
 const KEYS: u64 = 300;
 const CANARIES: u64 = 200;
-/// Room for all that is stored, so that nothing has to be evicted.
+/// Large enough that nothing has to be evicted.
 const SIZE_BYTES: u64 = 16 << 20;
-/// A lost file is noticed within a second by who writes; the rest is for a busy machine.
+/// A writer notices a lost file within a second. The rest allows for a busy machine.
 const NOTICE_LIMIT: Duration = Duration::from_secs(15);
 
-/// What is done to a file.
+/// A change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deed {
     CutShort,
@@ -65,30 +65,30 @@ const DEEDS: [Deed; 6] = [
     Deed::ModeTaken,
 ];
 
-/// What a victim shows.
+/// What a victim reports about itself.
 #[derive(Debug, Clone, Copy)]
 enum Show {
     Operations,
     Hits,
     Wrong,
-    /// How often it was told that its file is gone.
+    /// How often an operation reported that the file is lost.
     Lost,
-    /// Inode of the file that it uses, 0 while it has none.
+    /// Inode of the file that the victim uses, 0 while it has none.
     Inode,
-    /// The round that it has last seen, see `ROUND`.
+    /// The round that the victim saw last, see `ROUND`.
     Round,
     Refused,
-    /// How often it found no room for a while.
+    /// How often the victim found no room for a while.
     Full,
 }
 
 const SHOWS: usize = 8;
-/// A word by which the supervisor counts the deeds.
+/// The word in which the supervisor counts the changes of the file.
 const ROUND: usize = VICTIMS * SHOWS;
 const STOP: usize = ROUND + 1;
-/// Set while the file has a hole, or may have one because a victim lengthened what was cut before it
-/// noticed: where a part of the index was, an older slot of a key may come to light again. What is
-/// found was still stored under that key.
+/// Set while the file has a hole, or may have one because a victim lengthened the cut file before
+/// it noticed the cut. Where part of the index was, an older slot of a key may reappear. Its value
+/// was still stored under that key.
 const HOLED: usize = STOP + 1;
 const WORDS: usize = HOLED + 1;
 
@@ -101,7 +101,7 @@ fn words_path(path: &Path) -> PathBuf {
 }
 
 fn open(path: &Path) -> tuckbox_engine::Result<Cache> {
-    // How long a lock is waited for is not what is tried here, on a machine that may be busy.
+    // A long limit: lock timeouts are not tested here, and the machine may be busy.
     let lock_limit = Duration::from_secs(10);
     let config = Config { size_bytes: SIZE_BYTES, lock_limit, ..Config::default() };
     Cache::open(&Place::Path(path.into()), &config)
@@ -121,15 +121,15 @@ fn put(cache: &Cache, key: &[u8], sequence: u64, len: usize) -> Result<(), Error
     cache.set(key, Value::bytes(&value), Ttl::Never)
 }
 
-/// The sequence of the value that is found; none for a miss; an error for a value that was never
-/// stored there.
+/// The sequence of the value found; none for a miss; an error for a value that was never stored
+/// under this key.
 fn find(cache: &Cache, key: &[u8], buffer: &mut Buffer) -> Result<Result<Option<u64>, ()>, Error> {
     let Some(entry) = cache.get(key, buffer)? else { return Ok(Ok(None)) };
     let Value::Bytes { bytes, .. } = entry.value else { return Ok(Err(())) };
     Ok(stamp::read(key, bytes).map(|stamp| Some(stamp.sequence)).map_err(drop))
 }
 
-/// A victim: works on the file, whatever is done to it.
+/// A victim: works on the file, whatever happens to it.
 pub fn suffer(role: &Role) -> bool {
     let words = SharedWords::open(&words_path(&role.path)).expect("the supervisor made it");
     let victim = (role.number & 0xff) as usize;
@@ -139,7 +139,7 @@ pub fn suffer(role: &Role) -> bool {
     while words.word(STOP).load(SeqCst) == 0 {
         show(&words, victim, Show::Inode).store(0, SeqCst);
         let Ok(cache) = open(&role.path) else {
-            // It is damaged, or is being replaced: somebody has to take it away.
+            // The file is damaged, or is being replaced. The supervisor has to remove it.
             show(&words, victim, Show::Refused).fetch_add(1, SeqCst);
             std::thread::sleep(Duration::from_millis(2));
             continue;
@@ -172,8 +172,8 @@ pub fn suffer(role: &Role) -> bool {
                     return false;
                 }
             }
-            // Another victim has lengthened what was cut, before anybody noticed the cut: there is no
-            // room until somebody does.
+            // Another victim lengthened the cut file before it noticed the cut. There is no room
+            // until somebody notices.
             Err(Error::Full { .. }) if finds_room_or_the_loss(&cache) => {
                 show(&words, victim, Show::Full).fetch_add(1, SeqCst);
             }
@@ -186,7 +186,7 @@ pub fn suffer(role: &Role) -> bool {
     true
 }
 
-/// Whether writes go on, or say that the file is lost, within the time in which a loss is noticed.
+/// Whether writes succeed again, or report that the file is lost, within `NOTICE_LIMIT`.
 fn finds_room_or_the_loss(cache: &Cache) -> bool {
     let began = Instant::now();
     while began.elapsed() < NOTICE_LIMIT {
@@ -267,7 +267,7 @@ impl Step<'_> {
     }
 }
 
-/// Zeros may have been punched into what counts, or another number be there.
+/// A hole may have zeroed part of the number, or an older number may be there.
 fn overflow(error: Error) -> Result<(), Error> {
     match error {
         Error::Overflow { .. } | Error::NotAnInteger => Ok(()),
@@ -275,7 +275,7 @@ fn overflow(error: Error) -> Result<(), Error> {
     }
 }
 
-/// Runs it.
+/// Runs `torture cut`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let mut report = Report::new("cut");
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
@@ -357,13 +357,13 @@ fn treat(arguments: &Arguments, seed: u64, cases: u64) -> Tally {
         }
         std::thread::sleep(Duration::from_millis(random.u64(1..10)));
         if let Some(cache) = canaries {
-            // The file is as it was: nothing may be lost.
+            // The file is unchanged: nothing may be lost.
             let found = count_canaries(&cache);
             if found * 100 < CANARIES * 99 {
                 tally.failures.push(format!("{trial}: {found} of {CANARIES} canaries are there"));
             }
         } else if !matches!(deed, Deed::Removed | Deed::Replaced) {
-            // What a person does who finds a damaged cache.
+            // A person who finds a damaged cache would remove it.
             let _ = std::fs::remove_file(&path);
         }
         words.word(ROUND).store(round, SeqCst);
@@ -413,7 +413,7 @@ fn commit(deed: Deed, path: &Path, random: &mut fastrand::Rng) -> std::io::Resul
             punch(&file, from, bytes)
         }
         Deed::Replaced => {
-            // By another cache, or by what is none at all and is taken away again.
+            // By another cache, or by a file that is no cache and is removed again.
             let other = path.with_extension("other");
             let _ = std::fs::remove_file(&other);
             if random.bool() {
@@ -431,7 +431,7 @@ fn commit(deed: Deed, path: &Path, random: &mut fastrand::Rng) -> std::io::Resul
             file.set_permissions(std::fs::Permissions::from_mode(0o000))?;
             std::thread::sleep(Duration::from_millis(5));
             file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
-            // As a copying program does, which reads what it may.
+            // As a copying program does, which may read it.
             file.read_at(&mut [0; 4096], 0).map(drop)
         }
     }
@@ -449,8 +449,8 @@ fn punch(file: &std::fs::File, from: u64, bytes: u64) -> std::io::Result<()> {
     }
 }
 
-/// Waits until all victims use the file that is at the path now, which shows by what each of them
-/// has stored in it for this round.
+/// Waits until all victims use the file that is at the path now: until each has stored its value of
+/// this round in it.
 fn share(
     path: &Path,
     words: &SharedWords,
@@ -488,7 +488,8 @@ fn share(
     }
 }
 
-/// Signals that are not about a cache go where they went before. How many were tried.
+/// Demands that signals unrelated to a cache reach their earlier handlers. Returns the number of
+/// trials.
 fn own_bus_errors(report: &mut Report) -> u64 {
     use std::os::unix::process::ExitStatusExt;
     let folder = Folder::new(None);
@@ -524,7 +525,7 @@ pub fn own_bus_error(role: &Role) -> bool {
         // SAFETY: the handler touches atomics and makes a system call.
         unsafe { libc::signal(libc::SIGBUS, handler) };
     } else {
-        // SAFETY: what the standard library installed for overflows of stacks is taken away.
+        // SAFETY: removes the handler that the standard library installed for stack overflows.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
     }
     let cache = open(&role.path).expect("a cache can be made");
@@ -543,7 +544,7 @@ pub fn own_bus_error(role: &Role) -> bool {
         unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, own.as_raw_fd(), 0) };
     OWN_PAGE.store(page as u64, SeqCst);
     own.set_len(0).expect("it can be cut");
-    // SAFETY: one byte of the mapping; what happens at its access is what is tried.
+    // SAFETY: one byte of the mapping. The fault at this access is the test.
     let byte = unsafe { page.cast::<u8>().read_volatile() };
     let handled = OWN_HANDLER.load(SeqCst);
     std::fs::File::options().write(true).open(&role.path).unwrap().set_len(0).unwrap();

@@ -1,10 +1,10 @@
-//! `torture damage`: a closed cache's file is damaged, opened and used: every byte of it in four
-//! ways, every word of its tables and index in sixteen, cut short anywhere, pages exchanged, words
-//! strewn at random.
+//! `torture damage`: damages the file of a closed cache, opens it and uses it. Each byte is damaged
+//! in four ways, each word of the tables and the index in sixteen. The file is also cut short
+//! anywhere, gets other pages, or random words at random places.
 //!
-//! What is demanded is in `tuckbox_testkit::specimen`, and here: how many entries must still be
-//! found, that what is gone is counted, and that no lying length takes more memory than twice the
-//! file's.
+//! Most demands are in `tuckbox_testkit::specimen`. This module adds how many entries must still be
+//! found, that lost entries are counted, and that no wrong length makes Tuckbox allocate more than
+//! twice the file's size.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::process::ExitCode;
@@ -23,34 +23,34 @@ use crate::report::Report;
 /// The arguments of `torture damage`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// Systematic cases: as many as there are, evenly chosen if this is fewer.
+    /// The number of systematic cases. If it is fewer than all, they are spread evenly.
     #[arg(long, default_value_t = u64::MAX)]
     pub cases: u64,
-    /// Cases with words strewn at random.
+    /// Cases with random words at random places.
     #[arg(long, default_value_t = 0)]
     pub random: u64,
     /// Cases on larger files, where one damaged byte may cost one entry in a hundred.
     #[arg(long, default_value_t = 2_000)]
     pub large: u64,
-    /// One case in this many is used and checked after it was read.
+    /// One case in this many is also used and checked after it was read.
     #[arg(long, default_value_t = 8)]
     pub use_one_in: u64,
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How long 256 cases of a thread may take before one of them has hung.
+    /// How long 256 cases of one thread may take. Beyond that, one of them has hung.
     #[arg(long, default_value_t = 60)]
     pub seconds_each: u64,
-    /// Claims that nothing is ever found, to see whether that is noticed.
+    /// Negative control: claims that nothing is ever found.
     #[arg(long)]
     pub lie_miss: bool,
 }
 
 const THREADS: usize = 2;
-/// Room for what a test keeps itself while it uses a cache: values, and the keys that a scan met.
+/// Memory of the test itself while it uses a cache: values, and the keys that a scan returned.
 const OWN_BYTES: u64 = 64 << 10;
 
-/// Runs it.
+/// Runs `torture damage`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let mut report = Report::new("damage");
     std::panic::set_hook(Box::new(|_| ()));
@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let systematic = systematic(&small);
     let all = systematic.len() as u64;
     let step = (all / arguments.cases.clamp(1, all)).max(1);
-    // Not every n-th: the ways of damage repeat with a period.
+    // Not simply every n-th case: the ways of damage repeat with a period.
     let offset = |number: u64| (number * step + (number * 7919) % step) as usize;
     let mut cases: Vec<Damage> =
         (0..all / step).map(|number| systematic[offset(number)].clone()).collect();
@@ -84,7 +84,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.finish()
 }
 
-/// Each byte in four ways, each word that may lead somewhere in sixteen, each length.
+/// Damages each byte in four ways, each word that may be a reference in sixteen, and cuts at many
+/// lengths.
 fn systematic(image: &Specimen) -> Vec<Damage> {
     let len = image.bytes.len() as u64;
     let mut cases = vec![Damage::None];
@@ -99,7 +100,7 @@ fn systematic(image: &Specimen) -> Vec<Damage> {
     let (pool_at, segment_bytes) = (image.pool_at(), 4096);
     for at in (0..len - 8).step_by(8) {
         let old = image.word(at);
-        // Of logs and of what is unused, words that are zero lead nowhere.
+        // Zero words of logs and of unused segments lead nowhere.
         if at >= pool_at + segment_bytes && old == 0 {
             continue;
         }
@@ -137,7 +138,8 @@ fn systematic(image: &Specimen) -> Vec<Damage> {
     cases
 }
 
-/// Every word of the segment tables as a link to every segment: circles of any length among them.
+/// Makes every word of the segment tables a link to every segment, which includes cycles of any
+/// length.
 fn links(image: &Specimen) -> impl Iterator<Item = Damage> {
     let first = (0..image.pool_at()).step_by(8).find(|at| image.part(*at) == Part::Generation);
     let first = first.expect("there are segments");
@@ -157,7 +159,7 @@ fn pool_cases(image: &Specimen, arguments: &Arguments) -> Vec<Damage> {
         .collect()
 }
 
-/// Words of the first of two shards, which the second must not notice.
+/// Damages words of the first of two shards. The second shard must not notice.
 fn first_shard_cases(image: &Specimen, most: u64) -> Vec<Damage> {
     let guides = (0..image.pool_at()).step_by(8).filter(|at| image.part(*at) == Part::Guide);
     let guides: Vec<u64> = guides.collect();
@@ -167,13 +169,13 @@ fn first_shard_cases(image: &Specimen, most: u64) -> Vec<Damage> {
     cases.take(most as usize).collect()
 }
 
-/// An expiry word proves itself against damage to one byte always, and against any other but once
-/// in a thousand. Of all cases a small part hits such a word, so hardly any moves one.
+/// The check of an expiry word detects all damage to one byte, and other damage except once in a
+/// thousand. Few cases hit such a word, so hardly any case moves an expiry.
 const CASES_PER_MOVED_EXPIRY: u64 = 20_000;
-/// So many more may be luck: in 20,000 cases a tenth of one is moved on the mean.
+/// Allowance for chance: 20,000 cases move 0.1 expiries on average.
 const MOVED_EXPIRIES_BY_LUCK: u64 = 4;
 
-/// What came of playing cases.
+/// The outcome of the cases.
 #[derive(Default)]
 struct Verdict {
     failures: Mutex<Vec<String>>,
@@ -295,7 +297,7 @@ fn play_one(
         Ok(Some(cache))
     });
     result?;
-    // The comparison of what was refused holds the file once.
+    // The comparison after a refusal holds one copy of the file.
     verdict.bytes_most.fetch_max(took_bytes, Relaxed);
     let most = 2 * image.size_bytes + OWN_BYTES;
     if took_bytes > most {
@@ -304,7 +306,7 @@ fn play_one(
     Ok(())
 }
 
-/// Which of the used cases are used before they are checked.
+/// Whether a case is used before it is checked.
 fn is_used_first(damage: &Damage) -> bool {
     match damage {
         Damage::Byte { at, .. } | Damage::Word { at, .. } => at / 8 % 2 == 0,
@@ -313,7 +315,7 @@ fn is_used_first(damage: &Damage) -> bool {
     }
 }
 
-/// How many entries must be left.
+/// Demands that enough entries are left.
 fn judge(image: &Specimen, damage: &Damage, left: Left) -> Result<(), String> {
     let lost = image.entries() - left.found;
     let most = match damage {
@@ -343,8 +345,8 @@ fn judge(image: &Specimen, damage: &Damage, left: Left) -> Result<(), String> {
     Ok(())
 }
 
-/// What reads do not find any more is counted once the shard has been proved, and named. How many
-/// entries have expired that were stored for longer.
+/// Demands that a check counts and names the entries that reads no longer find. Returns how many
+/// entries expired too early.
 fn check_says_what_is_lost(image: &Specimen, cache: &Cache, left: Left) -> Result<u64, String> {
     let report = cache.check().map_err(|error| error.to_string())?;
     let again = cache.check().map_err(|error| error.to_string())?;
@@ -352,8 +354,8 @@ fn check_says_what_is_lost(image: &Specimen, cache: &Cache, left: Left) -> Resul
         return Err(format!("a second check finds more than the first: {report:?}, {again:?}"));
     }
     let stats = cache.stats();
-    // A damaged lock word looks like one of a dead process, whose work is mended without a word
-    // about what it was at: a damaged epoch then looks like a clear.
+    // A damaged lock word looks like the lock of a dead process. Its repair does not report what
+    // the process was doing, so a damaged epoch looks like a clear.
     let counted = stats.lost_entries.saturating_add(stats.takeovers);
     let named: u64 = report.losses.iter().map(|loss| loss.entries).sum();
     let found = image.read_all(cache)?.found;
@@ -362,7 +364,7 @@ fn check_says_what_is_lost(image: &Specimen, cache: &Cache, left: Left) -> Resul
     if named != report.lost_entries || report.entries != found + expired {
         return Err(format!("{found} entries are there: {report:?}"));
     }
-    // The counts themselves may be what is damaged.
+    // The counts themselves may be damaged.
     if gone > 0 && counted == 0 && report.wrong_counts == 0 {
         return Err(format!("{gone} entries are gone, none counted: {left:?}, {report:?}"));
     }

@@ -1,6 +1,6 @@
-//! `torture flood`: keys that were chosen to collide. Those that collide in another file must not in
-//! this one, since every file's hash has a key of its own; and those that truly collide here, found
-//! with the key that anybody who may read the file can read, must cost no more than themselves.
+//! `torture flood`: stores keys that were chosen to collide. Keys that collide in one file must not
+//! collide in another, since every file has its own hash key. Anyone who can read a file can read
+//! its hash key, and so find keys that collide there. Those must not harm other keys.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,30 +19,29 @@ pub struct Arguments {
     /// Keys that collide.
     #[arg(long, default_value_t = 2_000)]
     pub keys: u64,
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Claims that nothing is ever found, to see whether that is noticed.
+    /// Negative control: claims that nothing is ever found.
     #[arg(long)]
     pub lie_miss: bool,
-    /// Looks for the keys of one file in that very file, as if hashes had no key: must be noticed.
+    /// Negative control: floods the very file whose hash key chose the keys, as if hashes had no
+    /// key.
     #[arg(long)]
     pub lie_one_key: bool,
 }
 
 const SIZE_BYTES: u64 = 8 << 20;
-/// By how much the index may be longer than twice what it was: a few segments are begun, and its ghosts
-/// come with them.
+/// By how much the index may exceed twice its earlier size: a few begun segments, and their ghosts.
 const INDEX_MORE_BYTES: u64 = 512 << 10;
-/// Bits of the first choice of a bucket that all the keys of a flood share.
+/// How many bits of the first bucket choice all keys of a flood share.
 const FIRST_BITS: u32 = 12;
-/// How many share the tag as well, so that each must be compared.
+/// How many keys also share the tag, so that each must be compared.
 const TAGGED: u64 = 24;
-/// How many share bits of both their choices, and how many bits of each.
+/// How many keys share bits of both bucket choices, and how many bits of each.
 const DOUBLE: u64 = 300;
 const DOUBLE_BITS: u32 = 9;
-/// An operation that takes longer went through a bucket without an end. Others may have the processors
-/// meanwhile.
+/// A slower operation walked through a bucket without an end. The rest allows for a busy machine.
 const SLOWEST_MOST: Duration = Duration::from_secs(5);
 
 fn open(folder: &Folder, name: &str) -> (Cache, Hasher) {
@@ -63,7 +62,7 @@ fn search(hasher: &Hasher, count: u64, from: u64, is_it: impl Fn(KeyHash) -> boo
     names.filter(|name| is_it(hasher.key(name))).take(count as usize).collect()
 }
 
-/// What storing and reading some keys came to.
+/// The outcome of storing and reading some keys.
 struct Outcome {
     found: u64,
     wrong: u64,
@@ -80,7 +79,7 @@ fn play(cache: &Cache, keys: &[[u8; 8]], lie_miss: bool) -> Outcome {
     for key in keys {
         let start = Instant::now();
         outcome.refused += u64::from(cache.set(key, Value::bytes(key), Ttl::Never).is_err());
-        // What was just stored is there, however many others are where it belongs.
+        // The key that was just stored is there, however many others share its buckets.
         let found = cache.get(key, &mut buffer).expect("a read");
         outcome.wrong += u64::from(found.map(|entry| entry.value) != Some(Value::bytes(key)));
         outcome.slowest = outcome.slowest.max(start.elapsed());
@@ -95,7 +94,7 @@ fn play(cache: &Cache, keys: &[[u8; 8]], lie_miss: bool) -> Outcome {
     outcome
 }
 
-/// Runs it.
+/// Runs `torture flood`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let mut report = Report::new("flood");
     let _watchdog = Watchdog::new("torture flood", Duration::from_secs(300));
@@ -124,12 +123,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let outcome = play(victim, &double, lie);
     expect_all(&mut report, "keys that collide twice in another file", &outcome, DOUBLE);
     let grown = victim.stats().segments_index - before;
-    // As many keys again may need as much index again.
+    // Twice the keys may need twice the index.
     let more = INDEX_MORE_BYTES / victim.stats().segment_bytes;
     report
         .expect(grown <= before + more, || format!("they made the index grow by {grown} segments"));
 
-    // Those that truly collide. Others are there before, and must stay.
+    // Keys that really collide. Other keys are there before, and must be kept.
     let bystanders = play(&known, &plain, lie);
     expect_all(&mut report, "bystanders", &bystanders, count);
     let before = known.stats();
@@ -150,7 +149,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         report.expect(outcome.slowest < SLOWEST_MOST, || {
             format!("{name}: an operation took {:?}", outcome.slowest)
         });
-        // Two buckets at the least.
+        // At least two buckets.
         report.expect(outcome.found >= 7, || format!("{name}: {} are found", outcome.found));
     }
     let mut buffer = Buffer::new();

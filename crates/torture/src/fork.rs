@@ -1,5 +1,6 @@
-//! `torture fork`: processes with threads and held locks fork, become other programs, and close all
-//! their descriptors. Their children work, and no death or life is mistaken for another's.
+//! `torture fork`: processes with threads and held locks fork, call `exec`, and close all their
+//! descriptors. Their children must work, and no live process may be taken for dead or the other
+//! way round.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
@@ -17,21 +18,21 @@ use crate::scene::{open_many, Probe, Scene};
 /// The arguments of `torture fork`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// Children in the storm.
+    /// The number of forked children.
     #[arg(long, default_value_t = 1000)]
     pub children: u64,
-    /// Seeds the storm.
+    /// The seed of the random choices.
     #[arg(long)]
     pub seed: Option<u64>,
 }
 
-/// A cache as small as this has 32 process slots.
+/// A cache of this size has 32 process slots.
 const SMALL_BYTES: u64 = 960 << 10;
 const SLOTS: usize = 32;
-/// How long it may take until a dead process's lock is another's.
+/// How long it may take to take over a dead process's lock.
 const TAKEOVER: Duration = Duration::from_secs(1);
 
-/// Runs it.
+/// Runs `torture fork`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     points::require("torture fork");
     let mut report = Report::new("fork");
@@ -62,11 +63,11 @@ fn storm(report: &mut Report, children: u64, seed: u64) {
     parent.kill();
     slots_are_free(report, "storm", &scene);
     scene.settle(report, "storm");
-    report.figure("operations", scene.board.sum(crate::board::SeatWord::Operations));
+    report.figure("operations", scene.board.sum(crate::board::RowWord::Operations));
     report.figure("takeovers", scene.cache.stats().takeovers);
 }
 
-/// All slots but the supervisor's own can be taken.
+/// Demands that all slots except the supervisor's can be taken.
 fn slots_are_free(report: &mut Report, trial: &str, scene: &Scene) {
     if let Err(error) = open_many(&scene.path, SLOTS - 1) {
         report.fail(format!("{trial}: process slots are lost: {error}"));
@@ -107,7 +108,7 @@ fn parent_dies(report: &mut Report, touches: u64) {
     scene.settle(report, &trial);
 }
 
-/// A process becomes another program while one of its threads holds a lock.
+/// A process calls `exec` while one of its threads holds a lock.
 fn becomes_another(report: &mut Report) {
     let trial = "exec with a lock";
     let scene = Scene::new(SMALL_BYTES, 1, 64, true);
@@ -115,7 +116,7 @@ fn becomes_another(report: &mut Report) {
     let mut holder = role.start();
     let held = scene.board.wait_for(Flag::Holding, 1, Duration::from_secs(10));
     report.expect(held, || format!("{trial}: the holder never held the lock"));
-    // Until it is the sleeper.
+    // Waits until the holder is the sleeper.
     for _ in 0..1000 {
         let line = std::fs::read(format!("/proc/{}/cmdline", holder.id())).unwrap_or_default();
         if String::from_utf8_lossy(&line).contains("sleeper") {
@@ -150,7 +151,7 @@ fn becomes_itself(report: &mut Report) {
     scene.settle(report, trial);
 }
 
-/// A daemon closes all its descriptors, the cache's among them, and lives on.
+/// A daemon closes all its descriptors, including the cache's, and lives on.
 fn closes_descriptors(report: &mut Report) {
     let trial = "a daemon without descriptors";
     let scene = Scene::new(SMALL_BYTES, 1, 64, true);

@@ -1,6 +1,6 @@
-//! `torture full`: a cache that is full all the time, with values from 16 bytes to a megabyte mixed
-//! and in phases, so that its memory is in pieces. No value that it takes may be refused, no write
-//! may empty it, and it must find about as much as an exact LRU of the same bytes would.
+//! `torture full`: keeps a cache full, with values from 16 bytes to a megabyte, mixed and in
+//! phases, so that its memory is fragmented. No value that fits may be refused, no write may empty
+//! the cache, and its hit ratio must be near that of an exact LRU of the same bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
@@ -16,21 +16,21 @@ use crate::report::Report;
 /// The arguments of `torture full`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// Sets, all phases together.
+    /// The number of sets in all phases.
     #[arg(long, default_value_t = 60_000)]
     pub sets: u64,
-    /// Limit of the file.
+    /// The size limit of the file.
     #[arg(long, default_value_t = 48 << 20)]
     pub size_bytes: u64,
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Claims that nothing is ever found, to see whether that is noticed.
+    /// Negative control: claims that nothing is ever found.
     #[arg(long)]
     pub lie_miss: bool,
 }
 
-/// An exact LRU of so many bytes: what a cache of this size could find without being clever.
+/// An exact LRU of `most_bytes`, as the reference for hits.
 struct Lru {
     most_bytes: u64,
     bytes: u64,
@@ -64,10 +64,10 @@ impl Lru {
     }
 }
 
-/// The phases: how long values are, in powers of two.
+/// The phases: the range of value lengths, as exponents of two.
 const PHASES: [(f64, f64); 5] = [(4.0, 9.0), (14.0, 20.0), (4.0, 12.0), (4.0, 20.0), (6.0, 16.0)];
 
-/// A value's length follows from its key and phase, so that a later set has the same.
+/// The length of a value depends on its key and phase only, so that a later set has the same.
 fn len_of(key: u64, phase: usize, most: usize) -> usize {
     let part =
         XxHash3_64::oneshot_with_seed(phase as u64, &key.to_le_bytes()) as f64 / u64::MAX as f64;
@@ -83,7 +83,7 @@ fn fill(value: &mut Vec<u8>, key: u64, version: u64, len: usize) {
     value[..head].copy_from_slice(&word.to_le_bytes()[..head]);
 }
 
-/// Runs it.
+/// Runs `torture full`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let mut report = Report::new("full");
     let _watchdog = Watchdog::new("torture full", Duration::from_secs(3600));
@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     for phase in 0..PHASES.len() {
         let sets = arguments.sets / PHASES.len() as u64;
         let mean = (0..2_000).map(|key| len_of(key, phase, most) as u64).sum::<u64>() / 2_000;
-        // About four times what fits, so that most of them cannot stay.
+        // About four times what fits, so that most of them are evicted.
         let keys = (arguments.size_bytes * 4 / (mean + 64)).clamp(400, 400_000);
         let mut lru = Lru {
             most_bytes: arguments.size_bytes * 9 / 10,
@@ -110,14 +110,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         let (mut reads, mut hits, mut model_hits, mut done, mut step) = (0u64, 0u64, 0u64, 0u64, 0);
         while done < sets {
             step += 1;
-            // A few keys are asked for often, as in the world: a power law.
+            // A few keys are read often, as in real use: a power law.
             let key = (random.f64().powi(3) * keys as f64) as u64 + phase as u64 * 10_000_000;
             let len = len_of(key, phase, most);
             let name = key.to_le_bytes();
             let found =
                 cache.get(&name, &mut buffer).expect("a read").filter(|_| !arguments.lie_miss);
             let is_model_hit = lru.has(key);
-            // The second half counts: then both are full.
+            // Only the second half counts, when both caches are full.
             if done * 2 > sets {
                 reads += 1;
                 hits += u64::from(found.is_some());

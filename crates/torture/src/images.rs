@@ -1,5 +1,5 @@
-//! Small caches in prepared states, the operations done on them, and the judgement on the image
-//! that a death in the midst of one leaves. Knows nothing of how the images came about.
+//! Small caches in prepared states, operations on them, and the judgement of the image that a death
+//! during an operation leaves. This module does not know how the images are made.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,49 +16,49 @@ use tuckbox_engine::{
     layout, ArenaError, Buffer, Cache, CheckReport, Clock, Config, Error, Place, Ttl, Value,
 };
 
-/// When the caches are filled, and when the operations are done: what expires in between has.
+/// The time at which caches are filled, and the time of the operations.
 const FILLED_US: u64 = 1_700_000_000_000_000;
 const NOW_US: u64 = FILLED_US + 60_000_000;
-/// A time to live that ends between the two.
+/// A time to live that ends between these two times.
 const SHORT: Ttl = Ttl::Us(30_000_000);
-/// The key that an operation is about.
+/// The key that an operation changes.
 const OWN: &[u8] = b"own";
-/// What is stored together with it.
+/// A second key, for operations on two keys.
 const BESIDE: &[u8] = b"beside it";
-/// How long a lock is asked for again whose dead owner was not noticed in the short time limit: on a
-/// busy machine a child of ours may not have let go yet of what it was forked with.
+/// How long to retry a lock whose dead owner was not noticed within the short limit. On a busy
+/// machine, a child of this process may not have closed its inherited descriptors yet.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is done to a cache.
+/// An operation on a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Operation {
-    /// Reads an entry, and one that is not there.
+    /// Reads an entry, and a missing one.
     Get,
     /// Stores a value under a new key.
     SetNew,
-    /// Stores over a value of the same size, in place.
+    /// Replaces a value by one of the same size, in place.
     SetSame,
-    /// The same for two keys at once.
+    /// Replaces the values of two keys at once, in place.
     SetMany,
-    /// Stores over a value of another size.
+    /// Replaces a value by one of another size.
     SetOther,
-    /// Stores a value that crosses the end of a segment, or needs one of its own.
+    /// Stores a value that crosses the end of a segment, or needs its own segment.
     SetCrossing,
-    /// Stores a value with bodies over a small one.
+    /// Replaces a small value by one with bodies.
     SetLarge,
-    /// Stores a value with bodies over another.
+    /// Replaces a value with bodies by another.
     SetLargeOver,
-    /// Stores unless there is one.
+    /// Stores an entry unless there is one.
     Add,
-    /// Stores if there is one.
+    /// Stores an entry if there is one.
     Replace,
-    /// Stores if the version is as it was.
+    /// Stores an entry if the version is unchanged.
     Cas,
-    /// Removes.
+    /// Removes an entry.
     Delete,
-    /// Removes a value with bodies.
+    /// Removes an entry with bodies.
     DeleteLarge,
-    /// Removes and returns.
+    /// Removes an entry and returns it.
     Pop,
     /// Gives a time to live to an entry without one, which makes its record longer.
     Touch,
@@ -66,20 +66,20 @@ pub enum Operation {
     TouchAgain,
     /// Adds to a number.
     Incr,
-    /// Makes a number.
+    /// Creates a number.
     IncrNew,
     /// Removes everything.
     Clear,
-    /// Removes what has expired.
+    /// Removes expired entries.
     Expire,
-    /// Stores over an entry that has expired, and so collects it.
+    /// Replaces an expired entry, and so collects it.
     SetCollecting,
 }
 
-/// What a cache is like when the operation begins.
+/// The state of a cache when the operation begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum State {
-    /// It holds what the operation needs and nothing else.
+    /// The cache holds what the operation needs and nothing else.
     Empty,
     /// About half of the segments are in use.
     Half,
@@ -89,8 +89,8 @@ pub enum State {
     Growing,
 }
 
-/// Of a version the part that counts: the rest follows from what the entry holds, and of a large value
-/// from where it lies.
+/// The part of a version that is compared. The rest depends on the entry's content, and for large
+/// values on its place.
 const VERSION_COUNT: u64 = (1 << 28) - 1;
 
 /// An entry as it was stored.
@@ -111,7 +111,7 @@ impl PartialEq for Stored {
     }
 }
 
-/// All that a cache answers.
+/// All entries that reads of a cache return.
 pub type Contents = BTreeMap<Vec<u8>, Stored>;
 
 fn bytes_for(key: &[u8], len: usize) -> Vec<u8> {
@@ -122,7 +122,7 @@ fn bytes_for(key: &[u8], len: usize) -> Vec<u8> {
 }
 
 impl Operation {
-    /// The value that it stores, if it stores one.
+    /// The value that the operation stores, if it stores one.
     pub fn inputs(self, cache: &Cache) -> Vec<u8> {
         let segment_bytes = cache.stats().segment_bytes as usize;
         match self {
@@ -137,8 +137,8 @@ impl Operation {
         }
     }
 
-    /// Does it, with the value of [`Operation::inputs`] and the version of the entry. Any error is
-    /// one that the case does not expect.
+    /// Does the operation, with the value of [`Operation::inputs`] and the version of the entry.
+    /// The case expects no error.
     ///
     /// # Errors
     /// What the engine answers.
@@ -173,7 +173,7 @@ impl Operation {
         }
     }
 
-    /// Whether it stores an entry where room may have to be made.
+    /// Whether the operation stores an entry for which others may have to be evicted.
     pub fn stores(self) -> bool {
         !matches!(
             self,
@@ -190,12 +190,12 @@ impl Operation {
         )
     }
 
-    /// Whether it does little, and copies no long value.
+    /// Whether the operation does little, and copies no long value.
     pub fn is_short(self) -> bool {
         matches!(self, Operation::SetNew | Operation::SetSame | Operation::Incr | Operation::Delete)
     }
 
-    /// Whether a death may cost the old value and the new: only what is rewritten in place.
+    /// Whether a death may lose both the old and the new value: only a rewrite in place may.
     fn may_lose(self) -> bool {
         matches!(self, Operation::SetSame | Operation::SetMany)
     }
@@ -221,14 +221,14 @@ impl Operation {
     }
 }
 
-/// How a small cache is opened: with a clock that stands still, and a short time limit, so that a
-/// dead owner of a lock is noticed soon.
+/// The configuration of a small cache. Its clock stands still, and a short time limit makes it
+/// notice dead lock owners soon.
 pub fn config(size_bytes: u64, now_us: u64) -> Config {
     let clock = Clock::Manual(Arc::new(AtomicU64::new(now_us)));
     Config { size_bytes, clock, lock_limit: Duration::from_micros(300), ..Config::default() }
 }
 
-/// Opens a cache at the time of the operations.
+/// Opens a cache with the clock at the time of the operations.
 ///
 /// # Errors
 /// As [`Cache::open`].
@@ -236,7 +236,8 @@ pub fn open(path: &Path, size_bytes: u64) -> Result<Cache, Error> {
     Cache::open(&Place::Path(path.into()), &config(size_bytes, NOW_US))
 }
 
-/// Does something again as long as a lock's owner was not found dead in the short time limit.
+/// Repeats work while it fails because a lock's owner was not found dead within the short time
+/// limit.
 pub fn patiently<R>(mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
     let began = Instant::now();
     loop {
@@ -258,7 +259,7 @@ fn look(cache: &Cache, key: &[u8]) -> Result<Option<Stored>, Error> {
     }))
 }
 
-/// A cache in its state, and what the operation makes of it.
+/// A cache in a state, and its contents before and after the operation.
 pub struct Case {
     /// The operation.
     pub operation: Operation,
@@ -266,22 +267,22 @@ pub struct Case {
     pub state: State,
     /// The cache's size.
     pub size_bytes: u64,
-    /// Length of the file when it cannot get longer.
+    /// The length of the file when it cannot grow further.
     pub file_bytes_max: u64,
-    /// The version of the entry that the operation is about, 0 without one.
+    /// The version of the entry that the operation changes, 0 without one.
     pub version: u64,
-    /// All keys that were ever stored, evicted ones too.
+    /// All keys that were ever stored, including evicted ones.
     keys: Vec<Vec<u8>>,
     before: Contents,
     after: Contents,
     evictions_before: u64,
     geometry: Geometry,
-    /// Keeps the first process slot, as other processes do that go on.
+    /// Keeps the first process slot in use, as a process that lives on does.
     _other: Cache,
 }
 
 impl Case {
-    /// Makes the cache file at `path`. `copy` is a file that may be used meanwhile.
+    /// Creates the cache file at `path`. `copy` is a scratch file.
     ///
     /// # Errors
     /// What went wrong, in words.
@@ -303,7 +304,7 @@ impl Case {
                 break;
             }
             fill(&cache, state, number, &mut keys).map_err(in_words)?;
-            // Not evicted by what came after it.
+            // Stores the key again, in case `fill` evicted it.
             operation.prepare(&cache).map_err(in_words)?;
         }
         let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
@@ -329,7 +330,7 @@ impl Case {
         })
     }
 
-    /// Its name.
+    /// The name of the case.
     pub fn name(&self) -> String {
         format!(
             "{:?} in a cache of {} KiB, {:?}",
@@ -339,24 +340,24 @@ impl Case {
         )
     }
 
-    /// Entries before the operation, and those that it evicts.
+    /// The number of entries before the operation, and the number that it evicts.
     pub fn entries(&self) -> (usize, usize) {
         let evicted = self.before.keys().filter(|key| !self.after.contains_key(*key)).count();
         (self.before.len(), evicted)
     }
 
-    /// Whether a cache holds what the operation, once it is done, leaves.
+    /// Whether a cache holds what the completed operation leaves.
     pub fn is_done(&self, contents: &Contents) -> bool {
         *contents == self.after
     }
 
-    /// Makes everybody dead whom an image names: in a copy no life token is locked, but the
-    /// recorded processes may live. With `frees_first`, whoever comes next finds the first process
-    /// slot free and does not sit down in a dead one's.
+    /// Makes all owners that an image names dead. In a copy no liveness lock is held, but the
+    /// recorded processes may be alive. With `frees_first`, the next process finds the first
+    /// process slot free and does not take a dead process's slot.
     pub fn bury(&self, image: &mut [u8], frees_first: bool) {
         for slot in 0..self.geometry.process_count as u32 {
             let at = self.geometry.process_at(slot) as usize;
-            // A process that began at another time.
+            // Records a process with another start time.
             let began = at + process::START_TICKS as usize;
             image[began + 7] = 0x40;
             if slot == 0 && frees_first {
@@ -365,8 +366,8 @@ impl Case {
         }
     }
 
-    /// What a reader finds, who answers a miss where a dead owner of a lock was not noticed in the time
-    /// that a read waits, and counts it.
+    /// The contents that a reader finds. Repeats the reads if one gave up before it noticed the
+    /// dead owner of a lock.
     fn read_patiently(&self, cache: &Cache) -> Result<Contents, Error> {
         let began = Instant::now();
         loop {
@@ -386,7 +387,7 @@ impl Case {
         })
     }
 
-    /// Segments that processes own which fill them.
+    /// The number of segments owned by a process that fills them.
     fn builders(&self, image: &[u8]) -> usize {
         (0..self.geometry.segment_count as u32)
             .filter(|segment| {
@@ -396,16 +397,16 @@ impl Case {
             .count()
     }
 
-    /// Judges what a death left: opens it, as another process would, and says what the cache holds
-    /// once it was mended.
+    /// Judges an image that a death left: opens it as another process would. Returns what the cache
+    /// holds after the repair.
     ///
     /// # Errors
     /// What is wrong, in words.
     pub fn judge(&self, image: &[u8], copy: &Copy, frees_first: bool) -> Result<Contents, String> {
-        let found = self.mend(image, copy, frees_first)?;
+        let found = self.repair(image, copy, frees_first)?;
         let is_gone = |key: &&Vec<u8>| self.before.contains_key(*key) && !found.contains_key(*key);
         let others_gone = self.keys.iter().filter(|key| *key != OWN).filter(is_gone).count();
-        // The operation may have made room by evicting what it was to replace.
+        // The operation may have evicted the entry that it was to replace.
         let is_evicted = self.evictions(image) > self.evictions_before + others_gone as u64;
         for key in &self.keys {
             let (before, after) = (self.before.get(key), self.after.get(key));
@@ -426,18 +427,18 @@ impl Case {
         Ok(found)
     }
 
-    /// Entries that an image's shards have evicted so far.
+    /// The number of entries that an image's shards have evicted so far.
     pub fn evictions(&self, image: &[u8]) -> u64 {
         evictions_in(image, &self.geometry)
     }
 
-    /// Judges an image as [`Case::judge`] does, but lets up to `evicted` other entries than foreseen
-    /// give way: who reads in the midst of an operation changes what it evicts.
+    /// Judges an image as [`Case::judge`] does, but allows up to `evicted` unforeseen evictions:
+    /// reads during an operation change what it evicts.
     ///
     /// # Errors
     /// What is wrong, in words.
     pub fn judge_evicting(&self, image: &[u8], copy: &Copy, evicted: u64) -> Result<(), String> {
-        let found = self.mend(image, copy, false)?;
+        let found = self.repair(image, copy, false)?;
         let mut missing = 0;
         for key in &self.keys {
             let (before, after) = (self.before.get(key), self.after.get(key));
@@ -455,8 +456,8 @@ impl Case {
         Ok(())
     }
 
-    /// Reads everything while the operation is under way and stopped: what was, what is to be, or
-    /// nothing where something is changed.
+    /// Reads everything while the operation is stopped halfway. Each read may find the old value,
+    /// the new value, or nothing if the operation changes the entry.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -474,11 +475,12 @@ impl Case {
         Ok(())
     }
 
-    /// Mends an image, proves the cache, and writes to it. What it held before that.
+    /// Repairs an image, checks the cache, and writes to it. Returns what it held before the
+    /// writes.
     ///
     /// # Errors
     /// What is wrong, in words.
-    pub fn mend(&self, image: &[u8], copy: &Copy, frees_first: bool) -> Result<Contents, String> {
+    pub fn repair(&self, image: &[u8], copy: &Copy, frees_first: bool) -> Result<Contents, String> {
         let mut image = image.to_vec();
         self.bury(&mut image, frees_first);
         let cache = copy.holding(&image, self.size_bytes)?;
@@ -491,7 +493,7 @@ impl Case {
                 Err(format!("not sound {when}: {:?}", report.findings))
             }
         };
-        // Readers take no lock, so they come before whoever repairs.
+        // Readers take no lock, so they may come before a repair.
         let early = match frees_first {
             true => Some(self.read_patiently(&cache).map_err(in_words)?),
             false => None,
@@ -584,7 +586,7 @@ fn fill(cache: &Cache, state: State, number: usize, keys: &mut Vec<Vec<u8>>) -> 
     if number % 9 == 4 {
         return cache.set(&key, Value::Int(number as i64), ttl);
     }
-    // Some leave dead space behind.
+    // Some entries leave dead space behind.
     if number % 7 == 2 {
         cache.set(&key, Value::bytes(&bytes_for(&key, 300)), Ttl::Never)?;
     }
@@ -597,7 +599,7 @@ fn fill(cache: &Cache, state: State, number: usize, keys: &mut Vec<Vec<u8>>) -> 
     cache.set(&key, Value::bytes(&bytes_for(&key, len)), ttl)
 }
 
-/// Whether a cache is in a state. What an operation would do is tried on a copy.
+/// Whether a cache is in a state. Tries the operation on a copy to see its effect.
 fn is_in_state(
     state: State,
     operation: Operation,
@@ -626,7 +628,7 @@ fn is_in_state(
     let before = stand_in.stats();
     if state == State::Growing {
         stand_in.set(b"another", Value::bytes(&[1; 40]), Ttl::Never).map_err(in_words)?;
-        // The index can also grow by a segment of ghosts, without a split.
+        // Counts buckets: the index can also grow by a segment of ghosts, without a split.
         let after = std::fs::read(&copy.path).map_err(|error| error.to_string())?;
         return Ok(buckets_in(&after, geometry) > buckets_in(&bytes, geometry)
             && stand_in.stats().segments_index > before.segments_index);
@@ -639,13 +641,13 @@ fn is_in_state(
     Ok(stand_in.stats().evictions > before.evictions)
 }
 
-/// Buckets of the first shard's index.
+/// The number of buckets in the first shard's index.
 fn buckets_in(bytes: &[u8], geometry: &Geometry) -> u32 {
     let at = (geometry.shard_at(0) + layout::shard::STATE) as usize;
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// A file that is filled again and again.
+/// A file that is filled repeatedly.
 pub struct Copy {
     path: PathBuf,
     file: File,
@@ -662,7 +664,7 @@ impl Copy {
         Ok(Copy { path, file })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -676,7 +678,7 @@ impl Copy {
         self.file.write_all_at(image, 0)
     }
 
-    /// What it holds.
+    /// The bytes of the file.
     ///
     /// # Errors
     /// What the system answers.
@@ -684,7 +686,7 @@ impl Copy {
         std::fs::read(&self.path)
     }
 
-    /// The cache that the file is, once it holds `image`.
+    /// Fills the file with `image` and opens it as a cache.
     fn holding(&self, image: &[u8], size_bytes: u64) -> Result<Cache, String> {
         self.fill(image).map_err(|error| error.to_string())?;
         patiently(|| open(&self.path, size_bytes))

@@ -1,5 +1,5 @@
 //! `torture kill`: workers do all operations on one cache while the supervisor kills one after the
-//! other. Nothing that was promised to the survivors may be broken by it.
+//! other. No promise to the surviving workers may be broken.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,7 +10,7 @@ use tuckbox_testkit::process::{describe_threads, ProcessorWait, Worker};
 use tuckbox_testkit::watchdog::Watchdog;
 
 use crate::actor::{self, Actor, Kind, Lie, CANARIES, HANG_US};
-use crate::board::{findings_path, Board, SeatWord, Shape};
+use crate::board::{findings_path, Board, RowWord, Shape};
 use crate::place::Folder;
 use crate::points;
 use crate::report::Report;
@@ -22,16 +22,16 @@ pub struct Arguments {
     /// Worker processes at any time.
     #[arg(long, default_value_t = 8)]
     pub processes: usize,
-    /// Threads in each.
+    /// Threads of each process.
     #[arg(long, default_value_t = 2)]
     pub threads: usize,
-    /// For how long.
+    /// How long the run takes.
     #[arg(long, default_value_t = 60.0)]
     pub seconds: f64,
-    /// Ends after so many deaths, however long they take, instead of after `--seconds`.
+    /// Ends after this many deaths, however long they take, instead of after `--seconds`.
     #[arg(long, conflicts_with = "seconds")]
     pub kills: Option<u64>,
-    /// Seeds what can be seeded; the processes' timing cannot.
+    /// The seed of the random choices. It does not determine the timing of the processes.
     #[arg(long)]
     pub seed: Option<u64>,
     /// The folder for the run's files.
@@ -46,10 +46,10 @@ pub struct Arguments {
     /// Milliseconds from one kill to the next: "1000", or "0-5" for a random time.
     #[arg(long, default_value = "1000")]
     pub kill_every_ms: String,
-    /// Kills after which the whole cache is checked, besides at the end.
+    /// The whole cache is checked after each time this many kills, and at the end.
     #[arg(long, default_value_t = 50)]
     pub check_every: u64,
-    /// Also lets workers die by themselves, at one in so many named points.
+    /// Also lets workers die by themselves, at one in this many named points.
     #[arg(long, default_value_t = 0)]
     pub die_one_in: u64,
     /// Answers wrongly, as a negative control.
@@ -69,7 +69,7 @@ impl Arguments {
         (least, parts.next().unwrap_or(least))
     }
 
-    /// After which a run has hung. A death and its successor take some milliseconds of their own.
+    /// The time after which a run has hung. Each death and restart takes some milliseconds more.
     fn limit(&self) -> Duration {
         let (_, most_ms) = self.interval_ms();
         let work = match self.kills {
@@ -87,11 +87,12 @@ impl Arguments {
     }
 
     fn shape(&self) -> Shape {
-        let seats = self.processes * self.threads;
+        let rows = self.processes * self.threads;
         Shape {
-            seats,
-            // As many keys whatever the number of seats, so that the cache is as full.
-            keys_each: (if self.evict { 16_384 } else { 8192 } / seats).max(64),
+            rows,
+            // The same number of keys in total for any number of threads, so that the cache is
+            // equally full.
+            keys_each: (if self.evict { 16_384 } else { 8192 } / rows).max(64),
             contested: 32,
             counters: 16,
         }
@@ -102,7 +103,7 @@ impl Arguments {
     }
 }
 
-/// The workers of a run, and what became of them.
+/// The workers of a run, and how they ended.
 struct Crew<'a> {
     arguments: &'a Arguments,
     board: &'a Board,
@@ -140,7 +141,7 @@ impl<'a> Crew<'a> {
 
     fn start(&mut self, place: usize) -> Worker {
         self.incarnations[place] += 1;
-        self.orders.first_seat = place * self.arguments.threads;
+        self.orders.first_row = place * self.arguments.threads;
         self.orders.incarnation = self.incarnations[place];
         self.orders.start().expect("a worker can be started")
     }
@@ -174,18 +175,18 @@ impl<'a> Crew<'a> {
     }
 
     fn watch_for_hangs(&mut self, report: &mut Report) {
-        for (seat, took_us) in self.board.overdue(HANG_US) {
-            let operation = self.board.seat(seat, SeatWord::Operation).load(SeqCst);
-            let place = seat / self.arguments.threads;
+        for (row, took_us) in self.board.overdue(HANG_US) {
+            let operation = self.board.row(row, RowWord::Operation).load(SeqCst);
+            let place = row / self.arguments.threads;
             let id = self.workers[place].id();
-            let thread = self.board.seat(seat, SeatWord::Thread).load(SeqCst) as u32;
+            let thread = self.board.row(row, RowWord::Thread).load(SeqCst) as u32;
             let waited_us = ProcessorWait::of(id, thread).us();
-            let before_us = self.board.seat(seat, SeatWord::WaitedUs).load(SeqCst);
+            let before_us = self.board.row(row, RowWord::WaitedUs).load(SeqCst);
             if took_us.saturating_sub(waited_us.saturating_sub(before_us)) <= HANG_US {
                 continue;
             }
             report.fail(format!(
-                "hang: seat {seat} (process {id}) is in {} for {took_us} microseconds\n{}",
+                "hang: worker thread {row} (process {id}) is in {} for {took_us} microseconds\n{}",
                 Kind::name(operation),
                 describe_threads(id)
             ));
@@ -220,7 +221,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-/// What `check` found over the run.
+/// What `check` found during the run.
 #[derive(Default)]
 struct Checks {
     count: u64,
@@ -246,7 +247,7 @@ impl Checks {
     }
 }
 
-/// Runs it.
+/// Runs `torture kill`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     if arguments.die_one_in != 0 {
         points::require("--die-one-in");
@@ -269,7 +270,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     let orders = Orders {
         path: path.clone(),
-        first_seat: 0,
+        first_row: 0,
         threads: arguments.threads,
         incarnation: 0,
         seed,
@@ -322,10 +323,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.finish()
 }
 
-/// Looks at everything once more, when nothing is under way.
+/// Judges everything once more, when nothing is under way.
 fn settle(arguments: &Arguments, cache: &Cache, board: &Board, seed: u64, report: &mut Report) {
-    for seat in 0..board.shape().seats {
-        let mut actor = Actor::new(cache, board, seat, 0, seed, arguments.lie);
+    for row in 0..board.shape().rows {
+        let mut actor = Actor::new(cache, board, row, 0, seed, arguments.lie);
         actor.resolve();
         actor.judge_all();
     }
@@ -358,24 +359,23 @@ fn settle(arguments: &Arguments, cache: &Cache, board: &Board, seed: u64, report
 fn figures(cache: &Cache, board: &Board, crew: &Crew<'_>, checks: &Checks, report: &mut Report) {
     let stats = cache.stats();
     for (name, word) in [
-        ("operations", SeatWord::Operations),
-        ("hits", SeatWord::Hits),
-        ("misses", SeatWord::Misses),
-        ("wrong", SeatWord::Wrong),
-        ("lost", SeatWord::Lost),
-        ("lock_timeouts", SeatWord::LockTimeouts),
-        ("refused_full", SeatWord::Full),
-        ("other_errors", SeatWord::Errors),
-        ("overdue", SeatWord::Overdue),
-        ("unjudged", SeatWord::Unjudged),
+        ("operations", RowWord::Operations),
+        ("hits", RowWord::Hits),
+        ("misses", RowWord::Misses),
+        ("wrong", RowWord::Wrong),
+        ("lost", RowWord::Lost),
+        ("lock_timeouts", RowWord::LockTimeouts),
+        ("refused_full", RowWord::Full),
+        ("other_errors", RowWord::Errors),
+        ("overdue", RowWord::Overdue),
+        ("unjudged", RowWord::Unjudged),
     ] {
         report.figure(name, board.sum(word));
     }
-    let seats = 0..board.shape().seats;
-    if let Some(seat) = seats.max_by_key(|seat| board.seat(*seat, SeatWord::LongestUs).load(SeqCst))
-    {
-        let operation = board.seat(seat, SeatWord::LongestOperation).load(SeqCst);
-        report.figure("longest_us", board.seat(seat, SeatWord::LongestUs).load(SeqCst));
+    let rows = 0..board.shape().rows;
+    if let Some(row) = rows.max_by_key(|row| board.row(*row, RowWord::LongestUs).load(SeqCst)) {
+        let operation = board.row(row, RowWord::LongestOperation).load(SeqCst);
+        report.figure("longest_us", board.row(row, RowWord::LongestUs).load(SeqCst));
         report.figure("longest_operation", Kind::name(operation));
     }
     let mut counts = serde_json::Map::new();
@@ -395,19 +395,19 @@ fn figures(cache: &Cache, board: &Board, crew: &Crew<'_>, checks: &Checks, repor
     report.figure("checks", checks.count);
     report.figure("checks_unsound", checks.unsound);
     for (word, what) in [
-        (SeatWord::Wrong, "wrong answers"),
-        (SeatWord::Lost, "entries lost that nobody touched"),
-        (SeatWord::LockTimeouts, "lock time limits, though nobody was stopped"),
-        (SeatWord::Full, "values refused for want of room"),
-        (SeatWord::Errors, "other errors"),
-        (SeatWord::Overdue, "operations that took too long"),
+        (RowWord::Wrong, "wrong answers"),
+        (RowWord::Lost, "entries lost that nobody touched"),
+        (RowWord::LockTimeouts, "lock time limits, though nobody was stopped"),
+        (RowWord::Full, "values refused for want of room"),
+        (RowWord::Errors, "other errors"),
+        (RowWord::Overdue, "operations that took too long"),
     ] {
         let count = board.sum(word);
         report.expect(count == 0, || format!("{count} {what}"));
     }
-    let operations = board.sum(SeatWord::Operations);
+    let operations = board.sum(RowWord::Operations);
     report.expect(operations > 0, || "no operation was done at all".into());
-    report.expect(board.sum(SeatWord::Hits) * 10 > operations, || {
+    report.expect(board.sum(RowWord::Hits) * 10 > operations, || {
         "hardly any read found anything: the run shows nothing".into()
     });
     if crew.arguments.evict {

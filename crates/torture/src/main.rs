@@ -1,9 +1,9 @@
-//! Torture: processes that share a cache are killed, stopped, forked and starved, and every answer
-//! that the others get meanwhile is checked against what they stored.
+//! Torture: kills, stops, forks and starves processes that share a cache. Every answer that the
+//! other processes get is checked against what was stored.
 //!
 //! Each subcommand is a supervisor that runs this program again for its workers. It prints a
-//! summary on the standard error and one line of JSON on the standard output, and ends with
-//! status 1 if anything was wrong.
+//! summary to standard error and one line of JSON to standard output. Its exit status is 1 if
+//! anything was wrong.
 
 use std::process::ExitCode;
 
@@ -48,43 +48,43 @@ struct Program {
 enum Task {
     /// Kills workers while they work.
     Kill(kill::Arguments),
-    /// Stops, or kills, a worker between two named steps.
+    /// Stops or kills a worker between two named steps.
     Stop(stop::Arguments),
-    /// Cuts, holes, replaces and removes the file under its users.
+    /// Cuts, punches, replaces and removes a file in use.
     Cut(cut::Arguments),
-    /// Forks, becomes other programs, closes descriptors.
+    /// Forks, calls `exec`, closes descriptors.
     Fork(fork::Arguments),
-    /// Opens, closes, crashes, makes caches, and runs out of space.
+    /// Opens, closes, crashes, creates caches, and runs out of space.
     Reopen(reopen::Arguments),
     /// Kills workers that are all process 1 of their PID namespaces.
     Namespaces(namespaces::Arguments),
-    /// Ends every operation at every named point, by a kill, a stop and an error.
+    /// Kills, stops and panics every operation at every named point.
     Matrix(matrix::Arguments),
-    /// A child that is ended at a named point.
+    /// A child that is interrupted at a named point.
     #[command(hide = true)]
     Hit(matrix::Child),
-    /// Damages a closed cache's file, byte by byte or at random, and uses it.
+    /// Damages the file of a closed cache, byte by byte or at random, and uses it.
     Damage(damage::Arguments),
-    /// Loses pages of a file as a power cut does.
+    /// Loses pages of a file, as a power cut does.
     Pages(pages::Arguments),
-    /// Lets something else write into the mapping while processes use it.
+    /// Writes random words into the mapping while processes use it.
     Scribble(scribble::Arguments),
     /// Keeps a cache full with values of all sizes.
     Full(full::Arguments),
     /// Stores keys that collide.
     Flood(flood::Arguments),
-    /// Judges what a death after each instruction of an operation leaves.
+    /// Judges the file that a death after each instruction of an operation leaves.
     Step(step::Arguments),
-    /// Kills the repair that a death makes necessary, after each of its stores.
+    /// Kills the repair after a death, after each of its stores.
     Repair(step::Arguments),
-    /// Fails system calls, one after the other.
+    /// Makes system calls fail, one after the other.
     Calls(syscalls::Arguments),
     /// A child whose system calls fail.
     #[command(hide = true)]
     Refused(syscalls::Child),
-    /// Fails the n-th allocation of every operation, for every n.
+    /// Makes the n-th allocation of every operation fail, for every n.
     Allocations(allocations::Arguments),
-    /// A child that is looked at instruction by instruction.
+    /// A child that is stepped instruction by instruction.
     #[command(hide = true)]
     Stepped(step::Child),
     /// A child of the supervisors.

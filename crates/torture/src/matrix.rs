@@ -1,5 +1,5 @@
-//! `torture matrix`: every operation in every state is killed, stopped, and ended by an error at
-//! every named point that it reaches. Each point of the engine must be reached by some of them.
+//! `torture matrix`: kills, stops and panics every operation in every state at every named point
+//! that it reaches. Each point of the engine must be reached by some operation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Only these states.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub states: Vec<State>,
-    /// How often the same point is tried in one operation that reaches it again and again.
+    /// How often a point is tried in one operation that reaches it repeatedly.
     #[arg(long, default_value_t = 2)]
     pub times: usize,
 }
@@ -39,7 +39,7 @@ pub struct Arguments {
 pub enum Deed {
     /// The process is killed.
     Kill,
-    /// It is stopped, and goes on later.
+    /// The process is stopped, and goes on later.
     Stop,
     /// A panic ends the operation; the process goes on.
     Error,
@@ -47,22 +47,22 @@ pub enum Deed {
     List,
 }
 
-/// What the child is told.
+/// The command line of the child.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Child {
     /// The cache file.
     #[arg(long)]
     pub path: PathBuf,
-    /// Its size.
+    /// The size of the cache.
     #[arg(long)]
     pub size_bytes: u64,
-    /// What to do.
+    /// The operation.
     #[arg(long, value_enum)]
     pub operation: Operation,
     /// The version of the entry.
     #[arg(long)]
     pub version: u64,
-    /// At which of the points that it reaches, counted from 0.
+    /// The index of the point among those that the operation reaches, from 0.
     #[arg(long)]
     pub at: u64,
     /// What happens there.
@@ -73,8 +73,8 @@ pub struct Child {
     pub list: PathBuf,
 }
 
-/// All points of the engine but `OtherKeyFound`, which only keys of one tag lead to, and `RareRecordFound`,
-/// which no operation here passes, as none reads a number or a long record: the protocol's tests play them.
+/// All points of the engine except two, which the protocol's tests play: `OtherKeyFound` needs keys
+/// with the same tag, and `RareRecordFound` a read of a number or a long record.
 const POINTS: [&str; 23] = [
     "StateLoaded",
     "SlotLoaded",
@@ -100,7 +100,7 @@ const POINTS: [&str; 23] = [
     "EpochAdvanced",
     "RepairStep",
 ];
-/// Further caches that are made for points which no operation has reached.
+/// Further caches that are created for points that no operation has reached.
 const MORE_CASES: usize = 60;
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -137,7 +137,7 @@ pub fn be_hit(child: &Child) -> ExitCode {
                 Deed::Stop => signal_myself(libc::SIGSTOP),
                 _ => {
                     count += 1;
-                    // Without a word on the standard error.
+                    // Panics without a message on standard error.
                     std::panic::resume_unwind(Box::new("an error at a point"));
                 }
             }
@@ -151,7 +151,7 @@ pub fn be_hit(child: &Child) -> ExitCode {
         Ok(result) => result.is_ok() && deed != Deed::Error,
         Err(_) => deed == Deed::Error,
     };
-    // The process goes on, and so does its cache.
+    // The process and its cache must go on working.
     let is_sound = match cache.check() {
         Ok(report) => {
             let counts = report.damaged_entries + report.wrong_counts + report.leaked_segments;
@@ -215,7 +215,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
     }
     let is_whole = arguments.states.is_empty() && arguments.operations.is_empty();
-    // Whether an entry has to move to its other bucket depends on the hash's random key.
+    // The random hash key decides whether an entry has to move to its other bucket.
     for _ in 0..MORE_CASES {
         if !is_whole || POINTS.iter().all(|point| matrix.hit.contains(*point)) {
             break;
@@ -265,11 +265,11 @@ impl Matrix {
         }
     }
 
-    /// What is wrong about a case, trial by trial.
+    /// Tries a case. Returns what is wrong, trial by trial.
     fn try_case(&mut self, case: &Case, times: usize) -> Result<Vec<String>, String> {
         let in_words = |error: std::io::Error| error.to_string();
         let beginning = std::fs::read(&self.path).map_err(in_words)?;
-        // The cache itself stays as it is; what is tried has the same bytes, and the same others.
+        // Each trial uses a copy of the cache's bytes; the cache itself is kept.
         let path = self.path.with_extension("trial");
         let _ = std::fs::remove_file(&self.list);
         std::fs::write(&path, &beginning).map_err(in_words)?;
@@ -285,7 +285,7 @@ impl Matrix {
         let mut failures = Vec::new();
         for (point, places) in seen {
             self.hit.insert(point.into());
-            // The first, and others up to the last.
+            // The first, and more up to the last, evenly spaced.
             let step = (places.len() - 1).max(1).div_ceil(times.max(2) - 1);
             for at in places.iter().step_by(step).take(times) {
                 for deed in [Deed::Kill, Deed::Stop, Deed::Error] {
@@ -332,7 +332,7 @@ impl Matrix {
         case.judge_evicting(&image, &self.copy, evicted)
     }
 
-    /// While the child is stopped: others read, and nobody takes its lock.
+    /// While the child is stopped, others can read, and nobody takes its lock.
     fn meanwhile(&self, case: &Case, child: &Child) -> Result<(), String> {
         let image = std::fs::read(&child.path).map_err(|error| error.to_string())?;
         let cache = crate::images::open(&child.path, child.size_bytes)

@@ -1,11 +1,11 @@
-//! The allocator of this program: it counts how much memory a piece of work takes at most, and
-//! refuses the allocations that are to fail.
+//! The allocator of this program. It measures the peak memory of a piece of work, and refuses the
+//! allocations that should fail.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The system's allocator, counting for each thread, refusing in all.
+/// The system's allocator. It counts memory per thread and refuses in all threads.
 struct Watched;
 
 #[global_allocator]
@@ -16,8 +16,8 @@ static FAILS_ON: AtomicBool = AtomicBool::new(false);
 static FAIL_AT: AtomicU64 = AtomicU64::new(0);
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
-/// Refuses the allocation of this number from now on, counted from 1, and those after it if
-/// `fails_on`; none for 0.
+/// Starts to count allocations from 1, and refuses number `fail_at`, with `fails_on` also all later
+/// ones. 0 refuses none.
 pub fn begin_to_refuse(fail_at: u64, fails_on: bool) {
     FAILS_ON.store(fails_on, Ordering::Relaxed);
     FAIL_AT.store(fail_at, Ordering::Relaxed);
@@ -25,7 +25,7 @@ pub fn begin_to_refuse(fail_at: u64, fails_on: bool) {
     REFUSES.store(true, Ordering::SeqCst);
 }
 
-/// Ends what [`begin_to_refuse`] began. How many allocations were asked for.
+/// Ends the effect of [`begin_to_refuse`]. Returns the number of allocations since then.
 pub fn end_to_refuse() -> u64 {
     REFUSES.store(false, Ordering::SeqCst);
     ASKED.load(Ordering::Relaxed)
@@ -46,22 +46,22 @@ thread_local! {
 }
 
 fn count(bytes: i64) {
-    // Nothing to count for a thread that is ending.
+    // A thread that is ending does not count any more.
     let _ = HELD_BYTES.try_with(|held| {
         held.set(held.get() + bytes);
         let _ = MOST_BYTES.try_with(|most| most.set(most.get().max(held.get())));
     });
 }
 
-// SAFETY: every call is passed on to the system's allocator as it is; one that is refused answers
-// null, as the trait allows.
+// SAFETY: every call goes unchanged to the system's allocator; a refused one returns null, as the
+// trait allows.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_refused() {
             return std::ptr::null_mut();
         }
         count(layout.size() as i64);
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        // SAFETY: the caller's promises are those that the system's allocator needs.
         unsafe { System.alloc(layout) }
     }
 
@@ -81,8 +81,7 @@ unsafe impl GlobalAlloc for Watched {
     }
 }
 
-/// Does the work on this thread, and tells by how much the memory held rose above what it was, at
-/// the most.
+/// Does the work on this thread. Also returns the peak of this thread's memory above its start.
 pub fn most_bytes_of<R>(work: impl FnOnce() -> R) -> (R, u64) {
     let before = HELD_BYTES.get();
     MOST_BYTES.set(before);

@@ -1,6 +1,6 @@
-//! `torture namespaces`: workers that are all process 1 of a PID namespace of their own, as the main
-//! processes of containers are, share a cache. A process id tells nothing there, and must not be
-//! taken to.
+//! `torture namespaces`: workers share a cache, and each is process 1 of its own PID namespace,
+//! like the main process of a container. Process ids identify nobody there, and the cache must not
+//! rely on them.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,7 +10,7 @@ use tuckbox_testkit::process::Worker;
 use tuckbox_testkit::watchdog::Watchdog;
 
 use crate::actor::{Kind, HANG_US};
-use crate::board::{Flag, SeatWord};
+use crate::board::{Flag, RowWord};
 use crate::points;
 use crate::reopen::must_not_skip;
 use crate::report::Report;
@@ -20,15 +20,15 @@ use crate::scene::{probe, Probe, Scene};
 /// The arguments of `torture namespaces`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// Workers that are killed, half of them in each of two forms: with the `/proc` of their own
-    /// namespace, and with that of the machine.
+    /// Workers that are killed: half of them with the `/proc` of their own namespace, half with the
+    /// `/proc` of the machine.
     #[arg(long, default_value_t = 100)]
     pub kills: u64,
 }
 
 const PLACES: usize = 3;
 
-/// Runs it.
+/// Runs `torture namespaces`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     points::require("torture namespaces");
     let mut report = Report::new("namespaces");
@@ -60,9 +60,9 @@ fn is_permitted() -> bool {
     code != Some(i32::from(NOT_PERMITTED))
 }
 
-/// Starts a process that gives its only child a PID namespace.
-fn start(scene: &Scene, seat: usize, own_proc: bool, incarnation: u64, at: Option<&str>) -> Worker {
-    let number = incarnation << 16 | (seat as u64) << 1 | u64::from(own_proc);
+/// Starts a process that gives its only child its own PID namespace.
+fn start(scene: &Scene, row: usize, own_proc: bool, incarnation: u64, at: Option<&str>) -> Worker {
+    let number = incarnation << 16 | (row as u64) << 1 | u64::from(own_proc);
     let mut role = Role::new(Part::NamespaceHost, &scene.path).number(number);
     if let Some(point) = at {
         role = role.held_at(point);
@@ -70,7 +70,7 @@ fn start(scene: &Scene, seat: usize, own_proc: bool, incarnation: u64, at: Optio
     role.start()
 }
 
-/// The process that is number 1 in the namespace, by the number that it has here.
+/// The id, in this namespace, of the process that is number 1 in the child namespace.
 fn inside(host: &mut Worker) -> Option<u32> {
     let path = format!("/proc/{0}/task/{0}/children", host.id());
     for _ in 0..2000 {
@@ -102,7 +102,7 @@ fn is_number_one(id: u32) -> bool {
     line.is_some_and(|line| line.split_whitespace().last() == Some("1"))
 }
 
-/// One dies with a lock; the other, which has the same process id, goes on.
+/// One worker dies with a lock. The other worker, which has the same process id, goes on.
 fn die_with_a_lock(report: &mut Report, own_proc: bool) {
     let trial = format!("a death with a lock, own /proc {own_proc}");
     let scene = Scene::new(33 << 20, 2, 512, true);
@@ -125,9 +125,9 @@ fn die_with_a_lock(report: &mut Report, own_proc: bool) {
     }
     let takeovers = scene.cache.stats().takeovers;
     report.expect(takeovers == 1, || format!("{trial}: {takeovers} takeovers instead of one"));
-    let before = scene.board.seat(1, SeatWord::Operations).load(SeqCst);
+    let before = scene.board.row(1, RowWord::Operations).load(SeqCst);
     std::thread::sleep(Duration::from_millis(100));
-    let after = scene.board.seat(1, SeatWord::Operations).load(SeqCst);
+    let after = scene.board.row(1, RowWord::Operations).load(SeqCst);
     report.expect(after > before, || format!("{trial}: the other one does not go on"));
     end(report, &trial, &scene, &mut [other]);
 }
@@ -140,8 +140,8 @@ fn end(report: &mut Report, trial: &str, scene: &Scene, hosts: &mut [Worker]) {
             format!("{trial}: a worker ended with {status:?}")
         });
     }
-    (0..scene.board.shape().seats).for_each(|seat| scene.board.bury(seat));
-    let timeouts = scene.board.sum(SeatWord::LockTimeouts);
+    (0..scene.board.shape().rows).for_each(|row| scene.board.bury(row));
+    let timeouts = scene.board.sum(RowWord::LockTimeouts);
     report.expect(timeouts == 0, || format!("{trial}: {timeouts} time limits"));
     scene.settle(report, trial);
 }
@@ -159,8 +159,8 @@ fn kill_at_random(report: &mut Report, own_proc: bool, kills_wanted: u64) -> u64
         scene.board.bury(place);
         kills += 1;
         hosts[place] = start(&scene, place, own_proc, kills + 1, None);
-        for (seat, took_us) in scene.board.overdue(HANG_US) {
-            let operation = scene.board.seat(seat, SeatWord::Operation).load(SeqCst);
+        for (row, took_us) in scene.board.overdue(HANG_US) {
+            let operation = scene.board.row(row, RowWord::Operation).load(SeqCst);
             let name = Kind::name(operation);
             report.fail(format!("{trial}: hang: {name} for {took_us} microseconds"));
         }
@@ -169,6 +169,6 @@ fn kill_at_random(report: &mut Report, own_proc: bool, kills_wanted: u64) -> u64
     let form = if own_proc { "own_proc" } else { "other_proc" };
     report.figure(&format!("kills_{form}"), kills);
     report.figure(&format!("takeovers_{form}"), scene.cache.stats().takeovers);
-    report.figure(&format!("operations_{form}"), scene.board.sum(SeatWord::Operations));
+    report.figure(&format!("operations_{form}"), scene.board.sum(RowWord::Operations));
     kills
 }

@@ -1,10 +1,11 @@
-//! `torture pages`: a power cut, as far as a file sees it. Pages of the mapping reach the disk in any
-//! order, and some not at all: so an image is put together page by page from what the file was at
-//! several moments, with a page of zeros or garbage now and then, and opened as if in the next boot.
+//! `torture pages`: simulates the effect of a power cut on a file. Pages of the mapping reach the
+//! disk in any order, and some never do. So each image is composed page by page from the file at
+//! several moments, with a few pages of zeros or garbage. It is then opened as if in the next boot.
 //!
-//! A cache that keeps its entries may hold what was deleted or overwritten shortly before, but nothing
-//! that was never there. One that discards them holds nothing, unless it was closed in order: then
-//! either holds exactly what it held. For cuts at the system calls of opening and closing see `creation`.
+//! A cache that keeps its entries may hold values that were deleted or overwritten shortly before,
+//! but no value that it never had. A cache that discards its entries is empty. After an orderly
+//! close both hold exactly what they held. Cuts at the system calls of opening and closing are in
+//! `creation`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -24,16 +25,16 @@ use crate::report::Report;
 /// The arguments of `torture pages`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// Images that are put together.
+    /// The number of images.
     #[arg(long, default_value_t = 2_000)]
     pub images: u64,
-    /// Limits of the files, in turn: a large one has several shards.
+    /// The size limits of the files, used in turn. A large file has several shards.
     #[arg(long, value_delimiter = ',', default_values_t = [2 << 20, 64 << 20])]
     pub sizes_bytes: Vec<u64>,
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Claims that nothing is ever found, to see whether that is noticed.
+    /// Negative control: claims that nothing is ever found.
     #[arg(long)]
     pub lie_miss: bool,
 }
@@ -43,10 +44,10 @@ const KEYS: u64 = 500;
 const UNTOUCHED: u64 = 200;
 /// Moments at which the file is copied.
 const MOMENTS: u64 = 6;
-/// Images for which one history is used.
+/// Images that are composed from one history.
 const IMAGES_EACH: u64 = 50;
 
-/// A large cache is used as if it had this size, so that an image takes milliseconds.
+/// At most this much is written to a large cache, so that an image takes milliseconds.
 const WRITTEN_BYTES_MAX: u64 = 2 << 20;
 
 const NUMBERS: u64 = 20;
@@ -55,14 +56,14 @@ fn number_name(number: u64) -> Vec<u8> {
     format!("number {number}").into_bytes()
 }
 
-/// A cache's file at several moments of one boot, and what it held then.
+/// The file of a cache at several moments of one boot, and its contents at each.
 struct History {
     after_power_cut: AfterPowerCut,
     size_bytes: u64,
     moments: Vec<Vec<u8>>,
-    /// The file after the cache was closed, a little later than the last moment.
+    /// The file after the cache was closed, a little after the last moment.
     closed: Vec<u8>,
-    /// What each key had: the number of its value in order, at each moment. Last, when it was closed.
+    /// The contents at each moment, and after the close: the sequence number of each key's value.
     states: Vec<HashMap<u64, u64>>,
 }
 
@@ -75,7 +76,7 @@ impl History {
         self.states.last().expect("there are several")
     }
 
-    /// Whether a key ever had such a value when the file could have been written to the disk.
+    /// Whether a key had this value at a moment that may have reached the disk.
     fn had(&self, key: u64, sequence: u64) -> bool {
         self.states.iter().any(|state| state.get(&key) == Some(&sequence))
     }
@@ -106,7 +107,7 @@ fn history(size_bytes: u64, after_power_cut: AfterPowerCut, random: &mut fastran
         moments.push(scratch_bytes(&path));
         states.push(state.clone());
         if moment == MOMENTS / 2 {
-            // So that a mark of an orderly end is among what was on the disk before.
+            // So that the mark of an orderly end is among the earlier pages.
             drop(cache);
             cache = open();
         }
@@ -139,23 +140,24 @@ fn scratch_bytes(path: &std::path::Path) -> Vec<u8> {
     std::fs::read(path).expect("it can be read")
 }
 
-/// What an image is made of.
+/// How an image is composed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Mix {
-    /// The last moment, and one page in sixteen of those that changed from an earlier one.
+    /// The last moment, but one in sixteen of the changed pages from an earlier moment.
     Few,
     /// Any page from any moment.
     Any,
-    /// The same, and one page in thirty-two holds zeros, ones or garbage.
+    /// Any page from any moment, and one page in 32 holds zeros, ones or garbage.
     Torn,
-    /// No cut: the machine was started once more after the cache was closed.
+    /// No cut: the machine was restarted after the cache was closed.
     Closed,
 }
 
 impl Mix {
     const ALL: [Mix; 4] = [Mix::Few, Mix::Any, Mix::Torn, Mix::Closed];
 
-    /// How many of the untouched entries are found at least, of a hundred, where none is discarded.
+    /// The lowest percentage of untouched entries that must be found in a cache that keeps its
+    /// entries.
     fn least_percent(self) -> u64 {
         match self {
             Mix::Few => 90,
@@ -181,7 +183,7 @@ fn image(history: &History, mix: Mix, random: &mut fastrand::Rng) -> Vec<u8> {
         };
         match from.get(range.clone()) {
             Some(old) => bytes[range.clone()].copy_from_slice(old),
-            // The file was shorter then: what was not written back reads as zeros.
+            // The file was shorter then. Pages that were not written back read as zeros.
             None => bytes[range.clone()].fill(0),
         }
         if mix == Mix::Torn && page > 0 && random.u8(..32) == 0 {
@@ -191,7 +193,7 @@ fn image(history: &History, mix: Mix, random: &mut fastrand::Rng) -> Vec<u8> {
     if mix == Mix::Torn {
         tear_header(history, &mut bytes[..HEADER_BYTES as usize], random);
     }
-    // The mark was synced when the cache was opened, and is alone in its sector.
+    // The open synced the mark, and its sector holds nothing else that changes.
     let mark = sector_of(header::USE_MARK);
     bytes[mark.clone()].copy_from_slice(&last[mark]);
     bytes
@@ -205,7 +207,7 @@ fn tear(bytes: &mut [u8], random: &mut fastrand::Rng) {
     }
 }
 
-/// What a disk writes at once.
+/// The unit that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
 
 fn sector_of(at: u64) -> std::ops::Range<usize> {
@@ -213,8 +215,8 @@ fn sector_of(at: u64) -> std::ops::Range<usize> {
     from..from + SECTOR_BYTES
 }
 
-/// Each sector of the header from any moment, or torn if it holds none of what never changes. That part
-/// was durable before the file got its name, and is written with the same bytes ever after.
+/// Takes each sector of the header from any moment, or tears it if it has no constant fields. The
+/// constant fields were durable before the file got its name, and their bytes never change.
 fn tear_header(history: &History, bytes: &mut [u8], random: &mut fastrand::Rng) {
     for (number, sector) in bytes.chunks_mut(SECTOR_BYTES).enumerate() {
         let from = number * SECTOR_BYTES;
@@ -226,19 +228,19 @@ fn tear_header(history: &History, bytes: &mut [u8], random: &mut fastrand::Rng) 
     }
 }
 
-/// What the images of one mix left.
+/// What the images of one mix held.
 #[derive(Debug, Clone, Copy, Default)]
 struct Left {
     images: u64,
     /// How many of the untouched keys were found.
     untouched: u64,
-    /// Entries that had been deleted, or had another value, when the machine stopped.
+    /// Entries that had been deleted or overwritten when the machine stopped.
     came_back: u64,
-    /// Entries that the check after it counted as lost.
+    /// Entries that the following check counted as lost.
     lost: u64,
 }
 
-/// Runs it.
+/// Runs `torture pages`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     points::require("torture pages");
     let mut report = Report::new("pages");
@@ -296,7 +298,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.finish()
 }
 
-/// Adds up what was left, and demands that entries are found where they are kept.
+/// Reports the sums, and demands that caches that keep their entries have them.
 fn tell(sums: &BTreeMap<(AfterPowerCut, Mix), Left>, report: &mut Report) {
     for ((mode, mix), left) in sums {
         let name = format!("{mode:?}_{mix:?}").to_lowercase();
@@ -316,11 +318,11 @@ fn tell(sums: &BTreeMap<(AfterPowerCut, Mix), Left>, report: &mut Report) {
     report.expect(sum_of(|left| left.lost) > 0 || images < 50, || {
         "no entry was counted as lost".into()
     });
-    // Otherwise the images show nothing of what the mode is for.
+    // Otherwise the images do not test the mode.
     report.expect(sum_of(|left| left.came_back) > 0 || images < 50, || "no entry came back".into());
 }
 
-/// Opens an image, and judges what is there.
+/// Opens an image and judges its contents.
 fn judge(
     scratch: &Scratch,
     history: &History,
@@ -351,7 +353,7 @@ fn judge(
         return Err(format!("{} entries are there after a check", again.entries));
     }
     specimen::works_after_check(&cache, history.size_bytes.min(WRITTEN_BYTES_MAX))?;
-    // It ended with a clear.
+    // The use ended with a clear.
     let after = read(&cache, history, false)?;
     if after.entries > 0 {
         return Err(format!("{} entries are there after a clear", after.entries));
@@ -360,18 +362,18 @@ fn judge(
     Ok(Left { images: 1, untouched, came_back: found.came_back, lost })
 }
 
-/// What a cache holds.
+/// The contents of a cache.
 #[derive(Debug, Clone, Copy, Default)]
 struct Read {
     entries: u64,
     untouched: u64,
     came_back: u64,
-    /// Whether an entry is missing that was there when the cache was closed.
+    /// Whether an entry that was there at the close is missing.
     is_less: bool,
 }
 
-/// Reads all keys. Every value is one that its key had when the file could have been written to the
-/// disk, or, if the cache `was_used` since, what that stored.
+/// Reads all keys. Demands that each value is one that its key had at a moment that may have
+/// reached the disk, or, if the cache `was_used` since, one that this use stored.
 fn read(cache: &Cache, history: &History, was_used: bool) -> Result<Read, String> {
     let mut buffer = Buffer::new();
     let mut found = Read::default();

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// A folder for one run. Removed with all that is in it when dropped, unless it is to be kept.
+/// A folder for one run. It is removed with its contents when dropped, unless [`Folder::keep`] was
+/// called.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -10,10 +11,11 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A new folder in `parent`, or where shared memory is, or where temporary files are.
+    /// A new folder in `parent`. Without a parent, in shared memory or the folder for temporary
+    /// files.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If the folder cannot be created.
     pub fn new(parent: Option<&Path>) -> Folder {
         let parent = parent.map_or_else(
             || {
@@ -33,7 +35,7 @@ impl Folder {
         Folder { path, keep: false }
     }
 
-    /// A file in it.
+    /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -43,7 +45,7 @@ impl Folder {
         &self.path
     }
 
-    /// Leaves the folder where it is, for who wants to see what went wrong.
+    /// Keeps the folder, for people who want to see what went wrong.
     pub fn keep(&mut self) {
         self.keep = true;
     }

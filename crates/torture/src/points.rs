@@ -1,10 +1,10 @@
-//! Dying and stopping between two named steps of the engine. Only in builds with the feature
-//! `points`; without it the orders that ask for it are refused.
+//! Dying and stopping between two named steps of the engine. Builds without the feature `points`
+//! refuse orders that need it.
 
 /// Whether this build can stop at named points.
 pub const ARE_BUILT: bool = cfg!(feature = "points");
 
-/// Ends the program, if it was built without the points and `what` needs them.
+/// Ends the program if it was built without named points, which `what` needs.
 pub fn require(what: &str) {
     if !ARE_BUILT {
         eprintln!("{what} needs a build with the named points: cargo build --features points");
@@ -12,9 +12,9 @@ pub fn require(what: &str) {
     }
 }
 
-/// Makes this thread do at the points what its orders say.
+/// Makes this thread follow its orders at named points.
 #[cfg(not(feature = "points"))]
-pub fn arm(_board: &crate::board::Board, _seat: usize, orders: &crate::worker::Orders) {
+pub fn arm(_board: &crate::board::Board, _row: usize, orders: &crate::worker::Orders) {
     if orders.die_one_in != 0 || orders.at.is_some() {
         require("this order");
     }
@@ -23,14 +23,14 @@ pub fn arm(_board: &crate::board::Board, _seat: usize, orders: &crate::worker::O
 #[cfg(feature = "points")]
 pub use armed::arm;
 
-/// Has this process believe that the machine was started once more since the last call.
+/// Makes this process believe that the machine was restarted since the last call.
 pub fn pretend_next_boot() {
     require("a pretended boot");
     #[cfg(feature = "points")]
     {
         use std::sync::atomic::{AtomicU64, Ordering};
         static BOOTS: AtomicU64 = AtomicU64::new(1);
-        // As different as two random numbers are, in all of their bits.
+        // All bits differ as in random numbers.
         let boot = BOOTS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         tuckbox_arena::hooks::pretend_boot(boot);
     }
@@ -45,7 +45,7 @@ mod armed {
     use tuckbox_testkit::process::signal_myself;
     use tuckbox_testkit::shared::SharedWords;
 
-    use crate::board::{Board, Flag, SeatWord};
+    use crate::board::{Board, Flag, RowWord};
     use crate::worker::Orders;
 
     /// What happens at a point.
@@ -55,11 +55,11 @@ mod armed {
         Kill,
         /// The process is stopped.
         Stop,
-        /// The thread alone waits, until the board says that it may go on.
+        /// Only the thread waits, until the board says that it may go on.
         Hold,
     }
 
-    /// Reads "stop:RewriteHalf". None if it says nothing of the kind.
+    /// Parses text such as "stop:RewriteHalf". None if it has another form.
     fn parse(text: &str) -> Option<(Deed, &str)> {
         let (deed, point) = text.split_once(':')?;
         let deed = match deed {
@@ -71,12 +71,12 @@ mod armed {
         Some((deed, point))
     }
 
-    /// Makes this thread do at the points what its orders say.
-    pub fn arm(board: &Board, seat: usize, orders: &Orders) {
+    /// Makes this thread follow its orders at named points.
+    pub fn arm(board: &Board, row: usize, orders: &Orders) {
         let words: Arc<SharedWords> = board.words();
-        let reached = board.seat_index(seat, SeatWord::Points);
+        let reached = board.row_index(row, RowWord::Points);
         let mut random =
-            fastrand::Rng::with_seed(orders.seed ^ orders.incarnation << 20 ^ seat as u64);
+            fastrand::Rng::with_seed(orders.seed ^ orders.incarnation << 20 ^ row as u64);
         let die_one_in = orders.die_one_in;
         let mut at = orders.at.as_deref().map(|text| {
             let (deed, point) = parse(text).expect("the supervisor made the order");
@@ -94,8 +94,8 @@ mod armed {
                 let (deed, _) = at.take().expect("it was just looked at");
                 match deed {
                     Deed::Kill => signal_myself(libc::SIGKILL),
-                    // A stop reaches a thread when it returns from a system call, which that is;
-                    // the process goes on from here when it is continued.
+                    // A stop takes effect when the thread returns from this system call. The
+                    // process goes on from here when it is continued.
                     Deed::Stop => signal_myself(libc::SIGSTOP),
                     Deed::Hold => {
                         words.word(Board::flag_index(Flag::Holding)).store(1, SeqCst);

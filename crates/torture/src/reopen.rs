@@ -1,5 +1,5 @@
-//! `torture reopen`: processes open, close and crash; many make the same cache at once, or die while
-//! they make it; the disk is full, or files may not get longer.
+//! `torture reopen`: processes open, close and crash. Many create the same cache at once, or die
+//! while they create it. Disks are full, or file sizes are limited.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tuckbox_testkit::process::Worker;
 use tuckbox_testkit::watchdog::Watchdog;
 
-use crate::board::{Flag, SeatWord};
+use crate::board::{Flag, RowWord};
 use crate::report::Report;
 use crate::roles::{Part, Role, NOT_PERMITTED};
 use crate::scene::{open_many, Scene};
@@ -20,10 +20,10 @@ pub struct Arguments {
     /// How long processes open, close and crash.
     #[arg(long, default_value_t = 30.0)]
     pub seconds: f64,
-    /// Processes that make the same cache at once.
+    /// Processes that create the same cache at once.
     #[arg(long, default_value_t = 200)]
     pub creators: u64,
-    /// Processes that are killed while they make a cache.
+    /// Processes that are killed while they create a cache.
     #[arg(long, default_value_t = 300)]
     pub killed_creators: u64,
 }
@@ -31,7 +31,7 @@ pub struct Arguments {
 const SMALL_BYTES: u64 = 960 << 10;
 const SLOTS: usize = 32;
 
-/// Runs it.
+/// Runs `torture reopen`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let mut report = Report::new("reopen");
     let processes = (arguments.creators + arguments.killed_creators) as f64;
@@ -75,12 +75,12 @@ fn churn(report: &mut Report, seconds: f64) -> u64 {
     }
     scene.settle(report, "churn");
     report.figure("churn_processes", lives);
-    report.figure("churn_operations", scene.board.sum(SeatWord::Operations));
+    report.figure("churn_operations", scene.board.sum(RowWord::Operations));
     report.figure("churn_takeovers", scene.cache.stats().takeovers);
     lives
 }
 
-/// What is in the folder of a run besides the supervisor's own files.
+/// The files in the folder of a run that are not the supervisor's.
 fn others(scene: &Scene) -> Vec<String> {
     let entries = std::fs::read_dir(scene.folder.path()).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -102,7 +102,7 @@ fn create_at_once(report: &mut Report, count: u64) {
     for (number, worker) in workers.iter_mut().enumerate() {
         let status = worker.wait(Duration::from_secs(60));
         good += u64::from(status.is_some_and(|status| status.success()));
-        // What it found itself it has told.
+        // A creator that exited has reported its own findings.
         if status.and_then(|status| status.code()).is_none() {
             scene.board.report(&format!("wrong: creator {number} ended with {status:?}"));
         }
@@ -128,7 +128,7 @@ fn die_creating(report: &mut Report, count: u64) {
     let left: Vec<_> =
         others(&scene).into_iter().filter(|name| !name.starts_with("made-")).collect();
     report.expect(left.is_empty(), || format!("killed creators left behind: {left:?}"));
-    // What is there is whole.
+    // Each file that exists is complete.
     for number in 0..count / 4 {
         let path = scene.folder.file(&format!("made-{number}"));
         match crate::worker::open(&path) {
@@ -165,7 +165,7 @@ fn run_out_of_space(report: &mut Report) {
     }
 }
 
-/// On a machine that runs tests for others, what cannot run has failed.
+/// Whether tests that cannot run must fail instead of being skipped, as in CI.
 pub fn must_not_skip() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true")
 }

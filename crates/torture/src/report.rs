@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value};
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
     what: String,
@@ -15,7 +15,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty report on the run `what`.
+    /// An empty report about the run `what`.
     pub fn new(what: &str) -> Report {
         Report {
             what: what.into(),
@@ -43,19 +43,19 @@ impl Report {
         }
     }
 
-    /// States how many independent trials the run made, and what one is.
+    /// States how many independent trials the run made, and the name of a trial.
     pub fn trials(&mut self, count: u64, name: &'static str) {
         self.trials = count;
         self.trial_name = name;
     }
 
-    /// Whether nothing failed so far.
+    /// Whether nothing has failed so far.
     pub fn is_good(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// Prints a summary for people on the standard error, and one line of JSON on the standard
-    /// output. Success if nothing failed.
+    /// Prints a summary for people to standard error, and one line of JSON to standard output.
+    /// Returns success if nothing failed.
     pub fn finish(mut self) -> ExitCode {
         let good = self.is_good();
         let mut summary =

@@ -1,5 +1,5 @@
-//! What the children of the supervisors do, other than being workers: each role is this program,
-//! run again under a hidden subcommand.
+//! The roles of child processes other than workers. Each role is this program, run again with a
+//! hidden subcommand.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -15,13 +15,13 @@ use crate::points;
 use crate::scene::{look, probe, Probe, Scene};
 use crate::worker::{config, myself, Orders};
 
-/// How long a child that was left alone may live at the most.
+/// How long a child that was left alone may live.
 const LIFE_SECONDS: libc::c_uint = 60;
 
 /// A role, as the command line names it.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Role {
-    /// What it is to be.
+    /// The part to play.
     #[arg(value_enum)]
     pub part: Part,
     /// The cache file.
@@ -33,42 +33,42 @@ pub struct Role {
     /// A named point, for the parts that are held up at one.
     #[arg(long)]
     pub at: Option<String>,
-    /// Seeds it.
+    /// The seed of its random choices.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 }
 
-/// What a child can be.
+/// The parts that a child can play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// Threads at work, and children forked from among them: `number` of them.
+    /// Runs threads, and forks `number` children while they work.
     ForkParent,
-    /// Holds a lock; a child of it lives on, and uses the cache if `number` is 1.
+    /// Holds a lock and dies. Its child lives on, and uses the cache if `number` is 1.
     ForkHolder,
-    /// Holds a lock in one thread, and becomes another program in another.
+    /// Holds a lock in one thread, and calls `exec` in another.
     ExecHolder,
-    /// Opens the cache and becomes this part again, `number` times.
+    /// Opens the cache and runs this part again by `exec`, `number` times.
     ExecChain,
     /// Does nothing for a while.
     Sleeper,
     /// Closes all descriptors, opens other files under the same numbers, and goes on.
     Daemon,
-    /// Opens, works, closes, again and again, and dies in the midst of it.
+    /// Opens, works and closes in a loop, and dies at some point.
     Churner,
-    /// One of several that make the same cache at once; `number` is which.
+    /// One of several processes that create the same cache at once; `number` is its index.
     Creator,
-    /// Makes a cache and exits.
+    /// Creates a cache and exits.
     Maker,
     /// Gives a worker a PID namespace of its own. `number` is its incarnation (from bit 16 on), its
-    /// seat (from bit 1 on), and whether it mounts its own `/proc`.
+    /// row (from bit 1 on), and whether it mounts its own `/proc`.
     NamespaceHost,
     /// Works on a file system of `number` bytes.
     FullDisk,
-    /// Works under a limit of the size of files.
+    /// Works under a limit on file sizes.
     SizeLimit,
-    /// Works on a file to which things are done; `number` is which one it is.
+    /// Works on a file that the supervisor damages; `number` is its index.
     Victim,
-    /// Touches a cut file that is no cache, with a handler of its own if `number` is 1.
+    /// Touches a cut file that is no cache, with its own handler if `number` is 1.
     BusHandler,
 }
 
@@ -78,13 +78,13 @@ impl Role {
         Role { part, path: path.into(), number: 0, at: None, seed: fastrand::u64(..) }
     }
 
-    /// The same with a number.
+    /// This role with a number.
     pub fn number(mut self, number: u64) -> Role {
         self.number = number;
         self
     }
 
-    /// The same, held up at a point.
+    /// This role, held up at a named point.
     pub fn held_at(mut self, point: &str) -> Role {
         self.at = Some(format!("hold:{point}"));
         self
@@ -101,18 +101,18 @@ impl Role {
         command
     }
 
-    /// Starts it.
+    /// Starts the child.
     ///
     /// # Panics
-    /// If the system does not let it.
+    /// If the system cannot start a child.
     pub fn start(&self) -> Worker {
         Worker::start(&mut self.command()).expect("a child can be started")
     }
 
-    fn orders(&self, seat: usize) -> Orders {
+    fn orders(&self, row: usize) -> Orders {
         Orders {
             path: self.path.clone(),
-            first_seat: seat,
+            first_row: row,
             threads: 1,
             incarnation: 1,
             seed: self.seed,
@@ -160,14 +160,14 @@ pub fn play(role: &Role) -> ExitCode {
     ExitCode::from(u8::from(!is_good))
 }
 
-/// Forks. The child runs `child` and exits with its status, by one of several ways.
+/// Forks. The child runs `child` and exits with its status.
 fn fork(child: impl FnOnce() -> libc::c_int) -> libc::pid_t {
-    // SAFETY: the child uses what a fork leaves whole: memory, and the allocator and the cache,
-    // which both prepare for it. Whether the cache really does is what is being tried.
+    // SAFETY: the child uses memory, the allocator and the cache. The allocator and the cache
+    // prepare for a fork; whether the cache does so correctly is the test.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "this process can fork");
     if pid == 0 {
-        // SAFETY: no memory is passed. Nobody may be left behind for ever.
+        // SAFETY: no memory is passed. The alarm ends a child that hangs.
         unsafe { libc::alarm(LIFE_SECONDS) };
         let status = child();
         // SAFETY: ends the process at once.
@@ -183,7 +183,7 @@ fn reap(pid: libc::pid_t) -> libc::c_int {
     status
 }
 
-/// Threads at work in three seats; children in the next eight.
+/// Threads use three rows, children the next eight.
 fn fork_parent(role: &Role) -> bool {
     const THREADS: usize = 3;
     const PLACES: usize = 8;
@@ -191,9 +191,9 @@ fn fork_parent(role: &Role) -> bool {
     let (cache, board) = (role.open(), role.board());
     let (cache, board) = (&cache, &board);
     std::thread::scope(|scope| {
-        for seat in 0..THREADS {
+        for row in 0..THREADS {
             scope.spawn(move || {
-                let mut actor = Actor::new(cache, board, seat, 1, role.seed, None);
+                let mut actor = Actor::new(cache, board, row, 1, role.seed, None);
                 while !board.is_stopped() {
                     actor.step();
                 }
@@ -220,7 +220,7 @@ fn fork_parent(role: &Role) -> bool {
                 let mut actor = Actor::new(cache, board, THREADS + place, child + 2, seed, None);
                 actor.resolve();
                 if child % 5 == 4 {
-                    // Killed within an operation, sooner or later.
+                    // Dies in an operation, sooner or later.
                     let mut orders = role.orders(THREADS + place);
                     (orders.die_one_in, orders.incarnation) = (100, child);
                     points::arm(board, THREADS + place, &orders);
@@ -231,7 +231,7 @@ fn fork_parent(role: &Role) -> bool {
                         cache.close();
                         0
                     }
-                    // A child of the child.
+                    // Forks again.
                     1 => reap(fork(|| {
                         actor.step();
                         0
@@ -251,12 +251,12 @@ fn fork_parent(role: &Role) -> bool {
     })
 }
 
-/// Lets a thread do writes until it is held up at the point that the role names.
+/// Writes until this thread is held up at the role's point.
 fn hold(role: &Role, cache: &Cache, board: &Board) {
     points::arm(board, 0, &role.orders(0));
     while !board.is_stopped() {
-        // The same key and length again and again, so that the record is rewritten in place; and
-        // whoever writes it as well meets the lock.
+        // The key and length stay the same, so that the record is rewritten in place and other
+        // writers of the key meet the lock.
         let (stored, _) = probe(cache, b"held", 300);
         if stored != Probe::Done {
             board.report("wrong: a write of the holder was refused");
@@ -311,9 +311,9 @@ fn exec_chain(role: &Role) -> bool {
     false
 }
 
-/// What daemons do to their descriptors.
+/// Closes all descriptors and opens others, as daemons do.
 fn close_descriptors() -> Vec<libc::c_int> {
-    // SAFETY: closes numbers, as many daemons do; that the cache survives it is what is tried.
+    // SAFETY: closes descriptors, as many daemons do. The test is that the cache survives it.
     unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, 0u32) };
     (0..16)
         // SAFETY: the name is a NUL-terminated string that outlives the call.
@@ -347,7 +347,7 @@ fn daemon(role: &Role) -> bool {
         scope.spawn(|| hold(role, &cache, &board));
         board.wait_for(Flag::Release, 1, Duration::from_secs(20));
     });
-    // A child has lost the file: it is told so, and the daemon's own files stay open in it.
+    // A child has lost the file. Its operation reports that, and the daemon's own files stay open.
     let status = reap(fork(|| {
         let value = vec![0; 100];
         let result =
@@ -364,7 +364,7 @@ fn daemon(role: &Role) -> bool {
 
 fn churner(role: &Role) -> bool {
     let board = role.board();
-    let seat = role.number as usize;
+    let row = role.number as usize;
     let mut random = fastrand::Rng::with_seed(role.seed);
     for round in 0.. {
         if board.is_stopped() {
@@ -372,7 +372,7 @@ fn churner(role: &Role) -> bool {
         }
         let cache = role.open();
         let mut actor =
-            Actor::new(&cache, &board, seat, role.seed % 1_000_000 + round, role.seed, None);
+            Actor::new(&cache, &board, row, role.seed % 1_000_000 + round, role.seed, None);
         actor.resolve();
         for _ in 0..random.u32(1..40) {
             actor.step();
@@ -392,12 +392,12 @@ fn creator(role: &Role) -> bool {
     let board = role.board();
     let limit = Duration::from_secs(60);
     board.flag(Flag::Arrived).fetch_add(1, SeqCst);
-    // It takes a busy machine long to start them all.
+    // A busy machine needs long to start all creators.
     if !board.wait_for(Flag::Go, 1, 5 * limit) {
         board.report(&format!("wrong: creator {} was not told to go", role.number));
         return false;
     }
-    // The supervisor's own cache is elsewhere; here nothing is yet.
+    // The supervisor's cache is another file; this one does not exist yet.
     let path = role.path.with_extension("made");
     let cache = match Cache::open(&Place::Path(path), &config(32 << 20)) {
         Ok(cache) => cache,
@@ -429,7 +429,7 @@ fn check(code: libc::c_int) -> std::io::Result<()> {
     }
 }
 
-/// Mounts the `/proc` of this process's PID namespace, where nobody else sees it.
+/// Mounts the `/proc` of this process's PID namespace, visible to this process only.
 ///
 /// # Errors
 /// What the system answers.
@@ -440,7 +440,7 @@ pub fn mount_proc() -> std::io::Result<()> {
     })
 }
 
-/// Gives this process a mount namespace in which it may mount what it likes.
+/// Gives this process its own mount namespace, in which it may mount file systems.
 fn own_mounts() -> std::io::Result<()> {
     // SAFETY: no memory is passed; the new namespace is this process's alone.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
@@ -469,7 +469,7 @@ fn namespace_host(role: &Role) -> bool {
     status.is_some_and(|status| status.success())
 }
 
-/// Gives this process a file system of its own of `size_bytes`, at `folder`.
+/// Mounts a new file system of `size_bytes` at `folder`, for this process only.
 fn mount_small(folder: &Path, size_bytes: u64) -> std::io::Result<()> {
     let text = |text: &str| std::ffi::CString::new(text).expect("no NUL in it");
     let (target, options) = (text(&folder.to_string_lossy()), text(&format!("size={size_bytes}")));
@@ -486,7 +486,7 @@ fn mount_small(folder: &Path, size_bytes: u64) -> std::io::Result<()> {
     })
 }
 
-/// The exit status of a role that the machine does not permit.
+/// The exit status if the machine does not permit the role.
 pub const NOT_PERMITTED: u8 = 77;
 
 fn list(folder: &Path) -> Vec<String> {
@@ -508,7 +508,7 @@ fn is_no_space(result: tuckbox_engine::Result<Cache>) -> bool {
     }
 }
 
-/// Stores much more than there is room for. All of it must be taken, and what is found be right.
+/// Stores much more than fits. No value may be refused, and every value found must be right.
 fn overfill(cache: &Cache, count: u64) -> bool {
     let key = |index: u64| format!("fill/{index}").into_bytes();
     let mut refused = 0;
@@ -543,7 +543,7 @@ fn full_disk(role: &Role) -> bool {
     }
     let path = folder.join("cache.tuck");
     if role.number < 1 << 20 {
-        // Not even the beginning fits.
+        // Not even the initial part of the file fits.
         let no_space = is_no_space(Cache::open(&Place::Path(path), &config(64 << 20)));
         let left = list(&folder);
         if !left.is_empty() {
@@ -551,13 +551,14 @@ fn full_disk(role: &Role) -> bool {
         }
         return no_space && left.is_empty();
     }
-    // Four times as large as the disk, but not so large that a single segment is much of the disk.
+    // The cache is four times as large as the disk. In a larger one, a single segment would fill
+    // much of the disk.
     let size_bytes = role.number * 4;
     let cache = Cache::open(&Place::Path(path), &config(size_bytes)).expect("there is room");
     for index in 0..200u32 {
         let _ = probe(&cache, format!("first/{index}").as_bytes(), 500);
     }
-    // What is left of the file system is taken by somebody else.
+    // Another file takes the rest of the file system.
     let filler = std::fs::File::create(folder.join("filler")).expect("a file can be made");
     let page = vec![1u8; 64 << 10];
     while std::io::Write::write_all(&mut &filler, &page).is_ok() {}
@@ -588,7 +589,7 @@ fn size_limit(role: &Role) -> bool {
     no_space && left.is_empty() && overfill(&cache, 20_000)
 }
 
-/// For supervisors: whether a write of the held key is done, and how long that took.
+/// For supervisors: writes the held key. Returns the outcome and the duration.
 pub fn write_held(scene: &Scene, limit: Duration) -> (Probe, Duration) {
     probe(&scene.impatient(limit), b"held", 300)
 }

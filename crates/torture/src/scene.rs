@@ -1,5 +1,5 @@
-//! A scene: a folder with one cache and its board, the workers on it, and the questions that every
-//! trial ends with.
+//! A scene: a folder with one cache and its board, its workers, and the checks that end every
+//! trial.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value
 use tuckbox_testkit::stamp::{self, Stamp};
 
 use crate::actor::Actor;
-use crate::board::{Board, SeatWord, Shape};
+use crate::board::{Board, RowWord, Shape};
 use crate::place::Folder;
 use crate::report::Report;
 use crate::worker::{config, Orders};
 
-/// A cache on which a trial is made.
+/// A cache under trial.
 pub struct Scene {
     /// The run's files.
     pub folder: Folder,
@@ -25,10 +25,10 @@ pub struct Scene {
     pub board: Board,
 }
 
-/// What a write came to that may have met a held lock.
+/// The outcome of a write that may have met a held lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// It was done.
+    /// The write was done.
     Done,
     /// A live process kept the lock.
     TimedOut,
@@ -37,25 +37,25 @@ pub enum Probe {
 }
 
 impl Scene {
-    /// A new cache of `size_bytes` with a board for `seats`.
+    /// A new cache of `size_bytes` with a board for `rows`.
     ///
     /// # Panics
-    /// If it cannot be made: then there is nothing to try.
-    pub fn new(size_bytes: u64, seats: usize, keys_each: usize, may_forget: bool) -> Scene {
+    /// If the cache cannot be created.
+    pub fn new(size_bytes: u64, rows: usize, keys_each: usize, may_forget: bool) -> Scene {
         let folder = Folder::new(None);
         let path = folder.file("cache.tuck");
         let cache = Cache::open(&Place::Path(path.clone()), &config(size_bytes))
             .unwrap_or_else(|error| panic!("the cache cannot be made: {error}"));
-        let shape = Shape { seats, keys_each, contested: 16, counters: 8 };
+        let shape = Shape { rows, keys_each, contested: 16, counters: 8 };
         let board = Board::create(&path, shape, may_forget).expect("a new board");
         Scene { folder, path, cache, board }
     }
 
-    /// Orders for a worker with one thread in each of `threads` seats from `first_seat` on.
-    pub fn orders(&self, first_seat: usize, threads: usize, seed: u64) -> Orders {
+    /// Orders for a worker with `threads` threads, in the rows that begin with `first_row`.
+    pub fn orders(&self, first_row: usize, threads: usize, seed: u64) -> Orders {
         Orders {
             path: self.path.clone(),
-            first_seat,
+            first_row,
             threads,
             incarnation: 1,
             seed,
@@ -66,7 +66,7 @@ impl Scene {
         }
     }
 
-    /// Another handle, that waits for locks no longer than `lock_limit`.
+    /// Another handle, which waits for locks for at most `lock_limit`.
     ///
     /// # Panics
     /// If the cache cannot be opened.
@@ -75,13 +75,13 @@ impl Scene {
         Cache::open(&Place::Path(self.path.clone()), &config).expect("the cache is there")
     }
 
-    /// The first things that were found wrong.
+    /// The first findings.
     pub fn findings(&self) -> String {
         let text = std::fs::read_to_string(crate::board::findings_path(&self.path));
         text.unwrap_or_default().lines().take(5).collect::<Vec<_>>().join("; ")
     }
 
-    /// What every trial ends with: all is sound, and nothing that was found was wrong.
+    /// Ends a trial: demands that the cache is sound and that there are no findings.
     pub fn settle(&self, report: &mut Report, trial: &str) {
         match self.cache.check() {
             Ok(found) => report.expect(found.is_sound(), || {
@@ -89,12 +89,12 @@ impl Scene {
             }),
             Err(error) => report.fail(format!("{trial}: check was refused: {error}")),
         }
-        for seat in 0..self.board.shape().seats {
-            let mut actor = Actor::new(&self.cache, &self.board, seat, 0, 0, None);
+        for row in 0..self.board.shape().rows {
+            let mut actor = Actor::new(&self.cache, &self.board, row, 0, 0, None);
             actor.resolve();
             actor.judge_all();
         }
-        for word in [SeatWord::Wrong, SeatWord::Lost, SeatWord::Errors] {
+        for word in [RowWord::Wrong, RowWord::Lost, RowWord::Errors] {
             let count = self.board.sum(word);
             if count > 0 {
                 report.fail(format!("{trial}: {count} times {word:?}: {}", self.findings()));
@@ -103,7 +103,7 @@ impl Scene {
     }
 }
 
-/// Stores a value under `key`; what came of it, and how long it took.
+/// Stores a value under `key`. Returns the outcome and the duration.
 pub fn probe(cache: &Cache, key: &[u8], len: usize) -> (Probe, Duration) {
     let mut value = Vec::new();
     stamp::make(key, Stamp { writer: 1 << 40, sequence: 1 }, len, &mut value);
@@ -121,7 +121,7 @@ pub fn probe(cache: &Cache, key: &[u8], len: usize) -> (Probe, Duration) {
     (probe, took)
 }
 
-/// Whether `key` has the value that [`probe`] stores; none if it has no value.
+/// Whether `key` has the value that [`probe`] stores. None if it has no value.
 pub fn look(cache: &Cache, key: &[u8]) -> Option<bool> {
     let mut buffer = Buffer::new();
     let entry = cache.get(key, &mut buffer).ok()??;
@@ -131,8 +131,8 @@ pub fn look(cache: &Cache, key: &[u8]) -> Option<bool> {
     }
 }
 
-/// Opens `count` further handles at once, which take a process slot each. An error if one of the
-/// slots is not to be had.
+/// Opens `count` further handles at once. Each takes a process slot. An error if one of the slots
+/// is not available.
 ///
 /// # Errors
 /// As [`Cache::open`].

@@ -1,8 +1,8 @@
-//! `torture scribble`: something that has no business there writes words and bits all over the
-//! mapping while processes use the cache: tables, index, logs, lock words, clock, process slots.
+//! `torture scribble`: writes random words and bits all over the mapping while processes use the
+//! cache: tables, index, logs, lock words, clock, process slots.
 //!
-//! No process may crash, panic or hang, and no answer may be a value that was not stored. When it
-//! stops, `check` makes the cache sound, and it works.
+//! No process may crash, panic or hang, and no answer may be a value that was not stored. After the
+//! last write, `check` makes the cache sound, and the cache works.
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
@@ -25,22 +25,22 @@ use crate::worker::myself;
 /// The arguments of `torture scribble`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// How long it goes on.
+    /// How long the writes go on.
     #[arg(long, default_value_t = 10.0)]
     pub seconds: f64,
     /// Processes that use the cache.
     #[arg(long, default_value_t = 2)]
     pub victims: u64,
-    /// Limit of the file.
+    /// The size limit of the file.
     #[arg(long, default_value_t = 1 << 20)]
     pub size_bytes: u64,
-    /// Words that are written in a millisecond, at the most.
+    /// The highest number of words written in a millisecond.
     #[arg(long, default_value_t = 3)]
     pub words_per_ms: u64,
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Claims that nothing is ever found, to see whether that is noticed.
+    /// Negative control: claims that nothing is ever found.
     #[arg(long)]
     pub lie_miss: bool,
     /// Uses the cache at this path, in a child of the supervisor.
@@ -49,13 +49,13 @@ pub struct Arguments {
 }
 
 const LOCK_LIMIT: Duration = Duration::from_millis(250);
-/// Whoever repairs a shard that is being scribbled on may have to repair it more than once. The
-/// record has how long the slowest operation took; what is a failure is a hang.
+/// A repair of a shard that is being scribbled on may have to start again. Only a hang is a
+/// failure; the record has the duration of the slowest operation.
 const OVERTIME: Duration = Duration::from_secs(5);
 const KEYS: u64 = 600;
 const NUMBER_STEP: i64 = 1_000_000;
 
-/// Runs it.
+/// Runs `torture scribble`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     match &arguments.victim {
         Some(path) => suffer(path, arguments),
@@ -71,7 +71,7 @@ fn number_name(key: u64) -> Vec<u8> {
     format!("number {key}").into_bytes()
 }
 
-/// The whole file, mapped once more.
+/// A second mapping of the whole file.
 struct Mapping {
     base: *mut u8,
     len_bytes: usize,
@@ -92,22 +92,23 @@ impl Mapping {
         Mapping { base: base.cast(), len_bytes }
     }
 
-    /// A word that lies within the file as long as it is now.
+    /// A word within the current length of the file.
     fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at % 8 == 0 && at as usize + 8 <= self.len_bytes);
-        // SAFETY: aligned and within the mapping by the assertion; all who share it use atomics.
+        // SAFETY: aligned and within the mapping by the assertion; all users of the mapping use
+        // atomics.
         unsafe { AtomicU64::from_ptr(self.base.add(at as usize).cast()) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody has a reference into it any more.
+        // SAFETY: the mapping is ours, and no reference into it is left.
         unsafe { libc::munmap(self.base.cast(), self.len_bytes) };
     }
 }
 
-/// Writes one word. Half of them go to the first twentieth of the file, where the tables are.
+/// Writes one word. Half of the words go to the first 1/20 of the file, where the tables are.
 fn scribble(mapping: &Mapping, len_bytes: u64, random: &mut fastrand::Rng) {
     let first = header::FIXED_END / 8;
     let words = len_bytes / 8;
@@ -149,7 +150,7 @@ fn supervise(arguments: &Arguments) -> ExitCode {
             Worker::start(&mut command).expect("a victim")
         })
         .collect();
-    // All of them have opened it: who opens it later may be told that it is damaged.
+    // Waits until all victims have opened the cache: a later open may fail because of damage.
     let began = Instant::now();
     let ready = |number: u64| path.with_extension(format!("ready{number}")).exists();
     while !(0..arguments.victims).all(|number| ready(arguments.seed + number))
@@ -194,7 +195,7 @@ fn supervise(arguments: &Arguments) -> ExitCode {
     report.finish()
 }
 
-/// Once nobody scribbles any more: a check mends all, and the cache works.
+/// After the last scribble: demands that a check repairs everything and that the cache works.
 fn settle(report: &mut Report, cache: &Cache) {
     let mut buffer = Buffer::new();
     let checked = cache.check().and_then(|first| Ok((first, cache.check()?)));
@@ -220,7 +221,7 @@ fn settle(report: &mut Report, cache: &Cache) {
     report.expect(matches!(sound, Ok(true)), || format!("a last check: {sound:?}"));
 }
 
-/// One victim: what it met, told in a file.
+/// One victim. It reports its findings in a file.
 struct Victim<'a> {
     cache: &'a Cache,
     random: fastrand::Rng,
@@ -270,7 +271,7 @@ fn suffer(path: &Path, arguments: &Arguments) -> ExitCode {
         }
         operations += 1;
         if operations % 256 == 0 {
-            // The counters are scribbled on too: only a small step is theirs.
+            // The counters are scribbled on, too. Only a small step is a real count.
             let now = cache.stats().checksum_mismatches;
             rises += u64::from((1..100_000).contains(&now.wrapping_sub(mismatches)));
             mismatches = now;
@@ -340,8 +341,8 @@ impl Victim<'_> {
         Began { at: Instant::now(), waited_us: self.wait.us() }
     }
 
-    /// No operation may take much longer than a lock is waited for, the time in which its thread had
-    /// no processor aside.
+    /// No operation may take much longer than the lock limit, not counting the time in which its
+    /// thread had no processor.
     fn judge_time(&mut self, what: &str, began: &Began) {
         let idle = Duration::from_micros(self.wait.us() - began.waited_us);
         let took = began.at.elapsed().saturating_sub(idle);
@@ -351,7 +352,7 @@ impl Victim<'_> {
         }
     }
 
-    /// Does one thing; its name, unless it is many operations, which it has judged itself.
+    /// Does one step. Returns its name, unless the step has judged its operations itself.
     fn step(&mut self) -> Option<&'static str> {
         let cache = self.cache;
         let key = self.random.u64(..KEYS);

@@ -1,7 +1,7 @@
-//! `torture step`: an operation is done one instruction at a time, and what the file holds after
-//! each is judged as if the process had been killed there: a kill leaves exactly the stores that
-//! were done. `torture repair`: the same with the repair that such a death makes necessary, killed
-//! after each of its stores, and the repair of that once more.
+//! `torture step`: runs an operation one instruction at a time. After each instruction it judges
+//! the file as if the process had been killed there: a kill leaves exactly the stores that were
+//! done. `torture repair` does the same with the repair after such a death: it is killed after each
+//! of its stores, and so is the repair of some of those images.
 
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -33,37 +33,37 @@ pub struct Arguments {
     /// Only these states.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub states: Vec<State>,
-    /// Images to repair (`torture repair`): how many of all are drawn, as many from each operation
-    /// in each state. Some have fewer.
+    /// For `torture repair`: how many images are drawn, equally many from each operation in each
+    /// state. Some of these have fewer.
     #[arg(long, default_value_t = 1400)]
     pub images: usize,
-    /// One in so many images of a killed repair has its own repair killed, too.
+    /// One in this many images of a killed repair has its own repair killed, too.
     #[arg(long, default_value_t = 32)]
     pub nested_one_in: usize,
-    /// While one instruction copies a long string, there is an image after so many bytes.
+    /// While one instruction copies a long string, an image is taken every this many bytes.
     #[arg(long, default_value_t = 64)]
     pub string_bytes: usize,
-    /// Ends the run early, when so many seconds are over. What was not done is said.
+    /// Ends the run after this many seconds. The report names what was left out.
     #[arg(long)]
     pub seconds: Option<u64>,
-    /// Threads that do it.
+    /// The number of threads.
     #[arg(long, default_value_t = 2)]
     pub jobs: usize,
-    /// Seeds what is drawn.
+    /// The seed of the random choices.
     #[arg(long)]
     pub seed: Option<u64>,
 }
 
-/// What the child is told.
+/// The command line of the child.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Child {
     /// The cache file.
     #[arg(long)]
     pub path: PathBuf,
-    /// Its size.
+    /// The size of the cache.
     #[arg(long)]
     pub size_bytes: u64,
-    /// What to do; without it, a lock is taken over from a dead process.
+    /// The operation. Without it, the child takes over a lock from a dead process.
     #[arg(long)]
     pub operation: Option<Operation>,
     /// The version of the entry.
@@ -85,7 +85,7 @@ impl Child {
     }
 }
 
-/// The child: opens the cache, and does the one thing between two stops of its own.
+/// The child: opens the cache, and does one operation between two stops of its own.
 pub fn be_stepped(child: &Child) -> ExitCode {
     let cache = match patiently(|| open(&child.path, child.size_bytes)) {
         Ok(cache) => cache,
@@ -100,7 +100,7 @@ pub fn be_stepped(child: &Child) -> ExitCode {
         Some(operation) => {
             operation.perform(&cache, inputs.as_deref().unwrap_or_default(), child.version)
         }
-        // A key that nobody stores: only the lock is taken, and what it guards is mended.
+        // Nobody stores this key. The delete only takes the lock and repairs the shard.
         None => patiently(|| cache.delete(b"nobody's")).map(|_| ()),
     };
     if let Err(error) = result {
@@ -111,7 +111,7 @@ pub fn be_stepped(child: &Child) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What a run has counted, and found.
+/// The counts and failures of a run.
 #[derive(Default)]
 struct Tally {
     counts: BTreeMap<&'static str, u64>,
@@ -140,7 +140,7 @@ impl Tally {
     }
 }
 
-/// What goes on in a job: its own files, and what it drew.
+/// The state of a job: its own files and random choices.
 struct Job<'a> {
     arguments: &'a Arguments,
     folder: &'a Folder,
@@ -159,7 +159,7 @@ impl Job<'_> {
         Copy::new(self.folder.file(&format!("{name}-{}", self.number))).expect("a new file")
     }
 
-    /// Prepares a case in its file, which is the answer's second part.
+    /// Prepares a case in its own file. Returns the case and the path.
     fn prepare(
         &mut self,
         operation: Operation,
@@ -188,7 +188,7 @@ fn child_of(case: &Case, path: &std::path::Path) -> Child {
     }
 }
 
-/// Guards against a panic of the engine.
+/// Turns a panic of the engine into an error.
 fn guarded<R>(work: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -216,7 +216,7 @@ fn all_of(arguments: &Arguments) -> Vec<(u64, State, Operation)> {
     all
 }
 
-/// Goes through all cases with several threads.
+/// Works on all cases with several threads.
 fn in_jobs(
     what: &str,
     arguments: &Arguments,
@@ -308,7 +308,7 @@ fn stepped(
         images += 1;
         last = judge(tally, case, image, copy, images);
     })?;
-    // What was done is there.
+    // The result of the completed operation is there.
     if last.is_some_and(|last| !case.is_done(&last)) {
         tally.fail(format!("{}: when it was done, it was not there", case.name()), None);
     }
@@ -364,7 +364,7 @@ fn repaired(
     let beginning = std::fs::read(path)?;
     let mut child = child_of(case, path).start()?;
     let mut view = View::new(path, case.file_bytes_max as usize)?;
-    // Drawn from all images in which the lock is held: each is as likely as any other.
+    // Drawn with equal probability from all images in which the lock is held.
     let mut drawn: Vec<Vec<u8>> = Vec::new();
     let mut seen = 0;
     let mut all = 0;
@@ -397,7 +397,7 @@ fn repaired(
             continue;
         }
         job.tally.count("images_repaired", 1);
-        let reference = match guarded(|| case.mend(image, &copy, true)) {
+        let reference = match guarded(|| case.repair(image, &copy, true)) {
             Ok(reference) => reference,
             Err(error) => {
                 job.tally.fail(format!("{}: {error}", case.name()), Some(image));
@@ -420,8 +420,8 @@ fn repaired(
     Ok(())
 }
 
-/// Demands that going from store to store, which is fast, shows as many images as going from
-/// instruction to instruction.
+/// Demands that stepping by stores, which is fast, shows as many images as stepping by
+/// instructions.
 fn agree(job: &mut Job<'_>, case: &Case, beginning: &[u8], stores: u64) -> std::io::Result<()> {
     let copy = job.copy("agree");
     copy.fill(beginning)?;
@@ -437,7 +437,7 @@ fn agree(job: &mut Job<'_>, case: &Case, beginning: &[u8], stores: u64) -> std::
     Ok(())
 }
 
-/// What a repairer leaves that is killed after each of its stores.
+/// The images that a repair leaves if it is killed after each of its stores.
 fn stores_of_repair(
     case: &Case,
     image: &[u8],
@@ -470,7 +470,7 @@ fn compare(
 ) {
     let frees_first = tally.counts.values().sum::<u64>() % 2 == 0;
     let name = case.name();
-    match guarded(|| case.mend(image, copy, frees_first)) {
+    match guarded(|| case.repair(image, copy, frees_first)) {
         Ok(contents) if contents == *reference => {}
         Ok(contents) => {
             let differ = reference

@@ -1,6 +1,6 @@
-//! `torture stop`: a worker is stopped, or killed, between two named steps of the engine. While it
-//! is stopped, nobody takes its locks from it; reads go on, writes to other shards go on, and
-//! writes to its shard end with the time limit. When it goes on, or is dead, all is sound.
+//! `torture stop`: stops or kills a worker between two named steps of the engine. While the worker
+//! is stopped, nobody takes its locks, reads and writes to other shards go on, and writes to its
+//! shard fail at the time limit. After it goes on or dies, the cache is sound.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,16 +18,16 @@ pub struct Arguments {
     /// What happens to the worker.
     #[arg(long, value_enum, default_value_t = Deed::Both)]
     pub deed: Deed,
-    /// Only at the points whose names hold this.
+    /// Only points whose names contain this text.
     #[arg(long, default_value = "")]
     pub point: String,
-    /// Goes through all points so often.
+    /// How often all points are tried.
     #[arg(long, default_value_t = 1)]
     pub rounds: u64,
-    /// How long a worker is stopped at least, in milliseconds; others read meanwhile.
+    /// The shortest stop of a worker, in milliseconds. Others read meanwhile.
     #[arg(long, default_value_t = 0)]
     pub stopped_ms: u64,
-    /// Seeds the workers.
+    /// The seed of the workers.
     #[arg(long)]
     pub seed: Option<u64>,
 }
@@ -35,9 +35,9 @@ pub struct Arguments {
 /// What happens to the worker at the point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Deed {
-    /// It is stopped and goes on later.
+    /// The worker is stopped and goes on later.
     Stop,
-    /// It is killed.
+    /// The worker is killed.
     Kill,
     /// One trial of each.
     Both,
@@ -48,11 +48,11 @@ pub enum Deed {
 enum Held {
     Nothing,
     Shard,
-    /// A shard's, or none: it depends on what grows.
+    /// A shard's lock or none, depending on what grows.
     Either,
 }
 
-/// The points that the workers reach, what they hold there, and whether only a full cache leads
+/// The points that the workers reach, the lock they hold there, and whether only a full cache leads
 /// there.
 const POINTS: [(&str, Held, bool); 18] = [
     ("SlotLoaded", Held::Nothing, false),
@@ -68,7 +68,7 @@ const POINTS: [(&str, Held, bool); 18] = [
     ("MoveCopied", Held::Shard, false),
     ("GenerationBumped", Held::Shard, false),
     ("BodyBuilt", Held::Nothing, false),
-    // The canaries leave no segment free: these are behind what was the file's end.
+    // The canaries leave no segment free, so these segments are beyond the earlier end of the file.
     ("BodyAdopted", Held::Shard, false),
     ("SegmentTaken", Held::Either, false),
     ("GrowthBegun", Held::Either, false),
@@ -76,12 +76,12 @@ const POINTS: [(&str, Held, bool); 18] = [
     ("SegmentUnlinked", Held::Shard, true),
 ];
 
-/// Figures of what went on while a worker was stopped.
+/// Figures from the time in which a worker was stopped.
 #[derive(Debug, Default)]
 struct Figures {
-    /// Reads before, and meanwhile, in nanoseconds.
+    /// Durations of reads before and during the stop, in nanoseconds.
     reads_ns: [Vec<u64>; 2],
-    /// How much later than its time limit a write to the held shard ended, in microseconds.
+    /// By how much writes to the held shard exceeded the time limit, in microseconds.
     late_us: Vec<u64>,
     stopped_ms: Vec<u64>,
     stopped_least: Duration,
@@ -105,15 +105,15 @@ impl Figures {
     }
 }
 
-/// So many that one at least meets the shard whose lock is held, of four: all but one time in a hundred
-/// million.
+/// Enough that one of them meets the locked shard, one of four, except once in a hundred million
+/// times.
 const PROBES: usize = 64;
 /// How long the supervisor waits for a lock.
 const LIMIT: Duration = Duration::from_millis(30);
-/// What a busy machine may add to any time that is measured.
+/// What a busy machine may add to any measured time.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// Runs it.
+/// Runs `torture stop`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     points::require("torture stop");
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
@@ -147,7 +147,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.finish()
 }
 
-/// Long enough that some of the probes need another segment, and so a longer file.
+/// Long enough that some probes need another segment, and so a longer file.
 const PROBE_BYTES: usize = 100_000;
 
 fn key(index: usize) -> Vec<u8> {
@@ -193,8 +193,8 @@ fn try_point(
     }
     let mut done = 0;
     if deed == Deed::Kill {
-        // Takes the lock over with a handle that does not know yet whether the dead one made the
-        // file longer: the figures, and a write that needs a segment, would tell it.
+        // Takes over the lock with a handle that does not know whether the dead process made the
+        // file longer. Statistics, or a write that needs a segment, would let it learn that.
         for index in 0..PROBES {
             let result = scene.cache.delete(&key(index));
             report.expect(result.is_ok(), || format!("{trial}: delete {index}: {result:?}"));
@@ -216,7 +216,7 @@ fn try_point(
         });
         worker.signal(libc::SIGCONT);
     }
-    // From now on every lock is free, or its owner is dead: all writes are done in time.
+    // Every lock is free or its owner is dead, so all writes must succeed in time.
     for index in 0..PROBES {
         let (stored, took) = probe(&scene.cache, &key(index), PROBE_BYTES);
         report.expect(stored == Probe::Done, || format!("{trial}: probe {index}: {stored:?}"));
@@ -241,7 +241,7 @@ fn try_point(
     }
 }
 
-/// Writes to all shards while a worker is stopped. How many writes were done.
+/// Writes to all shards while a worker is stopped. Returns the number of writes done.
 fn probe_all(
     report: &mut Report,
     late_us: &mut Vec<u64>,
@@ -274,7 +274,7 @@ fn probe_all(
     done
 }
 
-/// Reads while a worker is stopped: at once, and what is right.
+/// Reads while a worker is stopped. Reads must be fast and right.
 fn read_all(report: &mut Report, took_ns: &mut Vec<u64>, trial: &str, scene: &Scene) {
     let mut longest = Duration::ZERO;
     let mut found_count = 0;
@@ -287,7 +287,7 @@ fn read_all(report: &mut Report, took_ns: &mut Vec<u64>, trial: &str, scene: &Sc
         found_count += usize::from(found.is_some());
         report.expect(found != Some(false), || format!("{trial}: canary {index} is wrong"));
     }
-    // A read that meets the record of the stopped one, or its bucket, may answer a miss.
+    // A read that meets the record or the bucket of the stopped worker may miss.
     report.expect(scene.cache.stats().evictions > 0 || found_count * 100 >= CANARIES * 99, || {
         format!("{trial}: {found_count} of {CANARIES} entries that nobody touches are found")
     });

@@ -1,7 +1,7 @@
-//! `torture calls`: the n-th system call of each kind fails, once, from then on, or is interrupted
-//! again and again, while a cache is made, opened, lengthened and used. Whatever was refused is an
-//! error or is done in another way; nothing panics, hangs or leaks, the file opens afterwards and is
-//! sound, and what was stored before is there.
+//! `torture calls`: makes the n-th system call of each kind fail while a cache is created, opened,
+//! extended and used. It fails once, or from then on, or is interrupted many times. The operation
+//! must return an error or work in another way. Nothing may panic, hang or leak. Afterwards the
+//! file opens, is sound, and has its earlier entries.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,56 +31,56 @@ pub struct Arguments {
     /// Only these scenarios.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub scenarios: Vec<Scenario>,
-    /// One in so many cases.
+    /// Tries one in this many cases.
     #[arg(long, default_value_t = 1)]
     pub one_in: usize,
-    /// Threads that do it.
+    /// The number of threads.
     #[arg(long, default_value_t = 2)]
     pub jobs: usize,
-    /// Seeds which ones are drawn.
+    /// The seed of the choice of cases.
     #[arg(long)]
     pub seed: Option<u64>,
 }
 
-/// What the child does.
+/// The scenarios of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
-    /// Makes a cache and uses it.
+    /// Creates a cache and uses it.
     Create,
-    /// The same where the file system has no files without a name.
+    /// Creates a cache on a file system without unnamed files, and uses it.
     CreateNamed,
-    /// Opens a cache and uses it, so that it gets longer.
+    /// Opens a cache and uses it until the file grows.
     Open,
-    /// Makes a cache without a name.
+    /// Creates a private cache, whose file has no name.
     Private,
     /// Opens a closed cache that is emptied after a power cut, uses it and closes it.
     Discard,
     /// Opens a cache whose lock a dead process holds.
     Heir,
-    /// Opens a cache whose lock a live process holds that has lost all its descriptors.
+    /// Opens a cache with a lock of a live process that lost all its descriptors.
     Waiter,
 }
 
-/// What the child is told.
+/// The command line of the child.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Child {
     /// The cache file.
     #[arg(long)]
     pub path: PathBuf,
-    /// Where it writes what came of it.
+    /// Where the child writes its outcome.
     #[arg(long)]
     pub result: PathBuf,
-    /// What it does.
+    /// The scenario.
     #[arg(long, value_enum)]
     pub scenario: Scenario,
 }
 
 const SIZE_BYTES: u64 = 1 << 20;
-/// Entries that are there before, and stay.
+/// Entries that are stored before and must be kept.
 pub const EARLIER: usize = 40;
-/// Long values that make the file longer.
+/// The number of long values, which make the file grow.
 const GROWTH: usize = 30;
-/// Results that the calls get.
+/// The errors that calls return.
 const ERRORS: [(libc::c_int, &str); 7] = [
     (libc::EIO, "EIO"),
     (libc::ENOSPC, "ENOSPC"),
@@ -90,11 +90,11 @@ const ERRORS: [(libc::c_int, &str); 7] = [
     (libc::EACCES, "EACCES"),
     (libc::EOPNOTSUPP, "EOPNOTSUPP"),
 ];
-/// Of these, what any call may get; the last is for calls that a file system may not have.
+/// How many of these any call may return. The last one is for calls that a file system may lack.
 const ERRORS_OF_ALL: usize = 6;
-/// So often in a row is a call interrupted.
+/// How often in a row a call is interrupted.
 const STORM: u64 = 100;
-/// A child that makes more calls than this has no end.
+/// A child that makes more calls than this does not end.
 const CALLS_MOST: u64 = 20_000;
 /// How long a child may take.
 const SECONDS_MOST: libc::c_uint = 20;
@@ -115,7 +115,7 @@ pub fn earlier(number: usize) -> String {
     format!("earlier/{number}")
 }
 
-/// The keys that operations change and that are there before.
+/// The earlier keys that operations change.
 const CHANGED: [&str; 6] = ["other", "replaced", "compared", "deleted", "popped", "touched"];
 
 fn fill(cache: &Cache) -> Result<(), Error> {
@@ -125,11 +125,11 @@ fn fill(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// Operations that may time out before the rest is left out: a lock that is not to be had would
-/// make each of them wait.
+/// After this many timeouts the remaining operations are left out: each would wait for a lock that
+/// is never released.
 const TIMEOUTS_MOST: usize = 3;
 
-/// Does every operation once. Which keys it was refused for.
+/// Does every operation once. Returns the keys whose operations were refused.
 fn use_cache(cache: &Cache) -> Vec<(String, Error)> {
     let new = |key: &str| value_of(key, 1);
     let set = |key: &str, value: &[u8]| cache.set(key.as_bytes(), Value::bytes(value), Ttl::Never);
@@ -188,8 +188,8 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// The child. What it writes down: whether it could open the cache, how many descriptors were open
-/// before and after, and what was refused, a line each.
+/// The child. It writes one line each: whether it opened the cache, how many descriptors were open
+/// before and after, and the refused operations.
 pub fn be_refused(child: &Child) -> ExitCode {
     // SAFETY: no memory is passed. The signal ends a child that hangs.
     unsafe { libc::alarm(SECONDS_MOST) };
@@ -214,7 +214,7 @@ pub fn be_refused(child: &Child) -> ExitCode {
     }
 }
 
-/// A kind of system call: its number, and whether it concerns a file at all.
+/// A kind of system call: its number.
 type Kind = u64;
 
 fn name_of(kind: Kind) -> String {
@@ -248,8 +248,8 @@ fn name_of(kind: Kind) -> String {
     found.map_or_else(|| format!("call {kind}"), |(_, name)| (*name).into())
 }
 
-/// Calls that are left alone: what the program's own memory and signals need (whether an allocation
-/// may fail is another question), and what takes a name away or unmaps, which has no other way.
+/// Calls that never fail here: those that the program's memory, signals and threads need. Failing
+/// allocations are tested in `allocations`; an unmap has no alternative.
 fn is_left_alone(kind: Kind, registers: &crate::tracer::Registers) -> bool {
     const ALONE: [libc::c_long; 14] = [
         libc::SYS_brk,
@@ -271,25 +271,25 @@ fn is_left_alone(kind: Kind, registers: &crate::tracer::Registers) -> bool {
     is_memory || ALONE.contains(&(kind as libc::c_long))
 }
 
-/// What is done to the child's calls.
+/// A fault in the child's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fault {
     kind: Kind,
-    /// Which call of the kind, from 0.
+    /// The first call of the kind that fails, from 0.
     from: u64,
-    /// How many from there on.
+    /// How many calls fail from there on.
     count: u64,
     error: usize,
 }
 
 impl Fault {
-    /// Whether the file may not get longer because of it, so that entries give way to others.
+    /// Whether the fault keeps the file from growing, so that entries are evicted.
     fn is_about_length(&self) -> bool {
         let is_look = self.kind == libc::SYS_statx as u64 && self.count > 1;
         is_look || self.kind == libc::SYS_fallocate as u64
     }
 
-    /// Whether the file system answers the first time that it has no `fallocate`.
+    /// Whether the fault reports at the first call that the file system lacks `fallocate`.
     fn lacks_fallocate(&self) -> bool {
         let is_fallocate = self.kind == libc::SYS_fallocate as u64;
         is_fallocate && self.from == 0 && ERRORS[self.error].0 == libc::EOPNOTSUPP
@@ -302,9 +302,9 @@ impl Fault {
     }
 }
 
-/// What came of a child.
+/// The outcome of a child.
 struct Outcome {
-    /// How often each kind was called.
+    /// The number of calls of each kind.
     calls: BTreeMap<Kind, u64>,
     met: u64,
     is_open: bool,
@@ -343,7 +343,7 @@ fn run_child(child: &Child, fault: Option<Fault>) -> Result<Outcome, String> {
             }
             *number += 1;
         }
-        // A close that fails has closed all the same.
+        // A close that fails has still closed the descriptor.
         if error.is_some() && kind != libc::SYS_close as u64 {
             registers.orig_rax = u64::MAX;
             traced.set_registers(&registers).map_err(in_words)?;
@@ -373,7 +373,8 @@ fn run_child(child: &Child, fault: Option<Fault>) -> Result<Outcome, String> {
         .filter_map(|number| number.parse().ok())
         .collect();
     let &[is_open, before, after] = &numbers[..] else { return Err("it wrote no result".into()) };
-    // Whoever cannot learn to which file a number leads does not close it: it may be another's.
+    // A process that cannot learn which file a descriptor refers to does not close it: the
+    // descriptor may belong to other code.
     let cannot_tell = fault.is_some_and(|fault| {
         let kinds = [libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx];
         fault.count > 1 && kinds.iter().any(|kind| *kind as u64 == fault.kind)
@@ -388,7 +389,7 @@ fn run_child(child: &Child, fault: Option<Fault>) -> Result<Outcome, String> {
     Ok(Outcome { calls, met, is_open: is_open == 1, refused })
 }
 
-/// Whether a call asks for a file without a name.
+/// Whether a call creates a file without a name.
 pub fn is_nameless(registers: &crate::tracer::Registers) -> bool {
     registers.orig_rax == libc::SYS_openat as u64
         && registers.rdx as i32 & libc::O_TMPFILE == libc::O_TMPFILE
@@ -408,22 +409,22 @@ fn add_arguments(command: &mut Command, child: &Child) {
     command.args(["--scenario", value.get_name()]);
 }
 
-/// The files that the scenarios begin with.
+/// The files that the scenarios start with.
 struct Beginning {
     /// A closed cache with entries.
     closed: Vec<u8>,
-    /// One of a cache that is emptied after a power cut, closed in order.
+    /// A cache that is emptied after a power cut, closed in order.
     clean: Vec<u8>,
-    /// That of `closed` with a lock that a dead process holds,
+    /// The cache `closed` with a lock of a dead process.
     left: Vec<u8>,
-    /// or a live one without a token.
+    /// The cache `closed` with a lock of a live process that has no liveness lock.
     held: Vec<u8>,
     lock_at: usize,
-    /// Keeps the first slot of `held` this process's.
+    /// Keeps the first slot of `held` in use by this process.
     _other: Cache,
 }
 
-/// A held lock as `docs/format.md` has it: whose it is, and the check of owner and place.
+/// The word of a held lock, see `docs/format.md`: the owner, and the check of owner and place.
 fn lock_word(file: &[u8], at: usize, owner: u64) -> u64 {
     let key = |index: usize| {
         let at = header::HASH_KEY as usize + index * 8;
@@ -441,7 +442,8 @@ pub fn config_of(scenario: Scenario) -> Config {
     }
 }
 
-/// Makes a cache that is emptied after a power cut, with entries, and closes it. Its bytes.
+/// Creates a cache with entries that is emptied after a power cut, and closes it. Returns its
+/// bytes.
 pub fn clean_file(path: &Path) -> Result<Vec<u8>, String> {
     let cache = Cache::open(&Place::Path(path.into()), &config_of(Scenario::Discard))
         .map_err(|error| error.to_string())?;
@@ -485,7 +487,7 @@ impl Beginning {
     }
 }
 
-/// One child with one fault, and the judgement on what it left.
+/// Runs one child with one fault, and judges what it left.
 fn try_fault(
     beginning: &Beginning,
     folder: &Path,
@@ -537,19 +539,19 @@ fn judge(
     if scenario == Scenario::Waiter {
         let mut bytes = std::fs::read(path).map_err(|error| error.to_string())?;
         let at = beginning.lock_at;
-        // Somebody may have slept on it.
+        // Ignores the bit that a sleeping waiter sets.
         bytes[at + 3] &= 0x7f;
         if bytes[at..at + 8] != beginning.held[at..at + 8] {
             return Err("the lock of a live process was taken from it".into());
         }
-        // From here on its owner is dead, and the rest is judged as for any other.
+        // Replaces the owner by a dead one, so that the rest is judged as in other scenarios.
         let began = beginning.left.iter().zip(&beginning.held).position(|(a, b)| a != b);
         if let Some(began) = began {
             bytes[began] = beginning.left[began];
         }
         std::fs::write(path, &bytes).map_err(|error| error.to_string())?;
     }
-    // A second row would be of another boot, or another time namespace.
+    // A second row would belong to another boot or time namespace.
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let rows = &bytes[header::CLOCK_NEXT as usize..][..8];
     if rows != [1, 0, 0, 0, 0, 0, 0, 0] && outcome.is_open {
@@ -581,7 +583,7 @@ fn judge(
     if !outcome.is_open {
         return Ok(());
     }
-    // What was not refused was done.
+    // Demands that every operation that was not refused was done.
     let is_done = |key: &str| !outcome.refused.contains_key(key);
     let stored = ["new", "other", "added", "replaced", "compared"];
     let was_there = beginning.of(scenario).is_some();
@@ -681,8 +683,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.finish()
 }
 
-/// Every call of a kind fails once in each way; from the first on, all do; every one is interrupted
-/// many times.
+/// The faults of a kind: each call fails once in each way, all calls fail, and each call is
+/// interrupted many times.
 fn faults(kind: Kind, count: u64) -> impl Iterator<Item = Fault> {
     let is_optional = kind == libc::SYS_fallocate as u64;
     let errors = if is_optional { ERRORS.len() } else { ERRORS_OF_ALL };

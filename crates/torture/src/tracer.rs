@@ -1,10 +1,9 @@
-//! A child under `ptrace`: started by running this very program, stepped one instruction at a time,
-//! or from one store into a mapped file to the next, or from system call to system call, whose
-//! results can be replaced. Knows nothing of what the child does.
+//! A child under `ptrace`, which runs this same program. It is stepped by instructions, by stores
+//! into a mapped file, or by system calls, whose results can be replaced. This module does not know
+//! what the child does.
 //!
-//! The child says where it wants to be looked at by stopping itself (`raise(SIGSTOP)`), once at the
-//! beginning and once at the end. All calls about one child must come from the thread that started
-//! it: so the kernel wants it.
+//! The child stops itself (`raise(SIGSTOP)`) at the beginning and at the end of the part to trace.
+//! The kernel demands that all calls about a child come from the thread that started it.
 
 use std::fs::File;
 use std::io;
@@ -20,24 +19,24 @@ pub type Registers = libc::user_regs_struct;
 /// Why a child stopped, or that it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// It made its step.
+    /// The child made its step.
     Stepped,
-    /// It begins a system call, or has ended one.
+    /// The child begins a system call, or has completed one.
     SystemCall,
-    /// A signal came, which it has not seen yet.
+    /// A signal arrived, which the child has not seen yet.
     Signal(libc::c_int),
-    /// It ended with this status.
+    /// The child exited with this status.
     Exited(libc::c_int),
-    /// A signal killed it.
+    /// A signal killed the child.
     Killed(libc::c_int),
 }
 
-/// A child under control. Killed and reaped when dropped.
+/// A traced child. It is killed and reaped when dropped.
 #[derive(Debug)]
 pub struct Traced {
     id: libc::pid_t,
     has_ended: bool,
-    /// Where the child has a `syscall` instruction: known from its first stop on.
+    /// Address of a `syscall` instruction in the child, known after its first stop.
     call_at: u64,
 }
 
@@ -47,7 +46,7 @@ const CALL_BYTES: u64 = 2;
 /// `rep movsb` and `rep stosb`, as the first half of a word of code.
 const REP_MOVSB: u64 = 0xa4f3;
 const REP_STOSB: u64 = 0xaaf3;
-/// Set in the flags when strings are copied backwards.
+/// The bit in the flags that makes string instructions run backwards.
 const DIRECTION_FLAG: u64 = 1 << 10;
 
 fn clear_errno() {
@@ -55,7 +54,7 @@ fn clear_errno() {
     unsafe { *libc::__errno_location() = 0 };
 }
 
-/// A word that `ptrace` read: any word may be one, so that only `errno` tells of an error.
+/// A word that `ptrace` read. Every value is valid, so only `errno` shows an error.
 fn word_or_error(word: libc::c_long) -> io::Result<u64> {
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
@@ -89,10 +88,10 @@ fn answer(result: libc::c_long) -> io::Result<libc::c_long> {
 }
 
 impl Traced {
-    /// Runs a program and lets it go on to its first stop of its own.
+    /// Runs a program until it first stops itself.
     ///
     /// # Errors
-    /// What the system answers, or that it ended before it stopped.
+    /// What the system answers, or that the child ended before it stopped itself.
     pub fn start(command: &mut Command) -> io::Result<Traced> {
         // SAFETY: between fork and exec only one system call is made, which takes no memory.
         unsafe {
@@ -102,7 +101,7 @@ impl Traced {
         }
         let id = command.spawn()?.id() as libc::pid_t;
         let mut child = Traced { id, has_ended: false, call_at: 0 };
-        // The exec itself.
+        // The stop at the exec.
         child.wait()?;
         let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
         // SAFETY: no memory is passed.
@@ -111,12 +110,12 @@ impl Traced {
             Stop::Signal(libc::SIGSTOP) => {}
             other => return Err(io::Error::other(format!("it did not begin: {other:?}"))),
         }
-        // It stopped as it came back from the system call that sent the signal.
+        // The child stopped as it returned from the system call that sent the signal.
         child.call_at = child.registers()?.rip - CALL_BYTES;
         Ok(child)
     }
 
-    /// Its process id.
+    /// The process id of the child.
     pub fn id(&self) -> libc::pid_t {
         self.id
     }
@@ -157,7 +156,7 @@ impl Traced {
         self.wait()
     }
 
-    /// Lets it do one instruction; a system call is one.
+    /// Runs one instruction. A system call is one.
     ///
     /// # Errors
     /// What the system answers.
@@ -165,7 +164,7 @@ impl Traced {
         self.resume(libc::PTRACE_SINGLESTEP, 0)
     }
 
-    /// Lets it go on until it stops for another reason, with a signal or 0.
+    /// Runs the child until it stops for another reason. Delivers `signal`, unless it is 0.
     ///
     /// # Errors
     /// What the system answers.
@@ -173,7 +172,8 @@ impl Traced {
         self.resume(libc::PTRACE_CONT, signal)
     }
 
-    /// Lets it go on to the beginning or the end of its next system call, with a signal or 0.
+    /// Runs the child to the beginning or the end of its next system call. Delivers `signal`,
+    /// unless it is 0.
     ///
     /// # Errors
     /// What the system answers.
@@ -181,7 +181,7 @@ impl Traced {
         self.resume(libc::PTRACE_SYSCALL, signal)
     }
 
-    /// Its registers.
+    /// The registers of the child.
     ///
     /// # Errors
     /// What the system answers.
@@ -195,7 +195,7 @@ impl Traced {
         Ok(unsafe { registers.assume_init() })
     }
 
-    /// Changes its registers.
+    /// Sets the registers of the child.
     ///
     /// # Errors
     /// What the system answers.
@@ -206,7 +206,8 @@ impl Traced {
             .map(|_| ())
     }
 
-    /// Makes it do a system call in between, and puts its registers back. The call's result.
+    /// Makes the child do an extra system call, and restores its registers. Returns the result of
+    /// the call.
     fn call(&mut self, number: libc::c_long, arguments: [u64; 3]) -> io::Result<i64> {
         let before = self.registers()?;
         let [rdi, rsi, rdx] = arguments;
@@ -222,7 +223,7 @@ impl Traced {
         Ok(result)
     }
 
-    /// Where it has mapped a file, and how many bytes.
+    /// The address at which the child has mapped a file, and the length.
     fn mapping_of(&self, path: &Path) -> io::Result<(u64, u64)> {
         let text = std::fs::read_to_string(format!("/proc/{}/maps", self.id))?;
         let path = path.to_string_lossy();
@@ -242,7 +243,7 @@ impl Traced {
         }
     }
 
-    /// Where its next instruction is.
+    /// The address of the next instruction.
     fn at(&self) -> io::Result<u64> {
         let offset = std::mem::offset_of!(Registers, rip);
         clear_errno();
@@ -251,9 +252,9 @@ impl Traced {
         word_or_error(word)
     }
 
-    /// Does part of an instruction that copies or fills a string, of which a step does one byte: up
-    /// to `bytes_max` bytes, and never the last one. None if it is in the midst of no such
-    /// instruction. The processor, too, may be interrupted after any byte.
+    /// Does part of an instruction that copies or fills a string: up to `bytes_max` bytes, and
+    /// never the last. A step would do one byte. A processor may be interrupted after any byte,
+    /// too. None if the next instruction is another one.
     fn hurry_string(&mut self, at: u64, bytes_max: usize) -> io::Result<Option<()>> {
         clear_errno();
         // SAFETY: no memory is passed.
@@ -290,12 +291,12 @@ impl Traced {
         Ok(Some(()))
     }
 
-    /// Steps it, instruction by instruction, to its next stop of its own. After each that changed
-    /// the file, and in an instruction that copies a string after every `string_bytes` bytes,
-    /// `changed` is told the file's bytes. How many instructions it did.
+    /// Runs the child by single instructions until it stops itself. Calls `changed` with the file's
+    /// bytes after each instruction that changed the file, and within a string instruction every
+    /// `string_bytes` bytes. Returns the number of instructions.
     ///
     /// # Errors
-    /// What the system answers, and any other end than a stop of its own.
+    /// What the system answers, or any other end of the run.
     pub fn by_instructions(
         &mut self,
         view: &mut View,
@@ -323,11 +324,11 @@ impl Traced {
         }
     }
 
-    /// As [`Traced::by_instructions`], but runs it from one store into the mapping of the file at
-    /// `path` to the next. How many stores it did.
+    /// As [`Traced::by_instructions`], but runs from one store into the mapping of the file at
+    /// `path` to the next. Returns the number of stores.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Traced::by_instructions`].
     pub fn by_stores(
         &mut self,
         path: &Path,
@@ -339,7 +340,7 @@ impl Traced {
         loop {
             self.protect(mapping, libc::PROT_READ)?;
             match self.go_on(0)? {
-                // The store that was not allowed.
+                // The store into the protected mapping.
                 Stop::Signal(libc::SIGSEGV) => {}
                 Stop::Signal(libc::SIGSTOP) => return Ok(count),
                 other => return Err(io::Error::other(format!("it was not to do that: {other:?}"))),
@@ -367,8 +368,7 @@ impl Drop for Traced {
     }
 }
 
-/// A file that a stopped child has mapped, seen from outside: what it held when it was last looked
-/// at.
+/// A file that a stopped child has mapped, seen from outside: its bytes at the last look.
 #[derive(Debug)]
 pub struct View {
     file: File,
@@ -378,7 +378,7 @@ pub struct View {
 }
 
 impl View {
-    /// Of a file that never gets longer than `bytes_max`.
+    /// The view of a file that never gets longer than `bytes_max`.
     ///
     /// # Errors
     /// What the system answers.
@@ -404,19 +404,19 @@ impl View {
         Ok(view)
     }
 
-    /// What the file held when it was last looked at.
+    /// The bytes of the file at the last look.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Looks again. Whether anything changed.
+    /// Looks at the file again. Returns whether anything changed.
     ///
     /// # Errors
     /// What the system answers.
     pub fn look(&mut self) -> io::Result<bool> {
         let len = (self.file.metadata()?.len() as usize).min(self.bytes_max);
         let is_same = len == self.bytes.len()
-            // SAFETY: the mapping has `len` bytes of file behind it; who writes to it is stopped.
+            // SAFETY: the mapping has `len` bytes of file behind it, and its writer is stopped.
             && unsafe { libc::memcmp(self.base, self.bytes.as_ptr().cast(), len) } == 0;
         if !is_same {
             self.bytes.resize(len, 0);

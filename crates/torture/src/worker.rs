@@ -1,4 +1,4 @@
-//! A worker process: opens the cache and the board, runs one actor in each of its threads until
+//! A worker process. It opens the cache and the board, runs one actor in each of its threads until
 //! the board says stop, and exits.
 
 use std::path::{Path, PathBuf};
@@ -13,31 +13,31 @@ use crate::board::Board;
 use crate::points;
 use crate::roles::{self, NOT_PERMITTED};
 
-/// What a worker is told on its command line.
+/// The command line of a worker.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Orders {
-    /// The cache file; the board is beside it.
+    /// The cache file. The board is next to it.
     #[arg(long)]
     pub path: PathBuf,
-    /// The first of its seats on the board.
+    /// The first of the worker's rows on the board.
     #[arg(long)]
-    pub first_seat: usize,
-    /// How many threads it has, one in each seat.
+    pub first_row: usize,
+    /// The number of its threads; each uses one row.
     #[arg(long)]
     pub threads: usize,
-    /// How many processes had these seats before.
+    /// How many processes used these rows before.
     #[arg(long)]
     pub incarnation: u64,
     /// The seed of the run.
     #[arg(long)]
     pub seed: u64,
-    /// Dies at one in so many of the named points that it reaches; 0 for never.
+    /// Dies at one in this many of the named points that it reaches; 0 means never.
     #[arg(long, default_value_t = 0)]
     pub die_one_in: u64,
-    /// Mounts the `/proc` of its own PID namespace first.
+    /// First mounts the `/proc` of its own PID namespace.
     #[arg(long)]
     pub own_proc: bool,
-    /// What to do, and at which named point: "stop:RewriteHalf", "kill:CursorMoved".
+    /// What to do at which named point, such as "stop:RewriteHalf" or "kill:CursorMoved".
     #[arg(long)]
     pub at: Option<String>,
     /// Answers wrongly, as a negative control.
@@ -45,7 +45,7 @@ pub struct Orders {
     pub lie: Option<Lie>,
 }
 
-/// How the cache is opened, in every process of a run.
+/// The configuration with which every process of a run opens the cache.
 pub fn config(size_bytes: u64) -> Config {
     let lock_limit = Duration::from_millis(LOCK_LIMIT_MS);
     Config { size_bytes, lock_limit, ..Config::default() }
@@ -73,7 +73,7 @@ impl Orders {
         let mut command = myself();
         command.arg("worker").arg("--path").arg(&self.path);
         for (name, value) in [
-            ("--first-seat", self.first_seat as u64),
+            ("--first-row", self.first_row as u64),
             ("--threads", self.threads as u64),
             ("--incarnation", self.incarnation),
             ("--seed", self.seed),
@@ -116,10 +116,10 @@ pub fn run(orders: &Orders) -> ExitCode {
         let threads: Vec<_> = (0..orders.threads)
             .map(|thread| {
                 scope.spawn(move || {
-                    let seat = orders.first_seat + thread;
-                    points::arm(board, seat, orders);
+                    let row = orders.first_row + thread;
+                    points::arm(board, row, orders);
                     let (incarnation, seed) = (orders.incarnation, orders.seed);
-                    let mut actor = Actor::new(cache, board, seat, incarnation, seed, orders.lie);
+                    let mut actor = Actor::new(cache, board, row, incarnation, seed, orders.lie);
                     actor.resolve();
                     while !board.is_stopped() {
                         actor.step();

@@ -1,6 +1,6 @@
 //! Negative controls: a cache that lies must be caught. They run one after the other, since each
-//! fills the machine by itself. Controls that need an engine built wrongly are in `controls.sh`; the
-//! runs that must be good are in `reliability/families.toml`.
+//! uses the whole machine. Controls that need a broken engine are in `controls.sh`; the runs that
+//! must succeed are in `reliability/families.toml`.
 
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ fn torture(arguments: &[&str]) -> Output {
         .expect("the program was built")
 }
 
-/// A run that must fail, and say so by its own judgement: not by a crash, and not for any reason.
+/// Demands that a run fails by its own judgement, not by a crash, and for the reason `what`.
 #[track_caller]
 fn assert_caught(arguments: &[&str], what: &str) {
     let output = torture(arguments);

@@ -176,7 +176,7 @@ def held(location: str, opened: Opened) -> Iterator[int]:
 
 
 def test_a_loop_goes_on_while_a_lock_is_held(held: int, opened: Opened) -> None:
-    """The set waits in a thread until the task beside it lets the holder go on."""
+    """The set waits in a thread until another task lets the holder go on."""
     backend = opened(OPTIONS={"lock_timeout": 50})
 
     async def release() -> None:

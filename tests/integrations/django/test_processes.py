@@ -29,7 +29,7 @@ def in_child(work: Callable[[], object]) -> None:
     """Run `work` in a forked child that ends at once, and demand that it succeeded."""
     child = os.fork()
     if child == 0:
-        # It shall end even if it waits for what never comes.
+        # The child must end even if it waits without end.
         signal.alarm(30)
         status = 1
         try:

@@ -72,7 +72,7 @@ impl Game {
             Some(number) => panic!("key {key} is {number:?}"),
             None => {
                 let must_be_there = undisturbed && acknowledged & 1 == 1 && !self.may_forget;
-                // A reader that waits in vain for a stalled writer's lock reports a miss.
+                // A reader that gives up waiting for a stalled writer's lock reports a miss.
                 let gave_up = cache.stats().reads_given_up != given_up;
                 assert!(!must_be_there || gave_up, "key {key}: {acknowledged} is lost");
             }

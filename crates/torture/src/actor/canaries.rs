@@ -1,5 +1,5 @@
-//! Entries that are stored once and that nobody touches: they have to be there to the end, and are the
-//! first to go where something is lost that nobody changed.
+//! Entries that are stored once and never touched. They have to be there at the end. A loss of
+//! unchanged entries shows in them first.
 
 use tuckbox_engine::{Buffer, Cache, Error, Ttl, Value};
 use tuckbox_testkit::stamp::{self, Stamp};
@@ -25,7 +25,7 @@ pub fn store_canary(cache: &Cache, index: usize) -> Result<(), Error> {
     cache.set(&key, Value::bytes(&value), Ttl::Never)
 }
 
-/// How many canaries are there and right.
+/// How many canaries are there and have the right value.
 ///
 /// # Errors
 /// As [`Cache::get`].

@@ -1,13 +1,13 @@
-//! Keys that all seats change: an answer must be a value that somebody stored, and not older than what was
-//! over before it was asked for.
+//! Keys that all threads change. An answer must be a value that was stored under the key, and no
+//! older than the last change that was over before the read.
 
 use tuckbox_engine::{Ttl, Value};
 use tuckbox_testkit::stamp;
 
 use super::{Actor, Kind, Look};
-use crate::board::{SeatWord, Verdict};
+use crate::board::{RowWord, Verdict};
 
-/// The key that all seats change.
+/// A key that all threads change.
 fn contested_key(index: usize) -> Vec<u8> {
     format!("contested/{index}").into_bytes()
 }
@@ -27,7 +27,7 @@ impl Actor<'_> {
     fn judge_contested(&mut self, index: usize, floor: u64, ticket: u64) {
         match self.board.judge_contested(index, floor, ticket) {
             Verdict::Right => {}
-            Verdict::Unknown => self.add(SeatWord::Unjudged, 1),
+            Verdict::Unknown => self.add(RowWord::Unjudged, 1),
             verdict => self.wrong(&format!(
                 "contested key {index}: found {ticket}, {verdict:?}; {floor} was over"
             )),
@@ -37,36 +37,36 @@ impl Actor<'_> {
     pub(super) fn contested_set(&mut self) {
         let index = self.random.usize(..self.board.shape().contested);
         let key = contested_key(index);
-        let ticket = self.board.begin_contest(self.seat, index);
+        let ticket = self.board.begin_contest(self.row, index);
         self.make_value(&key, index, ticket);
         let value = std::mem::take(&mut self.value);
         let done = self.run(Kind::ContestedSet, index, |cache, _| {
             cache.set(&key, Value::bytes(&value), Ttl::Never)
         });
         self.value = value;
-        self.board.end_contest(self.seat, index, ticket, done.is_some());
+        self.board.end_contest(self.row, index, ticket, done.is_some());
     }
 
     pub(super) fn contested_delete(&mut self) {
         let index = self.random.usize(..self.board.shape().contested);
         let key = contested_key(index);
-        let ticket = self.board.begin_contest(self.seat, index);
+        let ticket = self.board.begin_contest(self.row, index);
         let done = self.run(Kind::ContestedDelete, index, |cache, _| cache.delete(&key));
-        self.board.end_contest(self.seat, index, ticket, done.is_some());
+        self.board.end_contest(self.row, index, ticket, done.is_some());
     }
 
     pub(super) fn contested_pop(&mut self) {
         let index = self.random.usize(..self.board.shape().contested);
         let key = contested_key(index);
         let floor = self.board.contest_floor(index);
-        let ticket = self.board.begin_contest(self.seat, index);
+        let ticket = self.board.begin_contest(self.row, index);
         let popped = self.run(Kind::ContestedPop, index, |cache, buffer| {
             Ok(cache.pop(&key, buffer)?.map(|entry| match entry.value {
                 Value::Bytes { bytes, .. } => stamp::read(&key, bytes).map_err(Some),
                 Value::Int(_) => Err(None),
             }))
         });
-        self.board.end_contest(self.seat, index, ticket, popped.is_some());
+        self.board.end_contest(self.row, index, ticket, popped.is_some());
         match popped.flatten() {
             Some(Ok(stamp)) => {
                 self.judge_contested(index, floor, stamp.sequence);

@@ -1,4 +1,4 @@
-//! Counters, which all seats count up: no count may be lost, whoever dies.
+//! Counters that all threads count up. No count may be lost, whichever process dies.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ impl Actor<'_> {
         let counter = self.random.usize(..self.board.shape().counters) & !1;
         let delta = self.random.u64(1..5);
         let (least, _) = self.board.count_bounds(counter);
-        self.board.begin_count(self.seat, counter, delta, false);
+        self.board.begin_count(self.row, counter, delta, false);
         let key = counter_key(counter);
         let sum = self.run(Kind::Incr, counter, |cache, _| {
             cache.incr(&key, delta as i64, Some(0), Ttl::Never)
         });
         let counted = if sum.is_some() { delta } else { 0 };
-        self.board.end_count(self.seat, counter, counted);
+        self.board.end_count(self.row, counter, counted);
         if let Some(Some(sum)) = sum {
             self.judge_count(counter, least + delta, sum);
         }
@@ -35,9 +35,8 @@ impl Actor<'_> {
         }
     }
 
-    /// Whether the entry of a counter may be gone with a writer that died. Asked when it seems to
-    /// be gone, and for a while, because the supervisor notices a death a little later than the
-    /// cache does.
+    /// Whether the entry of a counter may have been lost with a writer that died. Waits for a
+    /// while, because the supervisor notices a death a little later than the cache does.
     fn may_have_restarted(&self, counter: usize) -> bool {
         let is_replaced = counter % 2 == 1;
         is_replaced
@@ -58,7 +57,7 @@ impl Actor<'_> {
         }
         let key = counter_key(counter);
         let (least, _) = self.board.count_bounds(counter);
-        self.board.begin_count(self.seat, counter, 1, true);
+        self.board.begin_count(self.row, counter, 1, true);
         let mut before = None;
         let stored = self.run(Kind::CountByCompare, counter, |cache, buffer| {
             match cache.get(&key, buffer)? {
@@ -71,7 +70,7 @@ impl Actor<'_> {
                 None => cache.add(&key, Value::Int(1), Ttl::Never),
             }
         });
-        self.board.end_count(self.seat, counter, u64::from(stored == Some(true)));
+        self.board.end_count(self.row, counter, u64::from(stored == Some(true)));
         if let Some(number) = before {
             self.judge_count(counter, least, number);
         }

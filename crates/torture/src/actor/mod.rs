@@ -1,6 +1,6 @@
-//! An actor: one worker thread. Owns how an operation is drawn, run and timed, and what a value itself
-//! can tell. What else an answer may be is judged in the rooms beneath, one for each kind of keys; what
-//! is asked is drawn from a seeded generator.
+//! An actor: one worker thread. This module draws, runs and times operations, and judges what a
+//! value itself tells. The submodules, one for each kind of keys, judge the rest of an answer. A
+//! seeded generator draws the operations.
 
 mod canaries;
 mod contested;
@@ -15,7 +15,7 @@ use tuckbox_engine::{ArenaError, Buffer, Cache, Error, Value};
 use tuckbox_testkit::process::{monotonic_us, thread_id, ProcessorWait};
 use tuckbox_testkit::stamp::{self, Stamp, STAMP_BYTES_MIN};
 
-use crate::board::{Board, SeatWord};
+use crate::board::{Board, RowWord};
 
 pub use canaries::{canary_key, count_canaries, store_canary, CANARIES};
 pub use counters::counter_key;
@@ -24,8 +24,8 @@ use own::{is_large, LARGE_ONE_IN};
 
 /// How long a write waits for a lock.
 pub const LOCK_LIMIT_MS: u64 = 1000;
-/// An operation that takes longer than this has hung, not counting the time in which its thread was
-/// ready and other work had the processors.
+/// An operation that takes longer than this has hung. Time in which its thread was ready but had no
+/// processor does not count.
 pub const HANG_US: u64 = (LOCK_LIMIT_MS + 250) * 1000;
 
 /// What a read found.
@@ -39,7 +39,7 @@ struct Look {
 pub struct Actor<'a> {
     cache: &'a Cache,
     board: &'a Board,
-    seat: usize,
+    row: usize,
     writer: u64,
     random: fastrand::Rng,
     buffer: Buffer,
@@ -47,27 +47,27 @@ pub struct Actor<'a> {
     lie: Option<Lie>,
     may_forget: bool,
     processor_wait: ProcessorWait,
-    /// Values as they were read, for the lie that answers stale ones.
+    /// Earlier values, for the lie that answers stale ones.
     remembered: Vec<(usize, u64)>,
 }
 
 impl<'a> Actor<'a> {
-    /// The actor of a seat, for this thread. `incarnation` counts the processes that had it.
+    /// The actor of a row, for this thread. `incarnation` counts the processes that used the row.
     pub fn new(
         cache: &'a Cache,
         board: &'a Board,
-        seat: usize,
+        row: usize,
         incarnation: u64,
         seed: u64,
         lie: Option<Lie>,
     ) -> Actor<'a> {
-        let random = fastrand::Rng::with_seed(seed ^ (seat as u64) << 48 ^ incarnation << 16);
+        let random = fastrand::Rng::with_seed(seed ^ (row as u64) << 48 ^ incarnation << 16);
         let may_forget = board.may_forget();
         Actor {
             cache,
             board,
-            seat,
-            writer: incarnation << 16 | seat as u64,
+            row,
+            writer: incarnation << 16 | row as u64,
             random,
             buffer: Buffer::new(),
             value: Vec::new(),
@@ -78,50 +78,52 @@ impl<'a> Actor<'a> {
         }
     }
 
-    fn add(&self, word: SeatWord, amount: u64) {
-        self.board.seat(self.seat, word).fetch_add(amount, SeqCst);
+    fn add(&self, word: RowWord, amount: u64) {
+        self.board.row(self.row, word).fetch_add(amount, SeqCst);
     }
 
     fn wrong(&self, what: &str) {
-        self.add(SeatWord::Wrong, 1);
-        self.board.report(&format!("wrong: seat {} (writer {}): {what}", self.seat, self.writer));
+        self.add(RowWord::Wrong, 1);
+        self.board
+            .report(&format!("wrong: worker thread {} (writer {}): {what}", self.row, self.writer));
     }
 
     fn lost(&self, what: &str) {
-        self.add(SeatWord::Lost, 1);
-        self.board.report(&format!("lost: seat {} (writer {}): {what}", self.seat, self.writer));
+        self.add(RowWord::Lost, 1);
+        self.board
+            .report(&format!("lost: worker thread {} (writer {}): {what}", self.row, self.writer));
     }
 
-    /// Runs one operation under the heartbeat. None if it was refused, which is counted.
+    /// Runs one operation under the heartbeat. None if it was refused; refusals are counted.
     fn run<R>(
         &mut self,
         kind: Kind,
         index: usize,
         work: impl FnOnce(&Cache, &mut Buffer) -> Result<R, Error>,
     ) -> Option<R> {
-        let (board, seat) = (self.board, self.seat);
+        let (board, row) = (self.board, self.row);
         let operation = (kind as u64) << 32 | index as u64;
-        board.seat(seat, SeatWord::Operation).store(operation, SeqCst);
+        board.row(row, RowWord::Operation).store(operation, SeqCst);
         let waited_us = self.processor_wait.us();
-        board.seat(seat, SeatWord::WaitedUs).store(waited_us, SeqCst);
-        board.seat(seat, SeatWord::Thread).store(u64::from(thread_id()), SeqCst);
-        board.seat(seat, SeatWord::StartedUs).store(monotonic_us(), SeqCst);
+        board.row(row, RowWord::WaitedUs).store(waited_us, SeqCst);
+        board.row(row, RowWord::Thread).store(u64::from(thread_id()), SeqCst);
+        board.row(row, RowWord::StartedUs).store(monotonic_us(), SeqCst);
         let began = Instant::now();
         let result = work(self.cache, &mut self.buffer);
         let took_us = began.elapsed().as_micros() as u64;
-        board.seat(seat, SeatWord::StartedUs).store(0, SeqCst);
-        self.add(SeatWord::Operations, 1);
+        board.row(row, RowWord::StartedUs).store(0, SeqCst);
+        self.add(RowWord::Operations, 1);
         board.operations(kind as usize).fetch_add(1, SeqCst);
-        if took_us > board.seat(seat, SeatWord::LongestUs).load(SeqCst) {
-            board.seat(seat, SeatWord::LongestUs).store(took_us, SeqCst);
-            board.seat(seat, SeatWord::LongestOperation).store(operation, SeqCst);
+        if took_us > board.row(row, RowWord::LongestUs).load(SeqCst) {
+            board.row(row, RowWord::LongestUs).store(took_us, SeqCst);
+            board.row(row, RowWord::LongestOperation).store(operation, SeqCst);
         }
         let had_us =
             |wait: &ProcessorWait| took_us.saturating_sub(wait.us().saturating_sub(waited_us));
         if took_us > HANG_US && had_us(&self.processor_wait) > HANG_US {
-            self.add(SeatWord::Overdue, 1);
+            self.add(RowWord::Overdue, 1);
             board.report(&format!(
-                "hang: seat {seat}: {} took {took_us} microseconds",
+                "hang: worker thread {row}: {} took {took_us} microseconds",
                 Kind::name(operation)
             ));
         }
@@ -129,12 +131,15 @@ impl<'a> Actor<'a> {
             Ok(result) => Some(result),
             Err(error) => {
                 let word = match &error {
-                    Error::Arena(ArenaError::LockTimeout { .. }) => SeatWord::LockTimeouts,
-                    Error::Full { .. } => SeatWord::Full,
-                    _ => SeatWord::Errors,
+                    Error::Arena(ArenaError::LockTimeout { .. }) => RowWord::LockTimeouts,
+                    Error::Full { .. } => RowWord::Full,
+                    _ => RowWord::Errors,
                 };
                 self.add(word, 1);
-                board.report(&format!("refused: seat {seat}: {}: {error}", Kind::name(operation)));
+                board.report(&format!(
+                    "refused: worker thread {row}: {}: {error}",
+                    Kind::name(operation)
+                ));
                 None
             }
         }
@@ -146,7 +151,7 @@ impl<'a> Actor<'a> {
             self.random.usize(100_000..1_200_000)
         } else {
             match index % 8 {
-                // Always of one length, so that it is rewritten in place.
+                // The length is always the same, so that the value is rewritten in place.
                 0..=4 => 100 + index * 37 % 200,
                 5 => self.random.usize(STAMP_BYTES_MIN..1000),
                 6 => self.random.usize(1000..4000),
@@ -158,7 +163,7 @@ impl<'a> Actor<'a> {
         len.clamp(STAMP_BYTES_MIN, most / 4)
     }
 
-    /// Puts the value of a new change into `self.value`.
+    /// Writes the value of a new change to `self.value`.
     fn make_value(&mut self, key: &[u8], index: usize, sequence: u64) {
         let len = self.value_len(index);
         let stamp = Stamp { writer: self.writer, sequence };
@@ -167,7 +172,7 @@ impl<'a> Actor<'a> {
         self.value = value;
     }
 
-    /// Reads a key and checks all that the value itself can tell.
+    /// Reads a key and checks everything that the value itself tells.
     fn look(&mut self, kind: Kind, index: usize, key: &[u8]) -> Option<Look> {
         let mut now_us = 0;
         let mut forgery = None;
@@ -199,7 +204,7 @@ impl<'a> Actor<'a> {
         if expiry_us.is_some_and(|expiry_us| expiry_us <= now_us) {
             self.wrong(&format!("{name} was answered after its expiry"));
         }
-        let word = if look.sequence.is_some() { SeatWord::Hits } else { SeatWord::Misses };
+        let word = if look.sequence.is_some() { RowWord::Hits } else { RowWord::Misses };
         self.add(word, 1);
         Some(self.bend(look, index))
     }
@@ -301,8 +306,8 @@ impl<'a> Actor<'a> {
             990..=997 => {
                 let shape = self.board.shape();
                 let index = self.random.usize(..shape.keys_each) / LARGE_ONE_IN * LARGE_ONE_IN;
-                let seat = self.random.usize(..shape.seats);
-                self.get(seat, (index + LARGE_ONE_IN - 1).min(shape.keys_each - 1));
+                let row = self.random.usize(..shape.rows);
+                self.get(row, (index + LARGE_ONE_IN - 1).min(shape.keys_each - 1));
             }
             998 if self.random.u8(..) < 64 => {
                 self.run(Kind::Expire, 0, |cache, _| cache.expire());

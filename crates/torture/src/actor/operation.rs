@@ -1,4 +1,4 @@
-//! What actors do, by name, and the lies that must be caught.
+//! The operations of actors, and the lies that must be caught.
 
 /// The operations, for the heartbeat and the counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -34,14 +34,14 @@ impl Kind {
         <Kind as clap::ValueEnum>::value_variants()
     }
 
-    /// From the number in a heartbeat.
+    /// The name for a number in a heartbeat.
     pub fn name(number: u64) -> String {
         let kind = Kind::all().get((number >> 32) as usize);
         kind.map_or_else(|| "unknown".into(), |kind| format!("{kind:?} #{}", number as u32))
     }
 }
 
-/// The lies of the negative controls: a cache that answers so must be caught.
+/// The lies of the negative controls. A cache that answers like this must be caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Lie {
     /// Every read misses.

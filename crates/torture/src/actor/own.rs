@@ -1,5 +1,6 @@
-//! Keys that one seat changes and all read: each change is announced, made, and acknowledged or withdrawn,
-//! so the oracle knows what may be found at any moment, after a death too.
+//! Keys that one thread changes and all threads read. Each change is announced, made, and
+//! acknowledged or withdrawn. So the oracle knows what may be found at any moment, even after a
+//! death.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -8,14 +9,14 @@ use tuckbox_testkit::oracle::{Change, Known, Outcome, Wrong};
 use tuckbox_testkit::stamp;
 
 use super::{Actor, Kind, Lie};
-use crate::board::SeatWord;
+use crate::board::RowWord;
 
-/// A key in so many has a large value.
+/// One key in this many has a large value.
 pub(super) const LARGE_ONE_IN: usize = 256;
 
-/// The key that only one seat changes.
-fn own_key(seat: usize, index: usize) -> Vec<u8> {
-    format!("own/{seat}/{index}").into_bytes()
+/// A key that only one thread changes.
+fn own_key(row: usize, index: usize) -> Vec<u8> {
+    format!("own/{row}/{index}").into_bytes()
 }
 
 /// Whether the key of this number has a large value.
@@ -24,12 +25,12 @@ pub(super) fn is_large(index: usize) -> bool {
 }
 
 impl Actor<'_> {
-    fn own_number(&self, seat: usize, index: usize) -> usize {
-        seat * self.board.shape().keys_each + index
+    fn own_number(&self, row: usize, index: usize) -> usize {
+        row * self.board.shape().keys_each + index
     }
 
     fn next_sequence(&self) -> u64 {
-        self.board.seat(self.seat, SeatWord::Sequence).fetch_add(1, SeqCst) + 1
+        self.board.row(self.row, RowWord::Sequence).fetch_add(1, SeqCst) + 1
     }
 
     fn judge_own(&mut self, number: usize, name: &str, before: Known, found: Option<u64>) {
@@ -45,22 +46,22 @@ impl Actor<'_> {
 
     pub(super) fn get_any(&mut self) {
         let shape = self.board.shape();
-        let seat = self.random.usize(..shape.seats);
+        let row = self.random.usize(..shape.rows);
         let index = self.random.usize(..shape.keys_each);
-        self.get(seat, index);
+        self.get(row, index);
     }
 
-    pub(super) fn get(&mut self, seat: usize, index: usize) {
-        let number = self.own_number(seat, index);
+    pub(super) fn get(&mut self, row: usize, index: usize) {
+        let number = self.own_number(row, index);
         let asked = match self.lie {
-            Some(Lie::OtherKey) if self.random.u8(..) == 0 => own_key(seat, 0),
-            _ => own_key(seat, index),
+            Some(Lie::OtherKey) if self.random.u8(..) == 0 => own_key(row, 0),
+            _ => own_key(row, index),
         };
-        let key = own_key(seat, index);
+        let key = own_key(row, index);
         let before = self.board.oracle().known(number);
         let kind = if is_large(index) { Kind::GetLarge } else { Kind::Get };
         if asked != key {
-            // The control: the answer to one question is given to another.
+            // The negative control: a read of one key gets the answer for another.
             let found = self.run(kind, index, |cache, buffer| {
                 Ok(cache.get(&asked, buffer)?.and_then(|entry| match entry.value {
                     Value::Bytes { bytes, .. } => Some(stamp::read(&key, bytes).is_ok()),
@@ -86,8 +87,8 @@ impl Actor<'_> {
         }
     }
 
-    /// Announces a change of an own key, makes it, and acknowledges or withdraws it. Returns what
-    /// the operation answered, and whether the key certainly had an entry before.
+    /// Announces a change of an own key, makes it, and acknowledges or withdraws it. Returns the
+    /// operation's answer and the key's expected state before.
     fn change(
         &mut self,
         kind: Kind,
@@ -95,8 +96,8 @@ impl Actor<'_> {
         change: Change,
         work: impl FnOnce(&Cache, &mut Buffer, &[u8], &[u8]) -> Result<bool, Error>,
     ) -> Option<(bool, Known)> {
-        let number = self.own_number(self.seat, index);
-        let key = own_key(self.seat, index);
+        let number = self.own_number(self.row, index);
+        let key = own_key(self.row, index);
         let board = self.board;
         let before = board.oracle().known(number);
         board.oracle().announce(number, change);
@@ -105,7 +106,7 @@ impl Actor<'_> {
         self.value = value;
         match done {
             Some(true) => board.oracle().acknowledge(number),
-            // Refused operations promise to have changed nothing.
+            // A refused operation must not have changed anything.
             _ => board.oracle().withdraw(number),
         }
         done.map(|done| (done, before))
@@ -122,7 +123,7 @@ impl Actor<'_> {
     pub(super) fn set(&mut self, index: usize) {
         let kind = if is_large(index) { Kind::SetLarge } else { Kind::Set };
         let sequence = self.next_sequence();
-        self.make_value(&own_key(self.seat, index), index, sequence);
+        self.make_value(&own_key(self.row, index), index, sequence);
         let change = Change { sequence, outcome: Outcome::Present };
         self.change(kind, index, change, |cache, _, key, value| {
             cache.set(key, Value::bytes(value), Ttl::Never).map(|()| true)
@@ -131,7 +132,7 @@ impl Actor<'_> {
 
     pub(super) fn set_ttl(&mut self, index: usize) {
         let sequence = self.next_sequence();
-        self.make_value(&own_key(self.seat, index), index, sequence);
+        self.make_value(&own_key(self.row, index), index, sequence);
         let ttl = Ttl::Us(self.random.u64(0..50_000));
         let change = Change { sequence, outcome: Outcome::Expiring };
         self.change(Kind::SetTtl, index, change, |cache, _, key, value| {
@@ -144,7 +145,7 @@ impl Actor<'_> {
         let mut existed = false;
         let done = self.change(Kind::Delete, index, change, |cache, _, key, _| {
             existed = cache.delete(key)?;
-            // Whether it existed or not, it does not from now on.
+            // In either case the entry no longer exists.
             Ok(true)
         });
         if let Some((_, before)) = done {
@@ -159,7 +160,7 @@ impl Actor<'_> {
 
     pub(super) fn add_or_replace(&mut self, index: usize, kind: Kind) {
         let sequence = self.next_sequence();
-        self.make_value(&own_key(self.seat, index), index, sequence);
+        self.make_value(&own_key(self.row, index), index, sequence);
         let change = Change { sequence, outcome: Outcome::Present };
         let done = self.change(kind, index, change, |cache, _, key, value| match kind {
             Kind::Add => cache.add(key, Value::bytes(value), Ttl::Never),
@@ -175,7 +176,7 @@ impl Actor<'_> {
     }
 
     pub(super) fn touch(&mut self, index: usize) {
-        let known = self.board.oracle().known(self.own_number(self.seat, index));
+        let known = self.board.oracle().known(self.own_number(self.row, index));
         let (ttl, outcome) = match self.random.u8(0..3) {
             0 => (Ttl::Never, Outcome::Present),
             1 => (Ttl::Us(3_600_000_000), Outcome::Present),
@@ -196,7 +197,7 @@ impl Actor<'_> {
     }
 
     pub(super) fn pop(&mut self, index: usize) {
-        let number = self.own_number(self.seat, index);
+        let number = self.own_number(self.row, index);
         let change = Change { sequence: self.next_sequence(), outcome: Outcome::Absent };
         let mut found = None;
         let mut forgery = None;
@@ -232,13 +233,13 @@ impl Actor<'_> {
     }
 
     pub(super) fn compare_and_set(&mut self, index: usize) {
-        let key = own_key(self.seat, index);
-        let number = self.own_number(self.seat, index);
+        let key = own_key(self.row, index);
+        let number = self.own_number(self.row, index);
         let before = self.board.oracle().known(number);
         let Some(look) = self.look(Kind::Get, index, &key) else { return };
         self.judge_own(number, "own key", before, look.sequence);
         let Some(_) = look.sequence else { return };
-        // Sometimes with a version that was never the entry's: it must be refused.
+        // Sometimes uses a version that the entry never had, which must be refused.
         let is_right = self.random.bool();
         let version = if is_right { look.version } else { look.version + (1 << 40) };
         let sequence = self.next_sequence();
@@ -258,8 +259,8 @@ impl Actor<'_> {
 
     pub(super) fn contains(&mut self) {
         let index = self.draw_own();
-        let before = self.board.oracle().known(self.own_number(self.seat, index));
-        let key = own_key(self.seat, index);
+        let before = self.board.oracle().known(self.own_number(self.row, index));
+        let key = own_key(self.row, index);
         let found = self.run(Kind::Contains, index, |cache, _| cache.contains(&key));
         if found == Some(false) && self.was_certainly_there(before) {
             self.lost(&format!("own key {index} is not contained: {before:?}"));
@@ -269,15 +270,15 @@ impl Actor<'_> {
         }
     }
 
-    /// Settles the keys that the seat's former process was changing when it was killed.
+    /// Settles the keys that the row's earlier process was changing when it was killed.
     pub fn resolve(&mut self) {
         for index in 0..self.board.shape().keys_each {
-            let number = self.own_number(self.seat, index);
+            let number = self.own_number(self.row, index);
             if self.board.oracle().known(number).is_settled() {
                 continue;
             }
-            let key = own_key(self.seat, index);
-            // Until the look succeeds: a refusal must not be taken for a miss.
+            let key = own_key(self.row, index);
+            // Repeats until the look succeeds: a refusal is not a miss.
             for _ in 0..100 {
                 let Some(look) = self.look(Kind::Resolve, index, &key) else { continue };
                 if look.sequence.is_none() && self.is_there(index, &key) {
@@ -302,10 +303,10 @@ impl Actor<'_> {
             .is_none_or(|is_there| is_there && self.lie != Some(Lie::Miss))
     }
 
-    /// Judges every own key of the seat once more, when nothing is under way.
+    /// Judges every own key of the row once more. Call it when nothing is under way.
     pub fn judge_all(&mut self) {
         for index in 0..self.board.shape().keys_each {
-            self.get(self.seat, index);
+            self.get(self.row, index);
         }
     }
 }
