@@ -56,7 +56,7 @@ lab-docs: $(venv)/built ## The lab's middle form, 90 minutes at most, into docs/
 test: check test-rust test-python test-rig test-lab lab-smoke test-bench test-torture test-reliability test-fuzz ## Everything.
 	@echo "make test: all lanes passed"
 
-check: $(venv)/built $(venv)/drawing ## Formats, lints, types.
+check: $(venv)/built $(venv)/drawing prose ## Formats, lints, types, prose.
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml
