@@ -88,7 +88,7 @@ def test_the_command_prints_verdicts_and_counts(tmp_path: Path) -> None:
     arguments = ["compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
-    assert "Careful: The seeds differ" in done.output
+    assert "Warning: The seeds differ" in done.output
     assert "2 faster, 0 slower" in done.output
     assert "lmdb" not in done.output
     assert "lmdb" in CliRunner().invoke(main, [*arguments, "--all"]).output

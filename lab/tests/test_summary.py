@@ -322,12 +322,12 @@ def test_what_is_excused_is_no_fault_but_a_wrong_value_always_is() -> None:
     cells = [cell(wrong=1, lost=3)]
     (fault,) = faults([summary(cells)], [])
     assert fault == (
-        "one in small/main (small): 1 wrong values, 4 stale values, 3 lost entries, for one: "
+        "one in small/main (small): 1 wrong values, 4 stale values, 3 lost entries, for example: "
         "an example"
     )
     excused = msgspec.structs.replace(row(), excused=["stale", "lost"])
     (fault,) = faults([summary(cells, excused)], [])
-    assert fault.startswith("one in small/main (small): 1 wrong values, for one:")
+    assert fault.startswith("one in small/main (small): 1 wrong values, for example:")
 
 
 def test_a_missing_contestant_is_one_fault_however_often_it_is_missed() -> None:
@@ -350,7 +350,7 @@ def test_what_cannot_be_helped_is_no_fault(outcome: Outcome) -> None:
 def test_wrong_values_of_a_replay_are_faults() -> None:
     verdict = Verdict(wrong=2, examples=["x"])
     liar = ReplayCell("web", "liar", 0.05, "measured", "file", 1, equal=True, verdict=verdict)
-    assert faults([], [liar]) == ["liar in web at 5%: 2 wrong values, for one: x"]
+    assert faults([], [liar]) == ["liar in web at 5%: 2 wrong values, for example: x"]
 
 
 def test_null_has_no_faults() -> None:

@@ -99,7 +99,7 @@ def test_what_takes_no_limit_is_weighed_and_says_why(tmp_path: Path, name: str) 
     assert (one.told, len(one.tries)) == (BYTES_MAX, 1)
     # It uses at least the bytes of every key and value.
     assert one.bytes > 5_000 * 236
-    assert "may occupy 600,000" in one.reason
+    assert "more than the allowed 600,000" in one.reason
     assert hit_ratio(first) == hit_ratio(second) == 1
 
 
