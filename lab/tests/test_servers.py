@@ -93,7 +93,7 @@ def test_a_server_that_dies_in_mid_run_is_named_with_the_step_of_its_client(tmp_
 def test_a_missing_server_is_a_fault_and_an_unavailable_one_is_not(tmp_path: Path) -> None:
     missing, unavailable = run_suite(tmp_path, "served:missing", "served:unavailable", of=ALONE)
     assert (missing.outcome, unavailable.outcome) == ("missing", "unavailable")
-    assert "no-such-server is not on the PATH; python -m lab install" in missing.reason
+    assert "no-such-server is not on the PATH; run: python -m lab install" in missing.reason
     assert "no-such-server is not on the PATH: nobody makes it any more" in unavailable.reason
     assert [fault.partition(":")[0] for fault in faults_of(missing, unavailable)] == ["served"]
 
