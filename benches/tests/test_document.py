@@ -138,7 +138,7 @@ def test_counts_of_instructions_are_there() -> None:
     counts = Counts("valgrind-3", "3.11", "rustc 1 (abc)", {"get": 1234.4})
     page = page_of(record_of(run(figure())), counts)
     assert "| get | 1,234 |" in page
-    assert "valgrind-3, Python 3.11, rustc 1." in page
+    assert "valgrind-3, Python 3.11, rustc 1." in " ".join(page.split())
     assert "#### Instructions" not in page_of(record_of(run(figure())))
 
 

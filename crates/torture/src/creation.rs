@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tuckbox_arena::layout::HEADER_BYTES;
+use tuckbox_arena::layout::{header, HEADER_BYTES};
 use tuckbox_engine::{Buffer, Cache, Place, Ttl, Value};
 
 use crate::place::Folder;
@@ -106,6 +106,8 @@ fn use_in_order(report: &mut Report) -> Result<u64, String> {
     let folder = Folder::new(None);
     let (path, left) = (folder.file("cache"), folder.file("left"));
     let mut synced = clean_file(&path)?;
+    let mark_in = |image: &[u8]| image[header::USE_MARK as usize..][..8].to_vec();
+    let first = mark_in(&synced);
     let mut command = refused_child(&path, &folder.file("result"), Scenario::Discard);
     let mut traced = Traced::start(&mut command).map_err(in_words)?;
     let mut seen: Vec<Vec<u8>> = Vec::new();
@@ -130,6 +132,11 @@ fn use_in_order(report: &mut Report) -> Result<u64, String> {
     for (number, image) in seen.iter().enumerate() {
         std::fs::write(&left, image).map_err(in_words)?;
         let found = judge_use(&left).map_err(|what| format!("cut {number}: {what}"))?;
+        // Entries and mark are of one moment, or the mark tells of a cut.
+        let expected = if mark_in(image) == first { Found::AsBefore } else { Found::AsAfter };
+        if found != Found::Emptied && found != expected {
+            return Err(format!("cut {number}: {found:?} with a mark that says {expected:?}"));
+        }
         *counts.entry(found).or_insert(0u64) += 1;
     }
     report.expect(counts.len() == 3, || format!("not all that may be left was met: {counts:?}"));
