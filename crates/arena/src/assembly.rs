@@ -68,8 +68,8 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, word_count: usize) {
     }
 }
 
-/// As [`copy`], and returns the [`sum`](crate::sum) of the copy. Sums the registers before they are
-/// stored, so it need not wait for the stores.
+/// As [`copy`], and returns the [`sum`] of the copy. Sums the registers before they are stored, so
+/// it need not wait for the stores.
 ///
 /// # Safety
 /// As for [`copy`], and the processor must have AES.

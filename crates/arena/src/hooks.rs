@@ -106,7 +106,7 @@ pub use imp::{clear, reach, set};
 #[inline(always)]
 pub fn reach(_point: Point) {}
 
-/// Has this process believe from now on that it runs in another boot of the machine. For tests.
+/// Makes this process assume another boot of the machine from now on. For tests.
 #[cfg(feature = "hooks")]
 pub fn pretend_boot(boot: u64) {
     PRETENDED_BOOT.store(boot, std::sync::atomic::Ordering::Relaxed);
@@ -115,13 +115,13 @@ pub fn pretend_boot(boot: u64) {
 #[cfg(feature = "hooks")]
 static PRETENDED_BOOT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
-/// The boot that a test pretends.
+/// The boot that a test has set.
 #[cfg(feature = "hooks")]
 pub(crate) fn pretended_boot() -> Option<u64> {
     Some(PRETENDED_BOOT.load(std::sync::atomic::Ordering::Relaxed)).filter(|boot| *boot != 0)
 }
 
-/// The boot that a test pretends: none in this build.
+/// The boot that a test has set: none in this build.
 #[cfg(not(feature = "hooks"))]
 pub(crate) fn pretended_boot() -> Option<u64> {
     None

@@ -66,10 +66,10 @@ pub mod header {
     /// End of the part that never changes.
     pub const FIXED_END: u64 = CHECKSUM + 8;
 
-    /// Whether the last use of the cache ended in order, see `use_mark`. In a sector of its own, so
-    /// that a power cut leaves the last mark that was synced.
+    /// Whether the last use of the cache was closed in order, see `use_mark`. It has a sector of
+    /// its own, so that a power cut leaves the last mark that was synced.
     pub const USE_MARK: u64 = 512;
-    /// How often the cache was emptied because its last use did not end in order.
+    /// How often the cache was emptied after a power cut.
     pub const DISCARDS: u64 = USE_MARK + 8;
 
     /// Lock word of the use mark and of the clock rows.
@@ -127,8 +127,8 @@ pub mod segment {
 /// What happens to the entries if the machine stopped before the cache was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub enum AfterPowerCut {
-    /// They are kept. Entries that were deleted or overwritten shortly before can come back, because
-    /// the system writes pages to the disk in any order.
+    /// They are kept. Entries that were deleted or overwritten shortly before may come back,
+    /// because the kernel writes pages to the disk in any order.
     #[default]
     Keep,
     /// All are discarded.

@@ -1,24 +1,25 @@
-//! The use mark: a word of the header that tells whether the last use of the cache ended in order, or
-//! was cut off by a power cut or a crash of the machine. Only caches with
-//! [`AfterPowerCut::Discard`](crate::layout::AfterPowerCut) have one. Knows nothing of entries.
+//! The use mark: a word of the header that tells whether the last use of the cache was closed in
+//! order, or ended by a power cut or a crash of the machine. Only caches with
+//! [`AfterPowerCut::Discard`](crate::layout::AfterPowerCut) have one. Must not know entries.
 //!
-//! A cut loses an arbitrary part of what was written and not yet synced, so the mark is synced around
-//! everything else: *in use* is on the disk before the first change, and *clean* is set after the last
-//! change is on the disk. A mark that names another boot, or nothing sensible, means that the use was cut
-//! off. The processes of one boot share memory, so a death among them needs no mark.
+//! A power cut loses any part of what was not synced, so the mark is synced around everything else:
+//! *in use* reaches the disk before the first change, and *clean* is set after the last change has
+//! reached it. A mark with another boot, or an invalid one, means that a power cut ended the use.
+//! Processes of one boot share memory, so a death among them needs no mark.
 //!
-//! The race: a process opens the cache while the last one closes it. The closing process gives its slot
-//! up, sets *closing*, and then looks for live slots. The opening process takes its slot, and then looks
-//! at the mark. A sequentially consistent fence stands between the two steps on either side, so at least
-//! one of them sees the other: the closing process finds a live slot and goes back to *in use*, or the
-//! opening process finds *closing* or *clean* and sets *opening*. Then the last step of the closing
-//! process fails, because it replaces only its own *closing*. Each way back advances the count in the
-//! mark, so that a slow process never takes a later *closing* for its own.
+//! The race: a process opens the cache while the last one closes it. The closing process releases
+//! its slot, sets *closing*, and then looks for live slots. The opening process takes its slot, and
+//! then looks at the mark. Each side issues a sequentially consistent fence between its two steps,
+//! so at least one sees the other. Either the closing process finds a live slot and returns to *in
+//! use*, or the opening process finds *closing* or *clean* and sets *opening*. In the latter case
+//! the last step of the closing process fails, because it replaces only its own *closing*. Each
+//! return advances the count in the mark, so a slow process never takes a later *closing* for its
+//! own.
 //!
 //! ```text
 //! clean -> opening (synced) -> in use -> closing (synced) -> clean
 //!                                ^          |
-//!                                +----------+  another process lives
+//!                                +----------+  another process is alive
 //! ```
 
 use std::sync::atomic::Ordering;
@@ -27,27 +28,27 @@ use crate::error::Result;
 use crate::layout::header::USE_MARK;
 use crate::region::{fence, Region};
 
-/// What the mark says to the processes of a boot.
+/// The meaning of the mark for the processes of a boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Everything is on the disk, and nobody uses the cache.
+    /// Everything is on the disk, and no process uses the cache.
     Clean,
-    /// A process of this boot is about to use it, and the mark may not be on the disk yet.
+    /// A process of this boot is about to use the cache, and the mark may not be on the disk yet.
     Opening,
-    /// Processes of this boot use it, or have used it and died.
+    /// Processes of this boot use the cache, or have used it and died.
     InUse,
-    /// The last process is closing it.
+    /// The last process is closing the cache.
     Closing,
-    /// The use in another boot was cut off.
+    /// A power cut ended the use in another boot.
     CutOff,
 }
 
-/// Whether the use of the cache that just begins goes on from a sound state.
+/// Whether a use begins with a sound cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
-    /// It does.
+    /// The last use was closed in order, or began in this boot.
     InOrder,
-    /// The last use was cut off; the mark stays until [`recovered`].
+    /// A power cut ended the last use. The mark stays until [`recovered`].
     AfterCut,
 }
 
@@ -57,7 +58,7 @@ struct Mark(u64);
 
 const PHASE_BITS: u32 = 2;
 const BOOT_AT: u32 = 24;
-/// In place of a boot: a page that was never written is not clean.
+/// Stored instead of a boot, so that a page that was never written is not clean.
 const CLEAN: u64 = u64::from_be_bytes(*b"\0\0\0clean") << BOOT_AT;
 
 impl Mark {
@@ -95,11 +96,11 @@ impl Mark {
     }
 }
 
-/// Marks the cache as in use, on the disk as well, before this process changes anything. The process has
-/// its slot already.
+/// Marks the cache as in use, on the disk as well, before this process changes anything. The
+/// process has taken its slot.
 ///
 /// # Errors
-/// What `sync` answers, which puts all of the file on the disk.
+/// The errors of `sync`, which syncs the whole file.
 pub fn begin(region: &Region, boot: u64, sync: impl Fn() -> Result<()>) -> Result<Begun> {
     fence(Ordering::SeqCst);
     loop {
@@ -115,25 +116,24 @@ pub fn begin(region: &Region, boot: u64, sync: impl Fn() -> Result<()>) -> Resul
         if !crate::mutants::is_on("mark-not-synced") {
             sync()?;
         }
-        // If that fails, another process has done it.
+        // If the exchange fails, another process has done it.
         opening.replaced_by(region, opening.with(Phase::InUse, boot));
     }
 }
 
-/// Whether the use in another boot was cut off.
+/// Whether a power cut ended the use in another boot.
 pub fn is_cut_off(region: &Region, boot: u64) -> bool {
     Mark::load(region).phase(boot) == Phase::CutOff
 }
 
-/// Marks the cache as in use when it is new, or when everything that a cut may have damaged was
-/// discarded. Needs no sync: until this mark is on the disk, the one there says the same to every later
-/// boot, or the file has no name.
+/// Marks a new cache as in use, or one whose entries were discarded. Needs no sync: until this mark
+/// is on the disk, the present one means the same to every later boot, or the file has no name.
 pub fn recovered(region: &Region, boot: u64) {
     region.store(USE_MARK, Mark::in_use(boot).0, Ordering::Release);
 }
 
-/// Marks the cache as clean if nobody else uses it. The process has given up its slot. Whatever fails
-/// leaves a mark that tells of a cut, which is safe.
+/// Marks the cache as clean if no other process uses it. This process has released its slot. After
+/// a failure the mark means a power cut, which is safe.
 pub fn end(
     region: &Region,
     boot: u64,
@@ -141,7 +141,7 @@ pub fn end(
     sync: impl Fn() -> Result<()>,
 ) {
     let sync = || if crate::mutants::is_on("clean-not-synced") { Ok(()) } else { sync() };
-    // Most of the work comes first, so that little is left to do while the mark says *closing*.
+    // The longest sync comes first, so that little is left to do while the mark is *closing*.
     if is_anyone_alive() || sync().is_err() {
         return;
     }
@@ -151,7 +151,7 @@ pub fn end(
         match mark.phase(boot) {
             Phase::InUse if mark.replaced_by(region, closing) => break closing,
             Phase::InUse => {}
-            // Another process closes it at the same moment. Either may end it.
+            // Another process closes the cache at the same time. Either may finish.
             Phase::Closing => break mark,
             Phase::Clean | Phase::Opening | Phase::CutOff => return,
         }
@@ -162,7 +162,8 @@ pub fn end(
         return;
     }
     if sync().is_ok() && closing.replaced_by(region, closing.with(Phase::Clean, boot)) {
-        // Not needed, but until the mark is on the disk, the next boot discards what it could keep.
+        // Optional: until the mark is on the disk, the next boot would discard entries that are
+        // sound.
         let _ = sync();
     }
 }
@@ -233,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_process_that_comes_while_another_closes_keeps_the_mark() {
-        // At each of the closing process's steps another one opens the cache, and stays.
+        // At each step of the closing process another one opens the cache and keeps it open.
         for step in 0..4 {
             let (region, steps) = (new(), Cell::new(0));
             let came = Cell::new(false);
@@ -262,7 +263,7 @@ mod tests {
         let region = new();
         let sync_count = Cell::new(0);
         let sync = || {
-            // While it syncs for the second time, another process opens the cache and begins to close it.
+            // During its second sync another process opens the cache and begins to close it.
             if sync_count.replace(sync_count.get() + 1) == 1 {
                 begin(&region, BOOT, synced).unwrap();
                 let closing = Mark::load(&region).with(Phase::Closing, BOOT);

@@ -97,9 +97,9 @@ impl Shard<'_> {
         self.audit_for(Cause::Check, Depth::Structure);
     }
 
-    /// Checks that the shard owns every segment that its logs and its index name, and repairs it if
-    /// not. For the first writer of a shard in a boot: after a power cut, the tables of the file can be
-    /// of different moments, and then two shards would write into the same segment. Reads no entry.
+    /// Checks that the shard owns all segments that its logs and index name, and repairs it if not.
+    /// For the first writer of a shard in a boot: a power cut can leave tables of different
+    /// moments, and then two shards would write into one segment. Reads no entry.
     #[cold]
     #[inline(never)]
     pub fn check_tables(&self) {
@@ -112,8 +112,8 @@ impl Shard<'_> {
         self.set_word(shard::BOOT, self.arena().boot());
     }
 
-    /// Makes every bucket empty, including those that a power cut left from a later moment than the
-    /// epoch: the epochs of two boots differ.
+    /// Empties every bucket, including those that a power cut left with a later epoch: the epochs
+    /// of two boots differ.
     pub fn advance_epoch(&self) {
         let count = self.word(shard::EPOCH).wrapping_add(1) & u64::from(u32::MAX);
         let boot = self.arena().boot() & !u64::from(u32::MAX);

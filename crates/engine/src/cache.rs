@@ -71,12 +71,12 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Discards all entries of a file in which nothing can be relied on but its checksums.
+    /// Discards all entries. After a power cut only the file's checksums can be relied on.
     fn discard(&self) -> Result<()> {
         for index in 0..self.shape.shard_count {
             let shard = self.lock_shard(index)?;
             shard.clear();
-            // The lists may not have led to all that the shard owns.
+            // The shard may own segments that its lists did not reach.
             shard.repair();
         }
         Ok(())

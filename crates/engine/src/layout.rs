@@ -14,12 +14,12 @@ pub use crate::record::flag;
 pub mod shard {
     /// The writers' lock.
     pub const LOCK: u64 = 0;
-    /// In which boot of the machine a writer last looked at the shard's lists, see `Shard::check_tables`.
+    /// The boot in which a writer last checked the shard's tables, see `Shard::check_tables`.
     pub const BOOT: u64 = LOCK + 8;
     /// Bits 0..32 the number of buckets, bits 32..64 a count of entries moved between buckets.
     pub const STATE: u64 = 64;
-    /// Bits 0..32 count clears, bits 32..64 tell the boot of the last one. A bucket of another epoch is
-    /// empty.
+    /// Bits 0..32 count clears, bits 32..64 tell the boot of the last one. A bucket of another
+    /// epoch is empty.
     pub const EPOCH: u64 = STATE + 8;
     /// Keys are sampled for policy selection if the low 32 bits of their hash are below this.
     pub const SAMPLED_BELOW: u64 = EPOCH + 8;

@@ -71,7 +71,7 @@ impl Cache {
         Ok(self.locked(index, at))
     }
 
-    /// The shard whose lock was just taken, after its last writer released it.
+    /// The shard whose lock was just acquired from a writer that released it.
     #[inline(always)]
     fn locked(&self, index: u64, at: u64) -> Shard<'_> {
         let shard = Shard { cache: self, index, at };

@@ -221,8 +221,8 @@ pub struct Config {
     pub max_entries: Option<u64>,
     /// What eviction maximises in a new file; an existing file keeps its own.
     pub favour: Favour,
-    /// What happens to the entries if the machine stopped while the cache was in use. Used when the
-    /// file is created; an existing file keeps its own.
+    /// What happens to the entries of a new file if the machine stops while the cache is in use; an
+    /// existing file keeps its own setting.
     pub after_power_cut: AfterPowerCut,
     /// Whether the file is only read, and the group that shares it, if any. Only for paths: a
     /// private cache is its owner's.
@@ -267,9 +267,9 @@ pub struct Stats {
     pub max_entries: u64,
     /// What eviction maximises.
     pub favour: Favour,
-    /// What becomes of the entries if the machine stopped while the cache was in use.
+    /// What happens to the entries if the machine stops while the cache is in use.
     pub after_power_cut: AfterPowerCut,
-    /// How often that emptied the cache.
+    /// How often the cache was emptied for that reason.
     pub discards: u64,
     /// Reads that found their entry.
     pub hits: u64,

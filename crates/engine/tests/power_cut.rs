@@ -1,5 +1,5 @@
-//! What a cache is in the next boot of the machine, after a use that ended in order and after one that
-//! did not. Images of power cuts are `torture pages`'.
+//! A cache in the next boot of the machine, after a use that was closed in order and after a crash.
+//! Images of power cuts are in `torture pages`.
 #![cfg(feature = "hooks")]
 
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tuckbox_testkit::specimen::Scratch;
 
 const ENTRIES: u64 = 200;
 
-/// The boot is pretended for the whole process, so the tests of this file go one after the other.
+/// The simulated boot is global to the process, so the tests of this file run one after the other.
 struct Machine {
     _alone: MutexGuard<'static, ()>,
     _scratch: Scratch,
@@ -35,7 +35,7 @@ impl Machine {
         machine
     }
 
-    /// Starts the machine once more.
+    /// Simulates a new boot.
     fn start(&self) {
         static BOOTS: AtomicU64 = AtomicU64::new(1);
         let boot = BOOTS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -72,7 +72,7 @@ fn found(cache: &Cache, keys: std::ops::Range<u64>) -> u64 {
     keys.filter(|key| is_there(*key)).count() as u64
 }
 
-/// Ends a use as a crash of the machine does: nothing more is done.
+/// Ends a use as a crash of the machine does: nothing more is written.
 fn crash(cache: Cache) {
     std::mem::forget(cache);
 }
@@ -85,7 +85,7 @@ fn entries_are_discarded_after_a_cut_alone() {
     drop(cache);
     for discards in 0..3 {
         machine.start();
-        // The file's own setting counts, not the one that is asked for.
+        // The file's own setting counts, not the requested one.
         let cache = machine.open(AfterPowerCut::Keep);
         let stats = cache.stats();
         assert_eq!((stats.after_power_cut, stats.discards), (AfterPowerCut::Discard, discards));
@@ -94,7 +94,7 @@ fn entries_are_discarded_after_a_cut_alone() {
         assert!(cache.check().unwrap().is_sound());
         fill(&cache, 0..ENTRIES);
         crash(cache);
-        // A process that dies takes nothing with it as long as the machine runs.
+        // A death loses nothing as long as the machine runs.
         let cache = machine.open(AfterPowerCut::Discard);
         assert_eq!(found(&cache, 0..ENTRIES), ENTRIES);
         crash(cache);
@@ -158,7 +158,7 @@ fn change(path: &Path, at: u64, word: u64) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Pages of the tables from different times: a shard's log ends in a segment that is another's.
+/// Pages of the tables from different times: a shard's log ends in another shard's segment.
 #[test]
 fn a_shard_writes_only_into_segments_that_it_owns() {
     let machine = Machine::new(64 << 20);
@@ -190,7 +190,8 @@ fn a_shard_writes_only_into_segments_that_it_owns() {
 fn a_clear_removes_also_what_a_cut_had_hidden() {
     let machine = Machine::new(1 << 20);
     let cache = machine.open(AfterPowerCut::Keep);
-    // So few entries that the index keeps its first buckets, and so long that they take many segments.
+    // Few enough entries that the index keeps its first buckets, and long enough to take many
+    // segments.
     let store = |keys: std::ops::Range<u64>| {
         for key in keys {
             cache.set(&key.to_le_bytes(), Value::bytes(&[key as u8; 2_000]), Ttl::Never).unwrap();

@@ -1,5 +1,5 @@
-//! Whether a use of the cache ended in order: how this handle begins and ends its use, and what it does
-//! when the last one was cut off. The mark itself is [`use_mark`]'s; what is discarded is known above.
+//! How this handle begins and ends a use of the cache, and detects that a power cut ended the last
+//! one. Must not know how the mark works ([`use_mark`]), or what is discarded (the layer above).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use crate::lock::Acquired;
 use crate::process;
 use crate::use_mark::{self, Begun};
 
-/// For changes of the header, once in each boot.
+/// The longest wait for the header's lock.
 pub(super) const HEADER_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
 impl Arena {
-    /// What becomes of the entries after a power cut.
+    /// Whether the entries are discarded after a power cut.
     pub(super) fn discards(&self) -> bool {
         self.geometry.plan.after_power_cut == AfterPowerCut::Discard
     }
 
-    /// Marks the cache as in use by a handle that has just taken its slot.
+    /// Marks the cache as in use by this handle, which has just taken its slot.
     pub(super) fn mark_in_use(&self, file: &CacheFile) -> Result<()> {
         if !self.discards() {
             return Ok(());
         }
-        // What a cut left is discarded later, see `recover_from_power_cut`.
+        // After a cut the mark stays until `recover_from_power_cut` has discarded the entries.
         use_mark::begin(&self.region, self.boot, || file.sync()).map(|_: Begun| ())
     }
 
-    /// Marks the cache as clean if this handle, which has given up its slot, was the last one.
+    /// Marks the cache as clean if this handle was the last one. It has released its slot.
     pub(super) fn mark_closed(&self, file: &CacheFile) {
         let is_lost = self.region.is_lost() || self.lost.load(Ordering::Acquire);
         if self.discards() && !is_lost {
@@ -39,12 +39,12 @@ impl Arena {
         }
     }
 
-    /// Calls `discard` if the cache is to be emptied after a power cut, and its last use was cut off by
-    /// one as far as can be told. Processes that open the cache meanwhile wait. To be called before this
-    /// handle is used.
+    /// Calls `discard` if a power cut ended the last use and the cache must be emptied then. Other
+    /// processes that open the cache wait meanwhile. Must be called before this handle is used.
     ///
     /// # Errors
-    /// [`Error::CutOff`] for a handle that only reads, [`Error::LockTimeout`], and what `discard` answers.
+    /// [`Error::CutOff`] for a read-only handle, [`Error::LockTimeout`], and the errors of
+    /// `discard`.
     pub fn recover_from_power_cut<E: From<Error>>(
         &self,
         discard: impl FnOnce() -> std::result::Result<(), E>,
@@ -55,7 +55,7 @@ impl Arena {
         if let Membership::Reader { .. } = self.membership {
             return Err(Error::CutOff { path: self.path.clone() }.into());
         }
-        // A dead owner has discarded a part at most; all of it is discarded once more.
+        // A dead owner may have discarded a part; everything is discarded again.
         let _: Acquired = self.lock(header::HEADER_LOCK, HEADER_LOCK_LIMIT)?;
         let is_cut_off = use_mark::is_cut_off(&self.region, self.boot);
         let discarded = if is_cut_off { discard() } else { Ok(()) };
@@ -67,12 +67,12 @@ impl Arena {
         discarded
     }
 
-    /// How often the cache was emptied because its last use was cut off.
+    /// How often the cache was emptied after a power cut.
     pub fn discards_made(&self) -> u64 {
         self.region.get(header::DISCARDS)
     }
 
-    /// Names the boot that this handle was opened in; 0 where there is no such thing.
+    /// The boot in which this handle was opened; 0 if unknown.
     #[inline(always)]
     pub fn boot(&self) -> u64 {
         self.boot

@@ -1,9 +1,8 @@
 //! The eviction policy, all of it. The rest of the engine asks it for the policy bits of an entry
-//! ([`Shard::new_entry_bits`], [`Shard::kept_entry_bits`]), to evict for the limit of entries
-//! ([`Shard::evict_to_limit`]), for space in the logs ([`Shard::free_space`]) or for a slot
-//! ([`Shard::evict_from_bucket`]), for housekeeping after each write ([`Shard::tidy`]), and tells
-//! it about removed entries ([`Shard::remember_removed`]). Must not know how records are read or
-//! written.
+//! (`new_entry_bits`, `kept_entry_bits`), to evict for the limit of entries (`evict_to_limit`), for
+//! space in the logs (`free_space`) or for a slot (`evict_from_bucket`), for housekeeping after
+//! each write (`tidy`), and tells it about removed entries (`remember_removed`). Must not know how
+//! records are read or written.
 //!
 //! New entries enter the *small* first-in-first-out log. A read only adds a hit to its slot (two
 //! bits, so a hot entry stops being written). An entry is examined when it reaches the tail of its
