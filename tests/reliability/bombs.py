@@ -134,7 +134,7 @@ def judge(cache: Cache) -> dict[str, int]:
     try:
         cache["k"] = [bytes(cache.size)]
     except ValueError as refusal:
-        value_bytes_max = int(str(refusal).split(" bytes at most")[0].split()[-1])
+        value_bytes_max = int(str(refusal).split(" bytes;")[0].split()[-1])
     cache["witness"] = "sound"
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     count = most_bytes = 0
