@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,6 @@ from tuckbox import Cache, CacheOpenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from reliability.conftest import Trials
 
@@ -145,3 +145,18 @@ def test_a_reader_waits_for_a_writer(path: str, tmp_path: Path, trials: Trials) 
     with Cache(path) as writer, Cache(path, read_only=True) as reader:
         assert (len(writer), len(reader), writer.stats().discards) == (0, 0, 1)
     trials.add(1, "restarts")
+
+
+def test_without_a_boot_id_only_keep_works(path: str, tmp_path: Path, trials: Trials) -> None:
+    prefix = boot(tmp_path, 0)
+    demand(prefix)
+    # The file that stands in for the boot id.
+    Path(prefix[-1]).write_text("")
+    program = "import sys, tuckbox; tuckbox.Cache(sys.argv[1], after_power_cut=sys.argv[2])"
+    command = [*prefix, sys.executable, "-c", program, path]
+    refused = subprocess.run([*command, "discard"], capture_output=True, text=True, check=False)
+    assert "CacheOpenError" in refused.stderr
+    assert 'after_power_cut="discard" needs /proc/sys/kernel/random/boot_id' in refused.stderr
+    assert not Path(path).exists()
+    subprocess.run([*command, "keep"], check=True)
+    trials.add(2, "restarts")

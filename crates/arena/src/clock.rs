@@ -38,6 +38,8 @@ fn is_plausible(time_us: u64) -> bool {
 pub struct ClockDomain {
     /// Tells this boot from others; never 0.
     boot: u64,
+    /// Whether the system told the boot. Otherwise all boots look the same.
+    is_boot_known: bool,
     /// The reference of this process's boot clock.
     frame: TimeFrame,
 }
@@ -48,20 +50,30 @@ impl ClockDomain {
     /// # Errors
     /// The system's error, if it cannot tell. A system without boot id or namespaces is no error.
     pub fn now() -> io::Result<ClockDomain> {
-        let id = if_exists(std::fs::read("/proc/sys/kernel/random/boot_id"))?;
-        let boot = XxHash3_64::oneshot(&id.unwrap_or_default()).max(1);
+        let id = if_exists(std::fs::read("/proc/sys/kernel/random/boot_id"))?.unwrap_or_default();
+        let boot = XxHash3_64::oneshot(&id).max(1);
         let boot = crate::hooks::pretended_boot().unwrap_or(boot);
-        Ok(ClockDomain { boot, frame: time_frame()? })
+        Ok(ClockDomain { boot, is_boot_known: !id.is_empty(), frame: time_frame()? })
     }
 
     /// The domain of the participants of a twin.
     pub fn twin() -> ClockDomain {
-        ClockDomain { boot: 1, frame: TimeFrame { namespace: 0, ahead_us: 0 } }
+        ClockDomain { boot: 1, is_boot_known: true, frame: TimeFrame { namespace: 0, ahead_us: 0 } }
     }
 
     /// Identifies the boot of the machine; never 0.
     pub fn boot(self) -> u64 {
         self.boot
+    }
+
+    /// As [`ClockDomain::boot`], for callers that must tell two boots apart.
+    ///
+    /// # Errors
+    /// The system has no boot id.
+    pub fn known_boot(self) -> io::Result<u64> {
+        let missing =
+            "after_power_cut=\"discard\" needs /proc/sys/kernel/random/boot_id; mount /proc";
+        self.is_boot_known.then_some(self.boot).ok_or_else(|| io::Error::other(missing))
     }
 }
 
@@ -74,7 +86,7 @@ fn row_check(boot: u64, namespace: u64, anchor_us: u64) -> u64 {
 /// The anchor of this boot and time namespace, if it has a row. Takes no lock, so a process that is
 /// stopped while it holds the lock does not keep others from opening the file.
 pub fn known_anchor_us(region: &Region, domain: ClockDomain) -> Option<u64> {
-    let ClockDomain { boot, frame } = domain;
+    let ClockDomain { boot, frame, .. } = domain;
     for row in 0..header::CLOCK_ROW_COUNT {
         let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;
         let is_ours =
@@ -114,7 +126,7 @@ pub fn anchor_us(region: &Region, domain: ClockDomain) -> u64 {
     if let Some(anchor_us) = known_anchor_us(region, domain) {
         return anchor_us;
     }
-    let ClockDomain { boot, frame } = domain;
+    let ClockDomain { boot, frame, .. } = domain;
     let anchor_us = new_anchor_us(region);
     let row = region.get(header::CLOCK_NEXT) % header::CLOCK_ROW_COUNT;
     let at = header::CLOCK_ROWS + row * header::CLOCK_ROW_BYTES;

@@ -19,7 +19,7 @@ use crate::clock::{self, Clock, ClockDomain};
 use crate::error::{Error, Result};
 use crate::file::{CacheFile, PathStatus};
 use crate::header::{self, Identity};
-use crate::layout::{process as slot_layout, Geometry, Layer, Plan, HEADER_BYTES};
+use crate::layout::{process as slot_layout, AfterPowerCut, Geometry, Layer, Plan, HEADER_BYTES};
 use crate::os;
 use crate::process::{Counter, ForkMutex, OwnerId, ProcessSlot, COUNTER_COUNT, FORKS};
 use crate::region::Region;
@@ -160,7 +160,7 @@ impl Arena {
         let mut arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
         if arena.discards() {
             // An unknown boot is one in which the cache was not used.
-            arena.boot = ClockDomain::now().map_or(0, ClockDomain::boot);
+            arena.boot = ClockDomain::now().and_then(ClockDomain::known_boot).unwrap_or(0);
         }
         arena.refresh_clock();
         arena.check_not_lost()?;
@@ -194,6 +194,13 @@ impl Arena {
             path: path.clone(),
             source,
         })?;
+        if geometry.plan.after_power_cut == AfterPowerCut::Discard {
+            domain.known_boot().map_err(|source| Error::Io {
+                action: "open",
+                path: path.clone(),
+                source,
+            })?;
+        }
         let identity = identity.unwrap_or_else(|| {
             let identity = Identity::random();
             header::write(&region, &geometry, &identity, layer.signature);
