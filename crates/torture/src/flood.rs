@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tuckbox_arena::layout::header;
-use tuckbox_engine::hash::{Hasher, KeyHash};
+use tuckbox_engine::format::hash::{Hasher, KeyHash};
 use tuckbox_engine::{Buffer, Cache, Config, Place, Ttl, Value};
 use tuckbox_testkit::watchdog::Watchdog;
 

@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 
 use tuckbox_arena::layout::{process, segment};
 use tuckbox_arena::Geometry;
+use tuckbox_engine::format::layout::shard;
+use tuckbox_engine::format::plan::plan;
 use tuckbox_engine::{
-    layout, ArenaError, Buffer, Cache, CheckReport, Clock, Config, Error, Place, Ttl, Value,
+    ArenaError, Buffer, Cache, CheckReport, Clock, Config, Error, Place, Ttl, Value,
 };
 
 /// The time at which caches are filled, and the time of the operations.
@@ -293,7 +295,7 @@ impl Case {
         path: &Path,
         copy: &Copy,
     ) -> Result<Case, String> {
-        let plan = layout::plan(size_bytes, 0);
+        let plan = plan(size_bytes, 0);
         let geometry = Geometry::new(plan).map_err(|error| error.to_string())?;
         let place = Place::Path(path.into());
         let cache = Cache::open(&place, &config(size_bytes, FILLED_US)).map_err(in_words)?;
@@ -382,7 +384,7 @@ impl Case {
     /// Whether the lock of a shard is held in an image.
     pub fn is_locked(&self, image: &[u8]) -> bool {
         (0..self.geometry.plan.shard_count).any(|shard| {
-            let at = (self.geometry.shard_at(shard) + layout::shard::LOCK) as usize;
+            let at = (self.geometry.shard_at(shard) + shard::LOCK) as usize;
             image[at..at + 4] != [0; 4]
         })
     }
@@ -537,7 +539,7 @@ impl Case {
 
 fn evictions_in(image: &[u8], geometry: &Geometry) -> u64 {
     let word = |shard| {
-        let at = (geometry.shard_at(shard) + layout::shard::EVICTIONS) as usize;
+        let at = (geometry.shard_at(shard) + shard::EVICTIONS) as usize;
         let mut word = [0; 8];
         word.copy_from_slice(&image[at..at + 8]);
         u64::from_ne_bytes(word)
@@ -643,7 +645,7 @@ fn is_in_state(
 
 /// The number of buckets in the first shard's index.
 fn buckets_in(bytes: &[u8], geometry: &Geometry) -> u32 {
-    let at = (geometry.shard_at(0) + layout::shard::STATE) as usize;
+    let at = (geometry.shard_at(0) + shard::STATE) as usize;
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 

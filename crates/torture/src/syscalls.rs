@@ -14,9 +14,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tuckbox_arena::layout::{header, process};
 use tuckbox_arena::Geometry;
-use tuckbox_engine::{
-    layout, AfterPowerCut, ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value,
-};
+use tuckbox_engine::format::layout::shard;
+use tuckbox_engine::format::plan::plan;
+use tuckbox_engine::{AfterPowerCut, ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
 use tuckbox_testkit::process::signal_myself;
 use tuckbox_testkit::watchdog::Watchdog;
 
@@ -460,10 +460,9 @@ impl Beginning {
         fill(&other).map_err(|error| error.to_string())?;
         let clean = clean_file(&folder.file("clean"))?;
         let mut held = std::fs::read(&path).map_err(|error| error.to_string())?;
-        let geometry =
-            Geometry::new(layout::plan(SIZE_BYTES, 0)).map_err(|error| error.to_string())?;
+        let geometry = Geometry::new(plan(SIZE_BYTES, 0)).map_err(|error| error.to_string())?;
         let slot_at = geometry.process_at(0) as usize;
-        let lock_at = (geometry.shard_at(0) + layout::shard::LOCK) as usize;
+        let lock_at = (geometry.shard_at(0) + shard::LOCK) as usize;
         let mut closed = held.clone();
         closed[slot_at + process::STATE as usize + 4] &= !1;
         let mut incarnation = [0; 4];

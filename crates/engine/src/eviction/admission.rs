@@ -4,11 +4,9 @@
 use super::budget::Budget;
 use super::capacity::{Capacity, Unit};
 use super::tail::{Candidate, Reason, RecordState};
-use super::{worth_of_hit, MARGIN, WINS_MAX};
-use crate::layout::{shard, Slot};
-use crate::log::LogKind;
-use crate::record::RecordHeader;
-use crate::shard::Shard;
+use super::target::Eviction;
+use super::worth::{worth_of_hit, MARGIN, WINS_MAX};
+use crate::format::{shard, LogKind, RecordHeader, Slot};
 use crate::value::Favour;
 
 /// What a short reuse distance adds to the frequency of an entry that is too large to be admitted
@@ -19,7 +17,7 @@ const DIRECT_ADMISSION_FREQUENCY: u64 = 3;
 /// Most victims that a large new entry is compared with.
 const VICTIMS_MAX: usize = 8;
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// The victim: the main log's oldest entry without a hit. Entries with a hit move to the log
     /// head with one hit less, cheap ones unchanged. None if there is no entry, or the budget is
     /// spent.
@@ -62,7 +60,7 @@ impl Shard<'_> {
 
     /// The `rounds` of `docs/eviction.md`, in quarters.
     fn rounds_quarters(&self) -> u64 {
-        match self.cache.shape.favour {
+        match self.cx.shape.favour {
             Favour::Hits => 16,
             Favour::Balanced | Favour::Bytes => 2,
         }
@@ -173,7 +171,7 @@ impl Shard<'_> {
 
     /// An entry of more than this many means is too large for its reuse distance alone.
     fn large_means(&self) -> u64 {
-        match self.cache.shape.favour {
+        match self.cx.shape.favour {
             Favour::Hits => 1,
             Favour::Balanced | Favour::Bytes => 4,
         }
@@ -192,7 +190,7 @@ impl Shard<'_> {
     /// by the worth of its hits relative to the candidate's.
     fn frequency_of_victims(&self, first: &Candidate, cost: u64, unit: Unit) -> u64 {
         let mean = self.used(LogKind::Main, unit) / self.used(LogKind::Main, Unit::Entries).max(1);
-        let worth = |cost: u64| u128::from(worth_of_hit(self.cache.shape.favour, cost, mean));
+        let worth = |cost: u64| u128::from(worth_of_hit(self.cx.shape.favour, cost, mean));
         // Divided by the candidate's worth only at the end: one small victim against a very large
         // candidate would round to nothing, many would not.
         let displaced = |frequency: u64, share: u64, victim_cost: u64| {
@@ -234,7 +232,7 @@ impl Shard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eviction::budget::IfStuck;
+    use crate::eviction::IfStuck;
     use crate::{Cache, Config, Place, Ttl, Value};
 
     #[test]
@@ -246,7 +244,7 @@ mod tests {
             for key in 0..20_000u64 {
                 cache.set(&key.to_le_bytes(), Value::bytes(&[7; 160]), Ttl::Never).unwrap();
             }
-            let shard = cache.lock_shard(0).unwrap();
+            let shard = cache.writes().lock(0).unwrap();
             let mut budget = Budget::new(4, IfStuck::Stop, Unit::Bytes);
             let victim = shard.candidate(LogKind::Main, &mut budget).unwrap();
             let cost = shard.cost(&victim.header, Unit::Bytes);

@@ -6,10 +6,9 @@
 //! times over (few entries, large limit), the place within the segment tells; for the halvings, two
 //! bits in the slot select the number near that estimate.
 
-use super::HALVE_AFTER;
-use crate::layout::{log, note, shard, PolicyBits, Position, Slot, HALVINGS_MODULUS};
-use crate::log::LogKind;
-use crate::shard::Shard;
+use super::target::Eviction;
+use super::worth::HALVE_AFTER;
+use crate::format::{log, note, shard, LogKind, PolicyBits, Position, Slot, HALVINGS_MODULUS};
 
 const CLOCK_MASK: u64 = (1 << 48) - 1;
 
@@ -30,7 +29,7 @@ fn nearest_with_rest(guess: u64, rest: u64, most: u64) -> u64 {
     }
 }
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// The policy bits of an entry that is examined now.
     pub(super) fn bits(&self, hits: u64, frequency: u64, is_admitted: bool) -> PolicyBits {
         PolicyBits::new(hits, frequency, is_admitted, self.word(shard::HALVINGS))
@@ -45,7 +44,7 @@ impl Shard<'_> {
             return Some((now, head.byte));
         }
         let next = self.next_in_log(segment)?;
-        Some((self.arena().note(next, note::OPENED), self.cache.shape.log_bytes))
+        Some((self.arena().note(next, note::OPENED), self.cx.shape.log_bytes))
     }
 
     /// Counts frequency increments, and halves all frequencies from time to time.

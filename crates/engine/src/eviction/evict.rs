@@ -1,17 +1,14 @@
 //! Eviction on demand: for an entry, for bytes, or for a slot in a bucket. Decides which log gives
 //! up entries. Must not know what is stored instead.
 
-use super::budget::{Budget, IfStuck};
+use super::budget::{Budget, IfStuck, EVICTION_BATCH};
 use super::capacity::Unit;
 use super::tail::Reason;
-use super::EVICTION_BATCH;
-use crate::hash::KeyHash;
+use super::target::Eviction;
+use crate::format::{log, shard, KeyHash, LogKind, Slot};
 use crate::index::Found;
-use crate::layout::{log, shard, Slot};
-use crate::log::LogKind;
-use crate::shard::Shard;
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// Segments that hold entries of this shard.
     fn segments_held(&self) -> u64 {
         let logs: u64 = LogKind::BOTH.iter().map(|kind| self.log_count(*kind, log::SEGMENTS)).sum();
@@ -44,9 +41,9 @@ impl Shard<'_> {
     /// Evicts until one more entry is within the limit. False if the batch was not enough, or this
     /// shard has nothing to evict.
     pub fn evict_to_limit(&self) -> bool {
-        let most = self.cache.shape.max_entries;
+        let most = self.cx.shape.max_entries;
         let mut budget = Budget::new(EVICTION_BATCH, IfStuck::Drop, Unit::Entries);
-        while most != 0 && self.cache.len() >= most {
+        while most != 0 && self.cx.entry_count() >= most {
             if budget.steps == 0 || !self.evict_one(&mut budget) {
                 return false;
             }
@@ -130,7 +127,7 @@ mod tests {
         for key in (0..20_000u64).cycle().take(60_000) {
             cache.get(&key.to_le_bytes(), &mut buffer).unwrap();
         }
-        let shard = cache.lock_shard(0).unwrap();
+        let shard = cache.writes().lock(0).unwrap();
         let evictions = || shard.word(shard::EVICTIONS);
         let before = evictions();
         (0..20).for_each(|_| _ = shard.free_space(4, IfStuck::Stop, 0));

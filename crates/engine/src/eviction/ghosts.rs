@@ -11,9 +11,8 @@
 
 use tuckbox_arena::region::Region;
 
-use crate::hash::KeyHash;
-use crate::layout::{bucket_of, shard};
-use crate::shard::Shard;
+use super::target::Eviction;
+use crate::format::{bucket_of, shard, KeyHash};
 
 /// Ghosts in a row; its sixteenth part is the number of halvings when it was last used.
 const ROW_LEN: usize = 15;
@@ -97,10 +96,10 @@ impl Row {
     }
 }
 
-impl Shard<'_> {
+impl Eviction<'_> {
     fn ghost_row(&self, hash: KeyHash) -> Option<Row> {
         let bucket = bucket_of(hash.first(), self.index_state().buckets());
-        let at = self.cache.ghosts_at(self.at, bucket)?;
+        let at = self.cx.ghosts_at(self.at, bucket)?;
         Some(Row::load(self.region(), at, self.word(shard::HALVINGS)))
     }
 
@@ -191,8 +190,8 @@ mod tests {
                     cache.set(&key, Value::bytes(&[7; 160]), Ttl::Never).unwrap();
                 }
             }
-            for index in 0..cache.shape.shard_count {
-                let shard = cache.lock_shard(index).unwrap();
+            for index in 0..cache.cx.shape.shard_count {
+                let shard = cache.writes().lock(index).unwrap();
                 let missing =
                     (0..shard.bucket_count()).find(|bucket| !shard.has_ghosts_of(*bucket));
                 assert_eq!(missing, None, "shard {index} of a cache of {size_bytes} bytes");

@@ -19,15 +19,11 @@
 
 use smallvec::SmallVec;
 
+use super::notes::{size_of, SIZE_MAX};
 use super::setting::SETTINGS;
 use super::shadow::{Event, Shadow, COST_OF_MEAN};
-use crate::cache::Cache;
-use crate::hash::KeyHash;
-use crate::layout::{policy_selection, shadow_bytes, shard, Shape};
-use crate::log::LogKind;
-use crate::read::ReadersLine;
-use crate::record::RecordHeader;
-use crate::shard::Shard;
+use super::target::Eviction;
+use crate::format::{policy_selection, shadow_bytes, shard, KeyHash, LogKind, RecordHeader};
 use crate::value::Favour;
 
 /// What a hit counts: as much as an entry of mean size costs, so that hits can count their entry's
@@ -46,8 +42,6 @@ const SHADOW_PART: u64 = 4;
 const EVENTS_MAX: usize = policy_selection::NOTED_LEN as usize + 1;
 /// The sample is measured again after this many writes.
 const MEASURE_EVERY: u64 = 16;
-/// The highest size of a request, in units of eight bytes.
-const SIZE_MAX: u64 = u32::MAX as u64;
 /// After this many more hits than the cache's, the shadows' capacity is reduced by an entry, up to
 /// this part of it.
 const SURPLUS_MAX: u64 = 8;
@@ -56,33 +50,7 @@ const SURPLUS_BIAS: u64 = 1 << 63;
 /// Set in [`policy_selection::SHADOW_CAPACITY`] if the byte limit binds.
 const HAS_COSTS: u64 = 1 << 32;
 
-fn size_of(header: &RecordHeader, shape: &Shape) -> u64 {
-    (header.total_bytes(shape) / 8).min(SIZE_MAX)
-}
-
-impl Cache {
-    /// Notes a hit if its key is sampled. Takes no lock.
-    #[inline(always)]
-    pub(crate) fn sample_hit(&self, shard: ReadersLine<'_>, hash: KeyHash, header: &RecordHeader) {
-        let below = shard.get(shard::readers_word(shard::SAMPLED_BELOW));
-        if u64::from(hash.first()) < below {
-            self.note_hit(hash, size_of(header, &self.shape));
-        }
-    }
-
-    #[cold]
-    fn note_hit(&self, hash: KeyHash, size: u64) {
-        let region = self.arena.region();
-        let at = self.shape.policy_selection_at(self.shard_at(hash));
-        let count = region.get(at + policy_selection::NOTED_COUNT);
-        let place = count % policy_selection::NOTED_LEN;
-        let word = hash.0 >> 32 << 32 | size;
-        region.set(at + policy_selection::NOTED + place * 8, word);
-        region.set(at + policy_selection::NOTED_COUNT, count.wrapping_add(1));
-    }
-}
-
-impl Shard<'_> {
+impl Eviction<'_> {
     /// Replays a lookup that missed and was followed by a store.
     #[inline]
     pub(super) fn sample_insert(&self, hash: KeyHash, header: &RecordHeader) {
@@ -104,7 +72,7 @@ impl Shard<'_> {
     #[inline(always)]
     fn sample(&self, event: Event, hash: KeyHash, header: &RecordHeader) {
         if u64::from(hash.first()) < self.word(shard::SAMPLED_BELOW) {
-            self.replay(event, hash.0 >> 32 << 32 | size_of(header, &self.cache.shape));
+            self.replay(event, hash.0 >> 32 << 32 | size_of(header, &self.cx.shape));
         }
     }
 
@@ -119,7 +87,7 @@ impl Shard<'_> {
 
     #[cold]
     fn measure_sample_now(&self) {
-        let shape = &self.cache.shape;
+        let shape = &self.cx.shape;
         let segments = self.arena().geometry().segment_count / shape.shard_count;
         let segments = segments.saturating_sub(self.word(shard::INDEX_SEGMENTS));
         let used = self.used(LogKind::Small, super::capacity::Unit::Bytes)
@@ -149,7 +117,7 @@ impl Shard<'_> {
     #[cold]
     fn replay(&self, event: Event, request: u64) {
         let region = self.region();
-        let shape = &self.cache.shape;
+        let shape = &self.cx.shape;
         let at = shape.policy_selection_at(self.at);
         let capacity_word = region.get(at + policy_selection::SHADOW_CAPACITY);
         let entries = (capacity_word & (HAS_COSTS - 1)).clamp(1, shape.shadow_len);
@@ -217,7 +185,7 @@ impl Shard<'_> {
     }
 }
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// Reduces or restores the shadows' capacity by comparing the hits of the active setting's
     /// shadow with the cache's.
     fn compare_with_cache(
@@ -267,7 +235,7 @@ fn better_setting(regrets: &[u64], active: usize, entries: u64, worth_max: u64) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Buffer, Config, Place, Ttl, Value};
+    use crate::{Buffer, Cache, Config, Place, Ttl, Value};
 
     fn cache(max_entries: u64) -> Cache {
         let config = Config { max_entries: Some(max_entries), ..Config::default() };
@@ -291,7 +259,7 @@ mod tests {
     #[test]
     fn the_setting_follows_the_requests() {
         let cache = cache(200);
-        let setting = || cache.lock_shard(0).unwrap().active_setting();
+        let setting = || cache.writes().lock(0).unwrap().active_setting();
         // Each key once more after 120 others: frequency keeps none of them.
         let pairs = (0..40_000u64).map(|n| if n % 2 == 0 { n } else { n.saturating_sub(121) });
         assert!(hits(&cache, pairs) > 18_000);
@@ -305,19 +273,19 @@ mod tests {
     #[test]
     fn any_words_are_a_policy_selection() {
         let cache = cache(100);
-        let at = cache.arena.geometry().shard_at(0);
-        let policy_selection_at = cache.shape.policy_selection_at(at);
+        let at = cache.cx.arena.geometry().shard_at(0);
+        let policy_selection_at = cache.cx.shape.policy_selection_at(at);
         let end = policy_selection_at
             + policy_selection::SHADOWS
-            + policy_selection::SETTING_COUNT * shadow_bytes(cache.shape.shadow_len);
+            + policy_selection::SETTING_COUNT * shadow_bytes(cache.cx.shape.shadow_len);
         let mut state = 3u64;
         for round in 0..50u64 {
             for word in (policy_selection_at..end).step_by(8) {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                cache.arena.region().set(word, state ^ state >> 31);
+                cache.cx.arena.region().set(word, state ^ state >> 31);
             }
-            cache.arena.region().set(at + shard::SETTING, state);
-            cache.arena.region().set(at + shard::SAMPLED_BELOW, u64::MAX);
+            cache.cx.arena.region().set(at + shard::SETTING, state);
+            cache.cx.arena.region().set(at + shard::SAMPLED_BELOW, u64::MAX);
             hits(&cache, (0..400).map(|n| round * 150 + n % 300));
             assert_eq!(cache.len(), 100);
         }

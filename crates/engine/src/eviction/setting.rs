@@ -1,9 +1,9 @@
 //! The settings of the policy. From one to the next the small log is larger, and recency counts
 //! more against frequency. Must not know how one is selected.
 
-use crate::layout::policy_selection::SETTING_COUNT;
-use crate::layout::shard;
-use crate::shard::Shard;
+use super::target::Eviction;
+use crate::format::layout::policy_selection::SETTING_COUNT;
+use crate::format::shard;
 
 /// The small log's share and the rules that apply.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) static SETTINGS: [Setting; SETTING_COUNT as usize] = [
     Setting { small_percent: 100, reuse_distance: false, promote_at_hits: 4, is_clock: true },
 ];
 
-impl Shard<'_> {
+impl Eviction<'_> {
     pub(super) fn setting(&self) -> &'static Setting {
         &SETTINGS[self.active_setting()]
     }

@@ -14,9 +14,8 @@ use tuckbox_arena::region::Region;
 
 use super::ghosts::Row;
 use super::setting::Setting;
-use super::{worth_of_hit, HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MAX};
-use crate::layout::{shadow, shadow_rows, FREQUENCY_MAX, GHOST_ROW_BYTES};
-use crate::log::LogKind;
+use super::worth::{worth_of_hit, HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MAX};
+use crate::format::{shadow, shadow_rows, LogKind, FREQUENCY_MAX, GHOST_ROW_BYTES};
 use crate::value::Favour;
 
 /// The cost of an entry of mean size.
@@ -473,7 +472,7 @@ fn fingerprint(hash: u32) -> u16 {
 mod tests {
     use super::super::setting::SETTINGS;
     use super::*;
-    use crate::layout::shadow_bytes;
+    use crate::format::shadow_bytes;
 
     const LEN: u64 = 64;
     const CAPACITY: u64 = LEN * COST_OF_MEAN;

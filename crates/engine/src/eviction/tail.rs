@@ -4,13 +4,10 @@
 use tuckbox_arena::hooks::{self, Point};
 
 use super::budget::Budget;
-use crate::hash::KeyHash;
+use super::target::Eviction;
+use crate::format::{log, note, shard, KeyHash, LogKind, PolicyBits, Position, RecordHeader, Slot};
 use crate::index::Found;
-use crate::layout::{log, note, shard, PolicyBits, Position, Slot};
-use crate::log::{with_scratch, LogKind};
-use crate::record::RecordHeader;
-use crate::shard::Shard;
-use crate::space::Need;
+use crate::storage::{with_scratch, Need};
 
 /// An entry at a log tail, not judged yet.
 pub(super) struct Candidate {
@@ -40,7 +37,7 @@ pub(super) enum Reason {
     Damaged,
 }
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// The oldest live entry of a log. Skips dead records and drops expired and damaged entries on
     /// the way. None if there is no entry, or the budget is spent.
     pub(super) fn candidate(&self, kind: LogKind, budget: &mut Budget) -> Option<Candidate> {
@@ -51,7 +48,7 @@ impl Shard<'_> {
                     let (offset, header) = (candidate.offset, &candidate.header);
                     let reason = match self.expiry_us_at(offset, header, candidate.hash) {
                         None => Reason::Damaged,
-                        Some(expiry_us) if self.cache.is_expired(expiry_us) => Reason::Expired,
+                        Some(expiry_us) if self.cx.is_expired(expiry_us) => Reason::Expired,
                         Some(_) => return Some(candidate),
                     };
                     self.drop_entry(&candidate, reason);
@@ -67,7 +64,7 @@ impl Shard<'_> {
     }
 
     pub(super) fn inspect_record(&self, kind: LogKind, position: Position) -> RecordState {
-        let offset = self.cache.offset_of(position);
+        let offset = self.cx.offset_of(position);
         let Some(header) = self.load_header(offset) else { return RecordState::Unreadable };
         let Some(end) = self.end_of(position, header.log_bytes) else {
             return RecordState::Unreadable;
@@ -98,6 +95,14 @@ impl Shard<'_> {
         }
     }
 
+    /// Moves the log tail. Skips what the log's links contradict.
+    fn advance_tail(&self, kind: LogKind, to: Position) {
+        let Some(from) = self.tail_cursor(kind) else { return };
+        if !self.move_tail(kind, to) {
+            self.skip_damaged(kind, from);
+        }
+    }
+
     /// Skips a record with damaged lengths and continues with the next entry of its segment, which
     /// only the index can tell.
     pub fn skip_damaged(&self, kind: LogKind, from: Position) {
@@ -124,7 +129,7 @@ impl Shard<'_> {
         let mut next = None;
         for bucket in 0..self.bucket_count() {
             for (at, slot) in self.taken_slots(bucket) {
-                let Some(position) = self.cache.position_of(slot.offset()) else { continue };
+                let Some(position) = self.cx.position_of(slot.offset()) else { continue };
                 if position == from {
                     self.store_slot(at, Slot::EMPTY);
                     self.add_word(shard::LOST, 1);
@@ -189,9 +194,9 @@ impl Shard<'_> {
                 return Some(false);
             }
             let reservation = self.reserve(to, header.log_bytes, Need::Move)?;
-            let offset = self.cache.offset_of(reservation.position);
+            let offset = self.cx.offset_of(reservation.position);
             let generation = self.arena().generation(reservation.position.segment);
-            let hasher = &self.cache.hasher;
+            let hasher = &self.cx.hasher;
             header.seal(words, hasher, candidate.hash, offset, generation);
             self.append(reservation, words);
             self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
@@ -218,7 +223,7 @@ impl Shard<'_> {
         // Bounded, in case the links form a circle. The beginning of a segment's records is read
         // from the file, and may lie behind the segment.
         for _ in 0..=self.arena().geometry().segment_count {
-            if !self.cache.shape.is_place(at.byte) {
+            if !self.cx.shape.is_place(at.byte) {
                 return None;
             }
             if at.segment == head.segment {
@@ -248,7 +253,7 @@ mod tests {
         for key in 0..20_000u64 {
             cache.set(&key.to_le_bytes(), Value::bytes(&[7; 160]), Ttl::Never).unwrap();
         }
-        let shard = cache.lock_shard(0).unwrap();
+        let shard = cache.writes().lock(0).unwrap();
         let tail = shard.tail(LogKind::Main).unwrap();
         let second = shard.next_in_log(tail.segment).unwrap();
         let sound = shard.arena().note(second, note::EXTENT);
@@ -271,8 +276,8 @@ mod tests {
         let (in_first, all) = records_from(sound >> 32, sound & note::EXTENT_END);
         assert!(0 < in_first && in_first + 10 < all, "{in_first} of {all}");
         for segments in 0..4 {
-            for byte in (0..cache.shape.segment_bytes).step_by(4) {
-                let first = segments * cache.shape.segment_bytes + byte;
+            for byte in (0..cache.cx.shape.segment_bytes).step_by(4) {
+                let first = segments * cache.cx.shape.segment_bytes + byte;
                 let (in_this, found) = records_from(first, note::EXTENT_END);
                 assert_eq!(in_this, in_first, "{first}");
                 assert!(segments == 0 || found == in_first, "{first}");

@@ -13,22 +13,22 @@
 //! the shard's lock, for a short while, and then reports a miss and counts it. A read-only handle
 //! takes no lock and reports the miss at once.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{fence, SegmentSlice, View};
-use tuckbox_arena::Counter;
+use tuckbox_arena::region::{fence, View};
+use tuckbox_arena::{Counter, OwnerId};
 
-use crate::cache::Cache;
-use crate::error::{lengthen, Error, Result};
-use crate::hash::KeyHash;
-use crate::index::{IndexState, TaggedSlot};
-use crate::layout::{shard, Position, Slot, TRAILER_BYTES};
-use crate::log::RECORD_START_WORDS;
-use crate::record::{expiry, flag, RecordHeader, Sequence};
-use crate::value::{Buffer, Entry, Value};
+use super::buffer::{Answer, Buffer};
+use super::locked::Entries;
+use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
+use crate::error::{Error, Result};
+use crate::eviction::{sample_hit, Eviction};
+use crate::format::{flag, IndexState, KeyHash, Position, Sequence};
+use crate::index::Lookup;
+use crate::repair::lock;
+use crate::value::Entry;
 
 /// Attempts of a read before it continues under the lock.
 const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
@@ -37,8 +37,6 @@ const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
 const LOCK_LIMIT: Duration =
     if cfg!(loom) { Duration::from_secs(1000) } else { Duration::from_millis(25) };
 
-/// Bytes of a record to prefetch well before it is read or written: most records are not longer.
-pub(crate) const RECORD_BYTES: u64 = 256;
 /// Bytes to prefetch just before a record is read: its second and third line. The first is loaded
 /// at once, the fourth arrives in time anyway; all four take a tenth longer.
 const NEXT_LINES: Range<u64> = 64..192;
@@ -55,117 +53,24 @@ pub(crate) enum Attempt {
     NoMemory(usize),
 }
 
-/// The cache line of a shard that readers use.
-pub(crate) type ReadersLine<'a> = View<'a, { shard::READERS_WORDS }>;
-
-/// A slot as a reader loaded it, and where.
+/// The lock-free reads of a cache.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen<'a> {
-    /// The readers' cache line of its shard.
-    pub shard: ReadersLine<'a>,
-    /// The shard's epoch when the bucket was searched.
-    pub epoch: u64,
-    /// The slot's word in the file.
-    pub word: View<'a, 1>,
-    /// The value of that word.
-    pub slot: Slot,
-}
+pub struct Reader<'a>(pub Lookup<'a>);
 
-impl<'a> TaggedSlot<'a> {
-    fn seen(self, shard: ReadersLine<'a>, epoch: u64) -> Seen<'a> {
-        Seen { shard, epoch, word: self.word, slot: self.slot }
-    }
-}
+impl<'a> Deref for Reader<'a> {
+    type Target = Lookup<'a>;
 
-impl Seen<'_> {
-    /// Whether the slot still leads to the same record.
     #[inline(always)]
-    fn is_still(&self) -> bool {
-        Slot(self.word.load(0, Ordering::Acquire)).is_same_place(self.slot)
+    fn deref(&self) -> &Lookup<'a> {
+        &self.0
     }
 }
 
-/// A record that a slot led to at one moment, and what was loaded of it then.
-#[derive(Clone, Copy)]
-struct Located<'a> {
-    /// The record and what follows it in its segment.
-    record: SegmentSlice<'a>,
-    /// The generation word of its segment, and its value.
-    use_of_segment: View<'a, 1>,
-    generation: u64,
-    /// The record's first words, and the value of word 0.
-    start: View<'a, RECORD_START_WORDS>,
-    first: u64,
-}
-
-impl Located<'_> {
-    /// The same with known flags, for the compiler.
-    #[inline(always)]
-    fn with_flags(self, flags: u64) -> Self {
-        debug_assert_eq!(Sequence(self.first).flags(), flags);
-        Located { first: self.first & !flag::ALL | flags, ..self }
-    }
-}
-
-/// A record in a buffer that stayed in its place until the copy was complete.
-#[derive(Clone, Copy)]
-pub(crate) struct Copied {
-    /// The parsed record header.
-    pub header: RecordHeader,
-    /// The sum of its content.
-    pub content: u64,
-    /// The generation of its segment.
-    pub generation: u64,
-}
-
-/// Why a record was not copied.
-pub(crate) enum CopyError {
-    /// Something changed meanwhile.
-    Changed,
-    /// Nothing changed, but this is no valid record.
-    Damaged,
-    /// Not enough memory to copy this many bytes.
-    NoMemory(usize),
-}
-
-type CopyResult<T> = std::result::Result<T, CopyError>;
-
-/// The result of a read; fits a register.
-pub(crate) enum Answer {
-    /// The entry is in the buffer.
-    Found,
-    /// There is no such entry.
-    Missing,
-    /// The read failed; the error is in the buffer.
-    Refused,
-}
-
-impl Buffer {
-    /// Space for a record of this many words; none if there is no memory for it.
-    #[inline(always)]
-    fn record_space(&mut self, word_count: usize) -> Option<&mut [u64]> {
-        if self.record.len() < word_count {
-            lengthen(&mut self.record, word_count).ok()?;
-        }
-        self.record.get_mut(..word_count)
-    }
-
-    /// Whether the read with this result found an entry, or its error.
-    #[inline(always)]
-    pub(crate) fn outcome(&mut self, answer: Answer) -> Result<bool> {
-        match answer {
-            Answer::Found => Ok(true),
-            Answer::Missing => Ok(false),
-            Answer::Refused => Err(self.take_refusal()),
-        }
-    }
-}
-
-impl Cache {
+impl<'a> Reader<'a> {
     /// Finds and copies an entry; whether there is one. Adds a hit to the slot if `notes_hit`.
     #[inline(always)]
     pub(crate) fn read(
-        &self,
+        self,
         key: &[u8],
         hash: KeyHash,
         buffer: &mut Buffer,
@@ -178,11 +83,11 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::read`], after a first attempt with this result.
+    /// As [`Reader::read`], after a first attempt with this result.
     #[cold]
     #[inline(never)]
     fn read_again(
-        &self,
+        self,
         key: &[u8],
         hash: KeyHash,
         buffer: &mut Buffer,
@@ -212,14 +117,15 @@ impl Cache {
     }
 
     #[cold]
-    fn read_under_lock(&self, key: &[u8], hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
+    fn read_under_lock(self, key: &[u8], hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
         if self.arena.is_read_only() {
             return Ok(false);
         }
         self.arena.count(Counter::ReadsUnderLock, 1);
         let index = hash.shard(self.shape.shard_count);
-        let shard = match self.lock_shard_for(index, LOCK_LIMIT.min(self.lock_limit)) {
-            Ok(shard) => shard,
+        let limit = LOCK_LIMIT.min(self.lock_limit);
+        let shard = match lock::lock_for(self.0 .0, index, limit) {
+            Ok(shard) => Entries(Eviction(shard)),
             Err(Error::Arena(tuckbox_arena::Error::LockTimeout { .. })) => {
                 self.arena.count(Counter::ReadsGivenUp, 1);
                 return Ok(false);
@@ -232,32 +138,16 @@ impl Cache {
         }
     }
 
-    /// Where the shard of a key begins.
     #[inline(always)]
-    pub(crate) fn shard_at(&self, hash: KeyHash) -> u64 {
-        self.arena.geometry().shard_at(hash.shard(self.shape.shard_count))
-    }
-
-    /// A shard's cache line for readers, with the index state and epoch in it.
-    #[inline(always)]
-    fn readers_line(&self, shard_at: u64) -> (ReadersLine<'_>, u64, u64) {
-        let line: ReadersLine<'_> = self.arena.region().view(shard_at + shard::STATE);
-        let state = line.load(shard::readers_word(shard::STATE), Ordering::Acquire);
-        let epoch = line.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
-        (line, state, epoch)
-    }
-
-    #[inline(always)]
-    fn try_read(&self, key: &[u8], hash: KeyHash, buffer: &mut Buffer, notes_hit: bool) -> Attempt {
+    fn try_read(self, key: &[u8], hash: KeyHash, buffer: &mut Buffer, notes_hit: bool) -> Attempt {
         let shard_at = self.shard_at(hash);
-        let (shard, state, epoch) = self.readers_line(shard_at);
-        hooks::reach(Point::StateLoaded);
+        let (shard, state, epoch) = steps::load_state(*self, shard_at);
         let tagged = self.tagged(shard_at, hash, IndexState(state), epoch);
         if let Some(first) = tagged.and_then(|mut tagged| tagged.next()) {
             let word = first.word;
             // Returned here: merging it with the result of the others would push it out of its
             // registers.
-            let seen = first.seen(shard, epoch);
+            let seen = Seen::new(first, shard, epoch);
             if let Some(attempt) = self.try_slot(key, hash, notes_hit, seen, buffer) {
                 return attempt;
             }
@@ -265,12 +155,8 @@ impl Cache {
                 return attempt;
             }
         }
-        hooks::reach(Point::ProbeMissed);
         // A miss holds only if no entry changed its bucket meanwhile.
-        fence(Ordering::Acquire);
-        let unchanged = shard.get(shard::readers_word(shard::STATE)) == state
-            && shard.get(shard::readers_word(shard::EPOCH)) == epoch;
-        if unchanged || tuckbox_arena::mutants::is_on("no-state-check") {
+        if steps::is_same_state(shard, state, epoch) {
             Attempt::Missing
         } else {
             Attempt::Changed
@@ -286,19 +172,20 @@ impl Cache {
     #[cold]
     #[inline(never)]
     fn try_others(
-        &self,
+        self,
         key: &[u8],
         hash: KeyHash,
         notes_hit: bool,
         first: View<'_, 1>,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
-        hooks::reach(Point::OtherKeyFound);
         let shard_at = self.shard_at(hash);
-        let (shard, state, epoch) = self.readers_line(shard_at);
+        let (shard, state, epoch) = steps::load_state_again(*self, shard_at);
         self.tagged(shard_at, hash, IndexState(state), epoch)?
             .filter(|other| !other.word.is_at(first))
-            .find_map(|other| self.try_slot(key, hash, notes_hit, other.seen(shard, epoch), buffer))
+            .find_map(|other| {
+                self.try_slot(key, hash, notes_hit, Seen::new(other, shard, epoch), buffer)
+            })
     }
 
     /// Reads the record of one slot. The result of the attempt; none if the record is another
@@ -308,7 +195,7 @@ impl Cache {
     /// reads, for calls that are rare.
     #[inline(always)]
     fn try_slot(
-        &self,
+        self,
         key: &[u8],
         hash: KeyHash,
         notes_hit: bool,
@@ -330,12 +217,12 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::try_slot`], for a number or a long record. Loads and follows the slot again: its
+    /// As [`Reader::try_slot`], for a number or a long record. Loads and follows the slot again: its
     /// values would leave their registers in all reads. A slot that is empty by now or has another
     /// tag is a change. `epoch` was loaded before the slot was found.
     #[inline(never)]
     fn try_rare_record(
-        &self,
+        self,
         key: &[u8],
         hash: KeyHash,
         notes_hit: bool,
@@ -343,13 +230,9 @@ impl Cache {
         epoch: u64,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
-        hooks::reach(Point::RareRecordFound);
-        let shard = self.arena.region().view(self.shard_at(hash) + shard::STATE);
-        let slot = Slot(word.load(0, Ordering::Acquire));
-        if slot.is_empty() || slot.tag() != hash.tag() {
+        let Some(seen) = steps::load_slot_again(*self, hash, word, epoch) else {
             return Some(Attempt::Changed);
-        }
-        let seen = Seen { shard, epoch, word, slot };
+        };
         match self.follow(seen) {
             Ok(located) => self.try_record(key, hash, notes_hit, seen, located, buffer),
             Err(error) => self.attempt_of(error),
@@ -360,7 +243,7 @@ impl Cache {
     /// another key's.
     #[inline(always)]
     fn try_record(
-        &self,
+        self,
         key: &[u8],
         hash: KeyHash,
         notes_hit: bool,
@@ -394,14 +277,14 @@ impl Cache {
                 // lost, which is harmless: hits are hints.
                 seen.word.replace(0, seen.slot.0, hit.0);
             }
-            self.sample_hit(seen.shard, hash, &copied.header);
+            sample_hit(&self, seen.shard, hash, &copied.header);
         }
         Some(Attempt::Found)
     }
 
     /// The result of an attempt that did not get a record; none if there was no valid record.
     #[inline(always)]
-    fn attempt_of(&self, error: CopyError) -> Option<Attempt> {
+    fn attempt_of(self, error: CopyError) -> Option<Attempt> {
         match error {
             CopyError::Changed => Some(Attempt::Changed),
             CopyError::NoMemory(bytes) => Some(Attempt::NoMemory(bytes)),
@@ -415,7 +298,7 @@ impl Cache {
     /// Copies the parts of a large value that are in segments of their own. The result of the
     /// attempt if that fails.
     #[inline(never)]
-    fn collect_bodies(&self, seen: Seen<'_>, buffer: &mut Buffer) -> Option<Attempt> {
+    fn collect_bodies(self, seen: Seen<'_>, buffer: &mut Buffer) -> Option<Attempt> {
         let header = buffer.header;
         // Checked before memory is allocated: a damaged list may name more segments than the file
         // has.
@@ -432,7 +315,7 @@ impl Cache {
     /// A record with this key's tag but another key, in the buffer: equal tags are rare, or one of
     /// the two is damaged.
     #[cold]
-    fn count_if_damaged(&self, buffer: &mut Buffer, content: u64, offset: u64, generation: u64) {
+    fn count_if_damaged(self, buffer: &mut Buffer, content: u64, offset: u64, generation: u64) {
         let copied = Copied { header: buffer.header, content, generation };
         let hash = self.hasher.key(copied.header.key(&buffer.record));
         if !self.verify_copy(&copied, buffer, hash, offset) {
@@ -443,7 +326,7 @@ impl Cache {
     /// A large value whose bodies do not match its record: it was replaced meanwhile, or is
     /// damaged.
     #[cold]
-    fn changed_or_missing(&self, seen: Seen<'_>) -> Attempt {
+    fn changed_or_missing(self, seen: Seen<'_>) -> Attempt {
         if seen.is_still() {
             self.arena.count(Counter::ChecksumMismatches, 1);
             Attempt::Missing
@@ -454,33 +337,27 @@ impl Cache {
 
     /// Copies the record that a slot leads to, and checks that it was that slot's record all the
     /// time.
-    pub(crate) fn read_slot(&self, seen: Seen<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
+    pub(crate) fn read_slot(self, seen: Seen<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
         self.copy_record(self.follow(seen)?, buffer)
     }
 
     /// Prefetches the next lines of a record together with the first.
     #[inline(always)]
-    fn ask_for_next_lines(&self, offset: u64) {
+    fn ask_for_next_lines(self, offset: u64) {
         self.arena.region().prefetch(offset + NEXT_LINES.start, NEXT_LINES.end - NEXT_LINES.start);
     }
 
     /// Follows a slot to its record, and checks that it was the slot's record then.
     #[inline(always)]
-    fn follow<'a>(&'a self, seen: Seen<'a>) -> CopyResult<Located<'a>> {
-        hooks::reach(Point::SlotLoaded);
+    fn follow(self, seen: Seen<'a>) -> CopyResult<Located<'a>> {
         let offset = seen.slot.offset();
         self.ask_for_next_lines(offset);
-        let record = self.record_at(offset).ok_or(CopyError::Damaged)?;
-        let use_of_segment = self.arena.generation_word(record.segment());
+        let record = self.0 .0.record_at(offset).ok_or(CopyError::Damaged)?;
+        let use_of_segment = self.0 .0.arena.generation_word(record.segment());
         let generation = use_of_segment.load(0, Ordering::Acquire);
-        let is_same = seen.is_still() || tuckbox_arena::mutants::is_on("one-slot-load");
-        let is_epoch = seen.shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire)
-            == seen.epoch
-            || tuckbox_arena::mutants::is_on("no-epoch-check");
-        if !is_same || !is_epoch {
+        if !steps::is_confirmed(seen) {
             return Err(CopyError::Changed);
         }
-        hooks::reach(Point::SlotConfirmed);
         let start = record.view();
         let first = start.load(0, Ordering::Acquire);
         Ok(Located { record, use_of_segment, generation, start, first })
@@ -488,16 +365,10 @@ impl Cache {
 
     /// Copies a record, and checks that it did not change meanwhile.
     #[inline(always)]
-    fn copy_record(&self, located: Located<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
-        let Located { record, use_of_segment, generation, start, first } = located;
-        let is_still = || {
-            if !tuckbox_arena::mutants::is_on("no-acquire-fence") {
-                fence(Ordering::Acquire);
-            }
-            start.get(0) == first && use_of_segment.load(0, Ordering::Acquire) == generation
-        };
-        let Some(header) = self.parse_header(&start, first) else {
-            return Err(if is_still() { CopyError::Damaged } else { CopyError::Changed });
+    fn copy_record(self, located: Located<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
+        let Some(header) = self.parse_header(&located.start, located.first) else {
+            let is_still = steps::is_still(&located);
+            return Err(if is_still { CopyError::Damaged } else { CopyError::Changed });
         };
         if header.sequence.is_busy() {
             // A live writer is rewriting it, or a writer died: the lock tells which.
@@ -507,19 +378,15 @@ impl Cache {
         let Some(words) = buffer.record_space(count) else {
             return Err(CopyError::NoMemory(count * 8));
         };
-        let (mut is_whole, mut content) = (true, 0);
-        if header.log_bytes + TRAILER_BYTES <= record.len_bytes() {
-            content = record.copy_out_summed(words, header.content_from());
-        } else {
-            is_whole = self.copy_crossing(self.position_in(record), words);
-            if is_whole {
-                content = header.content(words);
-            }
-        }
-        hooks::reach(Point::RecordCopied);
-        match (is_still(), is_whole) {
-            (true, true) => Ok(Copied { header, content, generation }),
-            (true, false) => Err(CopyError::Damaged),
+        let content = match steps::copy(&located, &header, words) {
+            Some(content) => Some(content),
+            None => self
+                .copy_crossing(self.position_in(located.record), words)
+                .then(|| header.content(words)),
+        };
+        match (steps::is_still_after_copy(&located), content) {
+            (true, Some(content)) => Ok(Copied { header, content, generation: located.generation }),
+            (true, None) => Err(CopyError::Damaged),
             (false, _) => Err(CopyError::Changed),
         }
     }
@@ -527,7 +394,7 @@ impl Cache {
     /// Copies a record that continues in further segments. Before and after the copy, each segment
     /// must have the generation that the previous trailer names.
     #[cold]
-    fn copy_crossing(&self, mut at: Position, words: &mut [u64]) -> bool {
+    fn copy_crossing(self, mut at: Position, words: &mut [u64]) -> bool {
         let mut done = 0;
         loop {
             let here_words = ((self.shape.log_bytes - at.byte) / 8) as usize;
@@ -555,47 +422,52 @@ impl Cache {
     /// the buffer's fields from the record in any case.
     #[inline(always)]
     pub(crate) fn verify_copy(
-        &self,
+        self,
         copied: &Copied,
         buffer: &mut Buffer,
         hash: KeyHash,
         offset: u64,
     ) -> bool {
-        let Copied { header, content, generation } = *copied;
+        let Copied { header, content, .. } = *copied;
         let Some(expiry_us) = header.expiry_us(&buffer.record, hash) else { return false };
         (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
-        tuckbox_arena::mutants::is_on("no-checksum")
-            || header.sequence.checksum()
-                == header.checksum(content, &self.hasher, hash, offset, generation)
+        steps::has_its_checksum(copied, &self.hasher, hash, offset)
     }
 
     /// The entry in a filled buffer.
     #[inline(always)]
-    pub(crate) fn entry_in<'b>(&self, buffer: &'b Buffer) -> Entry<'b> {
-        let header = &buffer.header;
-        let mut is_in_output = false;
-        let value = if header.has(flag::NUMBER) {
-            Value::Int(header.number(&buffer.record))
-        } else if header.body_count != 0 {
-            let (bytes, is_output) = buffer.large_value();
-            is_in_output = is_output;
-            Value::Bytes { tag: header.tag, bytes }
-        } else {
-            Value::Bytes { tag: header.tag, bytes: header.tail(&buffer.record, &self.shape) }
-        };
-        let expiry_us = (buffer.expiry_us != expiry::NEVER_US).then_some(buffer.expiry_us);
-        Entry { value, expiry_us, version: header.version(buffer.content), is_in_output }
+    pub(crate) fn entry_in(self, buffer: &Buffer) -> Entry<'_> {
+        buffer.entry(&self.0 .0.shape)
     }
 
     /// Whether the entry in a filled buffer has expired.
     #[inline(always)]
-    pub(crate) fn has_expired(&self, buffer: &Buffer) -> bool {
+    pub(crate) fn has_expired(self, buffer: &Buffer) -> bool {
         self.is_expired(buffer.expiry_us)
     }
 
-    /// Whether an expiry has passed. Reads the clock only if there is an expiry.
-    #[inline]
-    pub(crate) fn is_expired(&self, expiry_us: u64) -> bool {
-        expiry_us != expiry::NEVER_US && expiry_us <= self.arena.now_us()
+    /// As [`crate::Cache::get`], for callers that have the hash and the owner for this handle's counters;
+    /// none if it is read-only.
+    #[inline(always)]
+    pub(crate) fn get_hashed<'b>(
+        self,
+        owner: Option<OwnerId>,
+        key: &[u8],
+        hash: KeyHash,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<Entry<'b>>> {
+        let answer = self.read(key, hash, buffer, owner.is_some());
+        let found = buffer.outcome(answer)?;
+        if found && !self.has_expired(buffer) {
+            if let Some(owner) = owner {
+                self.0 .0.arena.count_read(owner, Counter::Hits);
+            }
+            return Ok(Some(self.entry_in(buffer)));
+        }
+        if let Some(owner) = owner {
+            self.0 .0.arena.check_not_lost()?;
+            self.0 .0.arena.count_read(owner, Counter::Misses);
+        }
+        Ok(None)
     }
 }

@@ -5,23 +5,20 @@
 //! size is rewritten in place, under the record's sequence lock (seqlock) and the shard's intent,
 //! so that a hot key does not evict others.
 
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::region::fence;
-use tuckbox_arena::Counter;
 
-use crate::cache::Cache;
-use crate::error::{lengthen, Error, Result};
-use crate::hash::KeyHash;
-use crate::index::Found;
-use crate::layout::{shard, PolicyBits, Position, Slot};
-use crate::log::{with_scratch, LogKind};
-use crate::read::RECORD_BYTES;
-use crate::record::{expiry, flag, Body, Draft, RecordHeader, Sequence};
-use crate::shard::Shard;
-use crate::space::Need;
-use crate::value::Buffer;
+use crate::error::{Error, Result};
+use crate::eviction::Eviction;
+use crate::format::{
+    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, RecordHeader, Sequence, Slot,
+};
+use crate::index::Index;
+use crate::reading::{Entries, Live};
+use crate::storage::{with_scratch, Need};
 
 /// The condition for storing a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,22 +33,6 @@ pub enum Condition {
     Version(u64),
 }
 
-/// An entry found under the lock.
-pub struct Live {
-    /// Its slot.
-    pub found: Found,
-    /// Where its record begins.
-    pub position: Position,
-    /// Its record header.
-    pub header: RecordHeader,
-}
-
-impl Live {
-    fn offset(&self) -> u64 {
-        self.found.slot.offset()
-    }
-}
-
 /// There is no space for a record: entries have to be evicted first.
 pub(crate) struct NoSpace;
 
@@ -63,106 +44,26 @@ pub(crate) enum InPlace {
     NotEnough(Option<Live>),
 }
 
-impl Cache {
-    /// Locks the shard of a key and finds its entry.
-    pub(crate) fn lock_key(&self, key: &[u8]) -> Result<(Shard<'_>, KeyHash, Option<Live>)> {
-        self.check_lengths(key, None)?;
-        let hash = self.hasher.key(key);
-        let shard = self.lock_shard(hash.shard(self.shape.shard_count))?;
-        let live = shard.find_key(key, hash);
-        Ok((shard, hash, live))
+/// A locked shard that is written to.
+pub struct Writer<'a>(pub Entries<'a>);
+
+impl<'a> Deref for Writer<'a> {
+    type Target = Entries<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Entries<'a> {
+        &self.0
     }
 }
 
-impl Shard<'_> {
-    /// Finds the entry of a key. Removes it and finds nothing if it has expired.
+impl<'a> From<Index<'a>> for Writer<'a> {
     #[inline(always)]
-    pub fn find_key(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
-        let mut slots = self.slots_of(hash)?;
-        let live = loop {
-            let found = slots.next()?;
-            // Its lines arrive in parallel then.
-            self.region().prefetch(found.slot.offset(), RECORD_BYTES);
-            if let Some((position, header)) = self.locate_header(found.slot.offset()) {
-                if self.has_key(position, &header, key) {
-                    break Live { found, position, header };
-                }
-            }
-        };
-        match self.expiry_us_at(live.offset(), &live.header, hash) {
-            Some(expiry_us) if !self.cache.is_expired(expiry_us) => return Some(live),
-            Some(_) => self.collect(hash, &live),
-            None => self.drop_damaged(hash, &live.found, &live.header),
-        }
-        None
+    fn from(shard: Index<'a>) -> Writer<'a> {
+        Writer(Entries(Eviction(shard)))
     }
+}
 
-    /// Removes an entry that has expired.
-    #[cold]
-    fn collect(&self, hash: KeyHash, live: &Live) {
-        self.remove(hash, &live.found, &live.header);
-        self.remember_removed(hash, &live.found, &live.header);
-        self.add_word(shard::EXPIRATIONS, 1);
-    }
-
-    /// As [`Shard::find_key`], for callers that need a readable entry or its version: removes it
-    /// and finds nothing if it is damaged. Returns the version, too.
-    #[inline(never)]
-    fn find_valid(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
-        let live = self.find_key(key, hash)?;
-        let version = with_scratch(|words| {
-            let header = self.load_record(live.offset(), words)?;
-            let content = self.valid_content(live.offset(), &header, words, hash)?;
-            Some(header.version(content))
-        });
-        if version.is_none() {
-            self.drop_damaged(hash, &live.found, &live.header);
-        }
-        Some(live).zip(version)
-    }
-
-    /// Removes a damaged entry and counts it.
-    #[cold]
-    pub fn drop_damaged(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
-        self.arena().count(Counter::ChecksumMismatches, 1);
-        self.remove(hash, found, header);
-        self.add_word(shard::LOST, 1);
-    }
-
-    /// Removes an entry from the index and the counts, and frees its bodies. Its record becomes
-    /// dead space.
-    pub fn remove(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
-        let offset = found.slot.offset();
-        self.store_slot(found.at, Slot::EMPTY);
-        if let Some(position) = self.cache.position_of(offset) {
-            self.count_out(self.log_of(position.segment), header);
-        }
-        self.free_bodies_at(offset, header, hash);
-        self.retire(offset);
-    }
-
-    /// Marks a record to which no slot leads any more, so that a damaged slot cannot bring back an
-    /// old value. A reader that still has the old slot tries again.
-    pub fn retire(&self, offset: u64) {
-        let sequence = Sequence(self.region().get(offset));
-        self.region().store(offset, sequence.with_busy().0, Ordering::Release);
-    }
-
-    /// Frees the bodies of a record to which no slot leads any more. The bodies of a damaged record
-    /// may be another entry's: they are left for `check`.
-    fn free_bodies_at(&self, offset: u64, header: &RecordHeader, hash: KeyHash) {
-        if header.body_count == 0 {
-            return;
-        }
-        with_scratch(|words| {
-            if let Some(header) = self.load_record(offset, words) {
-                if self.is_valid(offset, &header, words, hash) {
-                    self.free_bodies(&header, words);
-                }
-            }
-        });
-    }
-
+impl Writer<'_> {
     /// Stores a draft if the condition holds and it fits into the existing record.
     #[inline(always)]
     pub(crate) fn put_in_place(
@@ -237,13 +138,13 @@ impl Shard<'_> {
             Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
             None => self.new_entry_bits(draft.hash, &header),
         };
-        let offset = self.cache.offset_of(reservation.position);
+        let offset = self.cx.offset_of(reservation.position);
         let generation = self.arena().generation(reservation.position.segment);
         let version = self.next_version();
         if tuckbox_arena::mutants::is_on("early-publication") {
             self.store_slot(slot_at, Slot::new(offset, draft.hash.tag(), bits));
         }
-        let words = draft.finish(version, offset, generation, &self.cache.hasher);
+        let words = draft.finish(version, offset, generation, &self.cx.hasher);
         self.append(reservation, words);
         self.adopt_bodies(bodies);
         self.publish(draft.hash, slot_at, offset, bits, live);
@@ -274,7 +175,7 @@ impl Shard<'_> {
         old.sequence.flags() == new.sequence.flags()
             && (old.body_count, new.body_count) == (0, 0)
             && old.log_bytes == new.log_bytes
-            && live.position.byte + old.log_bytes <= self.cache.shape.log_bytes
+            && live.position.byte + old.log_bytes <= self.cx.shape.log_bytes
     }
 
     /// Writes a draft into the existing record.
@@ -283,7 +184,7 @@ impl Shard<'_> {
         let offset = live.offset();
         let version = self.next_version();
         let generation = self.arena().generation(live.position.segment);
-        let words = draft.finish(version, offset, generation, &self.cache.hasher);
+        let words = draft.finish(version, offset, generation, &self.cx.hasher);
         self.begin_rewrite(live.found.at, offset, words[0]);
         // In halves only if a test may stop in between.
         let half = if hooks::ARE_REACHED { words.len().div_ceil(2) } else { 1 };
@@ -308,37 +209,6 @@ impl Shard<'_> {
     fn end_rewrite(&self, offset: u64, sequence: u64) {
         self.region().store(offset, sequence, Ordering::Release);
         self.set_word(shard::INTENT, 0);
-    }
-
-    /// Copies an entry and its bodies into a buffer. False if it is damaged; it is removed then.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
-    pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
-        let offset = live.offset();
-        let record_words = (live.header.log_bytes / 8) as usize;
-        lengthen(&mut buffer.record, record_words)?;
-        let valid = self.load_record(offset, &mut buffer.record).filter(|header| {
-            let content = self.valid_content(offset, header, &buffer.record, hash);
-            buffer.content = content.unwrap_or_default();
-            content.is_some()
-        });
-        // Uses the verified copy of the header: the one that was found may have been overwritten
-        // since.
-        if let Some(header) = valid.filter(|header| header.body_count > 0) {
-            buffer.reserve_value(&header)?;
-        }
-        let whole = valid.filter(|header| {
-            header.body_count == 0
-                || self.cache.has_bodies(header, &buffer.record)
-                    && self.cache.load_bodies(header, &buffer.record, &mut buffer.value)
-        });
-        let expiry_us = whole.and_then(|header| header.expiry_us(&buffer.record, hash));
-        match whole.zip(expiry_us) {
-            Some((header, expiry_us)) => (buffer.header, buffer.expiry_us) = (header, expiry_us),
-            None => self.drop_damaged(hash, &live.found, &live.header),
-        }
-        Ok(whole.is_some())
     }
 
     /// Adds to the number of an entry, in place. None if the entry is damaged; it is removed then.
@@ -368,7 +238,7 @@ impl Shard<'_> {
             words[number_at as usize / 8] = sum as u64;
             let after = Sequence::new(self.next_version(), header.sequence.flags());
             let generation = self.arena().generation(live.position.segment);
-            let hasher = &self.cache.hasher;
+            let hasher = &self.cx.hasher;
             header.with_sequence(after).seal(words, hasher, hash, offset, generation);
             self.set_word(shard::INTENT_SUM, sum as u64);
             self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, words[0]);
@@ -404,13 +274,13 @@ impl Shard<'_> {
             // Does not allocate: see `reserve_scratch`.
             words.insert(1, expiry::word(expiry_us, hash));
             words[0] |= flag::EXPIRY;
-            let header = RecordHeader::from_copy(words, &self.cache.shape)?;
+            let header = RecordHeader::from_copy(words, &self.cx.shape)?;
             words.truncate((header.log_bytes / 8) as usize);
             let kind = self.log_of(live.position.segment);
             let reservation = self.reserve(kind, header.log_bytes, Need::NewRecord)?;
-            let new_offset = self.cache.offset_of(reservation.position);
+            let new_offset = self.cx.offset_of(reservation.position);
             let generation = self.arena().generation(reservation.position.segment);
-            let hasher = &self.cache.hasher;
+            let hasher = &self.cx.hasher;
             header.seal(words, hasher, hash, new_offset, generation);
             let bits = self.kept_entry_bits(Slot(self.region().get(live.found.at)));
             self.append(reservation, words);

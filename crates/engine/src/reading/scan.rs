@@ -14,13 +14,14 @@ use std::sync::atomic::Ordering;
 
 use tuckbox_arena::region::WORD;
 
-use crate::cache::Cache;
+use super::buffer::Buffer;
+use super::read::Reader;
+use super::steps::{CopyError, Seen};
 use crate::error::{Error, Result};
-use crate::index::IndexState;
-use crate::layout::{shard, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
-use crate::read::{CopyError, Seen};
-use crate::shard::Shard;
-use crate::value::{Buffer, Item};
+use crate::format::{shard, IndexState, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
+use crate::index::{Index, TaggedSlot};
+use crate::repair::lock;
+use crate::value::Item;
 
 /// Walks of a shard without its lock.
 const WALKS_MAX: u32 = 2;
@@ -28,25 +29,6 @@ const WALKS_MAX: u32 = 2;
 const READ_ONLY_WALKS_MAX: u32 = 64;
 /// Attempts to read a slot that keeps changing.
 const ATTEMPTS: u32 = 64;
-
-/// An iteration over all entries. Borrows the cache; a caller that must own both keeps a
-/// [`ScanState`] and calls [`Cache::scan_next`].
-pub struct Scan<'a> {
-    cache: &'a Cache,
-    state: ScanState,
-}
-
-impl Scan<'_> {
-    /// The next entry; none at the end. Skips expired entries. Returns an entry that exists during
-    /// the whole walk exactly once, and others at most once.
-    ///
-    /// # Errors
-    /// [`crate::ArenaError::Closed`].
-    #[allow(clippy::should_implement_trait)]
-    pub fn next<'b>(&mut self, buffer: &'b mut Buffer) -> Result<Option<Item<'b>>> {
-        self.cache.scan_next(&mut self.state, buffer)
-    }
-}
 
 /// Hashes of keys. They are keyed themselves, so the set needs no random key from the system.
 type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
@@ -66,15 +48,10 @@ pub struct ScanState {
     listed: Option<Vec<Vec<u8>>>,
 }
 
-impl Cache {
-    /// Iterates over all entries, each key once, in no order.
-    pub fn scan(&self) -> Scan<'_> {
-        Scan { cache: self, state: ScanState::default() }
-    }
-
-    /// The next entry of an iteration; none at the end. See [`Scan::next`].
+impl Reader<'_> {
+    /// The next entry of an iteration; none at the end. See [`crate::Scan::next`].
     pub fn scan_next<'b>(
-        &self,
+        self,
         walk: &mut ScanState,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Item<'b>>> {
@@ -87,7 +64,7 @@ impl Cache {
     }
 
     /// Copies the next entry into the buffer; false at the end.
-    fn walk_on(&self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
+    fn walk_on(self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
         self.arena.reader()?;
         while walk.shard < self.shape.shard_count {
             if let Some(listed) = &mut walk.listed {
@@ -118,7 +95,8 @@ impl Cache {
                     walk.slot = 0;
                     walk.moves = None;
                 } else {
-                    walk.listed = Some(self.lock_shard(walk.shard)?.list_unseen(&walk.seen));
+                    walk.listed =
+                        Some(list_unseen(&lock::lock(self.0 .0, walk.shard)?, &walk.seen));
                 }
                 continue;
             }
@@ -140,7 +118,7 @@ impl Cache {
 
     /// Reads the entry of a slot, if it has a valid one. Returns its key's hash.
     fn scan_slot(
-        &self,
+        self,
         shard_at: u64,
         bucket: u32,
         place: u64,
@@ -159,7 +137,7 @@ impl Cache {
             if slot.is_empty() {
                 return Ok(None);
             }
-            match self.read_slot(Seen { shard, epoch, word, slot }, buffer) {
+            match self.read_slot(Seen::new(TaggedSlot { word, slot }, shard, epoch), buffer) {
                 Err(CopyError::Changed) => std::hint::spin_loop(),
                 Err(CopyError::NoMemory(wanted_bytes)) => {
                     return Err(Error::OutOfMemory { wanted_bytes })
@@ -188,24 +166,22 @@ impl Cache {
     }
 }
 
-impl Shard<'_> {
-    /// The keys of all entries except those with the given hashes.
-    fn list_unseen(&self, seen: &Hashes) -> Vec<Vec<u8>> {
-        let mut keys = Vec::new();
-        let mut record = Vec::new();
-        for bucket in 0..self.bucket_count() {
-            for (_, slot) in self.taken_slots(bucket) {
-                let offset = slot.offset();
-                let Some(header) = self.load_header(offset) else { continue };
-                if !self.load_part(offset, header.key_at + header.key_bytes, &mut record) {
-                    continue;
-                }
-                let key = header.key(&record);
-                if !seen.contains(&self.cache.hasher.key(key).0) {
-                    keys.push(key.to_vec());
-                }
+/// The keys of all entries except those with the given hashes.
+fn list_unseen(shard: &Index<'_>, seen: &Hashes) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let mut record = Vec::new();
+    for bucket in 0..shard.bucket_count() {
+        for (_, slot) in shard.taken_slots(bucket) {
+            let offset = slot.offset();
+            let Some(header) = shard.load_header(offset) else { continue };
+            if !shard.load_part(offset, header.key_at + header.key_bytes, &mut record) {
+                continue;
+            }
+            let key = header.key(&record);
+            if !seen.contains(&shard.cx.hasher.key(key).0) {
+                keys.push(key.to_vec());
             }
         }
-        keys
     }
+    keys
 }

@@ -1,12 +1,11 @@
 //! Removes expired entries on request. Reads skip them and eviction drops them anyway; this frees
 //! their space now. Must not know eviction.
 
+use super::write::Writer;
+use crate::format::{flag, shard};
 use crate::index::Found;
-use crate::layout::shard;
-use crate::record::flag;
-use crate::shard::Shard;
 
-impl Shard<'_> {
+impl Writer<'_> {
     /// Removes expired entries of some buckets; how many, and whether there are more buckets.
     pub fn expire_buckets(&self, from: u32, count: u32) -> (u64, bool) {
         let mut expired = 0;
@@ -21,7 +20,7 @@ impl Shard<'_> {
                 let found = Found { at, slot };
                 match self.expiry_us_at(slot.offset(), &header, hash) {
                     None => self.drop_damaged(hash, &found, &header),
-                    Some(expiry_us) if self.cache.is_expired(expiry_us) => {
+                    Some(expiry_us) if self.cx.is_expired(expiry_us) => {
                         self.remove(hash, &found, &header);
                         self.add_word(shard::EXPIRATIONS, 1);
                         expired += 1;

@@ -1,5 +1,5 @@
-//! Where a shard's segments come from, and where they go. Owns the spare segments, the quota, and
-//! the bodies of large values. Must not know which entry of a shard is evicted.
+//! Where a shard's segments come from, and where they go. Owns the spare segments and the quota.
+//! Must not know what a segment holds, nor how one is freed by eviction.
 //!
 //! Segments come first from the file's free ones, then from growth, and only then from eviction.
 //! Once the pool runs out, a shard keeps a few spare segments, so that it can always move an entry
@@ -9,45 +9,25 @@
 //! Otherwise shard sizes would drift: evicting an entry of many segments frees more than was asked
 //! for, and the rest goes to whichever shard comes next.
 
-use std::sync::atomic::Ordering;
-
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::fence;
 use tuckbox_arena::segments::Owner;
-use tuckbox_arena::OperationGuard;
 
-use crate::cache::Cache;
-use crate::error::{Error, Result};
-use crate::eviction::{IfStuck, EVICTION_BATCH};
-use crate::layout::{log, shard};
-use crate::log::LogKind;
-use crate::record::{Body, RecordHeader};
-use crate::shard::Shard;
-
-/// What a segment is needed for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// A new record: may use neither the spare segments nor the space at the log head that moves
-    /// need.
-    NewRecord,
-    /// A new record for which nothing could be freed: may use the space at the log head.
-    NewRecordAnyway,
-    /// A record that moves to a log head so that its old segment becomes free.
-    Move,
-}
+use super::context::Context;
+use super::shard::Shard;
+use crate::format::{log, shard};
 
 /// The pool is scarce when there are fewer segments than this per shard.
 const SCARCE_PER_SHARD: u64 = 4;
 /// With fewer segments than this per shard, a builder of bodies fills the spare segments first.
 /// More than the above, because several may build at once.
-const BUILDERS_LEAVE_PER_SHARD: u64 = 12;
+pub const BUILDERS_LEAVE_PER_SHARD: u64 = 12;
 /// A shard that lacks more than one part in this of its share is under its quota. Not any lack,
 /// because each segment from another shard costs a request.
 const UNDER_QUOTA_PART: u64 = 8;
 
 impl Shard<'_> {
-    fn spare_words(&self) -> impl Iterator<Item = u64> {
+    pub(super) fn spare_words(&self) -> impl Iterator<Item = u64> {
         (0..shard::SPARE_COUNT).map(|index| shard::SPARES + index * 8)
     }
 
@@ -55,7 +35,7 @@ impl Shard<'_> {
     /// another before the first one's old segment is free. A cache of few segments cannot afford
     /// two.
     pub fn spares_kept(&self) -> u64 {
-        let segments_each = self.arena().geometry().segment_count / self.cache.shape.shard_count;
+        let segments_each = self.arena().geometry().segment_count / self.cx.shape.shard_count;
         if segments_each < 32 {
             1
         } else {
@@ -70,7 +50,7 @@ impl Shard<'_> {
             .collect()
     }
 
-    fn pop_spare(&self) -> Option<u32> {
+    pub(super) fn pop_spare(&self) -> Option<u32> {
         let mut words = self.spare_words().map(|at| (at, self.word(at)));
         let (at, word) = words.find(|(_, word)| *word != 0)?;
         let segment = u32::try_from(word - 1).ok();
@@ -82,7 +62,7 @@ impl Shard<'_> {
 
     /// Whether a segment exists and belongs to this shard.
     pub fn owns(&self, segment: u32) -> bool {
-        self.cache.is_usable(segment)
+        self.cx.is_usable(segment)
             && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
     }
 
@@ -112,36 +92,20 @@ impl Shard<'_> {
     }
 
     pub(crate) fn take_from_pool(&self) -> Option<u32> {
-        self.cache.take_or_grow(Owner::Shard(self.index as u32))
+        self.cx.take_or_grow(Owner::Shard(self.index as u32))
     }
 
     /// Whether nearly all segments that the file may have are in use.
     pub fn pool_is_scarce(&self) -> bool {
-        self.cache.may_grow_by_less_than(SCARCE_PER_SHARD)
+        self.cx.may_grow_by_less_than(SCARCE_PER_SHARD)
     }
 
     /// Takes the spare segments from the pool, as far as it has them.
-    fn keep_spares(&self) -> Option<()> {
+    pub fn keep_spares(&self) -> Option<()> {
         while (self.spares().len() as u64) < self.spares_kept() {
             self.keep_spare(self.take_from_pool()?)?;
         }
         Some(())
-    }
-
-    /// A segment for a log.
-    pub fn take_for_log(&self, need: Need) -> Option<u32> {
-        if need == Need::Move {
-            return self.pop_spare().or_else(|| self.take_from_pool());
-        }
-        if self.pool_is_scarce() {
-            self.keep_spares()?;
-            // From now on entries are evicted, and their ghosts need space.
-            self.open_all_ghosts();
-            if let Some(segment) = self.pop_surplus_spare() {
-                return Some(segment);
-            }
-        }
-        self.take_from_pool()
     }
 
     /// A spare segment, if there are more than are kept.
@@ -186,28 +150,6 @@ impl Shard<'_> {
         true
     }
 
-    /// Whether a record of this length at a log head with this much space in its segment would
-    /// leave too little to move the live entries of the log's oldest segment. Dead space could then
-    /// only be reclaimed by evicting entries.
-    pub fn would_block_moves(&self, kind: LogKind, log_bytes: u64, free_bytes: u64) -> bool {
-        if !self.pool_is_scarce() {
-            return false;
-        }
-        let spares = self.spare_words().filter(|at| self.word(*at) != 0).count() as u64;
-        if spares >= self.spares_kept() || self.keep_spares().is_some() {
-            return false;
-        }
-        let (Some(tail), Some(head)) = (self.tail(kind), self.head_cursor(kind)) else {
-            return false;
-        };
-        let segment_bytes = self.cache.shape.log_bytes;
-        // The last record of the segment may cross its end.
-        let most =
-            segment_bytes.saturating_sub(tail.byte) + (self.spares_kept() - 1) * segment_bytes;
-        let left = free_bytes.saturating_sub(log_bytes) + spares * segment_bytes;
-        tail.segment != head.segment && left < most
-    }
-
     /// Frees a segment that was taken and not used.
     pub fn put_back(&self, segment: u32) {
         // One more than are kept, for the next segment of a log.
@@ -225,33 +167,9 @@ impl Shard<'_> {
             self.put_back(segment);
         }
     }
-
-    /// Frees the bodies of a record to which no slot leads any more. `words` is a copy of the
-    /// record.
-    pub fn free_bodies(&self, header: &RecordHeader, words: &[u64]) {
-        for body in header.bodies(words) {
-            let Ok(segment) = u32::try_from(body.segment) else { continue };
-            let is_ours = self.owns(segment) && self.arena().generation(segment) == body.generation;
-            if is_ours {
-                self.end_and_put_back(segment);
-                self.subtract_word(shard::BODY_SEGMENTS, 1);
-            }
-        }
-    }
-
-    /// Gives bodies that this process built to the shard, before a slot leads to them.
-    pub fn adopt_bodies(&self, bodies: &[Body]) {
-        for body in bodies {
-            self.arena().transfer_segment(body.segment as u32, Owner::Shard(self.index as u32));
-        }
-        self.add_word(shard::BODY_SEGMENTS, bodies.len() as u64);
-        if !bodies.is_empty() {
-            hooks::reach(Point::BodyAdopted);
-        }
-    }
 }
 
-impl Cache {
+impl Context {
     /// Whether a shard is under its quota, so that others must evict for it.
     pub(crate) fn is_under_quota(&self, shard: u64) -> bool {
         // Of the present segments: a full file system may keep the file short.
@@ -266,7 +184,7 @@ impl Cache {
     }
 
     /// Number of segments of a shard's index and entries. Read without its lock.
-    fn segments_of(&self, shard: u64) -> u64 {
+    pub(super) fn segments_of(&self, shard: u64) -> u64 {
         let at = self.arena.geometry().shard_at(shard);
         let words = [
             shard::INDEX_SEGMENTS,
@@ -286,14 +204,14 @@ impl Cache {
     }
 
     /// Whether the file may grow by fewer segments than this for each shard.
-    fn may_grow_by_less_than(&self, segments_per_shard: u64) -> bool {
+    pub fn may_grow_by_less_than(&self, segments_per_shard: u64) -> bool {
         let present = u64::from(self.arena.segments_present());
         let ungrown = self.arena.geometry().segment_count.saturating_sub(present);
         ungrown < segments_per_shard * self.shape.shard_count
     }
 
     /// A free segment, by growth if necessary. None if the file cannot grow.
-    fn take_or_grow(&self, owner: Owner) -> Option<u32> {
+    pub fn take_or_grow(&self, owner: Owner) -> Option<u32> {
         loop {
             if let Some(segment) = self.arena.take_segment(owner) {
                 hooks::reach(Point::SegmentTaken);
@@ -307,170 +225,25 @@ impl Cache {
             }
         }
     }
-
-    /// Copies the whole segments of a large value into segments of this process, without any lock.
-    /// The caller publishes them in a record or calls [`Cache::drop_bodies`], and holds `operation`
-    /// until then.
-    pub(crate) fn build_bodies(
-        &self,
-        operation: &OperationGuard<'_>,
-        home: u64,
-        value: &[u8],
-    ) -> Result<Vec<Body>> {
-        let mut bodies: Vec<Body> = Vec::new();
-        let parts = value.chunks_exact(self.shape.segment_bytes as usize);
-        let count = parts.len() as u64;
-        let wanted_bytes = parts.len() * std::mem::size_of::<Body>();
-        bodies.try_reserve_exact(parts.len()).map_err(|_| Error::OutOfMemory { wanted_bytes })?;
-        for part in parts {
-            let segment = match self.take_for_building(home, count) {
-                Ok(segment) => segment,
-                Err(error) => {
-                    self.drop_bodies(&bodies);
-                    return Err(error);
-                }
-            };
-            let mut hash = 0;
-            let mut copy = || {
-                self.arena.region().copy_in_bytes(self.arena.geometry().segment_at(segment), part);
-                hash = self.hasher.bytes(part);
-            };
-            let ran = self.arena.waiter().run(&mut copy);
-            if ran.is_err() || operation.is_of_parent() {
-                self.arena.free_own_segment(segment);
-                self.drop_bodies(&bodies);
-                return Err(match ran {
-                    Err(_) => tuckbox_arena::Error::Interrupted.into(),
-                    Ok(()) => tuckbox_arena::Error::Forked.into(),
-                });
-            }
-            let generation = self.arena.generation(segment);
-            bodies.push(Body { segment: u64::from(segment), generation, hash });
-        }
-        if !bodies.is_empty() {
-            hooks::reach(Point::BodyBuilt);
-        }
-        Ok(bodies)
-    }
-
-    /// Frees bodies that no record names.
-    pub(crate) fn drop_bodies(&self, bodies: &[Body]) {
-        bodies.iter().for_each(|body| self.arena.free_own_segment(body.segment as u32));
-    }
-
-    /// Takes a segment for this process to fill, one of `count` for a value.
-    fn take_for_building(&self, home: u64, count: u64) -> Result<u32> {
-        let owner = Owner::Builder(self.arena.owner()?);
-        // If bodies used up the pool, the shard could not move entries, and its dead space would
-        // cost entries.
-        if self.may_grow_by_less_than(BUILDERS_LEAVE_PER_SHARD) {
-            self.lock_shard(home)?.keep_spares();
-        }
-        let take = || self.take_or_grow(owner);
-        if let Some(segment) = take() {
-            return Ok(segment);
-        }
-        if self.arena.reveal_free_segments() + self.arena.free_abandoned_segments() > 0 {
-            if let Some(segment) = take() {
-                return Ok(segment);
-            }
-        }
-        // A full file system keeps the file short. A value too large for a file of that length is
-        // refused before anything is evicted for it.
-        let present = u64::from(self.arena.segments_present());
-        if present < self.arena.geometry().segment_count && count > present / 4 {
-            return Err(Error::Full { wanted_bytes: count * self.shape.segment_bytes });
-        }
-        // All shards evict a batch in turn until a segment is free. Only the home shard may be
-        // waited for.
-        for round in 0..self.shape.batches_max {
-            let first = self.donor_for(home);
-            for step in 0..self.shape.shard_count {
-                let index = (first + step) % self.shape.shard_count;
-                let if_stuck = IfStuck::after(round);
-                let shard = match index == home {
-                    true => Some(self.lock_shard(index)?),
-                    false if if_stuck == IfStuck::Stop && self.is_under_quota(index) => None,
-                    false => self.try_lock_shard(index)?,
-                };
-                if let Some(shard) = shard {
-                    let wanted_bytes = count * self.shape.segment_bytes;
-                    shard.free_space(EVICTION_BATCH, if_stuck, wanted_bytes);
-                    shard.free_surplus_spare();
-                }
-                if let Some(segment) = take() {
-                    return Ok(segment);
-                }
-            }
-            if round > 100 {
-                std::thread::yield_now();
-            }
-        }
-        Err(Error::Full { wanted_bytes: self.shape.segment_bytes })
-    }
-
-    /// Whether all bodies that a record names exist.
-    pub(crate) fn has_bodies(&self, header: &RecordHeader, record: &[u64]) -> bool {
-        let is_there = |body: Body| {
-            u32::try_from(body.segment).is_ok_and(|segment| {
-                self.is_usable(segment) && self.arena.generation(segment) == body.generation
-            })
-        };
-        header.bodies(record).all(is_there)
-            && header.body_count <= u64::from(self.arena.segments_present())
-    }
-
-    /// Copies a large value into the first bytes of `value`, from its bodies and from the rest in
-    /// its record. False if a body is no longer what the record says.
-    pub(crate) fn load_bodies(
-        &self,
-        header: &RecordHeader,
-        record: &[u64],
-        value: &mut [u8],
-    ) -> bool {
-        let segment_bytes = self.shape.segment_bytes as usize;
-        let (bodies, rest) = value.split_at_mut(segment_bytes * header.body_count as usize);
-        let mut is_whole = true;
-        let mut copy = || {
-            for (body, target) in header.bodies(record).zip(bodies.chunks_exact_mut(segment_bytes))
-            {
-                let segment = body.segment as u32;
-                let segment_at = self.arena.geometry().segment_at(segment);
-                self.arena.region().copy_out_bytes(segment_at, target);
-                fence(Ordering::Acquire);
-                if self.arena.generation(segment) != body.generation
-                    || self.hasher.bytes(target) != body.hash
-                {
-                    is_whole = false;
-                    return;
-                }
-            }
-        };
-        self.arena.waiter().finish(&mut copy);
-        if is_whole {
-            let tail = header.tail(record, &self.shape);
-            rest[..tail.len()].copy_from_slice(tail);
-        }
-        is_whole
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Place, Ttl, Value};
+    use crate::format::LogKind;
+    use crate::{Cache, Config, Place, Ttl, Value};
 
     fn open() -> Cache {
         let config = Config { size_bytes: 64 << 20, ..Config::default() };
         let cache = Cache::open(&Place::Private, &config).unwrap();
-        assert_eq!(cache.shape.shard_count, 4);
+        assert_eq!(cache.cx.shape.shard_count, 4);
         cache
     }
 
     /// The segments of each shard, if one has less than this percentage of its share.
     fn held_if_below(cache: &Cache, percent: u64) -> Option<Vec<u64>> {
-        let share = cache.arena.geometry().segment_count / 4;
-        let held: Vec<u64> = (0..4).map(|shard| cache.segments_of(shard)).collect();
+        let share = cache.cx.arena.geometry().segment_count / 4;
+        let held: Vec<u64> = (0..4).map(|shard| cache.cx.segments_of(shard)).collect();
         held.iter().any(|held| held * 100 < share * percent).then_some(held)
     }
 
@@ -501,7 +274,7 @@ mod tests {
             let set = |key: u64| {
                 cache.set(&key.to_le_bytes(), Value::bytes(&value), Ttl::Never).unwrap();
             };
-            let is_of_first = |key: &u64| cache.hasher.key(&key.to_le_bytes()).shard(4) == 0;
+            let is_of_first = |key: &u64| cache.cx.hasher.key(&key.to_le_bytes()).shard(4) == 0;
             (0..u64::MAX).filter(is_of_first).take((80 << 20) / (len + 30)).for_each(set);
             assert!(
                 held_if_below(&cache, 2).is_some_and(|held| held[0] > 900),
@@ -519,8 +292,8 @@ mod tests {
     #[cfg_attr(miri, ignore = "needs files")]
     fn a_damaged_log_of_one_shard_costs_the_others_nothing() {
         let foreign = |cache: &Cache| {
-            let at = cache.arena.geometry().shard_at(1) + LogKind::Main.at() + log::HEAD;
-            cache.arena.region().get(at)
+            let at = cache.cx.arena.geometry().shard_at(1) + LogKind::Main.at() + log::HEAD;
+            cache.cx.arena.region().get(at)
         };
         // No value here names a place of another shard.
         let damages = [
@@ -536,10 +309,10 @@ mod tests {
                 cache.set(&key.to_le_bytes(), Value::bytes(&[7; 4_000]), Ttl::Never).unwrap();
             };
             (0..25_000).for_each(set);
-            let held = |cache: &Cache| (1..4).map(|shard| cache.segments_of(shard)).sum::<u64>();
+            let held = |cache: &Cache| (1..4).map(|shard| cache.cx.segments_of(shard)).sum::<u64>();
             let (before, value) = (held(&cache), value.unwrap_or_else(|| foreign(&cache)));
-            let shard_at = cache.arena.geometry().shard_at(0);
-            cache.arena.region().set(shard_at + kind.at() + word, value);
+            let shard_at = cache.cx.arena.geometry().shard_at(0);
+            cache.cx.arena.region().set(shard_at + kind.at() + word, value);
             (25_000..25_400).for_each(set);
             // A shard that was emptied may take some until it has its share again.
             let left = held(&cache);
@@ -558,12 +331,12 @@ mod tests {
             cache.set(&key.to_le_bytes(), Value::bytes(&[7; 1_000]), Ttl::Never).unwrap();
         };
         (0..100_000).for_each(set);
-        let shard = cache.lock_shard(0).unwrap();
+        let shard = cache.writes().lock(0).unwrap();
         let before = shard.entries();
         shard.spare_words().for_each(|at| shard.set_word(at, u64::MAX));
         drop(shard);
         (100_000..101_000).for_each(set);
-        let after = cache.lock_shard(0).unwrap().entries();
+        let after = cache.writes().lock(0).unwrap().entries();
         // What its lost spare segments held, and the new entries.
         assert!(after + 300 > before, "{before} entries became {after}");
     }

@@ -8,16 +8,19 @@
 //! result.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
 
-use crate::layout::{log, note, shard, Position, Shape, Slot};
-use crate::log::{with_scratch, LogKind};
-use crate::record::{flag, RecordHeader, Sequence};
-use crate::shard::Shard;
-use crate::value::{Buffer, CheckReport, Loss};
+use crate::error::lengthen;
+use crate::format::{
+    flag, log, note, shard, LogKind, Position, RecordHeader, Sequence, Shape, Slot,
+};
+use crate::index::Index;
+use crate::storage::with_scratch;
+use crate::value::{CheckReport, Loss};
 
 /// Most findings in a report.
 pub const FINDINGS_MAX: usize = 100;
@@ -86,7 +89,19 @@ fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
     }
 }
 
-impl Shard<'_> {
+/// A locked shard that is being verified.
+pub struct Audit<'s, 'a>(pub &'s Index<'a>);
+
+impl<'a> Deref for Audit<'_, 'a> {
+    type Target = Index<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Index<'a> {
+        self.0
+    }
+}
+
+impl Audit<'_, '_> {
     /// Repairs what a dead writer left half done.
     pub fn repair(&self) {
         self.audit_for(Cause::Death, Depth::Structure);
@@ -112,12 +127,17 @@ impl Shard<'_> {
         self.set_word(shard::BOOT, self.arena().boot());
     }
 
-    /// Empties every bucket, including those that a power cut left with a later epoch: the epochs
-    /// of two boots differ.
-    pub fn advance_epoch(&self) {
-        let count = self.word(shard::EPOCH).wrapping_add(1) & u64::from(u32::MAX);
-        let boot = self.arena().boot() & !u64::from(u32::MAX);
-        self.set_word(shard::EPOCH, boot | count);
+    /// Removes all entries; how many there were.
+    pub fn clear(&self) -> u64 {
+        let count = self.entries();
+        self.advance_epoch();
+        hooks::reach(Point::EpochAdvanced);
+        self.reset_logs();
+        // Nothing refers to the bodies of large values now; a repair frees them.
+        if self.word(shard::BODY_SEGMENTS) > 0 {
+            self.repair();
+        }
+        count
     }
 
     /// Verifies the whole shard and repairs it.
@@ -216,11 +236,7 @@ impl Shard<'_> {
         }
         let slot_at = intent & !shard::INTENT_NUMBER;
         let inside = slot_at % 8 == 0
-            && self
-                .arena()
-                .geometry()
-                .place_of(slot_at)
-                .is_some_and(|at| self.cache.is_usable(at.0));
+            && self.arena().geometry().place_of(slot_at).is_some_and(|at| self.cx.is_usable(at.0));
         let slot = if inside { Slot(self.region().get(slot_at)) } else { Slot::EMPTY };
         if let Some(header) = self.load_header(slot.offset()).filter(|_| !slot.is_empty()) {
             let is_number = intent & shard::INTENT_NUMBER != 0;
@@ -249,7 +265,7 @@ impl Shard<'_> {
             else {
                 return false;
             };
-            let hash = self.cache.hasher.key(header.key(words));
+            let hash = self.cx.hasher.key(header.key(words));
             let (sum, number_at) = (self.word(shard::INTENT_SUM), header.number_at());
             words[number_at as usize / 8] = sum;
             let after = header.sequence.without_busy();
@@ -292,7 +308,7 @@ impl Shard<'_> {
         let mut first = tail.byte;
         let mut count = 0;
         loop {
-            if !self.cache.is_usable(segment)
+            if !self.cx.is_usable(segment)
                 || self.arena().segment_owner(segment) != owner
                 || (reach.segments.contains_key(&segment)
                     && !tuckbox_arena::mutants::is_on("no-hops"))
@@ -301,7 +317,7 @@ impl Shard<'_> {
             }
             let extent = self.arena().note(segment, note::EXTENT);
             let end = if segment == head.segment { head.byte } else { extent & note::EXTENT_END };
-            let shape = &self.cache.shape;
+            let shape = &self.cx.shape;
             if !shape.is_place(first) || !shape.is_place(end) || first > end {
                 return None;
             }
@@ -324,16 +340,16 @@ impl Shard<'_> {
     }
 
     fn walk_directory(&self, reach: &mut Reach) -> bool {
-        let needed = self.cache.shape.bucket_place(self.index_state().buckets() - 1).0 + 1;
-        if needed > self.cache.shape.directory_len {
+        let needed = self.cx.shape.bucket_place(self.index_state().buckets() - 1).0 + 1;
+        if needed > self.cx.shape.directory_len {
             return false;
         }
         let mut count = 0;
-        for index in 0..self.cache.shape.directory_len {
+        for index in 0..self.cx.shape.directory_len {
             let at = shard::DIRECTORY + index * 8;
             let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
             let sound = segment.filter(|segment| {
-                self.cache.is_usable(*segment)
+                self.cx.is_usable(*segment)
                     && self.arena().segment_owner(*segment) == Owner::Shard(self.index as u32)
                     && !reach.segments.contains_key(segment)
                     && !reach.others.contains(segment)
@@ -361,7 +377,7 @@ impl Shard<'_> {
             }
             self.set_word(kind.at() + log::SEGMENTS, 0);
         }
-        for index in 0..self.cache.shape.directory_len {
+        for index in 0..self.cx.shape.directory_len {
             self.set_word(shard::DIRECTORY + index * 8, 0);
         }
         for index in 0..shard::SPARE_COUNT {
@@ -380,20 +396,20 @@ impl Shard<'_> {
         let buckets = self.bucket_count();
         let mut counts = [Count::default(); 2];
         let mut version = self.word(shard::SEQUENCE);
-        let mut buffer = Buffer::new();
+        let (mut record, mut value) = (Vec::new(), Vec::new());
         for bucket in 0..buckets {
             for (at, slot) in self.taken_slots(bucket) {
-                match self.verify_slot(bucket, slot, depth, reach, &mut buffer) {
+                match self.verify_slot(bucket, slot, depth, reach, &mut record, &mut value) {
                     SlotState::Sound(kind, header) => {
                         let count = &mut counts[kind as usize];
                         count.entries += 1;
                         count.bytes += header.log_bytes;
-                        count.body_bytes += header.body_count * self.cache.shape.segment_bytes;
+                        count.body_bytes += header.body_count * self.cx.shape.segment_bytes;
                         version = header.sequence.latest_version(version);
-                        for body in header.bodies(&buffer.record) {
+                        for body in header.bodies(&record) {
                             reach.others.insert(body.segment as u32);
                         }
-                        if let Some(at) = self.cache.position_of(slot.offset()) {
+                        if let Some(at) = self.cx.position_of(slot.offset()) {
                             if depth == Depth::Content {
                                 reach.entries.insert((at.segment, at.byte), header.log_bytes);
                                 self.note_rests(at, header.log_bytes, reach);
@@ -430,10 +446,11 @@ impl Shard<'_> {
         slot: Slot,
         depth: Depth,
         reach: &Reach,
-        buffer: &mut Buffer,
+        record: &mut Vec<u64>,
+        value: &mut Vec<u8>,
     ) -> SlotState {
         let offset = slot.offset();
-        let Some(position) = self.cache.position_of(offset) else {
+        let Some(position) = self.cx.position_of(offset) else {
             return SlotState::Damaged("its slot points outside the pool");
         };
         let Some((kind, from, to)) = reach.segments.get(&position.segment) else {
@@ -446,7 +463,7 @@ impl Shard<'_> {
         if reach.entries.contains_key(&(position.segment, position.byte)) {
             return SlotState::Duplicate;
         }
-        let Some(header) = self.load_record(offset, &mut buffer.record) else {
+        let Some(header) = self.load_record(offset, record) else {
             return SlotState::Damaged("its lengths are damaged");
         };
         if !self.is_within(position, &header, *kind, *to, reach) {
@@ -455,8 +472,8 @@ impl Shard<'_> {
         if header.sequence.is_busy() {
             return SlotState::Damaged("it is only partly written");
         }
-        let hash = self.cache.hasher.key(header.key(&buffer.record));
-        if hash.shard(self.cache.shape.shard_count) != self.index || hash.tag() != slot.tag() {
+        let hash = self.cx.hasher.key(header.key(record));
+        if hash.shard(self.cx.shape.shard_count) != self.index || hash.tag() != slot.tag() {
             return SlotState::Damaged("its key does not match its slot");
         }
         let (first, second) = self.choices(hash);
@@ -470,9 +487,9 @@ impl Shard<'_> {
                 return SlotState::Damaged("its slot is in the wrong bucket");
             }
         }
-        let bodies_are_ours = header.bodies(&buffer.record).all(|body| {
+        let bodies_are_ours = header.bodies(record).all(|body| {
             u32::try_from(body.segment).is_ok_and(|segment| {
-                self.cache.is_usable(segment)
+                self.cx.is_usable(segment)
                     && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
                     && self.arena().generation(segment) == body.generation
                     && !reach.segments.contains_key(&segment)
@@ -483,13 +500,13 @@ impl Shard<'_> {
             return SlotState::Damaged("a segment of its value is missing");
         }
         if depth == Depth::Content {
-            if !self.is_valid(offset, &header, &buffer.record, hash) {
+            if !self.is_valid(offset, &header, record, hash) {
                 return SlotState::Damaged("its checksum does not match");
             }
             // Skipped if there is no memory for the value.
             if header.body_count > 0
-                && buffer.reserve_value(&header).is_ok()
-                && !self.cache.load_bodies(&header, &buffer.record, &mut buffer.value)
+                && lengthen(value, header.value_bytes as usize).is_ok()
+                && !self.cx.load_bodies(&header, record, value)
             {
                 return SlotState::Damaged("a segment of its value is damaged");
             }
@@ -508,7 +525,7 @@ impl Shard<'_> {
         to: u64,
         reach: &Reach,
     ) -> bool {
-        let log_bytes = self.cache.shape.log_bytes;
+        let log_bytes = self.cx.shape.log_bytes;
         if position.byte + header.log_bytes <= log_bytes {
             return position.byte + header.log_bytes <= to;
         }
@@ -519,7 +536,7 @@ impl Shard<'_> {
         let mut rest_bytes = header.log_bytes.saturating_sub(log_bytes - position.byte);
         let mut segment = position.segment;
         while rest_bytes > 0 {
-            match self.cache.trailer(segment) {
+            match self.cx.trailer(segment) {
                 Some((next, _)) if has_space(next, rest_bytes.min(log_bytes)) => segment = next,
                 _ => return false,
             }
@@ -530,11 +547,11 @@ impl Shard<'_> {
 
     /// Notes where a record that crosses its segment continues. It was found to be within its log.
     fn note_rests(&self, at: Position, log_bytes: u64, reach: &mut Reach) {
-        let end_bytes = self.cache.shape.log_bytes;
+        let end_bytes = self.cx.shape.log_bytes;
         let mut rest_bytes = log_bytes.saturating_sub(end_bytes - at.byte);
         let mut segment = at.segment;
         while rest_bytes > 0 {
-            let Some((next, _)) = self.cache.trailer(segment) else { return };
+            let Some((next, _)) = self.cx.trailer(segment) else { return };
             reach.rests.insert(next, rest_bytes.min(end_bytes));
             rest_bytes = rest_bytes.saturating_sub(end_bytes);
             segment = next;
@@ -567,7 +584,7 @@ impl Shard<'_> {
                 let after = match next {
                     Some((at, log_bytes)) if at == byte => self.end_of(position, log_bytes),
                     _ => self
-                        .load_header(self.cache.offset_of(position))
+                        .load_header(self.cx.offset_of(position))
                         .and_then(|header| self.end_of(position, header.log_bytes))
                         .filter(|after| match after.segment == segment {
                             // Not backwards, which a damaged trailer could cause, and not so close
@@ -597,8 +614,8 @@ impl Shard<'_> {
     /// Writes a record header without key and value that reaches up to `end`. False if none has
     /// that length.
     fn write_dead_record(&self, at: Position, end: u64) -> bool {
-        let offset = self.cache.offset_of(at);
-        if self.cache.position_of(offset).is_none() {
+        let offset = self.cx.offset_of(at);
+        if self.cx.position_of(offset).is_none() {
             return false;
         }
         let Some([sequence, lengths]) = RecordHeader::filler(end - at.byte) else { return false };
@@ -612,7 +629,7 @@ impl Shard<'_> {
             let at = shard::SPARES + index * 8;
             let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
             let is_ours = segment.is_some_and(|segment| {
-                self.cache.is_usable(segment)
+                self.cx.is_usable(segment)
                     && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
                     && !reach.segments.contains_key(&segment)
                     && reach.others.insert(segment)
@@ -659,7 +676,7 @@ impl Shard<'_> {
         let generation = arena.generation(segment);
         let [next, extent, opened] =
             [note::NEXT, note::EXTENT, note::OPENED].map(|index| arena.note(segment, index));
-        let begins = if self.cache.is_usable(segment) {
+        let begins = if self.cx.is_usable(segment) {
             let first = self.region().view::<2>(arena.geometry().segment_at(segment)).words();
             format!("begins with {:#x} {:#x}", first[0], first[1])
         } else {
@@ -676,7 +693,7 @@ impl Shard<'_> {
         let mut bodies = 0;
         for kind in LogKind::BOTH {
             let count = counts[kind as usize];
-            bodies += count.body_bytes / self.cache.shape.segment_bytes;
+            bodies += count.body_bytes / self.cx.shape.segment_bytes;
             for (word, value) in [
                 (log::ENTRIES, count.entries),
                 (log::BYTES, count.bytes),

@@ -2,22 +2,23 @@
 //! for the next one, in this shard or in others.
 //!
 //! Owns what a write remembers from one attempt to the next, and when it gives up. Must not know
-//! what an attempt stores, and in which order; that is in [`crate::write`].
+//! what an attempt stores, and in which order; that is in [`super::write`].
 
 use std::cell::Cell;
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use tuckbox_arena::{Error as ArenaError, OperationGuard};
 
-use crate::cache::Cache;
+use super::bodies;
+use super::write::{Condition, InPlace, Writer};
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
-use crate::layout::shard;
-use crate::record::{Body, Draft};
-use crate::shard::Shard;
-use crate::space::Need;
+use crate::format::{shard, Body, Draft, KeyHash};
+use crate::reading::Live;
+use crate::repair::{lock, Audit};
+use crate::storage::{Context, Need};
 use crate::value::{Ttl, Value};
-use crate::write::{Condition, InPlace, Live};
 
 /// Eviction batches in other shards before a write gives up, if its own shard has nothing to evict.
 const BATCHES_WITHOUT_GAIN: u64 = 1_000;
@@ -81,7 +82,7 @@ impl<'a> Storing<'a> {
 
     /// Stores the value if that needs no new record in the shard.
     #[inline(always)]
-    pub(crate) fn put_in_place(&mut self, shard: &Shard<'_>) -> InPlace {
+    pub(crate) fn put_in_place(&mut self, shard: &Writer<'_>) -> InPlace {
         shard.put_in_place(self.key, &mut self.draft, self.condition)
     }
 
@@ -97,41 +98,48 @@ thread_local! {
     pub(crate) static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
-impl Cache {
-    /// Checks the lengths, before anything is touched.
-    pub(crate) fn check_lengths(&self, key: &[u8], value: Option<Value<'_>>) -> Result<()> {
-        let most_bytes = crate::KEY_BYTES_MAX;
-        if key.len() > most_bytes {
-            return Err(Error::KeyTooLong { len_bytes: key.len(), most_bytes });
-        }
-        // Keys and record headers count towards the longest value.
-        let most_bytes = self.value_bytes_max();
-        match value {
-            Some(value)
-                if value.len() + key.len() > most_bytes + 256 || value.len() > most_bytes =>
-            {
-                let beside_key_bytes = (most_bytes + 256).saturating_sub(key.len());
-                let most_bytes = most_bytes.min(beside_key_bytes);
-                Err(Error::ValueTooLarge { len_bytes: value.len(), most_bytes })
-            }
-            _ => Ok(()),
-        }
+/// The writes of a cache.
+#[derive(Clone, Copy)]
+pub struct Store<'a>(pub &'a Context);
+
+impl Deref for Store<'_> {
+    type Target = Context;
+
+    #[inline(always)]
+    fn deref(&self) -> &Context {
+        self.0
+    }
+}
+
+impl<'a> Store<'a> {
+    /// Locks a shard, waiting at most `limit`.
+    #[inline(always)]
+    pub(super) fn lock_for(self, index: u64, limit: Duration) -> Result<Writer<'a>> {
+        lock::lock_for(self.0, index, limit).map(Writer::from)
     }
 
-    /// When an entry with this time to live expires; none if never.
-    pub(crate) fn expiry_of(&self, ttl: Ttl) -> Option<u64> {
-        match ttl {
-            Ttl::Never => None,
-            // The end of the file's clock stands for any later time.
-            Ttl::Us(ttl_us) => {
-                Some(self.arena.now_us().saturating_add(ttl_us).min(crate::EXPIRY_US_MAX))
-            }
-        }
+    /// Locks a shard.
+    pub(crate) fn lock(self, index: u64) -> Result<Writer<'a>> {
+        lock::lock(self.0, index).map(Writer::from)
+    }
+
+    /// Locks a shard if its lock is free.
+    pub(super) fn try_lock(self, index: u64) -> Result<Option<Writer<'a>>> {
+        Ok(lock::try_lock(self.0, index)?.map(Writer::from))
+    }
+
+    /// Locks the shard of a key and finds its entry.
+    pub(crate) fn lock_key(self, key: &[u8]) -> Result<(Writer<'a>, KeyHash, Option<Live>)> {
+        self.check_lengths(key, None)?;
+        let hash = self.hasher.key(key);
+        let shard = self.lock(hash.shard(self.shape.shard_count))?;
+        let live = shard.find_key(key, hash);
+        Ok((shard, hash, live))
     }
 
     /// Stores a value if the condition holds. Whether it was stored.
     pub(crate) fn store(
-        &self,
+        self,
         key: &[u8],
         value: Value<'_>,
         ttl: Ttl,
@@ -156,9 +164,9 @@ impl Cache {
         Ok(stored)
     }
 
-    /// Continues [`Cache::store`] if the first attempt did not finish it.
+    /// Continues [`Store::store`] if the first attempt did not finish it.
     #[inline(never)]
-    fn store_slowly(&self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
+    fn store_slowly(self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
         let (stored, spare) = self.finish_store(storing, first);
         DRAFT_WORDS.set(spare);
         self.arena.check_not_lost()?;
@@ -169,7 +177,7 @@ impl Cache {
     // Passed by value: a reference would force it onto the stack in the common case, too.
     #[inline(never)]
     pub(crate) fn finish_store(
-        &self,
+        self,
         mut storing: Storing<'_>,
         first: Result<Option<bool>>,
     ) -> (Result<bool>, Vec<u64>) {
@@ -177,14 +185,16 @@ impl Cache {
         (stored, storing.into_spare())
     }
 
-    fn store_or_repair(&self, storing: &mut Storing<'_>) -> Result<bool> {
+    fn store_or_repair(self, storing: &mut Storing<'_>) -> Result<bool> {
         match self.store_with_bodies(storing) {
             // Nothing can be evicted: the file is damaged, or really full. One repair of the shard
             // tells which, and fixes damage.
             Err(Error::Full { .. }) => {
                 let index = storing.draft.hash.shard(self.shape.shard_count);
-                self.lock_shard_for(index, storing.lock_budget.remaining(self.lock_limit))?
-                    .repair_damage();
+                let limit = storing.lock_budget.remaining(self.lock_limit);
+                let shard = self.lock_for(index, limit)?;
+                Audit(&shard).repair_damage();
+                drop(shard);
                 storing.stuck = 0;
                 let result = self.store_with_bodies(storing);
                 if matches!(result, Err(Error::Full { .. })) {
@@ -198,7 +208,7 @@ impl Cache {
     }
 
     /// Builds the whole segments of a large value first.
-    fn store_with_bodies(&self, storing: &mut Storing<'_>) -> Result<bool> {
+    fn store_with_bodies(self, storing: &mut Storing<'_>) -> Result<bool> {
         if storing.draft.header().body_count == 0 {
             return self.attempt_again(storing, &[]);
         }
@@ -215,12 +225,13 @@ impl Cache {
     }
 
     fn build_and_store(
-        &self,
+        self,
         storing: &mut Storing<'_>,
         operation: &OperationGuard<'_>,
     ) -> Result<bool> {
         let bodies = match storing.draft.value() {
-            Value::Bytes { bytes, .. } => self.build_bodies(
+            Value::Bytes { bytes, .. } => bodies::build(
+                self.0,
                 operation,
                 storing.draft.hash.shard(self.shape.shard_count),
                 bytes,
@@ -230,12 +241,12 @@ impl Cache {
         storing.draft.set_bodies(&bodies);
         let result = self.attempt_again(storing, &bodies);
         if !matches!(result, Ok(true)) {
-            self.drop_bodies(&bodies);
+            bodies::drop_all(self.0, &bodies);
         }
         result
     }
 
-    fn attempt_again(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<bool> {
+    fn attempt_again(self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<bool> {
         for _ in 0..self.shape.batches_max {
             if let Some(stored) = self.attempt(storing, bodies)? {
                 return Ok(stored);
@@ -250,20 +261,20 @@ impl Cache {
     /// One attempt to store, under the lock. Whether the condition held; none if entries had to be
     /// evicted first, so that another attempt may succeed.
     #[inline(always)]
-    fn attempt(&self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
+    fn attempt(self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
         let index = storing.draft.hash.shard(self.shape.shard_count);
-        let shard = self.lock_shard_for(index, storing.lock_budget.remaining(self.lock_limit))?;
+        let shard = self.lock_for(index, storing.lock_budget.remaining(self.lock_limit))?;
         match storing.put_in_place(&shard) {
             InPlace::Done(stored) => Ok(Some(stored)),
             InPlace::NotEnough(live) => self.evict_and_put(shard, storing, live, bodies),
         }
     }
 
-    /// As [`Cache::attempt`], for a value that needs a new record.
+    /// As [`Store::attempt`], for a value that needs a new record.
     #[inline(never)]
     pub(crate) fn evict_and_put(
-        &self,
-        shard: Shard<'_>,
+        self,
+        shard: Writer<'_>,
         storing: &mut Storing<'_>,
         live: Option<Live>,
         bodies: &[Body],
@@ -286,7 +297,7 @@ impl Cache {
         let index = shard.index;
         // Evicting elsewhere does not help a damaged log.
         if shard.has_damaged_log() && !std::mem::replace(&mut storing.was_repaired, true) {
-            shard.repair_damage();
+            Audit(&shard).repair_damage();
             return Ok(None);
         }
         let donor = self.donor_for(index);
@@ -310,18 +321,18 @@ impl Cache {
     /// Lets another shard evict a batch for this one, if its lock is free. Whether it did: if
     /// segments hold many entries, it takes several batches to free one.
     #[cold]
-    fn free_space_in(&self, donor: u64) -> Result<bool> {
-        let Some(shard) = self.try_lock_shard(donor)? else { return Ok(false) };
+    fn free_space_in(self, donor: u64) -> Result<bool> {
+        let Some(shard) = self.try_lock(donor)? else { return Ok(false) };
         let more = shard.free_space(EVICTION_BATCH, IfStuck::Stop, 0);
         Ok(shard.free_surplus_spare() || more)
     }
 
     /// Lets other shards evict an entry: the limit is reached, and this shard has none.
     #[cold]
-    fn evict_to_limit_elsewhere(&self, home: u64) -> Result<()> {
+    fn evict_to_limit_elsewhere(self, home: u64) -> Result<()> {
         for step in 1..self.shape.shard_count {
             let index = (home + step) % self.shape.shard_count;
-            if let Some(shard) = self.try_lock_shard(index)? {
+            if let Some(shard) = self.try_lock(index)? {
                 if shard.evict_to_limit() {
                     return Ok(());
                 }
@@ -332,11 +343,11 @@ impl Cache {
 
     /// Lets other shards free space: this one has nothing to evict.
     #[cold]
-    fn free_space_elsewhere(&self, home: u64, if_stuck: IfStuck) -> Result<()> {
+    fn free_space_elsewhere(self, home: u64, if_stuck: IfStuck) -> Result<()> {
         self.arena.free_abandoned_segments();
         for step in 1..self.shape.shard_count {
             let index = (home + step) % self.shape.shard_count;
-            if let Some(shard) = self.try_lock_shard(index)? {
+            if let Some(shard) = self.try_lock(index)? {
                 shard.free_space(EVICTION_BATCH, if_stuck, 0);
             }
         }

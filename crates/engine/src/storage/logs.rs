@@ -6,40 +6,22 @@
 //! word, moved (release) when a record is complete: what lies behind it does not exist. A segment
 //! leaves at the tail only when no slot refers to any record in it.
 
-use std::cell::Cell;
-
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::region::{bytes_of, SegmentSlice, View, WORD};
 
-use crate::cache::Cache;
-use crate::error::{Error, Result};
-use crate::hash::KeyHash;
-use crate::layout::{log, note, shard, Position, Shape, Slot, RECORD_SPACE_MIN, TRAILER_BYTES};
-use crate::record::{expiry, flag, RecordHeader};
-use crate::shard::Shard;
-use crate::space::Need;
+use super::shard::Shard;
+use crate::format::{log, note, shard, LogKind, Position, RecordHeader, RECORD_SPACE_MIN};
 
-/// Which of the two logs.
+/// What a segment is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogKind {
-    /// For new entries.
-    Small,
-    /// For entries that passed the admission test.
-    Main,
-}
-
-impl LogKind {
-    /// Both.
-    pub const BOTH: [LogKind; 2] = [LogKind::Small, LogKind::Main];
-
-    /// The offset of its words in the shard.
-    pub fn at(self) -> u64 {
-        match self {
-            LogKind::Small => shard::SMALL,
-            LogKind::Main => shard::MAIN,
-        }
-    }
+pub enum Need {
+    /// A new record: may use neither the spare segments nor the space at the log head that moves
+    /// need.
+    NewRecord,
+    /// A new record for which nothing could be freed: may use the space at the log head.
+    NewRecordAnyway,
+    /// A record that moves to a log head so that its old segment becomes free.
+    Move,
 }
 
 /// Space reserved for one record: its place, and the segments that it opens.
@@ -54,113 +36,9 @@ pub struct Reservation {
     opens_segment: bool,
 }
 
-/// [`RECORD_SPACE_MIN`] in words.
-pub(crate) const RECORD_START_WORDS: usize = (RECORD_SPACE_MIN / WORD) as usize;
-
 /// Segments of a record that are listed without allocating: a key takes at most sixteen of the
 /// shortest segments, and the rest of the record at most one.
 const RECORD_SEGMENTS: usize = 20;
-
-thread_local! {
-    static SCRATCH: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
-    /// Capacity of [`SCRATCH`] in words.
-    static SCRATCH_WORDS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Makes sure that this thread can copy any record of a cache without allocating. Called before a
-/// lock is taken, because an operation under a lock cannot be undone. Unused memory is not touched.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
-#[inline]
-pub fn reserve_scratch(shape: &Shape) -> Result<()> {
-    // One more word, for an expiry that may be inserted.
-    let words = shape.record_words_max + 1;
-    if SCRATCH_WORDS.get() >= words {
-        return Ok(());
-    }
-    reserve_more(words)
-}
-
-#[cold]
-fn reserve_more(words: usize) -> Result<()> {
-    let mut scratch = SCRATCH.take();
-    scratch.clear();
-    let reserved = scratch.try_reserve_exact(words);
-    SCRATCH.set(scratch);
-    reserved.map_err(|_| Error::OutOfMemory { wanted_bytes: words * 8 })?;
-    SCRATCH_WORDS.set(words);
-    Ok(())
-}
-
-/// Lends a vector that keeps its memory between calls: see [`reserve_scratch`]. Must not be nested.
-pub fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>) -> R) -> R {
-    let mut scratch = SCRATCH.take();
-    let result = work(&mut scratch);
-    SCRATCH.set(scratch);
-    result
-}
-
-impl Cache {
-    /// The words from a record to the end of its segment; none if no record can begin there.
-    #[inline(always)]
-    pub(crate) fn record_at(&self, offset: u64) -> Option<SegmentSlice<'_>> {
-        let slice = match self.arena.region().segment_slice(offset) {
-            Some(slice) => slice,
-            None => self.slice_after_growth(offset)?,
-        };
-        // Without this check an access behind the segment would still be refused, but by a panic.
-        let fits = offset % 8 == 0
-            && (slice.len_bytes() >= RECORD_SPACE_MIN + TRAILER_BYTES
-                || tuckbox_arena::mutants::is_on("no-bounds"));
-        fits.then_some(slice)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn slice_after_growth(&self, offset: u64) -> Option<SegmentSlice<'_>> {
-        let (segment, _) = self.arena.geometry().place_of(offset)?;
-        self.is_usable(segment).then(|| self.arena.region().segment_slice(offset))?
-    }
-
-    /// The segment and byte where a record begins.
-    #[inline(always)]
-    pub(crate) fn position_in(&self, record: SegmentSlice<'_>) -> Position {
-        let byte = self.shape.segment_bytes - record.len_bytes();
-        Position { segment: record.segment(), byte }
-    }
-
-    /// The segment and byte of a record's offset; none if no record can begin there.
-    #[inline(always)]
-    pub(crate) fn position_of(&self, offset: u64) -> Option<Position> {
-        self.record_at(offset).map(|record| self.position_in(record))
-    }
-
-    /// The offset of a place in a log.
-    #[inline]
-    pub(crate) fn offset_of(&self, position: Position) -> u64 {
-        self.arena.geometry().segment_at(position.segment) + position.byte
-    }
-
-    /// The segment where a record that crosses the end of this one continues, and that segment's
-    /// generation when the record was written.
-    pub(crate) fn trailer(&self, segment: u32) -> Option<(u32, u64)> {
-        let at = self.arena.geometry().segment_at(segment) + self.shape.log_bytes;
-        let next = u32::try_from(self.arena.region().get(at).checked_sub(1)?).ok()?;
-        self.is_usable(next).then(|| (next, self.arena.region().get(at + 8)))
-    }
-
-    /// Parses the header of a record from its first words. None if no writer of this version writes
-    /// such a record.
-    #[inline(always)]
-    pub(crate) fn parse_header(
-        &self,
-        start: &View<'_, RECORD_START_WORDS>,
-        first: u64,
-    ) -> Option<RecordHeader> {
-        RecordHeader::parse(first, |index| start.get(index), &self.shape)
-    }
-}
 
 impl Shard<'_> {
     /// A word of a log as stored in the file.
@@ -188,7 +66,7 @@ impl Shard<'_> {
     /// is damaged and names no place in the file.
     fn cursor(&self, kind: LogKind, word: u64) -> Option<Position> {
         let at = Position::from_word(self.log_word(kind, word))?;
-        (self.cache.shape.is_place(at.byte) && self.cache.is_usable(at.segment)).then_some(at)
+        (self.cx.shape.is_place(at.byte) && self.cx.is_usable(at.segment)).then_some(at)
     }
 
     /// Where the log's next record goes; none as in [`Shard::tail_cursor`].
@@ -228,17 +106,14 @@ impl Shard<'_> {
     pub fn count_in(&self, kind: LogKind, header: &RecordHeader) {
         self.add_word(kind.at() + log::ENTRIES, 1);
         self.add_word(kind.at() + log::BYTES, header.log_bytes);
-        self.add_word(
-            kind.at() + log::BODY_BYTES,
-            header.body_count * self.cache.shape.segment_bytes,
-        );
+        self.add_word(kind.at() + log::BODY_BYTES, header.body_count * self.cx.shape.segment_bytes);
     }
 
     /// Counts a record as no longer being in a log.
     pub fn count_out(&self, kind: LogKind, header: &RecordHeader) {
         self.subtract_word(kind.at() + log::ENTRIES, 1);
         self.subtract_word(kind.at() + log::BYTES, header.log_bytes);
-        let body_bytes = header.body_count * self.cache.shape.segment_bytes;
+        let body_bytes = header.body_count * self.cx.shape.segment_bytes;
         self.subtract_word(kind.at() + log::BODY_BYTES, body_bytes);
     }
 
@@ -247,150 +122,48 @@ impl Shard<'_> {
         LogKind::BOTH.iter().map(|kind| self.log_count(*kind, log::ENTRIES)).sum()
     }
 
-    /// Reads a record header; none if no writer of this version writes such a record.
-    #[inline(never)]
-    pub fn load_header(&self, offset: u64) -> Option<RecordHeader> {
-        self.locate_header(offset).map(|(_, header)| header)
-    }
-
-    /// As [`Shard::load_header`], with the record's place in its log.
-    #[inline(always)]
-    pub fn locate_header(&self, offset: u64) -> Option<(Position, RecordHeader)> {
-        let record = self.cache.record_at(offset)?;
-        let start = record.view();
-        let header = self.cache.parse_header(&start, start.get(0))?;
-        Some((self.cache.position_in(record), header))
-    }
-
-    /// Copies the first `len_bytes` of a record into `words`. False if its trailers are damaged.
-    pub fn load_part(&self, offset: u64, len_bytes: u64, words: &mut Vec<u64>) -> bool {
-        let Some(mut at) = self.cache.position_of(offset) else { return false };
-        words.clear();
-        words.resize(len_bytes.div_ceil(8) as usize, 0);
-        let mut done = 0;
-        loop {
-            let here_words = ((self.cache.shape.log_bytes - at.byte) / 8) as usize;
-            let count = here_words.min(words.len() - done);
-            let from = self.cache.offset_of(at);
-            self.region().copy_out(from, &mut words[done..done + count]);
-            done += count;
-            if done == words.len() {
-                return true;
-            }
-            let Some((next, generation)) = self.cache.trailer(at.segment) else { return false };
-            if self.arena().generation(next) != generation {
-                return false;
-            }
-            at = Position { segment: next, byte: 0 };
+    /// A segment for a log.
+    pub fn take_for_log(&self, need: Need) -> Option<u32> {
+        if need == Need::Move {
+            return self.pop_spare().or_else(|| self.take_from_pool());
         }
-    }
-
-    /// Copies a whole record into `words`.
-    pub fn load_record(&self, offset: u64, words: &mut Vec<u64>) -> Option<RecordHeader> {
-        let header = self.load_header(offset)?;
-        if !self.load_part(offset, header.log_bytes, words) {
-            return None;
+        if self.pool_is_scarce() {
+            self.keep_spares()?;
+            // From now on entries are evicted, and their ghosts need space.
+            self.open_all_ghosts();
+            if let Some(segment) = self.pop_surplus_spare() {
+                return Some(segment);
+            }
         }
-        // Uses the header of this copy: the file may have changed meanwhile, if a broken program
-        // writes there.
-        RecordHeader::from_copy(words, &self.cache.shape).filter(|copied| *copied == header)
+        self.take_from_pool()
     }
 
-    /// Hashes the key of a record.
-    pub fn key_hash_at(&self, offset: u64, header: &RecordHeader) -> Option<KeyHash> {
-        with_scratch(|words| {
-            self.load_part(offset, header.key_at + header.key_bytes, words)
-                .then(|| self.cache.hasher.key(header.key(words)))
-        })
-    }
-
-    /// Hashes the key of the record that a slot leads to.
-    pub fn hash_of(&self, slot: Slot) -> Option<KeyHash> {
-        let header = self.load_header(slot.offset())?;
-        self.key_hash_at(slot.offset(), &header)
-    }
-
-    /// Whether the record at a place has this key.
-    #[inline(always)]
-    pub fn has_key(&self, position: Position, header: &RecordHeader, key: &[u8]) -> bool {
-        if header.key_bytes != key.len() as u64 {
+    /// Whether a record of this length at a log head with this much space in its segment would
+    /// leave too little to move the live entries of the log's oldest segment. Dead space could then
+    /// only be reclaimed by evicting entries.
+    pub fn would_block_moves(&self, kind: LogKind, log_bytes: u64, free_bytes: u64) -> bool {
+        if !self.pool_is_scarce() {
             return false;
         }
-        let offset = self.cache.offset_of(position);
-        if position.byte + header.log_bytes <= self.cache.shape.log_bytes {
-            return self.region().holds(offset + header.key_at, key);
+        let spares = self.spare_words().filter(|at| self.word(*at) != 0).count() as u64;
+        if spares >= self.spares_kept() || self.keep_spares().is_some() {
+            return false;
         }
-        self.has_key_that_crosses(offset, header, key)
-    }
-
-    #[cold]
-    fn has_key_that_crosses(&self, offset: u64, header: &RecordHeader, key: &[u8]) -> bool {
-        with_scratch(|words| {
-            let at = header.key_at as usize;
-            self.load_part(offset, header.key_at + header.key_bytes, words)
-                && bytes_of(words)[at..at + key.len()] == *key
-        })
-    }
-
-    /// Whether a copied record is valid: not busy, and checksum and expiry match.
-    pub fn is_valid(
-        &self,
-        offset: u64,
-        header: &RecordHeader,
-        words: &[u64],
-        hash: KeyHash,
-    ) -> bool {
-        self.valid_content(offset, header, words, hash).is_some()
-    }
-
-    /// The sum of a record's content, from a copy of it; none if the record is not valid.
-    pub fn valid_content(
-        &self,
-        offset: u64,
-        header: &RecordHeader,
-        words: &[u64],
-        hash: KeyHash,
-    ) -> Option<u64> {
-        let position = self.cache.position_of(offset)?;
-        let generation = self.arena().generation(position.segment);
-        let hasher = &self.cache.hasher;
-        let content = header.content(words);
-        let is_valid = !header.sequence.is_busy()
-            && header.expiry_us(words, hash).is_some()
-            && (tuckbox_arena::mutants::is_on("no-checksum")
-                || header.sequence.checksum()
-                    == header.checksum(content, hasher, hash, offset, generation));
-        is_valid.then_some(content)
-    }
-
-    /// When the entry at a place expires; none if its expiry is damaged.
-    #[inline(always)]
-    pub fn expiry_us_at(&self, offset: u64, header: &RecordHeader, hash: KeyHash) -> Option<u64> {
-        if !header.has(flag::EXPIRY) {
-            return Some(expiry::NEVER_US);
-        }
-        header.expiry_us(&self.region().view::<2>(offset).words(), hash)
-    }
-
-    /// The place behind a record.
-    pub fn end_of(&self, position: Position, log_bytes: u64) -> Option<Position> {
-        let free_bytes = self.cache.shape.log_bytes - position.byte;
-        if log_bytes <= free_bytes {
-            return Some(Position { byte: position.byte + log_bytes, ..position });
-        }
-        let mut rest_bytes = log_bytes - free_bytes;
-        let mut segment = self.cache.trailer(position.segment)?.0;
-        while rest_bytes > self.cache.shape.log_bytes {
-            rest_bytes -= self.cache.shape.log_bytes;
-            segment = self.cache.trailer(segment)?.0;
-        }
-        Some(Position { segment, byte: rest_bytes })
+        let (Some(tail), Some(head)) = (self.tail(kind), self.head_cursor(kind)) else {
+            return false;
+        };
+        let segment_bytes = self.cx.shape.log_bytes;
+        // The last record of the segment may cross its end.
+        let most =
+            segment_bytes.saturating_sub(tail.byte) + (self.spares_kept() - 1) * segment_bytes;
+        let left = free_bytes.saturating_sub(log_bytes) + spares * segment_bytes;
+        tail.segment != head.segment && left < most
     }
 
     /// Reserves space for a record at a log head. None if it takes more segments than are
     /// available without evicting.
     pub fn reserve(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Reservation> {
-        let shape = &self.cache.shape;
+        let shape = &self.cx.shape;
         let head = self.head_cursor(kind);
         if head.is_none() && self.is_log_head_damaged(kind) {
             // Nothing may be written before the shard has been repaired.
@@ -449,7 +222,7 @@ impl Shard<'_> {
     /// Writes a record into its reserved space, then moves the log head behind it. No slot leads to
     /// the record yet.
     pub fn append(&self, reservation: Reservation, words: &[u64]) {
-        let log_bytes = self.cache.shape.log_bytes;
+        let log_bytes = self.cx.shape.log_bytes;
         debug_assert_eq!(reservation.log_bytes, words.len() as u64 * 8);
         let mut segments = reservation.segments.iter().copied();
         let mut before = self.head_cursor(reservation.kind);
@@ -466,7 +239,7 @@ impl Shard<'_> {
         loop {
             let here_words = ((log_bytes - at.byte) / 8) as usize;
             let count = here_words.min(words.len() - done);
-            self.region().copy_in(self.cache.offset_of(at), &words[done..done + count]);
+            self.region().copy_in(self.cx.offset_of(at), &words[done..done + count]);
             done += count;
             at.byte += count as u64 * 8;
             if done == words.len() {
@@ -509,7 +282,7 @@ impl Shard<'_> {
             }
             let next = self.next_in_log(tail.segment)?;
             let first = self.arena().note(next, note::EXTENT) >> 32;
-            self.advance_tail(kind, Position { segment: next, byte: first });
+            self.move_tail(kind, Position { segment: next, byte: first });
         }
         None
     }
@@ -517,7 +290,7 @@ impl Shard<'_> {
     /// The segment after this one in its log.
     pub fn next_in_log(&self, segment: u32) -> Option<u32> {
         let next = u32::try_from(self.arena().note(segment, note::NEXT).checked_sub(1)?).ok()?;
-        self.cache.is_usable(next).then_some(next)
+        self.cx.is_usable(next).then_some(next)
     }
 
     /// Number of segments from one of a log up to another, excluding the latter. None if a damaged
@@ -546,14 +319,15 @@ impl Shard<'_> {
         }
     }
 
-    /// Moves the log tail and frees the segments behind it. No slot may refer to them.
-    pub fn advance_tail(&self, kind: LogKind, to: Position) {
-        let Some(from) = self.tail_cursor(kind) else { return };
+    /// Moves the log tail and frees the segments behind it. No slot may refer to them. False if the
+    /// record at the tail and its log disagree on where the next record begins: nothing has
+    /// changed then.
+    pub fn move_tail(&self, kind: LogKind, to: Position) -> bool {
+        let Some(from) = self.tail_cursor(kind) else { return true };
         let first = self.arena().note(to.segment, note::EXTENT) >> 32;
         let count = self.count_between(from.segment, to.segment);
         let Some(count) = count.filter(|count| *count == 0 || to.byte == first) else {
-            // The record and its log disagree on where the next record begins.
-            return self.skip_damaged(kind, from);
+            return false;
         };
         self.set_log_word(kind, log::TAIL, to.word());
         if count > 0 {
@@ -561,6 +335,7 @@ impl Shard<'_> {
             self.subtract_word(kind.at() + log::SEGMENTS, count);
             self.put_back_from(from.segment, count);
         }
+        true
     }
 
     /// Frees the head segments of logs without entries, and the spare segments: for a shard that
@@ -576,7 +351,7 @@ impl Shard<'_> {
             self.set_log_word(kind, log::HEAD, 0);
             self.set_log_word(kind, log::TAIL, 0);
             self.set_log_word(kind, log::SEGMENTS, 0);
-            if self.cache.is_usable(position.segment) {
+            if self.cx.is_usable(position.segment) {
                 self.end_and_put_back(position.segment);
                 freed = true;
             }
@@ -611,48 +386,5 @@ impl Shard<'_> {
             0 => LogKind::Small,
             _ => LogKind::Main,
         }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::value::Config;
-
-    #[test]
-    fn a_record_begins_where_there_is_room_in_a_segment_that_is_there() {
-        let config = Config { size_bytes: 4 << 20, ..Config::default() };
-        let twins = Cache::twins(&config, 2).unwrap();
-        let [one, other] = &twins[..] else { panic!("two were asked for") };
-        let geometry = one.arena.geometry();
-        let (end, least_bytes) = (geometry.segment_at(1), RECORD_SPACE_MIN + TRAILER_BYTES);
-        let place = |cache: &Cache, offset| {
-            let position = cache.position_of(offset)?;
-            Some((position.segment, position.byte))
-        };
-        let last = one.shape.segment_bytes - least_bytes;
-        assert_eq!(place(one, end - least_bytes), Some((0, last)));
-        assert_eq!(place(one, end), Some((1, 0)));
-        let (pool_at, max) = (geometry.pool_at, geometry.file_bytes_max());
-        for offset in [
-            end - least_bytes + 8,
-            end - 8,
-            end - least_bytes - 4,
-            pool_at - 8,
-            0,
-            max,
-            u64::MAX - 7,
-        ] {
-            assert_eq!(place(one, offset), None, "{offset}");
-        }
-        // Growth by another handle is noticed when it is needed.
-        let present = other.arena.segments_present();
-        while one.arena.segments_present() == present {
-            assert!(one.arena.grow().unwrap());
-        }
-        let behind = geometry.segment_at(present);
-        assert!(other.arena.region().segment_slice(behind).is_none());
-        assert_eq!(place(other, behind), Some((present, 0)));
-        assert!(other.arena.region().segment_slice(behind).is_some());
     }
 }
