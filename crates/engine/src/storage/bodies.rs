@@ -8,7 +8,7 @@ use tuckbox_arena::region::fence;
 use tuckbox_arena::segments::Owner;
 
 use super::context::Context;
-use super::records::with_scratch;
+use super::scratch::with_scratch;
 use super::shard::Shard;
 use crate::format::{shard, Body, KeyHash, RecordHeader};
 

@@ -6,11 +6,13 @@ mod context;
 mod directory;
 mod logs;
 mod records;
+mod scratch;
 mod segments;
 mod shard;
 
 pub use self::context::Context;
 pub use self::logs::Need;
-pub use self::records::{with_scratch, RECORD_BYTES, RECORD_START_WORDS};
+pub use self::records::{RECORD_BYTES, RECORD_START_WORDS};
+pub use self::scratch::with_scratch;
 pub use self::segments::BUILDERS_LEAVE_PER_SHARD;
 pub use self::shard::Shard;

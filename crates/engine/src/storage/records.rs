@@ -1,17 +1,15 @@
 //! Records in their logs: where they are, and checked copies of them. Must not know which records
 //! live, nor how one is appended.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::region::{bytes_of, SegmentSlice, View, WORD};
 
 use super::context::Context;
+use super::scratch::with_scratch;
 use super::shard::Shard;
-use crate::error::{Error, Result};
 use crate::format::{
-    expiry, flag, KeyHash, Position, RecordHeader, Sequence, Shape, Slot, RECORD_SPACE_MIN,
-    TRAILER_BYTES,
+    expiry, flag, KeyHash, Position, RecordHeader, Sequence, Slot, RECORD_SPACE_MIN, TRAILER_BYTES,
 };
 
 /// [`RECORD_SPACE_MIN`] in words.
@@ -19,46 +17,6 @@ pub const RECORD_START_WORDS: usize = (RECORD_SPACE_MIN / WORD) as usize;
 
 /// Bytes of a record to prefetch well before it is read or written: most records are not longer.
 pub const RECORD_BYTES: u64 = 256;
-thread_local! {
-    static SCRATCH: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
-    /// Capacity of [`SCRATCH`] in words.
-    static SCRATCH_WORDS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Makes sure that this thread can copy any record of a cache without allocating. Called before a
-/// lock is taken, because an operation under a lock cannot be undone. Unused memory is not touched.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
-#[inline]
-pub fn reserve_scratch(shape: &Shape) -> Result<()> {
-    // One more word, for an expiry that may be inserted.
-    let words = shape.record_words_max + 1;
-    if SCRATCH_WORDS.get() >= words {
-        return Ok(());
-    }
-    reserve_more(words)
-}
-
-#[cold]
-fn reserve_more(words: usize) -> Result<()> {
-    let mut scratch = SCRATCH.take();
-    scratch.clear();
-    let reserved = scratch.try_reserve_exact(words);
-    SCRATCH.set(scratch);
-    reserved.map_err(|_| Error::OutOfMemory { wanted_bytes: words * 8 })?;
-    SCRATCH_WORDS.set(words);
-    Ok(())
-}
-
-/// Lends a vector that keeps its memory between calls: see [`reserve_scratch`]. Must not be nested.
-pub fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>) -> R) -> R {
-    let mut scratch = SCRATCH.take();
-    let result = work(&mut scratch);
-    SCRATCH.set(scratch);
-    result
-}
-
 impl Context {
     /// The words from a record to the end of its segment; none if no record can begin there.
     #[inline(always)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tuckbox_arena::{Acquired, Arena, Region};
 
 use super::context::Context;
-use super::records::reserve_scratch;
+use super::scratch::reserve_scratch;
 use crate::error::Result;
 use crate::format::shard;
 
