@@ -35,11 +35,12 @@ ARROWS: dict[str, set[str]] = {
 FACES = {"lib", "models"}
 FLAT_FILES_MAX = 10
 # Methods that the standard library or another crate has, too.
-COMMON = set(
-    "as_any bytes clear close contains count end expire find get hash id insert is_empty key len "
-    "lock new next now_us of open path pop put read receive replace set store tag tail take "
-    "try_lock value version word words".split()
-)
+COMMON = {
+    "arena", "as_any", "bytes", "clear", "close", "contains", "count", "end", "expire", "find",
+    "get", "hash", "id", "insert", "is_empty", "key", "len", "load", "lock", "new", "next",
+    "now_us", "of", "open", "path", "pop", "put", "read", "receive", "region", "replace", "set",
+    "store", "tag", "tail", "take", "try_lock", "value", "version", "word", "words",
+}  # fmt: skip
 
 
 def product(text: str) -> str:
@@ -64,7 +65,7 @@ class Tree:
         self.arrows = {name: self.uses(name) - {name} for name in self.texts if not is_face(name)}
 
     def uses(self, name: str) -> set[str]:
-        text, folder = self.texts[name], name.split(".")[0]
+        text, folder = self.texts[name], name.split(".", maxsplit=1)[0]
         found: set[str] = set()
         for start, path in re.findall(r"\b(crate|super)::((?:\w+::)*(?:\w+|\{[^;]*?\}))", text):
             for one in names_in(path):
