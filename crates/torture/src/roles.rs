@@ -152,7 +152,7 @@ pub fn play(role: &Role) -> ExitCode {
             true
         }
         Part::NamespaceHost => namespace_host(role),
-        Part::Victim => crate::cut::suffer(role),
+        Part::Victim => crate::cut::run_victim(role),
         Part::BusHandler => crate::cut::own_bus_error(role),
         Part::FullDisk => full_disk(role),
         Part::SizeLimit => size_limit(role),
@@ -209,7 +209,7 @@ fn fork_parent(role: &Role) -> bool {
                     board.report(&format!("wrong: a forked child ended with status {status:#x}"));
                     is_good = false;
                 }
-                board.bury(THREADS + place);
+                board.account_for_death(THREADS + place);
             }
         };
         for child in 0..role.number {
@@ -394,7 +394,7 @@ fn creator(role: &Role) -> bool {
     board.flag(Flag::Arrived).fetch_add(1, SeqCst);
     // A busy machine needs long to start all creators.
     if !board.wait_for(Flag::Go, 1, 5 * limit) {
-        board.report(&format!("wrong: creator {} was not told to go", role.number));
+        board.report(&format!("wrong: creator {} was not told to start", role.number));
         return false;
     }
     // The supervisor's cache is another file; this one does not exist yet.
@@ -498,11 +498,11 @@ fn is_no_space(result: tuckbox_engine::Result<Cache>) -> bool {
     match result {
         Err(Error::Arena(ArenaError::NoSpace { .. })) => true,
         Err(error) => {
-            eprintln!("another error than NoSpace: {error}");
+            eprintln!("an error other than NoSpace: {error}");
             false
         }
         Ok(_) => {
-            eprintln!("a cache was made where there is no room for one");
+            eprintln!("a cache was created where there is no space for it");
             false
         }
     }
