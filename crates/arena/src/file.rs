@@ -7,12 +7,12 @@
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Space};
 use crate::os;
 use crate::trust::{Directory, Rights};
 
@@ -63,6 +63,26 @@ fn refuse_kind(data: &Metadata, path: &Path) -> Result<()> {
         () => "a device",
     };
     Err(Error::NotAFile { path: path.into(), kind })
+}
+
+/// All the space that a file on the file system of `fd` could have; none if that is unknown.
+fn space(fd: RawFd) -> Option<Space> {
+    let found = os::file_system(fd).ok()?;
+    let limit = Some(found.total_bytes).filter(|bytes| *bytes > 0);
+    let limit = limit.map(|total_bytes| Space::FileSystem { total_bytes });
+    let memory = os::memory_bytes().filter(|_| found.is_memory());
+    let memory = memory.map(|total_bytes| Space::Memory { total_bytes });
+    limit.into_iter().chain(memory).min_by_key(|space| space.total_bytes())
+}
+
+/// Refuses a size that a new file could never reach. Space that others use now does not matter.
+fn require_space(fd: RawFd, path: &Path, size_bytes: u64) -> Result<()> {
+    match space(fd) {
+        Some(space) if space.total_bytes() < size_bytes => {
+            Err(Error::SizeBeyondSpace { path: path.into(), asked_bytes: size_bytes, space })
+        }
+        _ => Ok(()),
+    }
 }
 
 impl CacheFile {
@@ -144,20 +164,35 @@ impl CacheFile {
         Ok(file)
     }
 
-    /// Creates an unnamed file of `len_bytes` bytes in memory.
-    pub fn private(len_bytes: u64) -> Result<CacheFile> {
+    /// Creates an unnamed file of `len_bytes` bytes in memory, which may grow to `size_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::SizeBeyondSpace`], [`Error::NoSpace`], [`Error::Io`].
+    pub fn private(len_bytes: u64, size_bytes: u64) -> Result<CacheFile> {
         let path = Path::new("(private cache)");
         let fd = os::memory_file("tuckbox").map_err(|error| io_error("create", path, error))?;
+        require_space(fd.as_raw_fd(), path, size_bytes)?;
         let (file, _) = CacheFile::new(fd, path)?;
         file.set_rights(Rights::default())?;
         file.allocate(0, len_bytes)?;
         Ok(file)
     }
 
-    /// Creates a file of `len_bytes` bytes in a directory, unnamed or under a temporary name.
-    pub fn create(directory: &Directory, len_bytes: u64, rights: Rights) -> Result<CacheFile> {
+    /// Creates a file of `len_bytes` bytes in a directory, unnamed or under a temporary name. It
+    /// may grow to `size_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::SizeBeyondSpace`], [`Error::Unsafe`], [`Error::NoSpace`], [`Error::NoFallocate`],
+    /// [`Error::Io`].
+    pub fn create(
+        directory: &Directory,
+        len_bytes: u64,
+        size_bytes: u64,
+        rights: Rights,
+    ) -> Result<CacheFile> {
         let path = directory.path();
         directory.check_directory(os::effective_user(), rights)?;
+        require_space(directory.fd(), path, size_bytes)?;
         let file = match os::nameless_file(directory.fd(), 0o600) {
             Ok(fd) => CacheFile::new(fd, path)?.0,
             // The directory is not writable, or its file system has no unnamed files.

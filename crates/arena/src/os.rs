@@ -72,13 +72,40 @@ pub fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// The magic number of the file system of an open file.
-pub fn file_system_kind(fd: RawFd) -> io::Result<u32> {
+/// A file system.
+#[derive(Debug, Clone, Copy)]
+pub struct FileSystem {
+    /// Its magic number.
+    pub kind: u32,
+    /// The length of its data, used or free; 0 if it has no limit or does not tell.
+    pub total_bytes: u64,
+}
+
+impl FileSystem {
+    /// Whether it keeps files in memory: `tmpfs`, and the file system of [`memory_file`].
+    pub fn is_memory(self) -> bool {
+        self.kind == libc::TMPFS_MAGIC as u32
+    }
+}
+
+/// The file system of an open file.
+pub fn file_system(fd: RawFd) -> io::Result<FileSystem> {
     // SAFETY: all-zero bytes are a valid `statfs`, which is a plain C structure.
     let mut data: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the structure outlives the call, which fills it in.
     checked(unsafe { libc::fstatfs(fd, &mut data) })?;
-    Ok(data.f_type as u32)
+    let total_bytes = data.f_blocks.saturating_mul(data.f_frsize as u64);
+    Ok(FileSystem { kind: data.f_type as u32, total_bytes })
+}
+
+/// Bytes of this machine's memory and swap space; none if the system does not tell.
+pub fn memory_bytes() -> Option<u64> {
+    // SAFETY: all-zero bytes are a valid `sysinfo`, which is a plain C structure.
+    let mut data: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call, which fills it in.
+    checked(unsafe { libc::sysinfo(&mut data) }).ok()?;
+    let units = data.totalram.saturating_add(data.totalswap);
+    Some(units.saturating_mul(u64::from(data.mem_unit))).filter(|bytes| *bytes > 0)
 }
 
 /// An unnamed file in memory.

@@ -362,7 +362,7 @@ const NETWORK_PROGRAMS: [&str; 24] = [
 ];
 
 fn refuse_network(fd: RawFd, device: u64, path: &Path) -> Result<()> {
-    let kind = os::file_system_kind(fd).map_err(|source| Error::Io {
+    let os::FileSystem { kind, .. } = os::file_system(fd).map_err(|source| Error::Io {
         action: "examine the file system of",
         path: path.into(),
         source,

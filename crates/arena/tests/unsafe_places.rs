@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// and counted here.
 const PRODUCT: [(&str, usize); 7] = [
     ("arena/src/assembly.rs", 8),
-    ("arena/src/os.rs", 42),
+    ("arena/src/os.rs", 43),
     ("arena/src/region/mod.rs", 12),
     ("arena/src/region/view.rs", 6),
     ("arena/src/sum.rs", 14),

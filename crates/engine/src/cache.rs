@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use tuckbox_arena::layout::SIZE_BYTES_MAX;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::{Arena, Counter, Place};
 
@@ -486,6 +487,11 @@ fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
         let least_bytes = SIZE_BYTES_MIN;
         let asked_bytes = size_bytes;
         return Err(tuckbox_arena::Error::SizeTooSmall { asked_bytes, least_bytes }.into());
+    }
+    if size_bytes > SIZE_BYTES_MAX {
+        let most_bytes = SIZE_BYTES_MAX;
+        let asked_bytes = size_bytes;
+        return Err(tuckbox_arena::Error::SizeTooLarge { asked_bytes, most_bytes }.into());
     }
     if let Some(given) = config.max_entries {
         if !(1..=MAX_ENTRIES_MAX).contains(&given) {

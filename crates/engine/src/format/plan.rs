@@ -104,9 +104,11 @@ fn signature() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tuckbox_arena::layout::SIZE_BYTES_MAX;
     use tuckbox_arena::Geometry;
 
     use super::*;
+    use crate::format::{PolicyBits, Shape, Slot, BUCKETS_AT_FIRST};
 
     #[test]
     fn plans_that_this_build_never_makes_are_refused() {
@@ -144,5 +146,26 @@ mod tests {
         }
         assert_eq!(plan(64 << 20, 100).shard_count, 1);
         assert_eq!(plan(64 << 20, 1000).shard_count, 4);
+    }
+
+    #[test]
+    fn the_largest_cache_has_a_layout_that_this_build_opens() {
+        for max_entries in [0, 1, MAX_ENTRIES_MAX] {
+            let plan = plan(SIZE_BYTES_MAX, max_entries);
+            assert!(is_plan(&plan));
+            let geometry = Geometry::new(plan).unwrap();
+            assert!(geometry.file_bytes_max() <= SIZE_BYTES_MAX);
+            assert!(geometry.plan.shard_bytes <= 1 << 32);
+            let last = geometry.segment_at(geometry.segment_count as u32 - 1);
+            let slot = Slot::new(last, 0xffff, PolicyBits::new(3, 7, true, 3));
+            assert_eq!((slot.offset(), slot.tag()), (last, 0xffff));
+            assert!(Shape::new(&geometry).buckets_max() >= BUCKETS_AT_FIRST);
+        }
+        let error = Geometry::new(plan(SIZE_BYTES_MAX + 1, 0)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "size 8796093022209 bytes is too large; the maximum is 8796093022208 bytes: choose a \
+             smaller size"
+        );
     }
 }

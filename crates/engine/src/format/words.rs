@@ -1,7 +1,7 @@
 //! The words of the file that hold several numbers: a slot of the index, the index state, a place in
 //! a log. Owns their bits. Must not know who reads or writes them.
 
-use tuckbox_arena::layout::HEADER_BYTES;
+use tuckbox_arena::layout::{HEADER_BYTES, SIZE_BYTES_MAX};
 
 use super::layout::shard;
 
@@ -16,6 +16,7 @@ pub struct Slot(pub u64);
 impl Slot {
     /// No entry.
     pub const EMPTY: Slot = Slot(0);
+    const OFFSET_BITS: u64 = 40;
     const HITS: u64 = 0b11;
     const POLICY: u64 = 0xff;
 
@@ -40,7 +41,7 @@ impl Slot {
     /// The offset of the record.
     #[inline(always)]
     pub fn offset(self) -> u64 {
-        (self.0 >> 8 & 0xff_ffff_ffff) * 8
+        (self.0 >> 8 & ((1 << Slot::OFFSET_BITS) - 1)) * 8
     }
 
     /// The policy's bits.
@@ -65,6 +66,8 @@ impl Slot {
         Slot(self.0 & !Slot::POLICY | policy.0)
     }
 }
+
+const _: () = assert!(SIZE_BYTES_MAX <= 8 << Slot::OFFSET_BITS);
 
 /// The policy's eight bits of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
