@@ -22,7 +22,9 @@ ARROWS: dict[str, set[str]] = {
     "storage": {"error", "value", "format"},
     "index": {"format", "storage"},
     "repair": {"error", "value", "format", "storage", "index"},
-    "eviction": {"value", "format", "storage", "index"},
+    # Decides, and cannot reach what it decides about.
+    "policy": {"value", "format"},
+    "eviction": {"value", "format", "storage", "index", "policy"},
     "reading": {"error", "value", "format", "storage", "index", "repair", "eviction"},
     "writing": {
         "error", "value", "format", "storage", "index", "repair", "eviction", "reading",

@@ -27,6 +27,7 @@ mod eviction;
 mod index;
 #[cfg(all(test, loom))]
 mod models;
+mod policy;
 mod reading;
 mod repair;
 mod storage;

@@ -1,126 +1,187 @@
-//! The admission test: an entry that leaves the small log against the main log's oldest entry. Must
-//! not know when space is needed. The rules and their reasons are in `docs/eviction.md`.
+//! Carries out the verdicts on the oldest entries of the two logs. Must not know the rules, nor when
+//! space is needed.
 
 use super::budget::Budget;
 use super::capacity::{Capacity, Unit};
 use super::tail::{Candidate, Reason, RecordState};
 use super::target::Eviction;
-use super::worth::{worth_of_hit, MARGIN, WINS_MAX};
-use crate::format::{shard, LogKind, RecordHeader, Slot};
+use crate::format::{shard, LogKind, PolicyBits, Slot};
+use crate::policy::{self, Facts, Logs, Verdict};
 use crate::value::Favour;
 
-/// What a short reuse distance adds to the frequency of an entry that is too large to be admitted
-/// by it.
-const REUSE_BONUS: u64 = 2;
 /// With this frequency an entry enters the main log without the admission test, if there is space.
 const DIRECT_ADMISSION_FREQUENCY: u64 = 3;
-/// Most victims that a large new entry is compared with.
-const VICTIMS_MAX: usize = 8;
+
+/// The main log as the admission test sees it.
+struct MainLog<'s, 'a> {
+    shard: &'s Eviction<'a>,
+    /// In what the test counts: entries, or bytes if sizes matter.
+    unit: Unit,
+}
+
+impl Logs for MainLog<'_, '_> {
+    type Entry = Candidate;
+
+    fn favour(&self) -> Favour {
+        self.shard.cx.shape.favour
+    }
+
+    fn mean_cost(&self) -> u64 {
+        self.shard.mean_cost(self.unit)
+    }
+
+    fn is_large(&self, cost: u64) -> bool {
+        // In means of the main log.
+        let most = match self.favour() {
+            Favour::Hits => 1,
+            Favour::Balanced | Favour::Bytes => 4,
+        };
+        let used = self.shard.used(LogKind::Main, self.unit);
+        let entries = self.shard.used(LogKind::Main, Unit::Entries);
+        self.unit == Unit::Bytes && cost.saturating_mul(entries) > used.saturating_mul(most)
+    }
+
+    fn oldest_first<'s>(
+        &'s self,
+        oldest: &'s Candidate,
+    ) -> impl Iterator<Item = Option<Facts>> + 's {
+        let shard = self.shard;
+        let facts = |entry: &Candidate| {
+            let cost = shard.cost(&entry.header, self.unit);
+            Facts { hits: 0, frequency: entry.frequency, is_admitted: false, cost }
+        };
+        let mut end = shard.end_of(oldest.position, oldest.header.log_bytes);
+        let behind = std::iter::from_fn(move || {
+            let at = end.and_then(|at| shard.next_record(LogKind::Main, at))?;
+            match shard.inspect_record(LogKind::Main, at) {
+                RecordState::Live(entry) => {
+                    end = shard.end_of(at, entry.header.log_bytes);
+                    Some(Some(facts(&entry)))
+                }
+                RecordState::Dead(after) => {
+                    end = Some(after);
+                    Some(None)
+                }
+                RecordState::Unreadable => None,
+            }
+        });
+        std::iter::once(Some(facts(oldest))).chain(behind)
+    }
+}
 
 impl Eviction<'_> {
-    /// The victim: the main log's oldest entry without a hit. Entries with a hit move to the log
-    /// head with one hit less, cheap ones unchanged. None if there is no entry, or the budget is
-    /// spent.
+    /// What the rules know of an entry, with its slot's bits as they are now.
+    fn facts(&self, entry: &Candidate, unit: Unit) -> Facts {
+        let bits = Slot(self.region().get(entry.found.at)).policy();
+        Facts {
+            hits: bits.hits(),
+            frequency: entry.frequency,
+            is_admitted: bits.is_admitted(),
+            cost: self.cost(&entry.header, unit),
+        }
+    }
+
+    fn bits_of(&self, facts: Facts) -> PolicyBits {
+        self.bits(facts.hits, facts.frequency, facts.is_admitted)
+    }
+
+    fn mean_cost(&self, unit: Unit) -> u64 {
+        self.used(LogKind::Main, unit) / self.used(LogKind::Main, Unit::Entries).max(1)
+    }
+
+    /// In what the rules count where this unit limits the cache.
+    fn compared_in(&self, unit: Unit) -> Unit {
+        if self.weighs_sizes(unit) {
+            Unit::Bytes
+        } else {
+            Unit::Entries
+        }
+    }
+
+    /// The victim: the main log's oldest entry that leaves it. None if there is no entry, or the
+    /// budget is spent.
     pub(super) fn victim(&self, budget: &mut Budget) -> Option<Candidate> {
         loop {
             let candidate = self.candidate(LogKind::Main, budget)?;
-            let bits = Slot(self.region().get(candidate.found.at)).policy();
-            let bits = if bits.hits() > 0 {
-                self.count_increments(1);
-                self.bits(bits.hits() - 1, candidate.frequency + 1, false)
-            } else if self.is_kept_as_cheap(&candidate, budget.unit) {
-                self.bits(0, candidate.frequency, false)
-            } else {
+            let facts = self.facts(&candidate, Unit::Bytes);
+            let is_cheap = || self.is_kept_as_cheap(&candidate, facts, budget.unit);
+            let Verdict::GoesRound(after) = policy::main_oldest(facts, is_cheap) else {
                 return Some(candidate);
             };
+            if facts.hits > 0 {
+                self.count_increments(1);
+            }
             self.set_word(shard::WINS, 0);
-            self.move_entry(&candidate, LogKind::Main, bits);
+            self.move_entry(&candidate, LogKind::Main, self.bits_of(after));
             if !budget.spend() {
                 return None;
             }
         }
     }
 
-    /// Whether an entry without a hit is kept for another round because it takes fewer bytes for
-    /// its frequency than a mean entry. Random, so that it stays for a time in proportion to its
-    /// frequency per byte, as in GDSF (Cherkasova 1998), without a word or an order of its own.
-    fn is_kept_as_cheap(&self, victim: &Candidate, unit: Unit) -> bool {
+    fn is_kept_as_cheap(&self, victim: &Candidate, facts: Facts, unit: Unit) -> bool {
         if !self.weighs_sizes(unit) {
             return false;
         }
-        let entries = self.used(LogKind::Main, Unit::Entries).max(1);
-        let mean = self.used(LogKind::Main, Unit::Bytes) / entries;
-        let price = self.cost(&victim.header, Unit::Bytes) / victim.frequency.max(1);
-        let most = mean.saturating_mul(self.rounds_quarters()) / 4;
         // Drawn from the place, so the result stays the same until the entry moves.
         let generation = self.arena().generation(victim.position.segment);
         let chance = victim.hash.chance(victim.offset ^ generation.rotate_left(40));
-        price < mean && ((u128::from(chance) * u128::from(most)) >> 64) as u64 >= price
+        let favour = self.cx.shape.favour;
+        policy::is_kept_as_cheap(favour, facts, self.mean_cost(Unit::Bytes), chance)
     }
 
-    /// The `rounds` of `docs/eviction.md`, in quarters.
-    fn rounds_quarters(&self) -> u64 {
-        match self.cx.shape.favour {
-            Favour::Hits => 16,
-            Favour::Balanced | Favour::Bytes => 2,
-        }
-    }
-
-    /// Judges an entry that leaves the small log. It stays there if the budget is spent before
-    /// there is a victim to compare it with.
+    /// Carries out the verdict on the small log's oldest entry. It stays there if the budget is
+    /// spent before there is a victim to compare it with.
     pub(super) fn leave_small(
         &self,
-        mut candidate: Candidate,
+        candidate: Candidate,
         capacity: &Capacity,
         budget: &mut Budget,
     ) {
-        let bits = Slot(self.region().get(candidate.found.at)).policy();
-        let mut is_admitted = bits.is_admitted();
-        if bits.hits() > 0 && self.setting().is_clock {
-            self.count_increments(1);
-            let bits = self.bits(bits.hits() - 1, candidate.frequency + 1, is_admitted);
-            self.move_entry(&candidate, LogKind::Small, bits);
-            return;
-        }
-        if bits.hits() > 0 {
-            is_admitted |= bits.hits() >= self.setting().promote_at_hits;
-            candidate.frequency += bits.hits();
-        }
+        let facts = self.facts(&candidate, self.compared_in(budget.unit));
+        let hits = facts.hits;
+        let facts = match policy::small_oldest(self.setting(), facts) {
+            Verdict::GoesRound(after) => {
+                self.count_increments(1);
+                self.move_entry(&candidate, LogKind::Small, self.bits_of(after));
+                return;
+            }
+            Verdict::Leaves(facts) => facts,
+        };
         // In bytes, the space may have been left by an entry of many times the mean. It is for
         // entries that were read a few times, not for whichever comes next. Before the first
         // eviction the main log was never filled and takes all.
         let is_new = self.word(shard::CLOCK) == 0;
         let is_frequent =
-            budget.unit == Unit::Entries || candidate.frequency >= DIRECT_ADMISSION_FREQUENCY;
+            budget.unit == Unit::Entries || facts.frequency >= DIRECT_ADMISSION_FREQUENCY;
         let may_fill = is_new || is_frequent && budget.free_moves > 0;
         let has_space = may_fill
             && capacity.main_used + self.cost(&candidate.header, capacity.unit) <= capacity.main;
         if has_space {
             budget.free_moves = budget.free_moves.saturating_sub(1);
         }
-        let wins = match capacity.main != 0 {
+        let passes = match capacity.main != 0 {
             true if has_space => true,
-            true => match self.passes_admission_test(&candidate, is_admitted, budget) {
-                Some(wins) => wins,
+            true => match self.passes_admission_test(facts, budget) {
+                Some(passes) => passes,
                 None if budget.must_gain => false,
                 None => return,
             },
             false => false,
         };
-        if bits.hits() > 0 {
-            self.count_increments(bits.hits());
+        if hits > 0 {
+            self.count_increments(hits);
         }
-        if !wins {
+        if !passes {
             // Its hits are part of the frequency by now.
             let slot = Slot(self.region().get(candidate.found.at));
-            let bits = self.bits(0, candidate.frequency, is_admitted);
-            self.store_slot(candidate.found.at, slot.with_policy(bits));
+            self.store_slot(candidate.found.at, slot.with_policy(self.bits_of(facts)));
+            let candidate = Candidate { frequency: facts.frequency, ..candidate };
             self.drop_entry(&candidate, Reason::Evicted);
             self.advance_past(&candidate);
             return;
         }
-        let frequency = candidate.frequency;
-        self.move_entry(&candidate, LogKind::Main, self.bits(0, frequency, false));
+        self.move_entry(&candidate, LogKind::Main, self.bits(0, facts.frequency, false));
         // If the budget is spent first, the main log exceeds its share and evicts next.
         while self.used(LogKind::Main, capacity.unit) > capacity.main {
             let Some(victim) = self.victim(budget) else { break };
@@ -134,98 +195,19 @@ impl Eviction<'_> {
 
     /// Whether an entry passes the admission test. None if the budget is spent before there is a
     /// victim.
-    fn passes_admission_test(
-        &self,
-        candidate: &Candidate,
-        is_admitted: bool,
-        budget: &mut Budget,
-    ) -> Option<bool> {
+    fn passes_admission_test(&self, entry: Facts, budget: &mut Budget) -> Option<bool> {
         let Some(victim) = self.victim(budget) else {
             return (self.used(LogKind::Main, Unit::Entries) == 0).then_some(true);
         };
-        if is_admitted && !self.is_large(&candidate.header, budget.unit) {
-            self.set_word(shard::WINS, 0);
-            return Some(true);
+        let unit = self.compared_in(budget.unit);
+        let main = MainLog { shard: self, unit };
+        let facts = self.facts(&victim, unit);
+        let verdict = policy::admission(&main, entry, &victim, facts, self.word(shard::WINS));
+        self.set_word(shard::WINS, verdict.wins);
+        if verdict.victim_goes_round {
+            self.move_entry(&victim, LogKind::Main, self.bits(0, victim.frequency, false));
         }
-        // In hundredths: the frequency of the bytes that the candidate would displace.
-        let unit = if self.weighs_sizes(budget.unit) { Unit::Bytes } else { Unit::Entries };
-        let (cost, victim_cost) =
-            (self.cost(&candidate.header, unit), self.cost(&victim.header, unit));
-        let margin = MARGIN * 100 * cost.min(victim_cost) / victim_cost.max(1);
-        let needed = self.frequency_of_victims(&victim, cost, unit) + margin;
-        let bonus = if is_admitted { REUSE_BONUS } else { 0 };
-        if (candidate.frequency + bonus) * 100 > needed {
-            self.set_word(shard::WINS, 0);
-            return Some(true);
-        }
-        // Small entries at the tail rightly win against large ones, but must not shield what lies
-        // behind them for long.
-        self.add_word(shard::WINS, (cost / victim_cost.max(1)).max(1));
-        if self.word(shard::WINS) >= WINS_MAX {
-            self.set_word(shard::WINS, 0);
-            let bits = self.bits(0, victim.frequency, false);
-            self.move_entry(&victim, LogKind::Main, bits);
-        }
-        Some(false)
-    }
-
-    /// An entry of more than this many means is too large for its reuse distance alone.
-    fn large_means(&self) -> u64 {
-        match self.cx.shape.favour {
-            Favour::Hits => 1,
-            Favour::Balanced | Favour::Bytes => 4,
-        }
-    }
-
-    /// Whether an entry is many times the mean of the main log, if the byte limit binds.
-    fn is_large(&self, header: &RecordHeader, unit: Unit) -> bool {
-        let used = self.used(LogKind::Main, unit);
-        let entries = self.used(LogKind::Main, Unit::Entries);
-        self.weighs_sizes(unit)
-            && self.cost(header, unit).saturating_mul(entries)
-                > used.saturating_mul(self.large_means())
-    }
-
-    /// The frequency, in hundredths, of what `cost` bytes from `first` on would displace, weighted
-    /// by the worth of its hits relative to the candidate's.
-    fn frequency_of_victims(&self, first: &Candidate, cost: u64, unit: Unit) -> u64 {
-        let mean = self.used(LogKind::Main, unit) / self.used(LogKind::Main, Unit::Entries).max(1);
-        let worth = |cost: u64| u128::from(worth_of_hit(self.cx.shape.favour, cost, mean));
-        // Divided by the candidate's worth only at the end: one small victim against a very large
-        // candidate would round to nothing, many would not.
-        let displaced = |frequency: u64, share: u64, victim_cost: u64| {
-            u128::from(frequency * 100) * u128::from(share) * worth(victim_cost)
-                / u128::from(victim_cost.max(1))
-        };
-        let mut covered = self.cost(&first.header, unit);
-        let mut needed = displaced(first.frequency, cost.min(covered), covered);
-        let mut position = self.end_of(first.position, first.header.log_bytes);
-        let mut seen = 1;
-        while covered < cost && seen < VICTIMS_MAX {
-            let Some(at) = position.and_then(|at| self.next_record(LogKind::Main, at)) else {
-                break;
-            };
-            match self.inspect_record(LogKind::Main, at) {
-                RecordState::Live(next) => {
-                    let next_cost = self.cost(&next.header, unit);
-                    let share = (cost - covered).min(next_cost);
-                    needed += displaced(next.frequency, share, next_cost);
-                    covered += next_cost;
-                    seen += 1;
-                    position = self.end_of(at, next.header.log_bytes);
-                }
-                RecordState::Dead(end) => {
-                    seen += 1;
-                    position = Some(end);
-                }
-                RecordState::Unreadable => break,
-            }
-        }
-        // Victims further back are taken to be like these. Otherwise the largest candidate would
-        // win against the many small ones that it displaces.
-        let needed = needed.saturating_mul(cost.into()) / u128::from(covered.min(cost).max(1));
-        // Not the maximum: the caller adds a margin.
-        u64::try_from(needed.div_ceil(worth(cost))).unwrap_or(u64::MAX / 2)
+        Some(verdict.passes)
     }
 }
 
@@ -248,7 +230,8 @@ mod tests {
             let mut budget = Budget::new(4, IfStuck::Stop, Unit::Bytes);
             let victim = shard.candidate(LogKind::Main, &mut budget).unwrap();
             let cost = shard.cost(&victim.header, Unit::Bytes);
-            let needed = |cost: u64| shard.frequency_of_victims(&victim, cost, Unit::Bytes);
+            let main = MainLog { shard: &shard, unit: Unit::Bytes };
+            let needed = |cost: u64| policy::rules::frequency_of_victims(&main, &victim, cost);
             let one = needed(cost);
             assert_eq!(one, victim.frequency * 100);
             assert!(one > 0, "nobody was asked for");

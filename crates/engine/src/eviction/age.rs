@@ -7,8 +7,8 @@
 //! bits in the slot select the number near that estimate.
 
 use super::target::Eviction;
-use super::worth::HALVE_AFTER;
-use crate::format::{log, note, shard, LogKind, PolicyBits, Position, Slot, HALVINGS_MODULUS};
+use crate::format::{note, shard, LogKind, PolicyBits, Position, Slot, HALVINGS_MODULUS};
+use crate::policy::halves;
 
 const CLOCK_MASK: u64 = (1 << 48) - 1;
 
@@ -50,7 +50,7 @@ impl Eviction<'_> {
     /// Counts frequency increments, and halves all frequencies from time to time.
     pub(super) fn count_increments(&self, amount: u64) {
         let increments = self.word(shard::INCREMENTS).saturating_add(amount);
-        if increments >= HALVE_AFTER * self.entries().max(1) && self.word(shard::CLOCK) > 0 {
+        if halves(increments, self.entries(), self.word(shard::CLOCK)) {
             self.set_word(shard::INCREMENTS, 0);
             self.add_word(shard::HALVINGS, 1);
         } else {
@@ -82,12 +82,6 @@ impl Eviction<'_> {
         let opened = self.arena().note(tail.segment, note::OPENED) & CLOCK_MASK;
         let within = part_after(closed.saturating_sub(opened), tail.byte, end);
         Some((self.word(shard::CLOCK).saturating_sub(closed)).saturating_add(within))
-    }
-
-    /// How many entries were evicted since a key with a ghost of this age last entered the small
-    /// log.
-    pub(super) fn reuse_distance(&self, ghost_age: u64) -> u64 {
-        ghost_age.saturating_add(self.log_count(LogKind::Small, log::ENTRIES))
     }
 }
 

@@ -2,7 +2,8 @@
 //! evict.
 
 use super::target::Eviction;
-use crate::format::{log, LogKind, RecordHeader};
+use crate::format::{log, shard, LogKind, RecordHeader};
+use crate::policy::{active_setting, Setting, SETTINGS};
 use crate::value::Favour;
 
 /// The limit that binds, in which the policy counts.
@@ -26,6 +27,11 @@ pub(super) struct Capacity {
 }
 
 impl Eviction<'_> {
+    /// The active setting.
+    pub(super) fn setting(&self) -> &'static Setting {
+        &SETTINGS[active_setting(self.word(shard::SETTING))]
+    }
+
     /// Whether a large entry must be read more often than a small one.
     pub(super) fn weighs_sizes(&self, unit: Unit) -> bool {
         unit == Unit::Bytes && self.cx.shape.favour != Favour::Bytes

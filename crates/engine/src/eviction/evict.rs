@@ -7,6 +7,7 @@ use super::tail::Reason;
 use super::target::Eviction;
 use crate::format::{log, shard, KeyHash, LogKind, Slot};
 use crate::index::Found;
+use crate::policy::small_is_first;
 
 impl Eviction<'_> {
     /// Segments that hold entries of this shard.
@@ -77,7 +78,7 @@ impl Eviction<'_> {
             true => 0,
             false => capacity.small_min,
         };
-        let small_first = capacity.small_used + 1 > least || capacity.main_used == 0;
+        let small_first = small_is_first(capacity.small_used, 1, least, capacity.main_used);
         if small_first {
             if let Some(candidate) = self.candidate(LogKind::Small, budget) {
                 self.leave_small(candidate, &capacity, budget);

@@ -2,27 +2,21 @@
 //! when entries are evicted.
 
 use super::target::Eviction;
-use super::worth::REUSE_TENTHS;
-use crate::format::{KeyHash, LogKind, PolicyBits, RecordHeader, Slot};
+use crate::format::{log, KeyHash, LogKind, PolicyBits, RecordHeader, Slot};
 use crate::index::Found;
+use crate::policy::newcomer;
 
 impl Eviction<'_> {
     /// The policy bits of a new entry in the small log.
     pub fn new_entry_bits(&self, hash: KeyHash, header: &RecordHeader) -> PolicyBits {
         self.measure_sample();
         self.sample_insert(hash, header);
-        let (mut frequency, mut is_admitted) = (0, false);
-        if let Some(ghost) = self.take_ghost(hash) {
-            frequency = ghost.frequency;
-            if self.setting().reuse_distance && !ghost.from_main {
-                if let Some(idle) = self.idle_at_main_tail() {
-                    is_admitted = self.reuse_distance(ghost.age).saturating_mul(10)
-                        < idle.saturating_mul(REUSE_TENTHS);
-                }
-            }
-        }
+        let ghost = self.take_ghost(hash);
+        let small_entries = self.log_count(LogKind::Small, log::ENTRIES);
+        let idle = || self.idle_at_main_tail();
+        let (frequency, is_admitted) = newcomer(self.setting(), ghost, small_entries, idle);
         self.count_increments(1);
-        self.bits(0, frequency + 1, is_admitted)
+        self.bits(0, frequency, is_admitted)
     }
 
     /// The policy bits of an entry that is overwritten or moved.

@@ -55,7 +55,7 @@ impl Entries<'_> {
         };
         match self.expiry_us_at(live.offset(), &live.header, hash) {
             Some(expiry_us) if !self.cx.is_expired(expiry_us) => return Some(live),
-            Some(_) => self.collect(hash, &live),
+            Some(_) => self.remove_expired(hash, &live),
             None => self.drop_damaged(hash, &live.found, &live.header),
         }
         None
@@ -63,7 +63,7 @@ impl Entries<'_> {
 
     /// Removes an entry that has expired.
     #[cold]
-    fn collect(&self, hash: KeyHash, live: &Live) {
+    fn remove_expired(&self, hash: KeyHash, live: &Live) {
         self.remove(hash, &live.found, &live.header);
         self.remember_removed(hash, &live.found, &live.header);
         self.add_word(shard::EXPIRATIONS, 1);

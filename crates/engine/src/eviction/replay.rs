@@ -1,40 +1,25 @@
-//! Policy selection: which setting is active. Must not know the rules of the policy.
-//!
-//! No setting is good at everything, so each is simulated by a shadow cache on a sample of the
-//! keys. For each setting a sum is kept of the hits by which its shadow is ahead of the active
-//! one's, never below zero (CUSUM, Page 1954). A setting takes over when its sum exceeds the cost
-//! of the change: each place that changes its role costs up to one hit, of those that count most.
-//! So short phases, and sweeps that favour several settings in turn, do not cause changes.
+//! Policy selection on a shard: requests for sampled keys are replayed on the shadow caches. Must not
+//! know how a setting is chosen; that is in [`crate::policy`].
 //!
 //! Reads take no lock. The race: two readers *note* a hit at once (two words of no other use), and
 //! one note is lost, as are notes that no write replays. That only makes the sample a little
 //! smaller. The next sampled write replays the notes under the shard's lock.
 //!
-//! A sample can contain too few of the popular keys. Then every shadow hits more than the cache,
-//! and the settings cannot be told apart. So the active setting's shadow is compared with the
-//! cache, and while it hits more, all shadows get less capacity.
-//!
 //! Keys are sampled if their hash is below a word of the shard: at most one in four, except in
 //! caches of a few dozen entries, and in larger ones as few as fill a shadow of 64 entries.
 
 use smallvec::SmallVec;
+use tuckbox_arena::region::Region;
 
 use super::notes::{size_of, SIZE_MAX};
-use super::setting::SETTINGS;
-use super::shadow::{Event, Shadow, COST_OF_MEAN};
 use super::target::Eviction;
 use crate::format::{policy_selection, shadow_bytes, shard, KeyHash, LogKind, RecordHeader};
+use crate::policy::{
+    active_setting, better_setting, Event, Lead, Shadow, Words, COST_OF_MEAN, SETTINGS, WORTH_MAX,
+    WORTH_OF_HIT,
+};
 use crate::value::Favour;
 
-/// What a hit counts: as much as an entry of mean size costs, so that hits can count their entry's
-/// cost if bytes are favoured,
-const WORTH_OF_HIT: u64 = COST_OF_MEAN;
-/// but at most this much, so that no single hit decides.
-const WORTH_MAX: u64 = 4 * COST_OF_MEAN;
-/// Hits that a change of setting costs in any case.
-const SWITCH_HITS: u64 = 4;
-/// The percentage of the cache's places that change their role in any case.
-const SWITCH_PERCENT: u64 = 25;
 /// Minimum entries of a shadow, if the cache has as many; and the maximum part of the cache.
 const SHADOW_MIN: u64 = 16;
 const SHADOW_PART: u64 = 4;
@@ -42,15 +27,25 @@ const SHADOW_PART: u64 = 4;
 const EVENTS_MAX: usize = policy_selection::NOTED_LEN as usize + 1;
 /// The sample is measured again after this many writes.
 const MEASURE_EVERY: u64 = 16;
-/// After this many more hits than the cache's, the shadows' capacity is reduced by an entry, up to
-/// this part of it.
-const SURPLUS_MAX: u64 = 8;
-const SHORTENED_PART: u64 = 4;
-const SURPLUS_BIAS: u64 = 1 << 63;
 /// Set in [`policy_selection::SHADOW_CAPACITY`] if the byte limit binds.
 const HAS_COSTS: u64 = 1 << 32;
 
+impl Words for Region {
+    fn load(&self, at: u64, words: &mut [u64]) {
+        self.copy_out(at, words);
+    }
+
+    fn store(&self, at: u64, words: &[u64]) {
+        self.copy_in(at, words);
+    }
+}
+
 impl Eviction<'_> {
+    /// The number of the active setting.
+    pub(super) fn active_setting(&self) -> usize {
+        active_setting(self.word(shard::SETTING))
+    }
+
     /// Replays a lookup that missed and was followed by a store.
     #[inline]
     pub(super) fn sample_insert(&self, hash: KeyHash, header: &RecordHeader) {
@@ -121,8 +116,9 @@ impl Eviction<'_> {
         let at = shape.policy_selection_at(self.at);
         let capacity_word = region.get(at + policy_selection::SHADOW_CAPACITY);
         let entries = (capacity_word & (HAS_COSTS - 1)).clamp(1, shape.shadow_len);
-        let shortened = region.get(at + policy_selection::SHORTENED).min(entries / SHORTENED_PART);
-        let capacity = (entries - shortened) * COST_OF_MEAN;
+        let [surplus, shortened] = [policy_selection::SURPLUS, policy_selection::SHORTENED];
+        let mut lead = Lead::new(region.get(at + surplus), region.get(at + shortened), entries);
+        let capacity = (entries - lead.shortened) * COST_OF_MEAN;
         let mean_bytes = region.get(at + policy_selection::MEAN_BYTES).clamp(8, 1 << 40);
         let cost_of = |request: u64| match capacity_word & HAS_COSTS {
             0 => COST_OF_MEAN,
@@ -154,14 +150,14 @@ impl Eviction<'_> {
             }
             shadow.store();
         }
-        let is_hit = |index: usize| (index as u64) < new;
-        let shadow_hits = events
-            .iter()
-            .zip(&won)
-            .enumerate()
-            .filter(|(_, ((event, _), _))| *event == Event::Read)
-            .map(|(index, (_, won))| (won[active], is_hit(index)));
-        self.compare_with_cache(at, shortened, entries, shadow_hits);
+        // Notes come first, and each was a hit of the cache.
+        for (index, ((event, _), won)) in events.iter().zip(&won).enumerate() {
+            if *event == Event::Read {
+                lead = lead.after(won[active], (index as u64) < new, entries);
+            }
+        }
+        region.set(at + surplus, lead.surplus);
+        region.set(at + shortened, lead.shortened);
         let weighs_bytes = shape.favour == Favour::Bytes && capacity_word & HAS_COSTS != 0;
         // In a shadow of a dozen entries of different sizes a few large ones are ahead by luck, so
         // a change costs hits that count most.
@@ -183,53 +179,6 @@ impl Eviction<'_> {
         }
         region.copy_in(at + policy_selection::REGRETS, &regrets);
     }
-}
-
-impl Eviction<'_> {
-    /// Reduces or restores the shadows' capacity by comparing the hits of the active setting's
-    /// shadow with the cache's.
-    fn compare_with_cache(
-        &self,
-        at: u64,
-        shortened: u64,
-        entries: u64,
-        hits: impl Iterator<Item = (bool, bool)>,
-    ) {
-        let mut surplus = self.region().get(at + policy_selection::SURPLUS);
-        if surplus.abs_diff(SURPLUS_BIAS) > SURPLUS_MAX {
-            surplus = SURPLUS_BIAS;
-        }
-        let mut shortened = shortened;
-        for (shadow, cache) in hits {
-            surplus = surplus + u64::from(shadow) - u64::from(cache);
-            if surplus.abs_diff(SURPLUS_BIAS) < SURPLUS_MAX {
-                continue;
-            }
-            shortened = if surplus > SURPLUS_BIAS {
-                (shortened + 1).min(entries / SHORTENED_PART)
-            } else {
-                shortened.saturating_sub(1)
-            };
-            surplus = SURPLUS_BIAS;
-        }
-        self.region().set(at + policy_selection::SURPLUS, surplus);
-        self.region().set(at + policy_selection::SHORTENED, shortened);
-    }
-}
-
-/// The setting that most exceeds the price of the change, if any does. A hit counts at most
-/// `worth_max`.
-fn better_setting(regrets: &[u64], active: usize, entries: u64, worth_max: u64) -> Option<usize> {
-    let excess = |index: usize| {
-        let rebuilt = SETTINGS[index].small_percent.abs_diff(SETTINGS[active].small_percent);
-        let price = 100 * SWITCH_HITS + entries * (rebuilt + SWITCH_PERCENT);
-        regrets[index].saturating_mul(100).checked_sub(worth_max * price + 1)
-    };
-    (0..regrets.len())
-        .filter(|index| *index != active)
-        .filter_map(|index| Some((excess(index)?, index)))
-        .max()
-        .map(|(_, index)| index)
 }
 
 #[cfg(test)]
@@ -289,25 +238,5 @@ mod tests {
             hits(&cache, (0..400).map(|n| round * 150 + n % 300));
             assert_eq!(cache.len(), 100);
         }
-    }
-
-    #[test]
-    fn a_setting_takes_over_when_it_has_paid_for_the_rebuilding() {
-        // From 5 to 30 per cent of 64 entries: 4 + 64 * 0.5 = 36 hits.
-        let mut regrets = [0u64; SETTINGS.len()];
-        regrets[2] = 36 * WORTH_OF_HIT;
-        assert_eq!(better_setting(&regrets, 0, 64, WORTH_OF_HIT), None);
-        regrets[2] = 37 * WORTH_OF_HIT;
-        assert_eq!(better_setting(&regrets, 0, 64, WORTH_OF_HIT), Some(2));
-        // From 5 to 1 per cent it costs less, 4 + 64 * 0.29 = 22.6 hits, so it exceeds its price by
-        // more.
-        regrets[1] = 37 * WORTH_OF_HIT;
-        assert_eq!(better_setting(&regrets, 0, 64, WORTH_OF_HIT), Some(1));
-        // If a hit may count four, the price is four times as high.
-        assert_eq!(better_setting(&regrets, 0, 64, WORTH_MAX), None);
-        regrets[2] = 4 * 36 * WORTH_OF_HIT + 1;
-        assert_eq!(better_setting(&regrets, 0, 64, WORTH_MAX), Some(2));
-        // Damaged sums are accepted.
-        assert!(better_setting(&[u64::MAX; SETTINGS.len()], 4, 64, WORTH_OF_HIT).is_some());
     }
 }

@@ -3,23 +3,29 @@
 //!
 //! It sees the requests for the sampled keys and has the same share of the cache's capacity, so its
 //! hits estimate those of the whole cache under that setting. The policy is the same in small: two
-//! logs, admission test, ghosts, reuse distance. Only cheap entries are not kept for further
-//! rounds, and a victim's win counts one whatever the sizes. Logs are not ordered in memory; each
-//! entry says when it was appended, and a search finds the oldest.
+//! logs and the rules of [`super::rules`]. Only cheap entries are not kept for further rounds, and
+//! the entries behind a victim are taken to be like it. Logs are not ordered in memory; each entry
+//! says when it was appended, and a search finds the oldest.
 //!
 //! Everything is read from the file and may be damaged: loops have a budget, and any words are a
 //! valid state of a shadow.
 
-use tuckbox_arena::region::Region;
-
-use super::ghosts::Row;
+use super::ghosts::{Row, ROW_WORDS};
+use super::rules::{self, Facts, Logs, Verdict};
 use super::setting::Setting;
-use super::worth::{worth_of_hit, HALVE_AFTER, MARGIN, REUSE_TENTHS, WINS_MAX};
 use crate::format::{shadow, shadow_rows, LogKind, FREQUENCY_MAX, GHOST_ROW_BYTES};
 use crate::value::Favour;
 
+/// The words that a shadow keeps in the file.
+pub trait Words {
+    /// Copies words from an offset on.
+    fn load(&self, at: u64, words: &mut [u64]);
+    /// Stores words from an offset on.
+    fn store(&self, at: u64, words: &[u64]);
+}
+
 /// The cost of an entry of mean size.
-pub(super) const COST_OF_MEAN: u64 = 64;
+pub const COST_OF_MEAN: u64 = 64;
 /// The highest cost, also for larger entries.
 const COST_MAX: u64 = 0xfff;
 /// Entries of the longest shadow.
@@ -106,7 +112,7 @@ impl Entry {
 
 /// A request for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub enum Event {
     /// A lookup, followed by a store if the key was missing.
     Read,
     /// A store over an existing entry.
@@ -116,8 +122,8 @@ pub(super) enum Event {
 }
 
 /// A shadow, copied from the file.
-pub(super) struct Shadow<'a> {
-    region: &'a Region,
+pub struct Shadow<'a, W> {
+    words: &'a W,
     at: u64,
     len: usize,
     setting: &'static Setting,
@@ -154,25 +160,25 @@ fn places_of(values: &[u16; LEN_MAX], wanted: u16) -> u64 {
     })
 }
 
-impl<'a> Shadow<'a> {
+impl<'a, W: Words> Shadow<'a, W> {
     /// Reads the shadow at an offset.
-    pub(super) fn load(
-        region: &'a Region,
+    pub fn load(
+        words: &'a W,
         at: u64,
         shadow_len: u64,
         setting: &'static Setting,
         favour: Favour,
-    ) -> Shadow<'a> {
+    ) -> Shadow<'a, W> {
         let len = (shadow_len as usize).min(LEN_MAX);
-        let mut words = [0u64; HEADER_WORDS + LEN_MAX];
-        region.copy_out(at, &mut words[..HEADER_WORDS + len]);
+        let mut loaded = [0u64; HEADER_WORDS + LEN_MAX];
+        words.load(at, &mut loaded[..HEADER_WORDS + len]);
         let mut header = [0; HEADER_WORDS];
-        header.copy_from_slice(&words[..HEADER_WORDS]);
+        header.copy_from_slice(&loaded[..HEADER_WORDS]);
         let mut entries = [Entry::NONE; LEN_MAX];
         let (mut members, mut used) = ([0; 2], [0; 2]);
         let (mut tags, mut stamps) = ([0; LEN_MAX], [0; LEN_MAX]);
         let mut in_log = [[0; LEN_MAX]; 2];
-        for (place, word) in words[HEADER_WORDS..HEADER_WORDS + len].iter().enumerate() {
+        for (place, word) in loaded[HEADER_WORDS..HEADER_WORDS + len].iter().enumerate() {
             let entry = Entry(*word);
             entries[place] = entry;
             (tags[place], stamps[place]) = (entry.tag(), entry.stamp());
@@ -184,7 +190,7 @@ impl<'a> Shadow<'a> {
             }
         }
         Shadow {
-            region,
+            words,
             at,
             len,
             setting,
@@ -201,15 +207,16 @@ impl<'a> Shadow<'a> {
     }
 
     /// Writes back what changed.
-    pub(super) fn store(self) {
-        self.region.copy_in(self.at, &self.header);
-        let mut changed = self.changed;
-        while changed != 0 {
-            let place = changed.trailing_zeros();
-            changed &= changed - 1;
-            let at = self.at + shadow::ENTRIES + u64::from(place) * 8;
-            self.region.set(at, self.entries[place as usize].0);
+    pub fn store(self) {
+        self.words.store(self.at, &self.header);
+        for place in bits_of(self.changed) {
+            let at = self.at + shadow::ENTRIES + place as u64 * 8;
+            self.words.store(at, &[self.entries[place].0]);
         }
+    }
+
+    fn header_word(&self, offset: u64) -> u64 {
+        self.header[(offset / 8) as usize]
     }
 
     fn word(&mut self, offset: u64) -> &mut u64 {
@@ -248,7 +255,7 @@ impl<'a> Shadow<'a> {
     }
 
     /// Applies a request; whether the key was there. `capacity` is in units of cost.
-    pub(super) fn apply(&mut self, event: Event, hash: u32, cost: u64, capacity: u64) -> bool {
+    pub fn apply(&mut self, event: Event, hash: u32, cost: u64, capacity: u64) -> bool {
         self.evict_until_fits(0, capacity);
         let place = self.find(hash);
         match (place, event) {
@@ -269,25 +276,22 @@ impl<'a> Shadow<'a> {
         if cost > capacity || cost > COST_MAX {
             return;
         }
-        let (mut frequency, mut is_admitted) = (0, false);
         let rows = shadow_rows(self.len as u64);
-        let mut row = self.row_of(hash);
-        if let Some(ghost) = row.take(fingerprint(hash), rows) {
-            row.store(self.region);
-            frequency = ghost.frequency;
-            if self.setting.reuse_distance && !ghost.from_main {
-                if let Some(victim) = self.oldest(LogKind::Main) {
-                    let clock = *self.word(shadow::CLOCK);
-                    let idle = clock.wrapping_sub(self.entries[victim].clock()) & CLOCK_MASK;
-                    let distance = ghost.age + self.count(LogKind::Small);
-                    is_admitted = distance * 10 < idle * REUSE_TENTHS;
-                }
-            }
+        let (at, mut row) = self.row_of(hash);
+        let ghost = row.take(fingerprint(hash), rows);
+        if ghost.is_some() {
+            self.words.store(at, &row.words());
         }
+        let idle = || {
+            let victim = self.entries[self.oldest(LogKind::Main)?];
+            Some(self.header_word(shadow::CLOCK).wrapping_sub(victim.clock()) & CLOCK_MASK)
+        };
+        let small_entries = self.count(LogKind::Small);
+        let (frequency, is_admitted) = rules::newcomer(self.setting, ghost, small_entries, idle);
         self.count_increments(1);
         if self.evict_until_fits(cost, capacity) {
             let place = (!self.all_members()).trailing_zeros() as usize;
-            let entry = Entry::new(hash, cost, frequency + 1, is_admitted);
+            let entry = Entry::new(hash, cost, frequency, is_admitted);
             self.append(place, entry, LogKind::Small);
         }
     }
@@ -323,7 +327,7 @@ impl<'a> Shadow<'a> {
     }
 
     fn oldest(&self, kind: LogKind) -> Option<usize> {
-        let now = self.header[(shadow::APPENDS / 8) as usize] as u16;
+        let now = self.header_word(shadow::APPENDS) as u16;
         let mut ages = [0; LEN_MAX];
         let members = self.stamps.iter().zip(&self.in_log[kind as usize]);
         for (age, (stamp, is_member)) in ages.iter_mut().zip(members) {
@@ -337,7 +341,7 @@ impl<'a> Shadow<'a> {
         let held = u64::from(self.all_members().count_ones());
         let increments = self.word(shadow::INCREMENTS).saturating_add(amount);
         *self.word(shadow::INCREMENTS) = increments;
-        if increments < HALVE_AFTER * held.max(1) || *self.word(shadow::CLOCK) == 0 {
+        if !rules::halves(increments, held, self.header_word(shadow::CLOCK)) {
             return;
         }
         *self.word(shadow::INCREMENTS) = 0;
@@ -349,27 +353,28 @@ impl<'a> Shadow<'a> {
         }
     }
 
-    /// Adds an entry's hits to its frequency.
-    fn collect(&mut self, place: usize) -> Entry {
+    fn facts(&self, place: usize) -> Facts {
         let entry = self.entries[place];
-        let hits = entry.hits();
-        if hits > 0 {
-            self.count_increments(hits);
-            // The frequency may have been halved meanwhile.
-            let entry = self.entries[place];
-            self.set(place, entry.with_frequency(entry.frequency() + hits).with_hits(0));
-        }
-        self.entries[place]
+        let cost = if self.favour == Favour::Bytes { 1 } else { entry.cost() };
+        let (hits, frequency) = (entry.hits(), entry.frequency());
+        Facts { hits, frequency, is_admitted: entry.is_admitted(), cost }
+    }
+
+    /// Changes an entry to these facts.
+    fn update(&mut self, place: usize, facts: Facts) -> Entry {
+        let entry = self.entries[place].with_frequency(facts.frequency).with_hits(facts.hits);
+        self.set(place, entry);
+        entry
     }
 
     fn evict_one(&mut self, capacity: u64) {
         let small = (capacity * self.setting.small_percent / 100).max(COST_OF_MEAN);
         let main = if self.setting.is_clock { 0 } else { capacity.saturating_sub(small) };
-        let main_used = self.used(LogKind::Main);
-        let evicts_small = self.used(LogKind::Small) + COST_OF_MEAN > small || main_used == 0;
-        match self.oldest(LogKind::Small) {
-            Some(place) if evicts_small => self.leave_small(place, main, main_used),
-            _ => {
+        let (small_used, main_used) = (self.used(LogKind::Small), self.used(LogKind::Main));
+        let is_first = rules::small_is_first(small_used, COST_OF_MEAN, small, main_used);
+        match self.oldest(LogKind::Small).filter(|_| is_first) {
+            Some(place) => self.leave_small(place, main, main_used),
+            None => {
                 if let Some(victim) = self.victim() {
                     self.drop_entry(victim);
                 }
@@ -379,16 +384,20 @@ impl<'a> Shadow<'a> {
 
     fn leave_small(&mut self, place: usize, main: u64, main_used: u64) {
         let hits = self.entries[place].hits();
-        if self.setting.is_clock && hits > 0 {
-            self.count_increments(1);
-            let entry = self.entries[place];
-            let entry = entry.with_frequency(entry.frequency() + 1).with_hits(hits - 1);
-            return self.append(place, entry, LogKind::Small);
+        let facts = match rules::small_oldest(self.setting, self.facts(place)) {
+            Verdict::GoesRound(facts) => {
+                self.count_increments(1);
+                let entry = self.update(place, facts);
+                return self.append(place, entry, LogKind::Small);
+            }
+            Verdict::Leaves(facts) => facts,
+        };
+        self.update(place, facts);
+        if hits > 0 {
+            self.count_increments(hits);
         }
-        let entry = self.collect(place);
-        let is_admitted = entry.is_admitted() || hits >= self.setting.promote_at_hits;
-        let has_space = main_used + entry.cost() <= main;
-        if main == 0 || !(has_space || self.passes_admission_test(entry, is_admitted)) {
+        let has_space = main_used + self.entries[place].cost() <= main;
+        if main == 0 || !(has_space || self.passes_admission_test(facts)) {
             return self.drop_entry(place);
         }
         let entry = self.entries[place];
@@ -406,60 +415,72 @@ impl<'a> Shadow<'a> {
     fn victim(&mut self) -> Option<usize> {
         for _ in 0..4 * LEN_MAX {
             let place = self.oldest(LogKind::Main)?;
-            let hits = self.entries[place].hits();
-            if hits == 0 {
+            let Verdict::GoesRound(facts) = rules::main_oldest(self.facts(place), || false) else {
                 return Some(place);
-            }
+            };
             self.count_increments(1);
             *self.word(shadow::WINS) = 0;
-            let entry = self.entries[place];
-            let entry = entry.with_frequency(entry.frequency() + 1).with_hits(hits - 1);
+            let entry = self.update(place, facts);
             self.append(place, entry, LogKind::Main);
         }
         self.oldest(LogKind::Main)
     }
 
-    fn passes_admission_test(&mut self, entry: Entry, is_admitted: bool) -> bool {
+    fn passes_admission_test(&mut self, entry: Facts) -> bool {
         let Some(place) = self.victim() else { return true };
-        let victim = self.entries[place];
-        let (cost, victim_cost) = match self.favour {
-            Favour::Bytes => (1, 1),
-            _ => (entry.cost(), victim.cost().max(1)),
-        };
-        let worth = |cost: u64| worth_of_hit(self.favour, cost, COST_OF_MEAN);
-        // In hundredths, as if the entries behind the victim were like it.
-        let needed = victim.frequency() * 100 * cost / victim_cost * worth(victim_cost)
-            / worth(cost)
-            + MARGIN * 100 * cost.min(victim_cost) / victim_cost;
-        if is_admitted || entry.frequency() * 100 > needed {
-            *self.word(shadow::WINS) = 0;
-            return true;
+        let wins = self.header_word(shadow::WINS);
+        let verdict = rules::admission(self, entry, &place, self.facts(place), wins);
+        *self.word(shadow::WINS) = verdict.wins;
+        if verdict.victim_goes_round {
+            self.append(place, self.entries[place], LogKind::Main);
         }
-        let wins = self.word(shadow::WINS).saturating_add(1);
-        *self.word(shadow::WINS) = wins;
-        if wins >= WINS_MAX {
-            *self.word(shadow::WINS) = 0;
-            self.append(place, victim, LogKind::Main);
-        }
-        false
+        verdict.passes
     }
 
     fn drop_entry(&mut self, place: usize) {
-        let entry = self.collect(place);
-        let hash = (entry.0 >> 48) as u32;
-        let mut row = self.row_of(hash);
-        row.put(fingerprint(hash), entry.frequency(), entry.kind() == LogKind::Main);
-        row.store(self.region);
+        let facts = self.facts(place);
+        if facts.hits > 0 {
+            self.count_increments(facts.hits);
+        }
+        let hash = (self.entries[place].0 >> 48) as u32;
+        let (at, mut row) = self.row_of(hash);
+        let frequency = (facts.frequency + facts.hits).min(FREQUENCY_MAX);
+        row.put(fingerprint(hash), frequency, self.entries[place].kind() == LogKind::Main);
+        self.words.store(at, &row.words());
         let clock = self.word(shadow::CLOCK).wrapping_add(1);
         *self.word(shadow::CLOCK) = clock;
         self.set(place, Entry::NONE);
     }
 
-    fn row_of(&self, hash: u32) -> Row {
+    /// The row of a key's ghost, and its offset.
+    fn row_of(&self, hash: u32) -> (u64, Row) {
         let rows = shadow_rows(self.len as u64).max(1);
         let row = u64::from(hash >> 12 & 0xf) % rows;
         let at = self.at + shadow::ENTRIES + self.len as u64 * 8 + row * GHOST_ROW_BYTES;
-        Row::load(self.region, at, self.header[(shadow::HALVINGS / 8) as usize])
+        let mut words = [0; ROW_WORDS];
+        self.words.load(at, &mut words);
+        (at, Row::new(words, self.header_word(shadow::HALVINGS)))
+    }
+}
+
+impl<W: Words> Logs for Shadow<'_, W> {
+    /// The place of an entry.
+    type Entry = usize;
+
+    fn favour(&self) -> Favour {
+        self.favour
+    }
+
+    fn mean_cost(&self) -> u64 {
+        COST_OF_MEAN
+    }
+
+    fn is_large(&self, _cost: u64) -> bool {
+        false
+    }
+
+    fn oldest_first<'s>(&'s self, oldest: &'s usize) -> impl Iterator<Item = Option<Facts>> + 's {
+        std::iter::once(Some(self.facts(*oldest)))
     }
 }
 
@@ -470,6 +491,8 @@ fn fingerprint(hash: u32) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use tuckbox_arena::region::Region;
+
     use super::super::setting::SETTINGS;
     use super::*;
     use crate::format::shadow_bytes;
