@@ -1,5 +1,5 @@
 //! Notes of the hits of sampled keys, which readers leave without a lock. Must not know what the
-//! sample is for: see [`super::policy_selection`].
+//! sample is for: see [`super::replay`].
 
 use crate::format::{policy_selection, shard, KeyHash, RecordHeader, Shape};
 use crate::index::ReadersLine;

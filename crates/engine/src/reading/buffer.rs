@@ -11,7 +11,7 @@ use crate::value::{Entry, Value};
 #[derive(Default)]
 pub struct Buffer {
     pub(crate) header: RecordHeader,
-    /// When the entry expires, [`crate::record::expiry::NEVER_US`] if never.
+    /// When the entry expires, [`expiry::NEVER_US`] if never.
     pub(crate) expiry_us: u64,
     /// The sum of the record's content.
     pub(crate) content: u64,

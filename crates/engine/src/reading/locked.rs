@@ -69,7 +69,7 @@ impl Entries<'_> {
         self.add_word(shard::EXPIRATIONS, 1);
     }
 
-    /// As [`Shard::find_key`], for callers that need a readable entry or its version: removes it
+    /// As [`Entries::find_key`], for callers that need a readable entry or its version: removes it
     /// and finds nothing if it is damaged. Returns the version, too.
     #[inline(never)]
     pub fn find_valid(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
@@ -88,7 +88,7 @@ impl Entries<'_> {
     /// Copies an entry and its bodies into a buffer. False if it is damaged; it is removed then.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`crate::Error::OutOfMemory`].
     pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
         let offset = live.offset();
         let record_words = (live.header.log_bytes / 8) as usize;
