@@ -18,6 +18,24 @@
 
 #![forbid(unsafe_code)]
 
+/// Declares a type that adds a layer to another one. It has the methods of the layers below; these
+/// cannot call its own.
+macro_rules! layer {
+    ($(#[$attribute:meta])* $name:ident($below:ty)) => {
+        $(#[$attribute])*
+        pub struct $name<'a>(pub $below);
+
+        impl<'a> std::ops::Deref for $name<'a> {
+            type Target = $below;
+
+            #[inline(always)]
+            fn deref(&self) -> &$below {
+                &self.0
+            }
+        }
+    };
+}
+
 #[doc(hidden)]
 pub mod format;
 

@@ -1,7 +1,6 @@
 //! The buckets of a locked shard, and the slots in them. Must not know how a bucket is split. The
 //! races with readers are described in [`super::lookup`].
 
-use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
@@ -22,16 +21,9 @@ pub struct Found {
 /// Slots of one bucket with their offsets, stored inline.
 pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
 
-/// A locked shard with its index.
-pub struct Index<'a>(pub Shard<'a>);
-
-impl<'a> Deref for Index<'a> {
-    type Target = Shard<'a>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Shard<'a> {
-        &self.0
-    }
+layer! {
+    /// A locked shard with its index.
+    Index(Shard<'a>)
 }
 
 impl<'a> Index<'a> {

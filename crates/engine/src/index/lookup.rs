@@ -17,7 +17,6 @@
 //! * *Reader's hit and writer.* Readers add a hit by compare-and-swap of the whole slot. If a
 //!   writer stores the slot meanwhile, the hit is lost, which is harmless.
 
-use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::region::{LinePair, View, WORD};
@@ -83,17 +82,10 @@ fn places_of_epoch(differences: [u64; 2]) -> u32 {
     of(0) | of(1) << BUCKET_WORDS
 }
 
-/// The lock-free view of all indexes of a cache.
-#[derive(Clone, Copy)]
-pub struct Lookup<'a>(pub &'a Context);
-
-impl Deref for Lookup<'_> {
-    type Target = Context;
-
-    #[inline(always)]
-    fn deref(&self) -> &Context {
-        self.0
-    }
+layer! {
+    /// The lock-free view of all indexes of a cache.
+    #[derive(Clone, Copy)]
+    Lookup(&'a Context)
 }
 
 impl<'a> Lookup<'a> {

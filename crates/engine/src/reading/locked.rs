@@ -1,7 +1,5 @@
 //! Finding and copying an entry under its shard's lock. Must not know why it is wanted.
 
-use std::ops::Deref;
-
 use super::buffer::Buffer;
 use crate::error::{lengthen, Result};
 use crate::eviction::Eviction;
@@ -9,16 +7,9 @@ use crate::format::{shard, KeyHash, Position, RecordHeader};
 use crate::index::Found;
 use crate::storage::{with_scratch, RECORD_BYTES};
 
-/// A locked shard whose entries are looked up.
-pub struct Entries<'a>(pub Eviction<'a>);
-
-impl<'a> Deref for Entries<'a> {
-    type Target = Eviction<'a>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Eviction<'a> {
-        &self.0
-    }
+layer! {
+    /// A locked shard whose entries are looked up.
+    Entries(Eviction<'a>)
 }
 
 /// An entry found under the lock.

@@ -13,7 +13,7 @@
 //! the shard's lock, for a short while, and then reports a miss and counts it. A read-only handle
 //! takes no lock and reports the miss at once.
 
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -53,17 +53,10 @@ pub(crate) enum Attempt {
     NoMemory(usize),
 }
 
-/// The lock-free reads of a cache.
-#[derive(Clone, Copy)]
-pub struct Reader<'a>(pub Lookup<'a>);
-
-impl<'a> Deref for Reader<'a> {
-    type Target = Lookup<'a>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Lookup<'a> {
-        &self.0
-    }
+layer! {
+    /// The lock-free reads of a cache.
+    #[derive(Clone, Copy)]
+    Reader(Lookup<'a>)
 }
 
 impl<'a> Reader<'a> {

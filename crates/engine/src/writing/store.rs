@@ -5,7 +5,6 @@
 //! what an attempt stores, and in which order; that is in [`super::write`].
 
 use std::cell::Cell;
-use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use tuckbox_arena::{Error as ArenaError, OperationGuard};
@@ -98,17 +97,10 @@ thread_local! {
     pub(crate) static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
-/// The writes of a cache.
-#[derive(Clone, Copy)]
-pub struct Store<'a>(pub &'a Context);
-
-impl Deref for Store<'_> {
-    type Target = Context;
-
-    #[inline(always)]
-    fn deref(&self) -> &Context {
-        self.0
-    }
+layer! {
+    /// The writes of a cache.
+    #[derive(Clone, Copy)]
+    Store(&'a Context)
 }
 
 impl<'a> Store<'a> {

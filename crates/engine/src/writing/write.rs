@@ -5,7 +5,6 @@
 //! size is rewritten in place, under the record's sequence lock (seqlock) and the shard's intent,
 //! so that a hot key does not evict others.
 
-use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
@@ -44,16 +43,9 @@ pub(crate) enum InPlace {
     NotEnough(Option<Live>),
 }
 
-/// A locked shard that is written to.
-pub struct Writer<'a>(pub Entries<'a>);
-
-impl<'a> Deref for Writer<'a> {
-    type Target = Entries<'a>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Entries<'a> {
-        &self.0
-    }
+layer! {
+    /// A locked shard that is written to.
+    Writer(Entries<'a>)
 }
 
 impl<'a> From<Index<'a>> for Writer<'a> {
