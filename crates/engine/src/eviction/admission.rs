@@ -73,12 +73,7 @@ impl Eviction<'_> {
     /// What the rules know of an entry, with its slot's bits as they are now.
     fn facts(&self, entry: &Candidate, unit: Unit) -> Facts {
         let bits = Slot(self.region().get(entry.found.at)).policy();
-        Facts {
-            hits: bits.hits(),
-            frequency: entry.frequency,
-            is_admitted: bits.is_admitted(),
-            cost: self.cost(&entry.header, unit),
-        }
+        Facts::new(bits, entry.frequency, self.cost(&entry.header, unit))
     }
 
     fn bits_of(&self, facts: Facts) -> PolicyBits {

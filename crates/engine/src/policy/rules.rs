@@ -5,6 +5,7 @@
 
 use super::ghosts::Ghost;
 use super::setting::Setting;
+use crate::format::PolicyBits;
 use crate::value::Favour;
 
 /// Frequencies halve after this many increments per entry.
@@ -37,6 +38,13 @@ pub struct Facts {
     pub is_admitted: bool,
     /// What it takes: 1 if sizes do not matter.
     pub cost: u64,
+}
+
+impl Facts {
+    /// Of an entry with these bits, and its frequency up to now.
+    pub fn new(bits: PolicyBits, frequency: u64, cost: u64) -> Facts {
+        Facts { hits: bits.hits(), frequency, is_admitted: bits.is_admitted(), cost }
+    }
 }
 
 /// A main log whose oldest entry is compared with new ones.

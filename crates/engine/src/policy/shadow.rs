@@ -13,7 +13,9 @@
 use super::ghosts::{Row, ROW_WORDS};
 use super::rules::{self, Facts, Logs, Verdict};
 use super::setting::Setting;
-use crate::format::{shadow, shadow_rows, LogKind, FREQUENCY_MAX, GHOST_ROW_BYTES};
+use crate::format::{
+    shadow, shadow_rows, LogKind, PolicyBits, Slot, FREQUENCY_MAX, GHOST_ROW_BYTES,
+};
 use crate::value::Favour;
 
 /// The words that a shadow keeps in the file.
@@ -63,24 +65,13 @@ impl Entry {
         (self.0 >> 48) as u16
     }
 
-    fn hits(self) -> u64 {
-        self.0 & 3
+    /// Hits, frequency and whether it is admitted: the same bits as in a slot.
+    fn bits(self) -> PolicyBits {
+        Slot(self.0).policy()
     }
 
-    fn with_hits(self, hits: u64) -> Entry {
-        Entry(self.0 & !3 | hits.min(3))
-    }
-
-    fn frequency(self) -> u64 {
-        self.0 >> 2 & 7
-    }
-
-    fn with_frequency(self, frequency: u64) -> Entry {
-        Entry(self.0 & !(7 << 2) | frequency.min(FREQUENCY_MAX) << 2)
-    }
-
-    fn is_admitted(self) -> bool {
-        self.0 >> 5 & 1 == 1
+    fn with(self, hits: u64, frequency: u64) -> Entry {
+        Entry(self.0 & !0x1f | frequency.min(FREQUENCY_MAX) << 2 | hits.min(3))
     }
 
     fn kind(self) -> LogKind {
@@ -261,9 +252,7 @@ impl<'a, W: Words> Shadow<'a, W> {
         match (place, event) {
             (Some(place), Event::Read) => {
                 let entry = self.entries[place];
-                if entry.hits() < 3 {
-                    self.set(place, entry.with_hits(entry.hits() + 1));
-                }
+                self.set(place, entry.with(entry.bits().hits() + 1, entry.bits().frequency()));
             }
             (Some(place), Event::Removed) => self.set(place, Entry::NONE),
             (None, Event::Read | Event::Overwritten) => self.insert(hash, cost, capacity),
@@ -349,20 +338,19 @@ impl<'a, W: Words> Shadow<'a, W> {
         *self.word(shadow::HALVINGS) = halvings;
         for place in bits_of(self.all_members()) {
             let entry = self.entries[place];
-            self.set(place, entry.with_frequency(entry.frequency() / 2));
+            self.set(place, entry.with(entry.bits().hits(), entry.bits().frequency() / 2));
         }
     }
 
     fn facts(&self, place: usize) -> Facts {
         let entry = self.entries[place];
         let cost = if self.favour == Favour::Bytes { 1 } else { entry.cost() };
-        let (hits, frequency) = (entry.hits(), entry.frequency());
-        Facts { hits, frequency, is_admitted: entry.is_admitted(), cost }
+        Facts::new(entry.bits(), entry.bits().frequency(), cost)
     }
 
     /// Changes an entry to these facts.
     fn update(&mut self, place: usize, facts: Facts) -> Entry {
-        let entry = self.entries[place].with_frequency(facts.frequency).with_hits(facts.hits);
+        let entry = self.entries[place].with(facts.hits, facts.frequency);
         self.set(place, entry);
         entry
     }
@@ -383,7 +371,7 @@ impl<'a, W: Words> Shadow<'a, W> {
     }
 
     fn leave_small(&mut self, place: usize, main: u64, main_used: u64) {
-        let hits = self.entries[place].hits();
+        let hits = self.entries[place].bits().hits();
         let facts = match rules::small_oldest(self.setting, self.facts(place)) {
             Verdict::GoesRound(facts) => {
                 self.count_increments(1);
@@ -534,7 +522,7 @@ mod tests {
         let mut shadow = Shadow::load(&region, 0, LEN, &SETTINGS[0], Favour::Balanced);
         assert!(!shadow.apply(Event::Overwritten, 5, COST_OF_MEAN, CAPACITY));
         assert!(shadow.apply(Event::Overwritten, 5, COST_OF_MEAN, CAPACITY));
-        assert_eq!(shadow.entries.iter().filter(|entry| entry.hits() > 0).count(), 0);
+        assert_eq!(shadow.entries.iter().filter(|entry| entry.bits().hits() > 0).count(), 0);
         assert!(shadow.apply(Event::Read, 5, COST_OF_MEAN, CAPACITY));
         assert!(shadow.apply(Event::Removed, 5, COST_OF_MEAN, CAPACITY));
         assert!(!shadow.apply(Event::Read, 5, COST_OF_MEAN, CAPACITY));

@@ -28,6 +28,7 @@ use crate::eviction::{sample_hit, Eviction};
 use crate::format::{flag, IndexState, KeyHash, Position, Sequence};
 use crate::index::Lookup;
 use crate::repair::lock;
+use crate::storage::Context;
 use crate::value::Entry;
 
 /// Attempts of a read before it continues under the lock.
@@ -117,7 +118,7 @@ impl<'a> Reader<'a> {
         self.arena.count(Counter::ReadsUnderLock, 1);
         let index = hash.shard(self.shape.shard_count);
         let limit = LOCK_LIMIT.min(self.lock_limit);
-        let shard = match lock::lock_for(self.0 .0, index, limit) {
+        let shard = match lock::lock_for(&self, index, limit) {
             Ok(shard) => Entries(Eviction(shard)),
             Err(Error::Arena(tuckbox_arena::Error::LockTimeout { .. })) => {
                 self.arena.count(Counter::ReadsGivenUp, 1);
@@ -345,8 +346,9 @@ impl<'a> Reader<'a> {
     fn follow(self, seen: Seen<'a>) -> CopyResult<Located<'a>> {
         let offset = seen.slot.offset();
         self.ask_for_next_lines(offset);
-        let record = self.0 .0.record_at(offset).ok_or(CopyError::Damaged)?;
-        let use_of_segment = self.0 .0.arena.generation_word(record.segment());
+        let cx: &Context = *self.0;
+        let record = cx.record_at(offset).ok_or(CopyError::Damaged)?;
+        let use_of_segment = cx.arena.generation_word(record.segment());
         let generation = use_of_segment.load(0, Ordering::Acquire);
         if !steps::is_confirmed(seen) {
             return Err(CopyError::Changed);
@@ -430,7 +432,7 @@ impl<'a> Reader<'a> {
     /// The entry in a filled buffer.
     #[inline(always)]
     pub(crate) fn entry_in(self, buffer: &Buffer) -> Entry<'_> {
-        buffer.entry(&self.0 .0.shape)
+        buffer.entry(&self.shape)
     }
 
     /// Whether the entry in a filled buffer has expired.
@@ -453,13 +455,13 @@ impl<'a> Reader<'a> {
         let found = buffer.outcome(answer)?;
         if found && !self.has_expired(buffer) {
             if let Some(owner) = owner {
-                self.0 .0.arena.count_read(owner, Counter::Hits);
+                self.arena.count_read(owner, Counter::Hits);
             }
             return Ok(Some(self.entry_in(buffer)));
         }
         if let Some(owner) = owner {
-            self.0 .0.arena.check_not_lost()?;
-            self.0 .0.arena.count_read(owner, Counter::Misses);
+            self.arena.check_not_lost()?;
+            self.arena.count_read(owner, Counter::Misses);
         }
         Ok(None)
     }

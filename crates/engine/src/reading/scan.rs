@@ -95,8 +95,7 @@ impl Reader<'_> {
                     walk.slot = 0;
                     walk.moves = None;
                 } else {
-                    walk.listed =
-                        Some(list_unseen(&lock::lock(self.0 .0, walk.shard)?, &walk.seen));
+                    walk.listed = Some(list_unseen(&lock::lock(&self, walk.shard)?, &walk.seen));
                 }
                 continue;
             }
