@@ -172,16 +172,14 @@ impl Eviction<'_> {
             let slot = Slot(self.region().get(candidate.found.at));
             self.store_slot(candidate.found.at, slot.with_policy(self.bits_of(facts)));
             let candidate = Candidate { frequency: facts.frequency, ..candidate };
-            self.drop_entry(&candidate, Reason::Evicted);
-            self.advance_past(&candidate);
+            self.drop_oldest(&candidate, Reason::Evicted);
             return;
         }
         self.move_entry(&candidate, LogKind::Main, self.bits(0, facts.frequency, false));
         // If the budget is spent first, the main log exceeds its share and evicts next.
         while self.used(LogKind::Main, capacity.unit) > capacity.main {
             let Some(victim) = self.victim(budget) else { break };
-            self.drop_entry(&victim, Reason::Evicted);
-            self.advance_past(&victim);
+            self.drop_oldest(&victim, Reason::Evicted);
             if !budget.spend() {
                 break;
             }

@@ -92,16 +92,14 @@ impl Eviction<'_> {
         };
         match self.victim(budget).or_else(|| oldest(budget)) {
             Some(victim) => {
-                self.drop_entry(&victim, Reason::Evicted);
-                self.advance_past(&victim);
+                self.drop_oldest(&victim, Reason::Evicted);
                 budget.spend();
                 true
             }
             None if small_first || budget.steps == 0 => budget.steps == 0,
             None => match self.candidate(LogKind::Small, budget) {
                 Some(candidate) => {
-                    self.drop_entry(&candidate, Reason::Evicted);
-                    self.advance_past(&candidate);
+                    self.drop_oldest(&candidate, Reason::Evicted);
                     budget.spend();
                     true
                 }

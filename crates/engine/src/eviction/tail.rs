@@ -51,8 +51,7 @@ impl Eviction<'_> {
                         Some(expiry_us) if self.cx.is_expired(expiry_us) => Reason::Expired,
                         Some(_) => return Some(candidate),
                     };
-                    self.drop_entry(&candidate, reason);
-                    self.advance_past(&candidate);
+                    self.drop_oldest(&candidate, reason);
                 }
                 RecordState::Dead(end) => self.advance_tail(kind, end),
                 RecordState::Unreadable => self.skip_damaged(kind, position),
@@ -89,7 +88,7 @@ impl Eviction<'_> {
     }
 
     /// Moves the log tail past an entry to which no slot leads any more.
-    pub(super) fn advance_past(&self, candidate: &Candidate) {
+    fn advance_past(&self, candidate: &Candidate) {
         if let Some(end) = self.end_of(candidate.position, candidate.header.log_bytes) {
             self.advance_tail(candidate.kind, end);
         }
@@ -142,8 +141,14 @@ impl Eviction<'_> {
         next
     }
 
+    /// Drops the oldest entry of a log.
+    pub(super) fn drop_oldest(&self, candidate: &Candidate, reason: Reason) {
+        self.drop_entry(candidate, reason);
+        self.advance_past(candidate);
+    }
+
     /// Removes an entry from the index and the counts. Its record becomes dead space.
-    pub(super) fn drop_entry(&self, candidate: &Candidate, reason: Reason) {
+    fn drop_entry(&self, candidate: &Candidate, reason: Reason) {
         match reason {
             Reason::Evicted => {
                 let bits = Slot(self.region().get(candidate.found.at)).policy();
@@ -174,8 +179,7 @@ impl Eviction<'_> {
     /// Whether it moved.
     pub(super) fn move_entry(&self, candidate: &Candidate, to: LogKind, bits: PolicyBits) -> bool {
         self.try_move_entry(candidate, to, bits).unwrap_or_else(|| {
-            self.drop_entry(candidate, Reason::Evicted);
-            self.advance_past(candidate);
+            self.drop_oldest(candidate, Reason::Evicted);
             false
         })
     }
@@ -194,13 +198,7 @@ impl Eviction<'_> {
                 return Some(false);
             }
             let reservation = self.reserve(to, header.log_bytes, Need::Move)?;
-            let offset = self.cx.offset_of(reservation.position);
-            let generation = self.arena().generation(reservation.position.segment);
-            let hasher = &self.cx.hasher;
-            header.seal(words, hasher, candidate.hash, offset, generation);
-            self.append(reservation, words);
-            self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
-            self.retire(candidate.offset);
+            self.relocate(&candidate.found, &header, words, candidate.hash, reservation, bits);
             self.count_out(candidate.kind, &header);
             self.count_in(to, &header);
             Some(true)

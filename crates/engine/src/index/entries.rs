@@ -3,7 +3,8 @@
 use tuckbox_arena::Counter;
 
 use super::buckets::{Found, Index};
-use crate::format::{shard, KeyHash, RecordHeader, Slot};
+use crate::format::{shard, KeyHash, PolicyBits, RecordHeader, Slot};
+use crate::storage::Reservation;
 
 impl Index<'_> {
     /// Removes a damaged entry and counts it.
@@ -24,5 +25,24 @@ impl Index<'_> {
         }
         self.free_bodies_at(offset, header, hash);
         self.retire(offset);
+    }
+
+    /// Appends the words of an entry's record as a new record, and makes its slot lead there. The
+    /// caller counts.
+    pub fn relocate(
+        &self,
+        found: &Found,
+        header: &RecordHeader,
+        words: &mut [u64],
+        hash: KeyHash,
+        reservation: Reservation,
+        bits: PolicyBits,
+    ) {
+        let offset = self.cx.offset_of(reservation.position);
+        let generation = self.arena().generation(reservation.position.segment);
+        header.seal(words, &self.cx.hasher, hash, offset, generation);
+        self.append(reservation, words);
+        self.store_slot(found.at, Slot::new(offset, hash.tag(), bits));
+        self.retire(found.slot.offset());
     }
 }

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tuckbox_arena::region::{fence, View};
+use tuckbox_arena::region::View;
 use tuckbox_arena::{Counter, OwnerId};
 
 use super::buffer::{Answer, Buffer};
@@ -25,7 +25,7 @@ use super::locked::Entries;
 use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
 use crate::error::{Error, Result};
 use crate::eviction::{sample_hit, Eviction};
-use crate::format::{flag, IndexState, KeyHash, Position, Sequence};
+use crate::format::{flag, IndexState, KeyHash, Sequence};
 use crate::index::Lookup;
 use crate::repair::lock;
 use crate::storage::Context;
@@ -376,40 +376,13 @@ impl<'a> Reader<'a> {
         let content = match steps::copy(&located, &header, words) {
             Some(content) => Some(content),
             None => self
-                .copy_crossing(self.position_in(located.record), words)
+                .copy_across(self.position_in(located.record), words)
                 .then(|| header.content(words)),
         };
         match (steps::is_still_after_copy(&located), content) {
             (true, Some(content)) => Ok(Copied { header, content, generation: located.generation }),
             (true, None) => Err(CopyError::Damaged),
             (false, _) => Err(CopyError::Changed),
-        }
-    }
-
-    /// Copies a record that continues in further segments. Before and after the copy, each segment
-    /// must have the generation that the previous trailer names.
-    #[cold]
-    fn copy_crossing(self, mut at: Position, words: &mut [u64]) -> bool {
-        let mut done = 0;
-        loop {
-            let here_words = ((self.shape.log_bytes - at.byte) / 8) as usize;
-            let count = here_words.min(words.len() - done);
-            let from = self.offset_of(at);
-            let expected = self.arena.generation(at.segment);
-            self.arena.region().copy_out(from, &mut words[done..done + count]);
-            done += count;
-            fence(Ordering::Acquire);
-            if self.arena.generation(at.segment) != expected {
-                return false;
-            }
-            if done == words.len() {
-                return true;
-            }
-            let Some((next, generation)) = self.trailer(at.segment) else { return false };
-            if self.arena.generation(next) != generation {
-                return false;
-            }
-            at = Position { segment: next, byte: 0 };
         }
     }
 

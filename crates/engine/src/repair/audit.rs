@@ -303,13 +303,11 @@ impl Audit<'_, '_> {
         }
         let head = self.head_cursor(kind)?;
         let tail = self.tail_cursor(kind)?;
-        let owner = Owner::Shard(self.index as u32);
         let mut segment = tail.segment;
         let mut first = tail.byte;
         let mut count = 0;
         loop {
-            if !self.cx.is_usable(segment)
-                || self.arena().segment_owner(segment) != owner
+            if !self.owns(segment)
                 || (reach.segments.contains_key(&segment)
                     && !tuckbox_arena::mutants::is_on("no-hops"))
             {
@@ -349,8 +347,7 @@ impl Audit<'_, '_> {
             let at = shard::DIRECTORY + index * 8;
             let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
             let sound = segment.filter(|segment| {
-                self.cx.is_usable(*segment)
-                    && self.arena().segment_owner(*segment) == Owner::Shard(self.index as u32)
+                self.owns(*segment)
                     && !reach.segments.contains_key(segment)
                     && !reach.others.contains(segment)
             });
@@ -371,12 +368,7 @@ impl Audit<'_, '_> {
     /// Empties the shard and gives it a new index, if the damage cannot be repaired.
     fn reset(&self, report: &mut CheckReport) {
         self.advance_epoch();
-        for kind in LogKind::BOTH {
-            for word in [log::HEAD, log::TAIL, log::ENTRIES, log::BYTES, log::BODY_BYTES] {
-                self.set_word(kind.at() + word, 0);
-            }
-            self.set_word(kind.at() + log::SEGMENTS, 0);
-        }
+        LogKind::BOTH.iter().for_each(|kind| self.forget_log(*kind));
         for index in 0..self.cx.shape.directory_len {
             self.set_word(shard::DIRECTORY + index * 8, 0);
         }
@@ -489,8 +481,7 @@ impl Audit<'_, '_> {
         }
         let bodies_are_ours = header.bodies(record).all(|body| {
             u32::try_from(body.segment).is_ok_and(|segment| {
-                self.cx.is_usable(segment)
-                    && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
+                self.owns(segment)
                     && self.arena().generation(segment) == body.generation
                     && !reach.segments.contains_key(&segment)
                     && !reach.others.contains(&segment)
@@ -629,8 +620,7 @@ impl Audit<'_, '_> {
             let at = shard::SPARES + index * 8;
             let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
             let is_ours = segment.is_some_and(|segment| {
-                self.cx.is_usable(segment)
-                    && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
+                self.owns(segment)
                     && !reach.segments.contains_key(&segment)
                     && reach.others.insert(segment)
             });

@@ -359,6 +359,14 @@ impl Shard<'_> {
         freed
     }
 
+    /// Empties a log without freeing its segments.
+    pub fn forget_log(&self, kind: LogKind) {
+        for word in [log::HEAD, log::TAIL, log::ENTRIES, log::BYTES, log::BODY_BYTES, log::SEGMENTS]
+        {
+            self.set_log_word(kind, word, 0);
+        }
+    }
+
     /// Empties both logs. No slot may refer to them.
     pub fn reset_logs(&self) {
         for kind in LogKind::BOTH {
@@ -369,11 +377,7 @@ impl Shard<'_> {
                     .map(|count| (tail.segment, count + 1)),
                 _ => None,
             };
-            self.set_log_word(kind, log::HEAD, 0);
-            self.set_log_word(kind, log::TAIL, 0);
-            for word in [log::ENTRIES, log::BYTES, log::BODY_BYTES, log::SEGMENTS] {
-                self.set_log_word(kind, word, 0);
-            }
+            self.forget_log(kind);
             if let Some((first, count)) = left {
                 self.put_back_from(first, count);
             }

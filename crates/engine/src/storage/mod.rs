@@ -11,7 +11,7 @@ mod segments;
 mod shard;
 
 pub use self::context::Context;
-pub use self::logs::Need;
+pub use self::logs::{Need, Reservation};
 pub use self::records::{RECORD_BYTES, RECORD_START_WORDS};
 pub use self::scratch::with_scratch;
 pub use self::segments::BUILDERS_LEAVE_PER_SHARD;

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tuckbox_arena::region::{bytes_of, SegmentSlice, View, WORD};
+use tuckbox_arena::region::{bytes_of, fence, SegmentSlice, View, WORD};
 
 use super::context::Context;
 use super::scratch::with_scratch;
@@ -66,6 +66,33 @@ impl Context {
         self.is_usable(next).then(|| (next, self.arena.region().get(at + 8)))
     }
 
+    /// Copies what follows a place of a log, also from further segments. False if a trailer is
+    /// damaged, or a segment is used again meanwhile: before and after the copy, each must have the
+    /// generation that the previous trailer names.
+    pub(crate) fn copy_across(&self, mut at: Position, words: &mut [u64]) -> bool {
+        let mut done = 0;
+        loop {
+            let here_words = ((self.shape.log_bytes - at.byte) / 8) as usize;
+            let count = here_words.min(words.len() - done);
+            let from = self.offset_of(at);
+            let expected = self.arena.generation(at.segment);
+            self.arena.region().copy_out(from, &mut words[done..done + count]);
+            done += count;
+            fence(Ordering::Acquire);
+            if self.arena.generation(at.segment) != expected {
+                return false;
+            }
+            if done == words.len() {
+                return true;
+            }
+            let Some((next, generation)) = self.trailer(at.segment) else { return false };
+            if self.arena.generation(next) != generation {
+                return false;
+            }
+            at = Position { segment: next, byte: 0 };
+        }
+    }
+
     /// Parses the header of a record from its first words. None if no writer of this version writes
     /// such a record.
     #[inline(always)]
@@ -96,25 +123,10 @@ impl Shard<'_> {
 
     /// Copies the first `len_bytes` of a record into `words`. False if its trailers are damaged.
     pub fn load_part(&self, offset: u64, len_bytes: u64, words: &mut Vec<u64>) -> bool {
-        let Some(mut at) = self.cx.position_of(offset) else { return false };
+        let Some(at) = self.cx.position_of(offset) else { return false };
         words.clear();
         words.resize(len_bytes.div_ceil(8) as usize, 0);
-        let mut done = 0;
-        loop {
-            let here_words = ((self.cx.shape.log_bytes - at.byte) / 8) as usize;
-            let count = here_words.min(words.len() - done);
-            let from = self.cx.offset_of(at);
-            self.region().copy_out(from, &mut words[done..done + count]);
-            done += count;
-            if done == words.len() {
-                return true;
-            }
-            let Some((next, generation)) = self.cx.trailer(at.segment) else { return false };
-            if self.arena().generation(next) != generation {
-                return false;
-            }
-            at = Position { segment: next, byte: 0 };
-        }
+        self.cx.copy_across(at, words)
     }
 
     /// Copies a whole record into `words`.

@@ -322,25 +322,25 @@ impl<'a> Store<'a> {
     /// Lets other shards evict an entry: the limit is reached, and this shard has none.
     #[cold]
     fn evict_to_limit_elsewhere(self, home: u64) -> Result<()> {
-        for step in 1..self.shape.shard_count {
-            let index = (home + step) % self.shape.shard_count;
-            if let Some(shard) = self.try_lock(index)? {
-                if shard.evict_to_limit() {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
+        self.try_others(home, |shard| shard.evict_to_limit())
     }
 
     /// Lets other shards free space: this one has nothing to evict.
     #[cold]
     fn free_space_elsewhere(self, home: u64, if_stuck: IfStuck) -> Result<()> {
         self.arena.free_abandoned_segments();
+        self.try_others(home, |shard| {
+            shard.free_space(EVICTION_BATCH, if_stuck, 0);
+            false
+        })
+    }
+
+    /// Locks the other shards in turn, those whose locks are free, until the work is done in one.
+    fn try_others(self, home: u64, work: impl Fn(&Writer<'_>) -> bool) -> Result<()> {
         for step in 1..self.shape.shard_count {
-            let index = (home + step) % self.shape.shard_count;
-            if let Some(shard) = self.try_lock(index)? {
-                shard.free_space(EVICTION_BATCH, if_stuck, 0);
+            let shard = self.try_lock((home + step) % self.shape.shard_count)?;
+            if shard.is_some_and(|shard| work(&shard)) {
+                break;
             }
         }
         Ok(())

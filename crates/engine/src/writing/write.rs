@@ -270,14 +270,8 @@ impl Writer<'_> {
             words.truncate((header.log_bytes / 8) as usize);
             let kind = self.log_of(live.position.segment);
             let reservation = self.reserve(kind, header.log_bytes, Need::NewRecord)?;
-            let new_offset = self.cx.offset_of(reservation.position);
-            let generation = self.arena().generation(reservation.position.segment);
-            let hasher = &self.cx.hasher;
-            header.seal(words, hasher, hash, new_offset, generation);
             let bits = self.kept_entry_bits(Slot(self.region().get(live.found.at)));
-            self.append(reservation, words);
-            self.store_slot(live.found.at, Slot::new(new_offset, hash.tag(), bits));
-            self.retire(offset);
+            self.relocate(&live.found, &header, words, hash, reservation, bits);
             // Its bodies do not move.
             self.count_out(kind, &live.header);
             self.count_in(kind, &header);
