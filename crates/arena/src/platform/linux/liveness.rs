@@ -8,6 +8,10 @@ use std::path::Path;
 use super::{checked, files, if_exists, namespace_inode, space};
 use crate::platform::ProcessIdentity;
 
+/// Why a process cannot show that it is alive, and what to do.
+const NOT_SHOWN: &str = "there is no /proc/self/fd; mount /proc in this chroot or container, or \
+    open an existing cache with read_only";
+
 fn byte_lock(kind: libc::c_int, at: u64) -> libc::flock {
     // SAFETY: all-zero bytes are a valid `flock`, which is a plain C structure.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -47,8 +51,18 @@ pub fn byte_is_locked(fd: i32, at: u64) -> io::Result<bool> {
 }
 
 /// Opens the file of a descriptor again, for a separate open file description.
+///
+/// # Errors
+/// The system's error, or what to do if `/proc` does not show this process.
 pub fn open_again(fd: i32) -> io::Result<i32> {
-    let opened = files::open(Path::new(&format!("/proc/self/fd/{fd}")), libc::O_RDWR)?;
+    let shown = Path::new("/proc/self/fd");
+    let opened =
+        files::open(&shown.join(fd.to_string()), libc::O_RDWR).map_err(|error| {
+            match shown.exists() {
+                true => error,
+                false => io::Error::other(NOT_SHOWN),
+            }
+        })?;
     Ok(opened.into_raw_fd())
 }
 
