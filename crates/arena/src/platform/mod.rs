@@ -90,11 +90,13 @@ pub use self::system::space;
 /// Wait and wake: threads of any process sleep on a word of shared memory.
 ///
 /// - `sleep_while`: sleeps while the low half of the word has a value. `wake_one`: wakes one sleeper.
+///
+/// Models of the protocol bring their own.
 #[cfg(not(loom))]
 pub use self::system::wait;
 
 #[cfg(loom)]
-pub use crate::modelled::wait;
+pub(crate) use crate::modelled::wait;
 
 /// Who may use a file, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -12,6 +12,7 @@ pub mod random;
 pub mod space;
 mod trust;
 mod users;
+#[cfg(not(loom))]
 pub mod wait;
 
 use std::io;
