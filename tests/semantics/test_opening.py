@@ -281,6 +281,18 @@ class TestSize:
             Cache(path, size=size)
         assert not Path(path).exists()
 
+    @pytest.mark.parametrize("size", [2**43 + 1, "10000 TB", 2**63 - 1])
+    def test_larger_than_any_cache(self, path: str, size: int | str) -> None:
+        with pytest.raises(InvalidSize, match=r"is too large; the maximum is 8796093022208 bytes"):
+            Cache(path, size=size)
+        assert not Path(path).exists()
+        with pytest.raises(InvalidSize, match="is too large"):
+            Cache(size=size)
+
+    def test_larger_than_the_machine(self) -> None:
+        with pytest.raises(InvalidSize, match=r"machine has only \d+ bytes of memory and swap"):
+            Cache(size="8 TiB")
+
     def test_the_least_works_and_a_byte_less_does_not(self, opened: Any, path: str) -> None:
         with pytest.raises(InvalidSize) as caught:
             Cache(path, size=1)

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Space};
 use crate::platform::{clock, files, space, Directory, FileId, NotAllocated, Rights};
 
 /// How often opening starts again because the file was replaced meanwhile.
@@ -53,6 +53,16 @@ fn refuse_kind(data: &Metadata, path: &Path) -> Result<()> {
         () => files::special_kind(kind),
     };
     Err(Error::NotAFile { path: path.into(), kind })
+}
+
+/// Refuses a size that a new file could never reach. Space that others use now does not matter.
+fn require_space(most: Option<Space>, path: &Path, size_bytes: u64) -> Result<()> {
+    match most {
+        Some(space) if space.total_bytes() < size_bytes => {
+            Err(Error::SizeBeyondSpace { path: path.into(), asked_bytes: size_bytes, space })
+        }
+        _ => Ok(()),
+    }
 }
 
 impl CacheFile {
@@ -116,21 +126,36 @@ impl CacheFile {
         Ok(file)
     }
 
-    /// Creates an unnamed file of `len_bytes` bytes in memory.
-    pub fn private(len_bytes: u64) -> Result<CacheFile> {
+    /// Creates an unnamed file of `len_bytes` bytes in memory, which may grow to `size_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::SizeBeyondSpace`], [`Error::NoSpace`], [`Error::Io`].
+    pub fn private(len_bytes: u64, size_bytes: u64) -> Result<CacheFile> {
         let path = Path::new("(private cache)");
         let file =
             files::memory_file("tuckbox").map_err(|error| Error::io("create", path, error))?;
+        require_space(space::most(&file), path, size_bytes)?;
         let (file, _) = CacheFile::new(file, path)?;
         files::set_rights(file.file(), path, Rights::default())?;
         file.allocate(0, len_bytes)?;
         Ok(file)
     }
 
-    /// Creates a file of `len_bytes` bytes in a directory, unnamed or under a temporary name.
-    pub fn create(directory: &Directory, len_bytes: u64, rights: Rights) -> Result<CacheFile> {
+    /// Creates a file of `len_bytes` bytes in a directory, unnamed or under a temporary name. It
+    /// may grow to `size_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::SizeBeyondSpace`], [`Error::Unsafe`], [`Error::NoSpace`], [`Error::NotGrowable`],
+    /// [`Error::Io`].
+    pub fn create(
+        directory: &Directory,
+        len_bytes: u64,
+        size_bytes: u64,
+        rights: Rights,
+    ) -> Result<CacheFile> {
         let path = directory.path();
         directory.check_new_file(rights)?;
+        require_space(directory.most_space(), path, size_bytes)?;
         let file = match directory.create_nameless() {
             Ok(file) => CacheFile::new(file, path)?.0,
             Err(_) => CacheFile::create_named(directory)?,

@@ -156,7 +156,7 @@ pub fn read(
         && plan.shard_bytes <= 1 << 32
         && plan.table_bytes % 64 == 0
         && plan.table_bytes <= 1 << 32
-        && plan.size_bytes < 1 << 43
+        && plan.size_bytes <= layout::SIZE_BYTES_MAX
         && (above.makes)(&plan);
     let impossible = || Error::Damaged { path: path(), what: "its header has impossible sizes" };
     if !sane {
@@ -185,9 +185,8 @@ mod tests {
 
     const ABOVE: u64 = 7;
 
-    /// The error for a header with one changed word and a valid checksum.
-    fn answer(at: u64, value: u64) -> String {
-        let plan = Plan {
+    fn plan() -> Plan {
+        Plan {
             size_bytes: 1 << 20,
             max_entries: 0,
             features_optional: 0,
@@ -197,8 +196,28 @@ mod tests {
             shard_bytes: 4096,
             table_bytes: 4096,
             first_segments: 2,
-        };
-        let geometry = Geometry::new(plan).unwrap();
+        }
+    }
+
+    /// The largest cache cannot be created on every machine; its header can.
+    #[test]
+    fn the_header_of_the_largest_cache_is_accepted() {
+        let (size_bytes, segment_bytes) = (layout::SIZE_BYTES_MAX, 1 << 20);
+        let geometry = Geometry::new(Plan { size_bytes, segment_bytes, ..plan() }).unwrap();
+        let page = Region::heap(HEADER_BYTES);
+        let identity = Identity { cache_id: [1, 2], hash_key: [3, 4] };
+        write(&page, &geometry, &identity, ABOVE);
+        let above = Layer { signature: ABOVE, makes: |_| true };
+        let (found, _) = read(&page, Path::new("/a.tuck"), geometry.pool_at, above).unwrap();
+        assert_eq!(found.file_bytes_max(), geometry.file_bytes_max());
+        page.set(header::SIZE_BYTES, size_bytes + 1);
+        page.set(header::CHECKSUM, checksum(&page));
+        assert!(read(&page, Path::new("/a.tuck"), geometry.pool_at, above).is_err());
+    }
+
+    /// The error for a header with one changed word and a valid checksum.
+    fn answer(at: u64, value: u64) -> String {
+        let geometry = Geometry::new(plan()).unwrap();
         let page = Region::heap(HEADER_BYTES);
         let identity = Identity { cache_id: [1, 2], hash_key: [3, 4] };
         write(&page, &geometry, &identity, ABOVE);

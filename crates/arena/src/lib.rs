@@ -37,7 +37,7 @@ mod use_mark;
 mod wait;
 
 pub use arena::{Arena, OperationGuard, Place};
-pub use error::{Error, Result};
+pub use error::{Error, Result, Space};
 pub use file::PathStatus;
 pub use layout::{AfterPowerCut, Geometry, Layer, Plan};
 pub use lock::Acquired;

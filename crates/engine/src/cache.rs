@@ -11,7 +11,7 @@ use crate::audit::{Depth, FINDINGS_MAX};
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::hash::{Hasher, KeyHash};
-use crate::layout::{self, log, shard, Shape, MAX_ENTRIES_MAX, SIZE_BYTES_MIN};
+use crate::layout::{self, log, shard, Shape, MAX_ENTRIES_MAX, SIZE_BYTES_MAX, SIZE_BYTES_MIN};
 use crate::log::LogKind;
 use crate::shard::Shard;
 use crate::value::{Buffer, CheckReport, Config, Entry, Stats, Ttl, Value};
@@ -497,6 +497,11 @@ fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
         let least_bytes = SIZE_BYTES_MIN;
         let asked_bytes = size_bytes;
         return Err(tuckbox_arena::Error::SizeTooSmall { asked_bytes, least_bytes }.into());
+    }
+    if size_bytes > SIZE_BYTES_MAX {
+        let most_bytes = SIZE_BYTES_MAX;
+        let asked_bytes = size_bytes;
+        return Err(tuckbox_arena::Error::SizeTooLarge { asked_bytes, most_bytes }.into());
     }
     if let Some(given) = config.max_entries {
         if !(1..=MAX_ENTRIES_MAX).contains(&given) {

@@ -3,6 +3,7 @@
 //! `docs/format.md` describes them; a test compares the two.
 
 use tuckbox_arena::layout::HEADER_BYTES;
+pub use tuckbox_arena::layout::SIZE_BYTES_MAX;
 use tuckbox_arena::{AfterPowerCut, Geometry, Layer, Plan};
 
 use crate::record::RecordHeader;
@@ -211,6 +212,7 @@ pub struct Slot(pub u64);
 impl Slot {
     /// No entry.
     pub const EMPTY: Slot = Slot(0);
+    const OFFSET_BITS: u64 = 40;
     const HITS: u64 = 0b11;
     const POLICY: u64 = 0xff;
 
@@ -235,7 +237,7 @@ impl Slot {
     /// The offset of the record.
     #[inline(always)]
     pub fn offset(self) -> u64 {
-        (self.0 >> 8 & 0xff_ffff_ffff) * 8
+        (self.0 >> 8 & ((1 << Slot::OFFSET_BITS) - 1)) * 8
     }
 
     /// The policy's bits.
@@ -260,6 +262,8 @@ impl Slot {
         Slot(self.0 & !Slot::POLICY | policy.0)
     }
 }
+
+const _: () = assert!(SIZE_BYTES_MAX <= 8 << Slot::OFFSET_BITS);
 
 /// The policy's eight bits of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -615,6 +619,27 @@ mod tests {
                 assert!(!is_plan(&other), "{other:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_largest_cache_has_a_layout_that_this_build_opens() {
+        for max_entries in [0, 1, MAX_ENTRIES_MAX] {
+            let plan = plan(SIZE_BYTES_MAX, max_entries);
+            assert!(is_plan(&plan));
+            let geometry = Geometry::new(plan).unwrap();
+            assert!(geometry.file_bytes_max() <= SIZE_BYTES_MAX);
+            assert!(geometry.plan.shard_bytes <= 1 << 32);
+            let last = geometry.segment_at(geometry.segment_count as u32 - 1);
+            let slot = Slot::new(last, 0xffff, PolicyBits(0xff));
+            assert_eq!((slot.offset(), slot.tag()), (last, 0xffff));
+            assert!(Shape::new(&geometry).buckets_max() >= BUCKETS_AT_FIRST);
+        }
+        let error = Geometry::new(plan(SIZE_BYTES_MAX + 1, 0)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "size 8796093022209 bytes is too large; the maximum is 8796093022208 bytes: choose a \
+             smaller size"
+        );
     }
 
     #[test]

@@ -342,24 +342,26 @@ fn a_spare_segment_is_used_by_another_process_beside_a_reader() {
 fn a_free_segment_is_found_however_taking_and_freeing_meet() {
     explore("free map", true, |begin| {
         let twins = twins(3);
-        // A map of one word and its upper levels, in the memory of an unused segment.
+        // All is taken but the last segment. It fills a word of each level, and none of these words
+        // is the first of its level: a search from the start looks at the levels above.
         let arena = &twins[0].arena;
         let unused = arena.segments_present() - 1;
-        let map = FreeMap::new(arena.geometry().segment_at(unused), 64);
-        (0..63).for_each(|segment| map.set_taken(arena.region(), segment));
+        let map = FreeMap::new(arena.geometry().segment_at(unused), 2 * 64 * 64);
+        let (freed, last) = (2 * 64 * 64 - 10, 2 * 64 * 64 - 1);
+        (0..last).for_each(|segment| map.set_taken(arena.region(), segment));
         begin(&twins[0]);
         let taker = {
             let cache = Arc::clone(&twins[1]);
-            thread::spawn(move || map.set_taken(cache.arena.region(), 63))
+            thread::spawn(move || map.set_taken(cache.arena.region(), last))
         };
         let freer = {
             let cache = Arc::clone(&twins[2]);
-            thread::spawn(move || map.set_free(cache.arena.region(), 5))
+            thread::spawn(move || map.set_free(cache.arena.region(), freed))
         };
         taker.join().unwrap();
         freer.join().unwrap();
         modelled::end();
-        assert_eq!(map.next(arena.region(), 0), Some(5), "a free segment is hidden");
+        assert_eq!(map.next(arena.region(), 0), Some(freed), "a free segment is hidden");
     });
 }
 

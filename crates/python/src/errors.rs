@@ -194,7 +194,9 @@ fn convert_arena(
             VersionMismatch::new_err((none, message, text(&path)))
         }
         ArenaError::Damaged { path, .. } => CacheCorrupt::new_err((none, message, text(&path))),
-        ArenaError::SizeTooSmall { .. } => InvalidSize::new_err(message),
+        ArenaError::SizeTooSmall { .. }
+        | ArenaError::SizeTooLarge { .. }
+        | ArenaError::SizeBeyondSpace { .. } => InvalidSize::new_err(message),
         ArenaError::TooManyProcesses { path, .. } => {
             TooManyProcesses::new_err((none, message, text(&path)))
         }

@@ -103,7 +103,7 @@ impl Arena {
             }
             Place::Private => {
                 let geometry = Geometry::new(plan.clone())?;
-                let file = CacheFile::private(first_bytes(&geometry))?;
+                let file = CacheFile::private(first_bytes(&geometry), geometry.plan.size_bytes)?;
                 let new = Some(geometry);
                 let arena = Arena::from_file(file, new, layer, clock, waiter)?;
                 lay_out(&arena)?;
@@ -122,7 +122,8 @@ impl Arena {
                 return Err(Error::Missing { path: path.clone() });
             }
             let geometry = Geometry::new(plan.clone())?;
-            let file = CacheFile::create(&directory, first_bytes(&geometry), rights)?;
+            let (first_bytes, size_bytes) = (first_bytes(&geometry), geometry.plan.size_bytes);
+            let file = CacheFile::create(&directory, first_bytes, size_bytes, rights)?;
             let temporary_name = file.temporary_name();
             let made = Arena::from_file(file, Some(geometry), layer, clock.clone(), waiter.clone())
                 .and_then(|arena| lay_out(&arena).map(|()| arena));
@@ -243,7 +244,7 @@ impl Arena {
     /// tools.
     ///
     /// # Errors
-    /// [`Error::SizeTooSmall`].
+    /// [`Error::SizeTooSmall`], [`Error::SizeTooLarge`].
     pub fn twins(
         plan: &Plan,
         signature: u64,

@@ -45,7 +45,7 @@ pub use self::system::faults;
 /// - `check_file`, `check_new_file`: refuse a file that another user could have put there, or can
 ///   change or remove.
 /// - `create_nameless`, `create_named`, `name_file`, `make_durable`: create a file that gets its name
-///   last, and only if the name is free.
+///   last, and only if the name is free. `most_space`: all the space that a file could have there.
 pub use self::system::directory::Directory;
 
 /// Private files.
@@ -84,6 +84,7 @@ pub use self::system::random;
 ///   more can be mapped.
 /// - `zeros_over`: replaces a mapping by private zeros.
 /// - `allocate`: makes a file longer without holes, and never changes bytes that are there.
+/// - `most`: all the space that a file could have.
 /// - `make_durable`: waits for the disk. `read_ahead`: does not wait.
 pub use self::system::space;
 

@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use super::network::refuse_network;
 use super::trust::{self, parent_of, quoted, unsafe_file};
 use super::{files, space};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Space};
 use crate::platform::Rights;
 
 /// As many symbolic links as the kernel follows in one path.
@@ -127,6 +127,11 @@ impl Directory {
     /// Removes a file from the directory.
     pub fn remove(&self, name: &Path) -> io::Result<()> {
         files::remove_at(self.file.as_raw_fd(), name)
+    }
+
+    /// All the space that a new file could have; none if that is unknown.
+    pub fn most_space(&self) -> Option<Space> {
+        space::most(&self.file)
     }
 
     /// Waits until the name of a new file survives a power cut. A process that may not read the

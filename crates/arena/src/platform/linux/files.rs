@@ -55,15 +55,6 @@ pub(super) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// The magic number of the file system of an open file.
-pub(super) fn file_system_kind(fd: i32) -> io::Result<u32> {
-    // SAFETY: all-zero bytes are a valid `statfs`, which is a plain C structure.
-    let mut data: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure outlives the call, which fills it in.
-    checked(unsafe { libc::fstatfs(fd, &mut data) })?;
-    Ok(data.f_type as u32)
-}
-
 /// The number by which the system knows an open file.
 pub fn descriptor(file: &File) -> i32 {
     file.as_raw_fd()

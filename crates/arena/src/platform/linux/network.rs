@@ -2,11 +2,10 @@
 //! know who may use a file.
 
 use std::fs::{File, Metadata};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::files;
+use super::space;
 use crate::error::{Error, Result};
 
 /// `statfs` magic numbers of file systems that several machines share, from the kernel's list and
@@ -66,14 +65,14 @@ const NETWORK_PROGRAMS: [&str; 24] = [
 /// # Errors
 /// [`Error::NetworkFileSystem`].
 pub fn refuse_network(file: &File, data: &Metadata, path: &Path) -> Result<()> {
-    let kind = files::file_system_kind(file.as_raw_fd())
-        .map_err(|source| Error::io("examine the file system of", path, source))?;
-    let found = match kind {
+    let found = space::file_system(file)
+        .map_err(|error| Error::io("examine the file system of", path, error))?;
+    let found = match found.kind {
         FUSE => {
             let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
             network_program(&mounts, data.dev())
         }
-        _ => network_kind(kind).map(str::to_owned),
+        kind => network_kind(kind).map(str::to_owned),
     };
     match found {
         Some(kind) => Err(Error::NetworkFileSystem { path: path.into(), kind }),

@@ -1,9 +1,12 @@
 //! Memory and disk space: mapping a file, and reserving space for it to grow. Must not know what is
 //! in the file.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 
 use super::{checked, repeated};
+use crate::error::Space;
 use crate::platform::NotAllocated;
 
 /// Maps a file shared and readable, and also writable if `writable`.
@@ -99,4 +102,43 @@ pub fn read_ahead(fd: i32, len_bytes: u64) {
     // SAFETY: no memory is passed.
     let _ =
         unsafe { libc::posix_fadvise(fd, 0, len_bytes as libc::off_t, libc::POSIX_FADV_WILLNEED) };
+}
+
+/// A file system.
+pub(super) struct FileSystem {
+    /// Its magic number.
+    pub kind: u32,
+    /// The length of its data, used or free; 0 if it has no limit or does not tell.
+    total_bytes: u64,
+}
+
+/// The file system of an open file.
+pub(super) fn file_system(file: &File) -> io::Result<FileSystem> {
+    // SAFETY: all-zero bytes are a valid `statfs`, which is a plain C structure.
+    let mut data: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call, which fills it in.
+    checked(unsafe { libc::fstatfs(file.as_raw_fd(), &mut data) })?;
+    let total_bytes = data.f_blocks.saturating_mul(data.f_frsize as u64);
+    Ok(FileSystem { kind: data.f_type as u32, total_bytes })
+}
+
+/// Bytes of this machine's memory and swap space; none if the system does not tell.
+fn memory_bytes() -> Option<u64> {
+    // SAFETY: all-zero bytes are a valid `sysinfo`, which is a plain C structure.
+    let mut data: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call, which fills it in.
+    checked(unsafe { libc::sysinfo(&mut data) }).ok()?;
+    let units = data.totalram.saturating_add(data.totalswap);
+    Some(units.saturating_mul(u64::from(data.mem_unit))).filter(|bytes| *bytes > 0)
+}
+
+/// All the space that a file on the file system of `file` could have; none if that is unknown.
+pub fn most(file: &File) -> Option<Space> {
+    let found = file_system(file).ok()?;
+    let limit = Some(found.total_bytes).filter(|bytes| *bytes > 0);
+    let limit = limit.map(|total_bytes| Space::FileSystem { total_bytes });
+    // Where unnamed files are in memory, too.
+    let memory = memory_bytes().filter(|_| found.kind == libc::TMPFS_MAGIC as u32);
+    let memory = memory.map(|total_bytes| Space::Memory { total_bytes });
+    limit.into_iter().chain(memory).min_by_key(|space| space.total_bytes())
 }
