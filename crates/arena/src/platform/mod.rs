@@ -52,8 +52,8 @@ pub use self::system::directory::Directory;
 ///
 /// - `memory_file`: a file without a name for this process and its children. `shown_path`,
 ///   `open_shown`: a path by which other processes open it.
-/// - `metadata`, `identify`, `links`, `belongs_to_us`, `special_kind`, `set_rights`, `overwrite`: of
-///   an open file.
+/// - `metadata`, `identify`, `links`, `belongs_to_us`, `special_kind`, `set_rights`, `overwrite`,
+///   `descriptor`: of an open file.
 /// - `file_id`, `file_bytes`: by descriptor, without memory allocation, also in a signal handler and
 ///   in a forked child.
 pub use self::system::files;
