@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reliability.actors import common_folder
+from reliability.boots import demand
 from tuckbox import (
     Cache,
     CacheCorrupt,
@@ -497,3 +498,45 @@ assert os.stat(sys.argv[1]).st_size == length
         answer = run(code, path)
         sentences = ("no room for", f"no space left for {path}")
         assert answer.startswith(tuple(f"28 {path} {sentence}" for sentence in sentences)), answer
+
+
+class TestWithoutProc:
+    """A chroot or container that has no /proc."""
+
+    prefix = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
+
+    def run(self, code: str, path: str) -> str:
+        demand(self.prefix)
+        command = [*self.prefix, sys.executable, "-c", code, path]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def test_says_what_is_missing(self, path: str, tmp_path: Path) -> None:
+        with Cache(path) as cache:
+            cache["key"] = "value"
+        code = """
+import sys
+from tuckbox import Cache, CacheOpenError
+for name in (sys.argv[1], sys.argv[1] + ".new", None):
+    try:
+        Cache(name)
+    except CacheOpenError as error:
+        print(type(error).__name__, error)
+"""
+        names = (path, f"{path}.new", "(private cache)")
+        assert self.run(code, path).splitlines() == [
+            f"CacheOpenError cannot take a process slot of {name}: there is no /proc/self/fd; "
+            "mount /proc in this chroot or container, or open an existing cache with read_only"
+            for name in names
+        ]
+        assert os.listdir(tmp_path) == [Path(path).name]
+
+    def test_can_read(self, path: str) -> None:
+        with Cache(path) as cache:
+            cache.set("key", "value", ttl=60)
+            code = """
+import sys
+from tuckbox import Cache
+with Cache(sys.argv[1], read_only=True) as cache:
+    print(cache["key"])
+"""
+            assert self.run(code, path) == "value\n"

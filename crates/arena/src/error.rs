@@ -3,8 +3,10 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::platform::advice;
 
 /// The result of an operation on the arena.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -73,11 +75,8 @@ pub enum Error {
         wanted_bytes: u64,
     },
     /// The file system cannot allocate space before it is written.
-    #[error(
-        "{path} is on a file system without fallocate, so the cache cannot reserve space to grow; \
-         choose a directory on ext4, XFS, Btrfs or tmpfs, for example in /dev/shm"
-    )]
-    NoFallocate {
+    #[error("{path} {}", advice::NOT_GROWABLE)]
+    NotGrowable {
         /// The file to create, open or lengthen.
         path: PathBuf,
     },
@@ -102,7 +101,8 @@ pub enum Error {
     /// The file system keeps its files on another machine, or shares them with other machines.
     #[error(
         "{path} is on {kind}, which other machines can use too, and they would not share the \
-         cache's memory or locks; choose a directory on a local disk, or in /dev/shm"
+         cache's memory or locks; choose {}",
+        advice::LOCAL_FOLDERS
     )]
     NetworkFileSystem {
         /// The file to open.
@@ -247,4 +247,11 @@ pub enum Error {
         /// The cache file.
         path: PathBuf,
     },
+}
+
+impl Error {
+    /// The system's error at an action: "open", "map".
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::Io { action, path: path.into(), source }
+    }
 }

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::layout::{
     self, header, AfterPowerCut, Geometry, Layer, Plan, BYTE_ORDER_MARK, FORMAT_VERSION, MAGIC,
 };
+use crate::platform::{clock, random};
 use crate::region::Region;
 
 /// What the header holds in addition to the geometry.
@@ -32,21 +33,18 @@ impl Identity {
     }
 }
 
-/// Used if the system call for random numbers fails: `/dev/urandom`, or else values that are hard
-/// to guess from outside of this process (nanosecond time, addresses).
+/// Used if the system call for random numbers fails: the system's other source, or else values that
+/// are hard to guess from outside of this process (nanosecond time, addresses).
 fn fallback_random() -> u64 {
-    use std::io::Read;
-    let mut bytes = [0; 8];
-    let device = std::fs::File::open("/dev/urandom");
-    if device.and_then(|mut device| device.read_exact(&mut bytes)).is_ok() {
-        return u64::from_ne_bytes(bytes);
+    if let Ok(random) = random::other_source() {
+        return random;
     }
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let since_1970 = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let parts = [
         since_1970.as_nanos() as u64,
-        crate::os::boot_time_us(),
-        std::ptr::from_ref(&bytes).addr() as u64,
+        clock::boot_time_us(),
+        std::ptr::from_ref(&since_1970).addr() as u64,
         std::ptr::from_ref(&COUNT).addr() as u64,
         u64::from(std::process::id()) << 32 | COUNT.fetch_add(1, Ordering::Relaxed),
     ];
@@ -81,7 +79,7 @@ pub fn write(region: &Region, geometry: &Geometry, identity: &Identity, above: u
         (header::SHARD_BYTES, plan.shard_bytes),
         (header::TABLE_BYTES, plan.table_bytes),
         (header::PROCESS_COUNT, geometry.process_count),
-        (header::CREATED_US, crate::os::wall_time_us()),
+        (header::CREATED_US, clock::wall_time_us()),
         (header::MAGIC, MAGIC),
     ] {
         region.set(offset, value);

@@ -175,7 +175,7 @@ fn convert_arena(
             }
         }
         ArenaError::NoSpace { path, .. } => CacheFull::new_err((ENOSPC, message, text(&path))),
-        ArenaError::NoFallocate { path } => {
+        ArenaError::NotGrowable { path } => {
             CacheOpenError::new_err((EOPNOTSUPP, message, text(&path)))
         }
         ArenaError::NotAFile { path, .. } => {
