@@ -34,7 +34,7 @@ mod header;
 mod platform;
 mod process;
 mod use_mark;
-mod wait;
+mod waiter;
 
 pub use arena::{Arena, OperationGuard, Place};
 pub use error::{Error, Result, Space};
@@ -44,4 +44,4 @@ pub use lock::Acquired;
 pub use platform::Rights;
 pub use process::{Counter, OwnerId, COUNTER_COUNT};
 pub use region::Region;
-pub use wait::{Interrupted, NativeWaiter, Waiter};
+pub use waiter::{Interrupted, NativeWaiter, Waiter};

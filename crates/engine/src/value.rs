@@ -183,7 +183,7 @@ pub struct Stats {
     pub takeovers: u64,
     /// Reads that were disturbed too often and continued under the lock.
     pub reads_under_lock: u64,
-    /// Reads that freed up and reported a miss.
+    /// Reads that gave up and reported a miss.
     pub reads_given_up: u64,
     /// Records whose checksum did not match when read.
     pub checksum_mismatches: u64,

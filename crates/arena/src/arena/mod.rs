@@ -24,7 +24,7 @@ use crate::platform::{self, files, space, Directory, Rights};
 use crate::process::{Counter, ForkMutex, OwnerId, ProcessSlot, COUNTER_COUNT, FORKS};
 use crate::region::Region;
 use crate::use_mark;
-use crate::wait::Waiter;
+use crate::waiter::Waiter;
 
 /// Where a cache is.
 #[derive(Debug, Clone, PartialEq, Eq)]

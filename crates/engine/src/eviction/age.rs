@@ -6,7 +6,7 @@
 //! times over (few entries, large limit), the place within the segment tells; for the halvings, two
 //! bits in the slot select the number near that estimate.
 
-use super::target::Eviction;
+use super::Eviction;
 use crate::format::{note, shard, LogKind, PolicyBits, Position, Slot, HALVINGS_MODULUS};
 use crate::policy::halves;
 

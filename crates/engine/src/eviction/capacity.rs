@@ -1,7 +1,7 @@
 //! What the logs may hold, in entries or bytes, and what they hold. Must not know which entry to
 //! evict.
 
-use super::target::Eviction;
+use super::Eviction;
 use crate::format::{log, shard, LogKind, RecordHeader};
 use crate::policy::{active_setting, Setting, SETTINGS};
 use crate::value::Favour;

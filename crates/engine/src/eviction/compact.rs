@@ -2,7 +2,7 @@
 //! costs no entry. Must not judge entries by their use.
 
 use super::budget::{Budget, IfStuck};
-use super::target::Eviction;
+use super::Eviction;
 use crate::format::{log, LogKind, Slot};
 
 /// Dead space of at least one part in this many of the logs is compacted before anything is

@@ -4,7 +4,7 @@
 use super::budget::{Budget, IfStuck, EVICTION_BATCH};
 use super::capacity::Unit;
 use super::tail::Reason;
-use super::target::Eviction;
+use super::Eviction;
 use crate::format::{log, shard, KeyHash, LogKind, Slot};
 use crate::index::Found;
 use crate::policy::small_is_first;

@@ -1,7 +1,7 @@
 //! The rows of ghosts in a shard's index segments. Must not know what a ghost is used for: see
 //! [`crate::policy`].
 
-use super::target::Eviction;
+use super::Eviction;
 use crate::format::{bucket_of, shard, KeyHash};
 use crate::policy::{Ghost, Row};
 

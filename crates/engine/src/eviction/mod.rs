@@ -7,7 +7,6 @@
 //! and tells about removed entries (`remember_removed`). Everything read from the file may be
 //! damaged: each loop has a budget.
 
-mod admission;
 mod age;
 mod budget;
 mod capacity;
@@ -18,9 +17,14 @@ mod notes;
 mod policy_bits;
 mod replay;
 mod tail;
-mod target;
 mod tidy;
+mod verdicts;
 
 pub use self::budget::{IfStuck, EVICTION_BATCH};
 pub use self::notes::sample_hit;
-pub use self::target::Eviction;
+use crate::index::Index;
+
+layer! {
+    /// A locked shard whose entries can be evicted.
+    Eviction(Index<'a>)
+}

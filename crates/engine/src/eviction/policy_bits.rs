@@ -1,7 +1,7 @@
 //! The policy bits of new and kept entries, and what is remembered of removed ones. Must not know
 //! when entries are evicted.
 
-use super::target::Eviction;
+use super::Eviction;
 use crate::format::{log, KeyHash, LogKind, PolicyBits, RecordHeader, Slot};
 use crate::index::Found;
 use crate::policy::newcomer;

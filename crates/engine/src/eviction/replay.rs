@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use tuckbox_arena::region::Region;
 
 use super::notes::{size_of, SIZE_MAX};
-use super::target::Eviction;
+use super::Eviction;
 use crate::format::{policy_selection, shadow_bytes, shard, KeyHash, LogKind, RecordHeader};
 use crate::policy::{
     active_setting, better_setting, Event, Lead, Shadow, Words, COST_OF_MEAN, SETTINGS, WORTH_MAX,

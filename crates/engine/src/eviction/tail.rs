@@ -4,7 +4,7 @@
 use tuckbox_arena::hooks::{self, Point};
 
 use super::budget::Budget;
-use super::target::Eviction;
+use super::Eviction;
 use crate::format::{log, note, shard, KeyHash, LogKind, PolicyBits, Position, RecordHeader, Slot};
 use crate::index::Found;
 use crate::storage::{with_scratch, Need};

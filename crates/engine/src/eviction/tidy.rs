@@ -2,7 +2,7 @@
 
 use super::budget::{Budget, IfStuck};
 use super::capacity::Unit;
-use super::target::Eviction;
+use super::Eviction;
 use crate::format::{LogKind, Slot};
 
 /// Most entries examined after a write,

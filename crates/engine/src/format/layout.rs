@@ -6,7 +6,7 @@
 pub mod shard {
     /// The writers' lock.
     pub const LOCK: u64 = 0;
-    /// The boot in which a writer last checked the shard's tables, see `Shard::check_tables`.
+    /// The boot in which a writer last checked the shard's tables, see `Audit::check_tables`.
     pub const BOOT: u64 = LOCK + 8;
     /// Bits 0..32 the number of buckets, bits 32..64 a count of entries moved between buckets.
     pub const STATE: u64 = 64;
@@ -51,7 +51,7 @@ pub mod shard {
     pub const INCREMENTS: u64 = CLOCK + 8;
     /// How often the frequencies were halved.
     pub const HALVINGS: u64 = INCREMENTS + 8;
-    /// Admission tests in a row that the victim at the main log's tail has won.
+    /// Admission tests in a row that were lost against the main log's tail; larger entries count more.
     pub const WINS: u64 = HALVINGS + 8;
     /// The active setting of the policy.
     pub const SETTING: u64 = WINS + 8;

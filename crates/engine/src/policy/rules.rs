@@ -17,13 +17,13 @@ const MARGIN: u64 = 1;
 /// What a short reuse distance adds to the frequency of an entry that is too large to be admitted
 /// by it.
 const REUSE_BONUS: u64 = 2;
-/// Most victims that a large new entry is compared with.
-const VICTIMS_MAX: usize = 8;
+/// Most records that a large new entry is compared with, dead ones included.
+const RECORDS_MAX: usize = 8;
 /// With a balanced favour, one part in this many of a hit's worth goes by its bytes; the rest is
 /// equal for all.
 const BYTES_PART: u64 = 16;
-/// Admission tests that a victim may win in a row before it moves to the log head; against larger
-/// entries, times its own bytes. Otherwise a dead key with another key's ghost would block the main
+/// So many admission tests may be lost in a row against the tail of the main log before the victim
+/// there moves to the log head; tests of larger entries count more. Otherwise a dead key with another key's ghost would block the main
 /// log forever, and a small one would shield large ones behind it.
 const WINS_MAX: u64 = 64;
 
@@ -34,7 +34,8 @@ pub struct Facts {
     pub hits: u64,
     /// Its frequency, halved up to now.
     pub frequency: u64,
-    /// Whether its reuse distance admits it to the main log.
+    /// Whether its reuse distance or its hits admit it to the main log. A large entry only gets a
+    /// bonus for that.
     pub is_admitted: bool,
     /// What it takes: 1 if sizes do not matter.
     pub cost: u64,
@@ -79,7 +80,8 @@ pub enum Verdict {
 pub struct Admission {
     /// Whether the entry is promoted to the main log; otherwise it is evicted.
     pub passes: bool,
-    /// Admission tests in a row that the victim has won.
+    /// Admission tests in a row that were lost against the tail of the main log; one against a
+    /// larger entry counts as many times as the victim is smaller.
     pub wins: u64,
     /// Whether the victim moves to the head of the main log.
     pub victim_goes_round: bool,
@@ -107,10 +109,10 @@ pub fn halves(increments: u64, entries: u64, clock: u64) -> bool {
     increments >= HALVE_AFTER * entries.max(1) && clock > 0
 }
 
-/// Whether the small log gives up an entry next: it would exceed its share by one entry more, or
+/// Whether the small log gives up an entry next: with one step more it would exceed its share, or
 /// the main log is empty.
-pub fn small_is_first(small_used: u64, one: u64, small_share: u64, main_used: u64) -> bool {
-    small_used + one > small_share || main_used == 0
+pub fn small_is_first(small_used: u64, step: u64, small_share: u64, main_used: u64) -> bool {
+    small_used + step > small_share || main_used == 0
 }
 
 /// The verdict on the small log's oldest entry.
@@ -151,8 +153,8 @@ pub fn is_kept_as_cheap(favour: Favour, entry: Facts, mean_cost: u64, chance: u6
     price < mean_cost && ((u128::from(chance) * u128::from(most)) >> 64) as u64 >= price
 }
 
-/// The admission test of an entry against the main log's oldest one, which has won `wins` tests in
-/// a row.
+/// The admission test of an entry against the main log's oldest one, after `wins`
+/// lost tests.
 pub fn admission<L: Logs>(
     logs: &L,
     entry: Facts,
@@ -185,7 +187,7 @@ pub fn frequency_of_victims<L: Logs>(logs: &L, oldest: &L::Entry, cost: u64) -> 
     let mean = logs.mean_cost();
     let worth = |cost: u64| u128::from(worth_of_hit(logs.favour(), cost, mean));
     let (mut covered, mut needed) = (0, 0);
-    for victim in logs.oldest_first(oldest).take(VICTIMS_MAX) {
+    for victim in logs.oldest_first(oldest).take(RECORDS_MAX) {
         let Some(victim) = victim else { continue };
         // Divided by the entry's worth only at the end: one small victim against a very large entry
         // would round to nothing, many would not.

@@ -1,7 +1,9 @@
 //! Lock-free reads. Must not know how writes choose what to store or evict.
 //!
-//! A read loads the slot, then the generation of its segment, then **the slot again**. It copies
-//! the record, checks the generation again, compares the whole key, and verifies the checksum.
+//! A read loads the shard's state and epoch, and finds the slot. It loads the slot, then the
+//! generation of its segment, then **the slot and the epoch again**. It loads word 0 of the record,
+//! copies the record, and checks word 0 and the generation again. It compares the whole key and
+//! verifies the checksum. If nothing was found, it checks that the state and the epoch are the same.
 //!
 //! The race: while a reader copies, a writer may free the segment and reuse it. The second slot
 //! load makes this harmless: a slot is cleared before its segment's generation moves, so the loaded
@@ -11,7 +13,7 @@
 //!
 //! A read that meets a change starts again. After a bounded number of attempts it continues under
 //! the shard's lock, for a short while, and then reports a miss and counts it. A read-only handle
-//! takes no lock and reports the miss at once.
+//! takes no lock and reports the miss after these attempts.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -61,7 +63,8 @@ layer! {
 }
 
 impl<'a> Reader<'a> {
-    /// Finds and copies an entry; whether there is one. Adds a hit to the slot if `notes_hit`.
+    /// Finds and copies an entry, also one that has expired; whether there is one. Adds a hit to the
+    /// slot if `notes_hit`, except under the lock.
     #[inline(always)]
     pub(crate) fn read(
         self,
@@ -185,8 +188,8 @@ impl<'a> Reader<'a> {
     /// Reads the record of one slot. The result of the attempt; none if the record is another
     /// key's.
     ///
-    /// Here and below, arguments are passed one by one: a struct would be written to memory in all
-    /// reads, for calls that are rare.
+    /// The rare functions below get their arguments one by one: a struct would be written to memory
+    /// in all reads, because calls of these are not inlined.
     #[inline(always)]
     fn try_slot(
         self,

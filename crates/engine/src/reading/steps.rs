@@ -1,6 +1,6 @@
 //! The single steps of a lock-free read: each loads or checks one thing. Owns the order of the loads
-//! within a step, and the points at which tests stop a read or break a step. Must not know in which
-//! order the steps come; that is in [`super::read`].
+//! within a step, and the points at which tests stop a read or break a step. Must not know how a read
+//! continues; that is in [`super::read`].
 
 use std::sync::atomic::Ordering;
 

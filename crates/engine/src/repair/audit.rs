@@ -193,7 +193,7 @@ impl Audit<'_, '_> {
         report
     }
 
-    /// The last version that the shard freed out. A count from [`VERSIONS_END`] on is damaged: only
+    /// The last version that the shard gave out. A count from [`VERSIONS_END`] on is damaged: only
     /// its low bits are kept, as in records, so that no version is given out twice.
     fn plausible_version(&self, last: u64, report: &mut CheckReport) -> u64 {
         if last < VERSIONS_END {

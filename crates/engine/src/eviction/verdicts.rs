@@ -4,7 +4,7 @@
 use super::budget::Budget;
 use super::capacity::{Capacity, Unit};
 use super::tail::{Candidate, Reason, RecordState};
-use super::target::Eviction;
+use super::Eviction;
 use crate::format::{shard, LogKind, PolicyBits, Slot};
 use crate::policy::{self, Facts, Logs, Verdict};
 use crate::value::Favour;
