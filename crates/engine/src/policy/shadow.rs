@@ -381,11 +381,12 @@ impl<'a, W: Words> Shadow<'a, W> {
             Verdict::Leaves(facts) => facts,
         };
         self.update(place, facts);
+        let has_space = main_used + self.entries[place].cost() <= main;
+        let passes = main != 0 && (has_space || self.passes_admission_test(facts));
         if hits > 0 {
             self.count_increments(hits);
         }
-        let has_space = main_used + self.entries[place].cost() <= main;
-        if main == 0 || !(has_space || self.passes_admission_test(facts)) {
+        if !passes {
             return self.drop_entry(place);
         }
         let entry = self.entries[place];

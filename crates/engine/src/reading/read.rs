@@ -27,7 +27,7 @@ use super::locked::Entries;
 use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
 use crate::error::{Error, Result};
 use crate::eviction::{sample_hit, Eviction};
-use crate::format::{flag, IndexState, KeyHash, Sequence};
+use crate::format::{flag, IndexState, KeyHash, Position, Sequence};
 use crate::index::Lookup;
 use crate::repair::lock;
 use crate::storage::Context;
@@ -379,7 +379,7 @@ impl<'a> Reader<'a> {
         let content = match steps::copy(&located, &header, words) {
             Some(content) => Some(content),
             None => self
-                .copy_across(self.position_in(located.record), words)
+                .copy_crossing(self.position_in(located.record), words)
                 .then(|| header.content(words)),
         };
         match (steps::is_still_after_copy(&located), content) {
@@ -387,6 +387,13 @@ impl<'a> Reader<'a> {
             (true, None) => Err(CopyError::Damaged),
             (false, _) => Err(CopyError::Changed),
         }
+    }
+
+    /// Copies a record that continues in further segments, which is rare.
+    #[cold]
+    #[inline(never)]
+    fn copy_crossing(self, at: Position, words: &mut [u64]) -> bool {
+        self.copy_across(at, words)
     }
 
     /// Whether the record in the buffer was written at this place under a key with this hash. Sets

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_arena::mutants::is_on;
+use tuckbox_arena::mutants;
 use tuckbox_arena::region::{fence, SegmentSlice, View};
 
 use crate::format::{flag, shard, Hasher, KeyHash, RecordHeader, Sequence, Slot, TRAILER_BYTES};
@@ -128,16 +128,16 @@ pub fn is_same_state(shard: ReadersLine<'_>, state: u64, epoch: u64) -> bool {
     fence(Ordering::Acquire);
     shard.get(shard::readers_word(shard::STATE)) == state
         && shard.get(shard::readers_word(shard::EPOCH)) == epoch
-        || is_on("no-state-check")
+        || mutants::is_on("no-state-check")
 }
 
 /// Whether the slot still leads to the same record, in the same epoch: the second slot load.
 #[inline(always)]
 pub fn is_confirmed(seen: Seen<'_>) -> bool {
-    let is_same = seen.is_still() || is_on("one-slot-load");
+    let is_same = seen.is_still() || mutants::is_on("one-slot-load");
     let is_epoch = seen.shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire)
         == seen.epoch
-        || is_on("no-epoch-check");
+        || mutants::is_on("no-epoch-check");
     if !is_same || !is_epoch {
         return false;
     }
@@ -156,7 +156,7 @@ pub fn copy(located: &Located<'_>, header: &RecordHeader, words: &mut [u64]) -> 
 /// Whether a record was in its place, unchanged, since it was located.
 #[inline(always)]
 pub fn is_still(located: &Located<'_>) -> bool {
-    if !is_on("no-acquire-fence") {
+    if !mutants::is_on("no-acquire-fence") {
         fence(Ordering::Acquire);
     }
     located.start.get(0) == located.first
@@ -174,6 +174,6 @@ pub fn is_still_after_copy(located: &Located<'_>) -> bool {
 #[inline(always)]
 pub fn has_its_checksum(copied: &Copied, hasher: &Hasher, hash: KeyHash, offset: u64) -> bool {
     let Copied { header, content, generation } = *copied;
-    is_on("no-checksum")
+    mutants::is_on("no-checksum")
         || header.sequence.checksum() == header.checksum(content, hasher, hash, offset, generation)
 }
