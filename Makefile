@@ -14,7 +14,7 @@ lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/so
 	lab/requirements-contestants.lock lab/Cargo.lock
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: FORCE help setup build demo lab lab-docs test check prose test-rust test-torture test-fuzz hit-ratio \
+.PHONY: FORCE help setup build demo lab lab-docs test check prose test-rust test-musl test-torture test-fuzz hit-ratio \
 	test-python test-rig test-lab lab-smoke test-reliability test-bench bench instructions torture \
 	torture-peers valgrind format clean
 
@@ -53,7 +53,7 @@ lab-docs: $(venv)/built ## The lab's middle form, 90 minutes at most, into docs/
 	-$(python) -m lab run --middle --resume $(ARGS)
 	$(python) -m lab publish
 
-test: check test-rust test-python test-rig test-lab lab-smoke test-bench test-torture test-reliability test-fuzz ## Everything.
+test: check test-rust test-musl test-python test-rig test-lab lab-smoke test-bench test-torture test-reliability test-fuzz ## Everything.
 	@echo "make test: all lanes passed"
 
 check: $(venv)/built $(venv)/drawing prose ## Formats, lints, types, prose.
@@ -85,6 +85,10 @@ test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, docu
 	cargo test --profile checked -p tuckbox-engine --features hooks --test protocol --test power_cut
 	# One thread: CPython 3.11 can crash when threads that are not its own come in at the same time.
 	PYO3_PYTHON=$(CURDIR)/$(python) cargo test --profile checked -p tuckbox-python -- --test-threads=1
+
+test-musl: ## The engine with another C library, musl: files, locks, forks, kills.
+	@scripts/require cargo cc
+	crates/engine/tests/systems.sh musl
 
 test-torture: ## Answers and engines that break a promise, and must be caught by the torture.
 	cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points

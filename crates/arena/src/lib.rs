@@ -26,7 +26,7 @@ pub mod sum;
 pub mod modelled;
 
 mod arena;
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
 mod assembly;
 mod fault;
 mod file;

@@ -24,16 +24,28 @@ pub(crate) static BEGIN: [[u64; 2]; 4] = [
     [0x3f84_d5b5_b547_0917, 0xc0ac_29b7_c97c_50dd],
 ];
 
+/// Whether sums are computed by the processor's instructions. If not, by a table: the processor
+/// lacks them, or the build has `--cfg portable`.
+#[inline(always)]
+pub fn has_instructions() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(portable)))]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(all(target_arch = "aarch64", target_endian = "little", not(portable)))]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[allow(unreachable_code, reason = "reached on other processors")]
+    false
+}
+
 /// The sum of some words. A zero behind an even number of words does not change it.
 #[inline(always)]
 pub fn of(words: &[u64]) -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("aes") {
+    #[cfg(all(target_arch = "x86_64", not(portable)))]
+    if has_instructions() {
         // SAFETY: the processor has the instructions that the function is compiled for.
         return unsafe { x86_64::of(words) };
     }
-    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-    if std::arch::is_aarch64_feature_detected!("aes") {
+    #[cfg(all(target_arch = "aarch64", target_endian = "little", not(portable)))]
+    if has_instructions() {
         // SAFETY: the processor has the instructions that the function is compiled for.
         return unsafe { aarch64::of(words) };
     }
@@ -74,7 +86,7 @@ macro_rules! sum_by {
     }};
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(portable)))]
 mod x86_64 {
     use super::BEGIN;
     use std::arch::x86_64::{
@@ -98,7 +110,7 @@ mod x86_64 {
     }
 }
 
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+#[cfg(all(target_arch = "aarch64", target_endian = "little", not(portable)))]
 mod aarch64 {
     use super::BEGIN;
     use std::arch::aarch64::{
@@ -200,8 +212,36 @@ mod by_table {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// [`digest_of`] the right sums.
+    pub(crate) const DIGEST: u64 = 0xa114_3780_c716_6118;
+
+    /// Sums of the first words of a sequence, for many counts, as one number. Each step of the fold
+    /// is a bijection, so one wrong sum always changes the result.
+    pub(crate) fn digest_of(path: impl Fn(&[u64]) -> u64) -> u64 {
+        let words: Vec<u64> = (1..=300u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let counts = (0..=72).chain([127, 128, 129, 255, 256, 300]);
+        counts.fold(0, |digest: u64, count| {
+            (digest.rotate_left(29) ^ path(&words[..count])).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        })
+    }
+
+    /// The same constant on every system: here for the path that this system takes, and the table.
+    #[test]
+    fn the_paths_agree_with_those_of_every_other_system() {
+        assert_eq!(digest_of(of), DIGEST, "by instructions: {}", has_instructions());
+        assert_eq!(digest_of(by_table::of), DIGEST, "by table");
+    }
+
+    #[test]
+    fn one_wrong_bit_of_one_sum_is_noticed() {
+        for (count, bit) in [(0, 0), (1, 63), (7, 9), (72, 31), (300, 32)] {
+            let broken = |words: &[u64]| of(words) ^ u64::from(words.len() == count) << bit;
+            assert_ne!(digest_of(broken), DIGEST, "{count} words");
+        }
+    }
 
     /// Count and sum of the words 1, 2, 3 and so on.
     const KNOWN: [(usize, u64); 7] = [

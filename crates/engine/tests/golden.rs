@@ -12,8 +12,10 @@ use tuckbox_testkit::specimen::{config, name, stamped, works_after_check, Scratc
 
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
+/// `TUCKBOX_GOLDEN` is a folder of files that were made on another system (`systems.sh`).
 fn path(file: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file)
+    let kept = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    std::env::var_os("TUCKBOX_GOLDEN").map_or(kept, PathBuf::from).join(file)
 }
 
 /// A kind of file: how it is opened, and how many keys of each kind it has.

@@ -77,7 +77,7 @@ run_tsan() { # rounds, further arguments
     local rounds=$1
     shift
     TWIN_ROUNDS=$rounds TSAN_OPTIONS="halt_on_error=1 exitcode=66" \
-        RUSTFLAGS="-Zsanitizer=thread --cfg tsan" CARGO_TARGET_DIR=target/tsan \
+        RUSTFLAGS="-Zsanitizer=thread --cfg portable" CARGO_TARGET_DIR=target/tsan \
         cargo "+$nightly" test -Zbuild-std --target x86_64-unknown-linux-gnu --profile checked "$@" \
         > "$log" 2>&1
 }

@@ -285,7 +285,9 @@ struct Fault {
 impl Fault {
     /// Whether the fault keeps the file from growing, so that entries are evicted.
     fn is_about_length(&self) -> bool {
-        let is_look = self.kind == libc::SYS_statx as u64 && self.count > 1;
+        // Rust's library looks at a file by another call where the C library is musl.
+        let look = if cfg!(target_env = "musl") { libc::SYS_fstat } else { libc::SYS_statx };
+        let is_look = self.kind == look as u64 && self.count > 1;
         is_look || self.kind == libc::SYS_fallocate as u64
     }
 

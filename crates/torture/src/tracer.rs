@@ -13,6 +13,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+/// The first argument of `ptrace`, which the C libraries type differently.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
 /// The registers of a stopped child.
 pub type Registers = libc::user_regs_struct;
 
@@ -147,7 +153,7 @@ impl Traced {
         })
     }
 
-    fn resume(&mut self, request: libc::c_uint, signal: libc::c_int) -> io::Result<Stop> {
+    fn resume(&mut self, request: Request, signal: libc::c_int) -> io::Result<Stop> {
         if self.has_ended {
             return Err(io::Error::other("it has ended"));
         }

@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
 use crate::assembly;
 use crate::fault::Mapping;
 use crate::platform::space;
@@ -43,9 +43,9 @@ pub(crate) type LockWord<'a> = &'a AtomicU64;
 pub const WORD: u64 = 8;
 
 /// Copies of at least this many bytes use the processor's string instruction; shorter ones, and
-/// those that are summed, use vector registers (see `assembly.rs`). Other processors and tools that
-/// watch every access (Miri, loom, the thread sanitizer) use a loop of relaxed words.
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+/// those that are summed, use vector registers (see `assembly.rs`). Other processors, builds with
+/// `--cfg portable` (the thread sanitizer's is one), Miri and loom use a loop of relaxed words.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
 const STRING_COPY_FROM: usize = 2048;
 
 /// A cache line.
@@ -304,14 +304,14 @@ impl Region {
     /// Prefetches the cache lines of some bytes. A hint: reads nothing, and any offset is allowed.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64, len_bytes: u64) {
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
         for line in 0..len_bytes.div_ceil(LINE_BYTES) {
             use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
             let at = self.base.wrapping_add((offset + line * LINE_BYTES) as usize);
             // SAFETY: the instruction takes any address and never fails.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
         }
-        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, portable)))))]
         let _ = (offset, len_bytes);
     }
 
@@ -364,12 +364,12 @@ impl Region {
     pub fn copy_out_bytes(&self, offset: u64, target: &mut [u8]) {
         assert_eq!(target.len() as u64 % WORD, 0, "{} bytes are no whole words", target.len());
         let from = self.at(offset, target.len() as u64 / WORD);
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
         // SAFETY: `from` covers the bytes by `at`, and `target` is exclusively ours.
         unsafe {
             assembly::string_copy(from.0, target.as_mut_ptr(), target.len())
         };
-        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, portable)))))]
         for (index, word) in target.chunks_exact_mut(8).enumerate() {
             word.copy_from_slice(&nth(from, index).load(Ordering::Relaxed).to_ne_bytes());
         }
@@ -422,18 +422,18 @@ impl Region {
     #[inline]
     pub fn copy_in(&self, offset: u64, source: &[u64]) {
         let to = self.at(offset, source.len() as u64);
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
         if source.len() * 8 >= STRING_COPY_FROM {
             // SAFETY: `to` covers the bytes by `at`, and `source` is borrowed from its owner.
             unsafe { assembly::string_copy(source.as_ptr().cast(), to.0, source.len() * 8) };
             return;
         }
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
         // SAFETY: `to` covers the words by `at`, and `source` is borrowed from its owner.
         unsafe {
             assembly::copy(source.as_ptr().cast(), to.0, source.len())
         };
-        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, portable)))))]
         for (index, word) in source.iter().enumerate() {
             #[cfg(not(loom))]
             if crate::mutants::is_on("plain-words") {
@@ -449,13 +449,13 @@ impl Region {
     pub fn copy_in_bytes(&self, offset: u64, source: &[u8]) {
         let whole_bytes = source.len() / 8 * 8;
         let (whole, rest) = source.split_at(whole_bytes);
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
         {
             let to = self.at(offset, whole_bytes as u64 / WORD);
             // SAFETY: `to` covers the bytes by `at`, and `whole` is borrowed from its owner.
             unsafe { assembly::string_copy(whole.as_ptr(), to.0, whole_bytes) };
         }
-        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, portable)))))]
         for (index, chunk) in whole.chunks_exact(8).enumerate() {
             let word = u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"));
             self.set(offset + index as u64 * WORD, word);

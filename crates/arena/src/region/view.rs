@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 
 #[cfg(not(loom))]
 use super::Region;
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
 use super::STRING_COPY_FROM;
 use super::{Word, LINE_WORDS, WORD};
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
 use crate::assembly;
 use crate::sum;
 
@@ -38,18 +38,18 @@ pub(super) fn nth(words: Words<'_>, index: usize) -> &Word {
 /// Copies words out, each relaxed. The caller has checked as many as `target` has.
 #[inline(always)]
 pub(super) fn copy_out(from: Words<'_>, target: &mut [u64]) {
-    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
     if target.len() * 8 >= STRING_COPY_FROM {
         // SAFETY: `from` covers the bytes, and `target` is exclusively ours.
         unsafe { assembly::string_copy(from.0, target.as_mut_ptr().cast(), target.len() * 8) };
         return;
     }
-    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
     // SAFETY: `from` covers the words, and `target` is exclusively ours.
     unsafe {
         assembly::copy(from.0, target.as_mut_ptr().cast(), target.len())
     };
-    #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, portable)))))]
     for (index, word) in target.iter_mut().enumerate() {
         *word = nth(from, index).load(Ordering::Relaxed);
     }
@@ -144,8 +144,8 @@ impl<'a> SegmentSlice<'a> {
     #[inline(always)]
     pub fn copy_out_summed(&self, target: &mut [u64], from: usize) -> u64 {
         debug_assert!(matches!(from, 1 | 2) && target.len() >= 2, "{} from {from}", target.len());
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
-        if std::arch::is_x86_feature_detected!("aes") {
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
+        if sum::has_instructions() {
             let words = self.first(target.len());
             let (before, rest) = target.split_at_mut(from);
             for (index, word) in before.iter_mut().enumerate() {
@@ -222,9 +222,9 @@ impl<'a> LinePair<'a> {
     #[inline(always)]
     pub fn words_with_top(&self, top: u16) -> u32 {
         // SAFETY: each line covers eight checked words.
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, tsan))))]
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
         return unsafe { assembly::compare(self.lines[0].0, self.lines[1].0, top) };
-        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, tsan)))))]
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, portable)))))]
         (0..2 * LINE_WORDS).fold(0, |found, index| {
             let word = self.load(index, Ordering::Relaxed);
             found | u32::from(word >> 48 == u64::from(top)) << index
@@ -252,6 +252,25 @@ mod tests {
                 assert_eq!(target[..count], source[..count]);
                 assert_eq!((target[count], sum), (7, sum::of(&source[from..count])));
             }
+        }
+    }
+
+    /// As `sum::tests`, for sums that are computed while the words are copied.
+    #[test]
+    fn sums_of_copies_are_those_of_every_other_system() {
+        let mut region = Region::heap(64 + 4096);
+        region.set_pool(Pool { at: 64, segment_shift: 12, segment_count: 1 });
+        for from in [1, 2] {
+            let digest = sum::tests::digest_of(|words| {
+                // A copy has at least two words.
+                let from = if words.is_empty() { 2 } else { from };
+                region.copy_in(64 + 8 * from as u64, words);
+                let mut target = vec![0; from + words.len()];
+                let sum = region.segment_slice(64).unwrap().copy_out_summed(&mut target, from);
+                assert_eq!(target[from..], *words);
+                sum
+            });
+            assert_eq!(digest, sum::tests::DIGEST, "from word {from}");
         }
     }
 

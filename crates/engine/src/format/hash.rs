@@ -123,6 +123,23 @@ mod tests {
         assert_eq!(one.key(b"key"), Hasher::new([1, 2]).key(b"key"));
     }
 
+    /// The hash has other code for each processor. This constant is the same on all of them.
+    #[test]
+    fn hashes_are_those_of_every_other_system() {
+        let hasher = Hasher::new([5, 6]);
+        let bytes: Vec<u8> =
+            (0..1500u32).map(|n| (n.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+        // Each step is a bijection, so one wrong hash or checksum changes the result.
+        let digest = (0..=bytes.len()).fold(0u64, |digest, count| {
+            let hash = hasher.bytes(&bytes[..count]);
+            let sum = hasher.checksum(KeyHash(hash), hash, count as u64, 4096, 7);
+            (digest.rotate_left(29) ^ hash)
+                .wrapping_add(u64::from(sum))
+                .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        });
+        assert_eq!(digest, 0x558d_ae3f_8e7e_27bc);
+    }
+
     #[test]
     fn a_checksum_depends_on_every_part() {
         let hasher = Hasher::new([5, 6]);

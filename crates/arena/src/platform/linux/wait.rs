@@ -13,7 +13,7 @@ fn low_half(word: LockWord<'_>) -> *mut u32 {
 #[cfg(not(miri))]
 pub fn sleep_while(word: LockWord<'_>, value: u32, limit: Duration) {
     let limit = libc::timespec {
-        tv_sec: limit.as_secs() as libc::time_t,
+        tv_sec: limit.as_secs() as _,
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
     };
     // SAFETY: the word and the time outlive the call.
