@@ -12,7 +12,7 @@ impl Eviction<'_> {
         self.measure_sample();
         self.sample_insert(hash, header);
         let ghost = self.take_ghost(hash);
-        let small_entries = self.log_count(LogKind::Small, log::ENTRIES);
+        let small_entries = || self.log_count(LogKind::Small, log::ENTRIES);
         let idle = || self.idle_at_main_tail();
         let (frequency, is_admitted) = newcomer(self.setting(), ghost, small_entries, idle);
         self.count_increments(1);

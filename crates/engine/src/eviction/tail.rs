@@ -96,9 +96,10 @@ impl Eviction<'_> {
 
     /// Moves the log tail. Skips what the log's links contradict.
     fn advance_tail(&self, kind: LogKind, to: Position) {
-        let Some(from) = self.tail_cursor(kind) else { return };
         if !self.move_tail(kind, to) {
-            self.skip_damaged(kind, from);
+            if let Some(from) = self.tail_cursor(kind) {
+                self.skip_damaged(kind, from);
+            }
         }
     }
 

@@ -129,7 +129,7 @@ impl Eviction<'_> {
     /// spent before there is a victim to compare it with.
     pub(super) fn leave_small(
         &self,
-        candidate: Candidate,
+        mut candidate: Candidate,
         capacity: &Capacity,
         budget: &mut Budget,
     ) {
@@ -171,7 +171,7 @@ impl Eviction<'_> {
             // Its hits are part of the frequency by now.
             let slot = Slot(self.region().get(candidate.found.at));
             self.store_slot(candidate.found.at, slot.with_policy(self.bits_of(facts)));
-            let candidate = Candidate { frequency: facts.frequency, ..candidate };
+            candidate.frequency = facts.frequency;
             self.drop_oldest(&candidate, Reason::Evicted);
             return;
         }

@@ -92,15 +92,15 @@ pub struct Admission {
 pub fn newcomer(
     setting: &Setting,
     ghost: Option<Ghost>,
-    small_entries: u64,
+    small_entries: impl FnOnce() -> u64,
     idle: impl FnOnce() -> Option<u64>,
 ) -> (u64, bool) {
     let Some(ghost) = ghost else { return (1, false) };
     // Entries evicted since the key last entered the small log.
-    let distance = ghost.age.saturating_add(small_entries).saturating_mul(10);
+    let distance = || ghost.age.saturating_add(small_entries()).saturating_mul(10);
     let is_admitted = setting.reuse_distance
         && !ghost.from_main
-        && idle().is_some_and(|idle| distance < idle.saturating_mul(REUSE_TENTHS));
+        && idle().is_some_and(|idle| distance() < idle.saturating_mul(REUSE_TENTHS));
     (ghost.frequency + 1, is_admitted)
 }
 

@@ -252,7 +252,9 @@ impl<'a, W: Words> Shadow<'a, W> {
         match (place, event) {
             (Some(place), Event::Read) => {
                 let entry = self.entries[place];
-                self.set(place, entry.with(entry.bits().hits() + 1, entry.bits().frequency()));
+                if entry.bits().hits() < 3 {
+                    self.set(place, entry.with(entry.bits().hits() + 1, entry.bits().frequency()));
+                }
             }
             (Some(place), Event::Removed) => self.set(place, Entry::NONE),
             (None, Event::Read | Event::Overwritten) => self.insert(hash, cost, capacity),
@@ -275,7 +277,7 @@ impl<'a, W: Words> Shadow<'a, W> {
             let victim = self.entries[self.oldest(LogKind::Main)?];
             Some(self.header_word(shadow::CLOCK).wrapping_sub(victim.clock()) & CLOCK_MASK)
         };
-        let small_entries = self.count(LogKind::Small);
+        let small_entries = || self.count(LogKind::Small);
         let (frequency, is_admitted) = rules::newcomer(self.setting, ghost, small_entries, idle);
         self.count_increments(1);
         if self.evict_until_fits(cost, capacity) {
@@ -348,11 +350,9 @@ impl<'a, W: Words> Shadow<'a, W> {
         Facts::new(entry.bits(), entry.bits().frequency(), cost)
     }
 
-    /// Changes an entry to these facts.
-    fn update(&mut self, place: usize, facts: Facts) -> Entry {
-        let entry = self.entries[place].with(facts.hits, facts.frequency);
-        self.set(place, entry);
-        entry
+    /// An entry with these facts.
+    fn with_facts(&self, place: usize, facts: Facts) -> Entry {
+        self.entries[place].with(facts.hits, facts.frequency)
     }
 
     fn evict_one(&mut self, capacity: u64) {
@@ -375,12 +375,13 @@ impl<'a, W: Words> Shadow<'a, W> {
         let facts = match rules::small_oldest(self.setting, self.facts(place)) {
             Verdict::GoesRound(facts) => {
                 self.count_increments(1);
-                let entry = self.update(place, facts);
-                return self.append(place, entry, LogKind::Small);
+                return self.append(place, self.with_facts(place, facts), LogKind::Small);
             }
             Verdict::Leaves(facts) => facts,
         };
-        self.update(place, facts);
+        if hits > 0 {
+            self.set(place, self.with_facts(place, facts));
+        }
         let has_space = main_used + self.entries[place].cost() <= main;
         let passes = main != 0 && (has_space || self.passes_admission_test(facts));
         if hits > 0 {
@@ -409,8 +410,7 @@ impl<'a, W: Words> Shadow<'a, W> {
             };
             self.count_increments(1);
             *self.word(shadow::WINS) = 0;
-            let entry = self.update(place, facts);
-            self.append(place, entry, LogKind::Main);
+            self.append(place, self.with_facts(place, facts), LogKind::Main);
         }
         self.oldest(LogKind::Main)
     }

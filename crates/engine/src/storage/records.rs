@@ -126,6 +126,10 @@ impl Shard<'_> {
         let Some(at) = self.cx.position_of(offset) else { return false };
         words.clear();
         words.resize(len_bytes.div_ceil(8) as usize, 0);
+        if at.byte + len_bytes <= self.cx.shape.log_bytes {
+            self.region().copy_out(self.cx.offset_of(at), words);
+            return true;
+        }
         self.cx.copy_across(at, words)
     }
 
