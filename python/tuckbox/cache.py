@@ -101,7 +101,8 @@ class Cache(_engine.Core):
                 and it ends with them.
             size: Maximum length of the file in bytes: an int, or text such as "256 MB" (10^6
                 bytes) or "64 MiB" (2^20 bytes). Includes the index and all metadata. The default
-                is 64 MiB. Only used to create the file: an existing file keeps its size.
+                is 64 MiB, the maximum 8 TiB. Only used to create the file: an existing file keeps
+                its size.
             max_entries: Maximum number of entries; None (the default) is no limit. Only used to
                 create the file.
             favour: The goal of eviction if values differ in size. ``"hits"`` maximises the hit

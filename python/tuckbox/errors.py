@@ -186,7 +186,7 @@ class InvalidTTL(InvalidArgument):
 
 
 class InvalidSize(InvalidArgument):
-    """``size`` is not a size, or is too small for a cache."""
+    """``size`` is not a size, is too small or too large, or exceeds the file system."""
 
 
 class InvalidMaxEntries(InvalidArgument):

@@ -130,7 +130,7 @@ def trial(
 def make(opener: Callable[..., Any], disk: Disk) -> Cache:
     """Make the cache while, or after, somebody else takes the room."""
     draw = disk.draw
-    size = draw.choice([64 << 10, 512 << 10, 4 * disk.len_bytes])
+    size = max(64 << 10, disk.len_bytes // draw.choice([1, 2, 8]))
     if disk.moment == "during":
         go, ready = os.pipe()
         fill(disk.folder, draw.randrange(0, disk.len_bytes // 4, PAGE), go)
@@ -242,6 +242,37 @@ def test_a_full_disk_is_an_error_or_a_smaller_cache(
     trials.add(len(results), "trials")
     failures = judge(results)
     assert not failures, "\n".join(failures[:10])
+
+
+def create_at_the_limit(folder: str) -> tuple[str, list[str], int]:
+    """Create caches as long as the file system, and a byte longer.
+
+    Returns the refusal, what it left behind, and the size of the cache that was created.
+    """
+    total_bytes = DISKS["1 MiB"]
+    mount("tmpfs", folder, 0, f"size={total_bytes},mode=700")
+    path = f"{folder}/cache.tuck"
+    with pytest.raises(tuckbox.InvalidSize) as caught:
+        Cache(path, size=total_bytes + 1)
+    left = os.listdir(folder)
+    with Cache(path, size=total_bytes) as cache:
+        cache["k"] = "v"
+        return str(caught.value), left, cache.size
+
+
+@pytest.mark.family("T-D1")
+def test_a_size_that_the_file_system_cannot_hold_is_refused(tmp_path: Path, trials: Any) -> None:
+    demand_mounts()
+    folder = tmp_path / "small"
+    folder.mkdir()
+    with Actor(own_mounts) as actor:
+        refusal, left, size_bytes = actor.call(create_at_the_limit, str(folder))
+    assert refusal == (
+        f"size 1048577 bytes is too large for {folder}/cache.tuck: its file system has space for "
+        "only 1048576 bytes; choose a smaller size"
+    )
+    assert (left, size_bytes) == ([], 1 << 20)
+    trials.add(2, "trials")
 
 
 def open_without_fallocate(folder: str) -> tuple[list[tuple[int | None, str, list[str]]], bool]:

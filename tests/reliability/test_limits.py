@@ -71,7 +71,7 @@ def make(path: str) -> None:
 def limited(opener: Callable[..., Any], folder: str, kind: str, seed: int) -> dict[str, Any]:
     """Run one trial in a child, whose limits end with it."""
     draw = random.Random(seed)
-    options = "size=8m,mode=700" + (f",nr_inodes={draw.randint(1, 4)}" if kind == "inodes" else "")
+    options = "size=64m,mode=700" + (f",nr_inodes={draw.randint(1, 4)}" if kind == "inodes" else "")
     mount("tmpfs", folder, 0, options)
     try:
         return _limited(opener, folder, kind, draw)

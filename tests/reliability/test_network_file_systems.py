@@ -40,7 +40,7 @@ def answer(opcode: int, body: bytes) -> tuple[int, bytes]:
         )
         return 0, struct.pack("<QII", 0, 0, 0) + attributes
     if opcode == STATFS:
-        return 0, struct.pack("<QQQQQIIII24x", 1000, 900, 900, 1000, 900, 4096, 255, 4096, 0)
+        return 0, struct.pack("<QQQQQIIII24x", *(1 << 20,) * 5, 4096, 255, 4096, 0)
     return (ENOENT if opcode == LOOKUP else ENOSYS), b""
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reliability.actors import common_folder
+from reliability.boots import demand
 from tuckbox import (
     Cache,
     CacheCorrupt,
@@ -280,6 +281,18 @@ class TestSize:
             Cache(path, size=size)
         assert not Path(path).exists()
 
+    @pytest.mark.parametrize("size", [2**43 + 1, "10000 TB", 2**63 - 1])
+    def test_larger_than_any_cache(self, path: str, size: int | str) -> None:
+        with pytest.raises(InvalidSize, match=r"is too large; the maximum is 8796093022208 bytes"):
+            Cache(path, size=size)
+        assert not Path(path).exists()
+        with pytest.raises(InvalidSize, match="is too large"):
+            Cache(size=size)
+
+    def test_larger_than_the_machine(self) -> None:
+        with pytest.raises(InvalidSize, match=r"machine has only \d+ bytes of memory and swap"):
+            Cache(size="8 TiB")
+
     def test_the_least_works_and_a_byte_less_does_not(self, opened: Any, path: str) -> None:
         with pytest.raises(InvalidSize) as caught:
             Cache(path, size=1)
@@ -485,3 +498,45 @@ assert os.stat(sys.argv[1]).st_size == length
         answer = run(code, path)
         sentences = ("no room for", f"no space left for {path}")
         assert answer.startswith(tuple(f"28 {path} {sentence}" for sentence in sentences)), answer
+
+
+class TestWithoutProc:
+    """A chroot or container that has no /proc."""
+
+    prefix = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
+
+    def run(self, code: str, path: str) -> str:
+        demand(self.prefix)
+        command = [*self.prefix, sys.executable, "-c", code, path]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def test_says_what_is_missing(self, path: str, tmp_path: Path) -> None:
+        with Cache(path) as cache:
+            cache["key"] = "value"
+        code = """
+import sys
+from tuckbox import Cache, CacheOpenError
+for name in (sys.argv[1], sys.argv[1] + ".new", None):
+    try:
+        Cache(name)
+    except CacheOpenError as error:
+        print(type(error).__name__, error)
+"""
+        names = (path, f"{path}.new", "(private cache)")
+        assert self.run(code, path).splitlines() == [
+            f"CacheOpenError cannot take a process slot of {name}: there is no /proc/self/fd; "
+            "mount /proc in this chroot or container, or open an existing cache with read_only"
+            for name in names
+        ]
+        assert os.listdir(tmp_path) == [Path(path).name]
+
+    def test_can_read(self, path: str) -> None:
+        with Cache(path) as cache:
+            cache.set("key", "value", ttl=60)
+            code = """
+import sys
+from tuckbox import Cache
+with Cache(sys.argv[1], read_only=True) as cache:
+    print(cache["key"])
+"""
+            assert self.run(code, path) == "value\n"

@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use serde_json::{json, Value};
 use tuckbox_arena::clock::Clock;
 use tuckbox_arena::{Arena, NativeWaiter, Place, Rights};
-use tuckbox_engine::layout;
+use tuckbox_engine::format::{layout, plan};
 
 use crate::caches::Failure;
 
@@ -28,8 +28,8 @@ pub(crate) fn watch(path: &Path) -> Result<Value, Failure> {
         &Place::Path(path.to_path_buf()),
         Rights { read_only: true, ..Rights::default() },
         // An existing file keeps its own plan.
-        &layout::plan(layout::SIZE_BYTES_MIN, 0),
-        layout::layer(),
+        &plan::plan(layout::SIZE_BYTES_MIN, 0),
+        plan::layer(),
         Clock::System,
         Arc::new(NativeWaiter),
         &|_| Ok(()),

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
 use crate::layout::header;
-use crate::os;
-use crate::process::{if_exists, time_frame, TimeFrame};
+use crate::platform::{clock, TimeFrame};
 use crate::region::{fence, Region};
 
 /// Where the time comes from.
@@ -50,10 +49,10 @@ impl ClockDomain {
     /// # Errors
     /// The system's error, if it cannot tell. A system without boot id or namespaces is no error.
     pub fn now() -> io::Result<ClockDomain> {
-        let id = if_exists(std::fs::read("/proc/sys/kernel/random/boot_id"))?.unwrap_or_default();
+        let id = clock::boot_id()?;
         let boot = XxHash3_64::oneshot(&id).max(1);
         let boot = crate::hooks::pretended_boot().unwrap_or(boot);
-        Ok(ClockDomain { boot, is_boot_known: !id.is_empty(), frame: time_frame()? })
+        Ok(ClockDomain { boot, is_boot_known: !id.is_empty(), frame: clock::time_frame()? })
     }
 
     /// The domain of the participants of a twin.
@@ -71,9 +70,8 @@ impl ClockDomain {
     /// # Errors
     /// The system has no boot id.
     pub fn known_boot(self) -> io::Result<u64> {
-        let missing =
-            "after_power_cut=\"discard\" needs /proc/sys/kernel/random/boot_id; mount /proc";
-        self.is_boot_known.then_some(self.boot).ok_or_else(|| io::Error::other(missing))
+        let missing = || format!("after_power_cut=\"discard\" {}", clock::NO_BOOT_ID);
+        self.is_boot_known.then_some(self.boot).ok_or_else(|| io::Error::other(missing()))
     }
 }
 
@@ -100,7 +98,7 @@ pub fn known_anchor_us(region: &Region, domain: ClockDomain) -> Option<u64> {
         fence(Ordering::Acquire);
         // A replaced row gets its namespace before its anchor: if the namespace is still ours, so
         // was the anchor.
-        if is_ours() && is_whole && is_plausible(os::boot_time_us().wrapping_add(anchor_us)) {
+        if is_ours() && is_whole && is_plausible(clock::boot_time_us().wrapping_add(anchor_us)) {
             return Some(anchor_us);
         }
     }
@@ -111,8 +109,8 @@ pub fn known_anchor_us(region: &Region, domain: ClockDomain) -> Option<u64> {
 /// time if that is later. A read-only handle, which creates no row, uses it directly.
 pub fn new_anchor_us(region: &Region) -> u64 {
     let last_seen_us = Some(region.get(header::LAST_SEEN_US)).filter(|us| is_plausible(*us));
-    let now_us = os::wall_time_us().max(last_seen_us.unwrap_or(0));
-    now_us.wrapping_sub(os::boot_time_us())
+    let now_us = clock::wall_time_us().max(last_seen_us.unwrap_or(0));
+    now_us.wrapping_sub(clock::boot_time_us())
 }
 
 /// How many rows were created. A read-only handle looks for its row again when this changes.
@@ -169,12 +167,12 @@ mod tests {
     #[test]
     fn the_clock_does_not_run_back_over_a_reboot() {
         let region = Region::heap(HEADER_BYTES);
-        let future_us = os::wall_time_us() + 3_600_000_000;
+        let future_us = clock::wall_time_us() + 3_600_000_000;
         record_time(&region, future_us);
         // The row belongs to another boot.
         region.set(header::CLOCK_ROWS, 1);
         let anchor_us = anchor_us(&region, domain());
-        let now_us = os::boot_time_us().wrapping_add(anchor_us);
+        let now_us = clock::boot_time_us().wrapping_add(anchor_us);
         assert!(now_us >= future_us);
     }
 
@@ -187,7 +185,7 @@ mod tests {
         let again = anchor_us(&region, domain());
         assert!(again.abs_diff(sound) < 60_000_000, "{again} instead of {sound}");
         assert_eq!(known_anchor_us(&region, domain()), Some(again));
-        let now_us = os::boot_time_us().wrapping_add(again);
+        let now_us = clock::boot_time_us().wrapping_add(again);
         record_time(&region, now_us);
         assert_eq!(region.get(header::LAST_SEEN_US), now_us);
     }

@@ -1,12 +1,53 @@
 //! What can go wrong between a program and its cache file. Every variant says what happened and to
 //! what; `Display` adds what to do. Must not know keys and values: those errors are the engine's.
 
+use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::platform::advice;
 
 /// The result of an operation on the arena.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// All the space that a file could have if it were alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Space {
+    /// The length of its file system.
+    FileSystem {
+        /// In bytes, as the file system says.
+        total_bytes: u64,
+    },
+    /// This machine's memory, because the file is kept there.
+    Memory {
+        /// In bytes, with the swap space.
+        total_bytes: u64,
+    },
+}
+
+impl Space {
+    /// The space in bytes.
+    pub fn total_bytes(self) -> u64 {
+        let (Space::FileSystem { total_bytes } | Space::Memory { total_bytes }) = self;
+        total_bytes
+    }
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Space::FileSystem { total_bytes } => {
+                write!(formatter, "its file system has space for only {total_bytes} bytes")
+            }
+            Space::Memory { total_bytes } => write!(
+                formatter,
+                "it is kept in memory, and this machine has only {total_bytes} bytes of memory \
+                 and swap space"
+            ),
+        }
+    }
+}
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -34,11 +75,8 @@ pub enum Error {
         wanted_bytes: u64,
     },
     /// The file system cannot allocate space before it is written.
-    #[error(
-        "{path} is on a file system without fallocate, so the cache cannot reserve space to grow; \
-         choose a directory on ext4, XFS, Btrfs or tmpfs, for example in /dev/shm"
-    )]
-    NoFallocate {
+    #[error("{path} {}", advice::NOT_GROWABLE)]
+    NotGrowable {
         /// The file to create, open or lengthen.
         path: PathBuf,
     },
@@ -63,7 +101,8 @@ pub enum Error {
     /// The file system keeps its files on another machine, or shares them with other machines.
     #[error(
         "{path} is on {kind}, which other machines can use too, and they would not share the \
-         cache's memory or locks; choose a directory on a local disk, or in /dev/shm"
+         cache's memory or locks; choose {}",
+        advice::LOCAL_FOLDERS
     )]
     NetworkFileSystem {
         /// The file to open.
@@ -142,6 +181,27 @@ pub enum Error {
         /// The smallest size that works.
         least_bytes: u64,
     },
+    /// A size that no cache can have.
+    #[error(
+        "size {asked_bytes} bytes is too large; the maximum is {most_bytes} bytes: choose a \
+         smaller size"
+    )]
+    SizeTooLarge {
+        /// The requested size.
+        asked_bytes: u64,
+        /// The largest size of a cache.
+        most_bytes: u64,
+    },
+    /// A size that a new file could never reach where it is to be created.
+    #[error("size {asked_bytes} bytes is too large for {path}: {space}; choose a smaller size")]
+    SizeBeyondSpace {
+        /// The file to create.
+        path: PathBuf,
+        /// The requested size.
+        asked_bytes: u64,
+        /// What limits the file.
+        space: Space,
+    },
     /// Live processes hold all process slots of the file.
     #[error(
         "all {slots} process slots of {path} are in use; close a process or handle that has it \
@@ -187,4 +247,11 @@ pub enum Error {
         /// The cache file.
         path: PathBuf,
     },
+}
+
+impl Error {
+    /// The system's error at an action: "open", "map".
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::Io { action, path: path.into(), source }
+    }
 }

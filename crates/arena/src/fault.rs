@@ -1,8 +1,8 @@
 //! What happens when the file under a mapping becomes too short. Must not know what is in the
 //! memory.
 //!
-//! Anyone who may write to a file can truncate it, and touching a page behind the new end raises
-//! SIGBUS, which kills the process. So this module registers the mappings of this process, and its
+//! Anyone who may write to a file can truncate it, and touching a page behind the new end raises a
+//! signal that kills the process. So this module registers the mappings of this process, and its
 //! signal handler replaces a whole mapping that was hit by private zeros. The running operation
 //! continues, finds nothing that passes its checks, and ends; the handle then reports its file as
 //! lost.
@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Once;
 
-use crate::os::{self, BusError};
+use crate::platform::{faults, files, space, Fault};
 
 /// A handle has one mapping, plus one of the header alone while it is opened.
 const MAPPINGS_MAX: usize = 2048;
@@ -48,7 +48,7 @@ impl Mapping {
     pub fn reserve(fd: i32) -> Option<&'static Mapping> {
         HANDLER.call_once(|| {
             if !crate::mutants::is_on("no-guard") {
-                os::handle_bus_errors(may_go_on);
+                faults::handle(may_go_on);
             }
         });
         let free = |mapping: &&Mapping| {
@@ -93,7 +93,7 @@ impl Mapping {
     /// Whether the file is shorter than it was seen to be.
     fn is_truncated(&self) -> bool {
         self.base.load(Ordering::Acquire) != 0
-            && os::file_bytes(self.fd.load(Ordering::Relaxed))
+            && files::file_bytes(self.fd.load(Ordering::Relaxed))
                 .is_some_and(|bytes| bytes < self.usable_bytes.load(Ordering::Relaxed))
     }
 
@@ -101,21 +101,21 @@ impl Mapping {
         // Set first, so that a thread that reads zeros can find out why.
         self.is_lost.store(true, Ordering::Release);
         let base = self.base.load(Ordering::Relaxed) as *mut u8;
-        os::zeros_over(base, self.len_bytes.load(Ordering::Relaxed))
+        space::zeros_over(base, self.len_bytes.load(Ordering::Relaxed))
     }
 }
 
 /// Whether the thread that received the signal may continue.
-fn may_go_on(error: BusError) -> bool {
+fn may_go_on(error: Fault) -> bool {
     match error {
         // Two threads may get here for one mapping. Both put zeros there; what one has written
         // meanwhile is lost with the rest.
-        BusError::At(address) => MAPPINGS
+        Fault::At(address) => MAPPINGS
             .iter()
             .find(|mapping| mapping.holds(address))
             .is_some_and(Mapping::replace_by_zeros),
         // Raised by a handler that was installed before ours and has finished (Python's
         // faulthandler does this): the access is tried again, faults again, and then comes to us.
-        BusError::Raised => MAPPINGS.iter().any(Mapping::is_truncated),
+        Fault::Raised => MAPPINGS.iter().any(Mapping::is_truncated),
     }
 }

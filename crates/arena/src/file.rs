@@ -5,16 +5,13 @@
 //! leaves nothing behind, and a power cut leaves a whole cache or none. A file that Tuckbox did not
 //! create is never written to.
 
-use std::fs::{File, Metadata, Permissions};
-use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::fs::{File, Metadata};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::os;
-use crate::trust::{Directory, Rights};
+use crate::error::{Error, Result, Space};
+use crate::platform::{clock, files, space, Directory, FileId, NotAllocated, Rights};
 
 /// How often opening starts again because the file was replaced meanwhile.
 const ATTEMPTS: u32 = 64;
@@ -44,12 +41,7 @@ pub struct CacheFile {
     temporary: Option<PathBuf>,
     /// Whether the file has the name in `path`.
     is_named: bool,
-    device: u64,
-    inode: u64,
-}
-
-fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
-    Error::Io { action, path: path.into(), source }
+    id: FileId,
 }
 
 fn refuse_kind(data: &Metadata, path: &Path) -> Result<()> {
@@ -58,69 +50,59 @@ fn refuse_kind(data: &Metadata, path: &Path) -> Result<()> {
         () if kind.is_file() => return Ok(()),
         () if kind.is_symlink() => "a symbolic link",
         () if kind.is_dir() => "a directory",
-        () if kind.is_fifo() => "a named pipe",
-        () if kind.is_socket() => "a socket",
-        () => "a device",
+        () => files::special_kind(kind),
     };
     Err(Error::NotAFile { path: path.into(), kind })
 }
 
+/// Refuses a size that a new file could never reach. Space that others use now does not matter.
+fn require_space(most: Option<Space>, path: &Path, size_bytes: u64) -> Result<()> {
+    match most {
+        Some(space) if space.total_bytes() < size_bytes => {
+            Err(Error::SizeBeyondSpace { path: path.into(), asked_bytes: size_bytes, space })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl CacheFile {
-    fn new(fd: OwnedFd, path: &Path) -> Result<(CacheFile, Metadata)> {
-        let file = File::from(fd);
-        let data = file.metadata().map_err(|error| io_error("examine", path, error))?;
+    fn new(file: File, path: &Path) -> Result<(CacheFile, Metadata)> {
+        let data = file.metadata().map_err(|error| Error::io("examine", path, error))?;
         refuse_kind(&data, path)?;
-        let (device, inode) = (data.dev(), data.ino());
-        let (file, path) = (Some(file), path.into());
-        let file = CacheFile { device, inode, file, path, temporary: None, is_named: false };
-        Ok((file, data))
+        let (id, file, path) = (files::identify(&data), Some(file), path.into());
+        Ok((CacheFile { file, path, temporary: None, is_named: false, id }, data))
     }
 
     /// Opens an existing file if it is safe to use; none if there is no file.
     pub fn open(directory: &Directory, rights: Rights) -> Result<Option<CacheFile>> {
         let path = directory.path();
-        let refused = |error| io_error("open", path, error);
-        let follow = if crate::mutants::is_on("follow") { 0 } else { libc::O_NOFOLLOW };
-        // Examines the file without opening it: opening a device or a named pipe has side effects.
-        let look = || match os::open_at(directory.fd(), directory.name(), libc::O_PATH | follow, 0)
-        {
-            Ok(fd) => File::from(fd).metadata().map(Some).map_err(refused),
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-            Err(error) => Err(refused(error)),
-        };
+        let refused = |error| Error::io("open", path, error);
+        let look = || directory.examine().map_err(refused);
         let mut link_checks = 0;
         for _ in 0..ATTEMPTS {
             let Some(before) = look()? else { return Ok(None) };
             refuse_kind(&before, path)?;
-            let access = if rights.read_only { libc::O_RDONLY } else { libc::O_RDWR };
-            let flags = access | follow | libc::O_NONBLOCK;
-            let fd = match os::open_at(directory.fd(), directory.name(), flags, 0) {
-                Ok(fd) => fd,
-                Err(error) => match error.raw_os_error() {
-                    // Replaced or removed meanwhile.
-                    Some(libc::ENOENT | libc::ELOOP | libc::EISDIR | libc::ENXIO) => continue,
-                    _ => return Err(refused(error)),
-                },
-            };
-            let (mut file, data) = CacheFile::new(fd, path)?;
+            // Replaced or removed meanwhile.
+            let Some(opened) = directory.open_file(rights).map_err(refused)? else { continue };
+            let (mut file, data) = CacheFile::new(opened, path)?;
             file.is_named = true;
             // The name must still lead to this file and be its only one: a second name that came
             // and went could have made us open another file of this user.
             let Some(after) = look()? else { continue };
-            let is_one = |one: &Metadata| (one.dev(), one.ino()) == (file.device, file.inode);
+            let is_one = |one: &Metadata| files::identify(one) == file.id;
             if !is_one(&before) || !is_one(&after) {
                 continue;
             }
-            let most = [before, data, after].into_iter().max_by_key(MetadataExt::nlink);
+            let most = [before, data, after].into_iter().max_by_key(files::links);
             let data = most.expect("there are three");
             // Where a new file cannot be renamed without replacing another, it has two names for an
             // instant.
-            if data.nlink() > 1 && link_checks < LINK_CHECKS {
+            if files::links(&data) > 1 && link_checks < LINK_CHECKS {
                 link_checks += 1;
                 std::thread::sleep(LINK_PAUSE);
                 continue;
             }
-            directory.check_file(file.fd(), &data, rights)?;
+            directory.check_file(file.file(), &data, rights)?;
             return Ok(Some(file));
         }
         Err(Error::Unsafe {
@@ -130,11 +112,11 @@ impl CacheFile {
         })
     }
 
-    /// Opens the unnamed file of another process of this user through `/proc/PID/fd`.
+    /// Opens the unnamed file of another process of this user by the path that it shows.
     pub fn open_shown(path: &Path) -> Result<CacheFile> {
-        let fd = os::open(path, libc::O_RDWR, 0).map_err(|error| io_error("open", path, error))?;
-        let (file, data) = CacheFile::new(fd, path)?;
-        if data.nlink() != 0 || data.uid() != os::effective_user() {
+        let file = files::open_shown(path).map_err(|error| Error::io("open", path, error))?;
+        let (file, data) = CacheFile::new(file, path)?;
+        if files::links(&data) != 0 || !files::belongs_to_us(&data) {
             return Err(Error::Unsafe {
                 path: path.into(),
                 reason: "it is not a private cache of this user".into(),
@@ -144,26 +126,42 @@ impl CacheFile {
         Ok(file)
     }
 
-    /// Creates an unnamed file of `len_bytes` bytes in memory.
-    pub fn private(len_bytes: u64) -> Result<CacheFile> {
+    /// Creates an unnamed file of `len_bytes` bytes in memory, which may grow to `size_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::SizeBeyondSpace`], [`Error::NoSpace`], [`Error::Io`].
+    pub fn private(len_bytes: u64, size_bytes: u64) -> Result<CacheFile> {
         let path = Path::new("(private cache)");
-        let fd = os::memory_file("tuckbox").map_err(|error| io_error("create", path, error))?;
-        let (file, _) = CacheFile::new(fd, path)?;
-        file.set_rights(Rights::default())?;
+        let file =
+            files::memory_file("tuckbox").map_err(|error| Error::io("create", path, error))?;
+        require_space(space::most(&file), path, size_bytes)?;
+        let (file, _) = CacheFile::new(file, path)?;
+        files::set_rights(file.file(), path, Rights::default())?;
         file.allocate(0, len_bytes)?;
         Ok(file)
     }
 
-    /// Creates a file of `len_bytes` bytes in a directory, unnamed or under a temporary name.
-    pub fn create(directory: &Directory, len_bytes: u64, rights: Rights) -> Result<CacheFile> {
+    /// Creates a file of `len_bytes` bytes in a directory, unnamed or under a temporary name. It
+    /// may grow to `size_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::SizeBeyondSpace`], [`Error::Unsafe`], [`Error::NoSpace`], [`Error::NotGrowable`],
+    /// [`Error::Io`].
+    pub fn create(
+        directory: &Directory,
+        len_bytes: u64,
+        size_bytes: u64,
+        rights: Rights,
+    ) -> Result<CacheFile> {
         let path = directory.path();
-        directory.check_directory(os::effective_user(), rights)?;
-        let file = match os::nameless_file(directory.fd(), 0o600) {
-            Ok(fd) => CacheFile::new(fd, path)?.0,
-            // The directory is not writable, or its file system has no unnamed files.
+        directory.check_new_file(rights)?;
+        require_space(directory.most_space(), path, size_bytes)?;
+        let file = match directory.create_nameless() {
+            Ok(file) => CacheFile::new(file, path)?.0,
             Err(_) => CacheFile::create_named(directory)?,
         };
-        match file.set_rights(rights).and_then(|()| file.allocate(0, len_bytes)) {
+        let made = files::set_rights(file.file(), path, rights);
+        match made.and_then(|()| file.allocate(0, len_bytes)) {
             Ok(()) => Ok(file),
             Err(error) => {
                 file.discard(directory);
@@ -175,37 +173,21 @@ impl CacheFile {
     /// Creates a file under a temporary name.
     fn create_named(directory: &Directory) -> Result<CacheFile> {
         let name = directory.name().display();
-        let random = getrandom::u64().unwrap_or_else(|_| os::boot_time_us());
+        let random = getrandom::u64().unwrap_or_else(|_| clock::boot_time_us());
         let temporary = PathBuf::from(format!(".{name}.{random:016x}.new"));
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        let fd = os::open_at(directory.fd(), &temporary, flags, 0o600)
-            .map_err(|error| io_error("create", directory.path(), error))?;
-        match CacheFile::new(fd, directory.path()) {
+        let file = directory
+            .create_named(&temporary)
+            .map_err(|error| Error::io("create", directory.path(), error))?;
+        match CacheFile::new(file, directory.path()) {
             Ok((mut file, _)) => {
                 file.temporary = Some(temporary);
                 Ok(file)
             }
             Err(error) => {
-                let _ = os::remove_at(directory.fd(), &temporary);
+                let _ = directory.remove(&temporary);
                 Err(error)
             }
         }
-    }
-
-    /// Sets the mode of a new file regardless of the umask, and its group.
-    fn set_rights(&self, rights: Rights) -> Result<()> {
-        let mode = match rights.group {
-            None => 0o600,
-            Some(group) => {
-                // The group first: members of the old group must not get access in between.
-                std::os::unix::fs::fchown(self.file(), None, Some(group))
-                    .map_err(|error| io_error("set the group of", &self.path, error))?;
-                0o660
-            }
-        };
-        self.file()
-            .set_permissions(Permissions::from_mode(mode))
-            .map_err(|error| io_error("set the permissions of", &self.path, error))
     }
 
     /// Syncs a file from [`CacheFile::create`], then gives it its name. If another process has
@@ -213,12 +195,10 @@ impl CacheFile {
     pub fn publish(&mut self, directory: &Directory) -> Result<bool> {
         let durable = match crate::mutants::is_on("early-name") {
             true => Ok(()),
-            false => os::make_durable(self.fd()),
+            false => space::make_durable(self.fd()),
         };
-        let published = durable.and_then(|()| match &self.temporary {
-            Some(temporary) => os::rename_new(directory.fd(), temporary, directory.name()),
-            None => os::link_new(self.fd(), directory.fd(), directory.name()),
-        });
+        let temporary = self.temporary.as_deref();
+        let published = durable.and_then(|()| directory.name_file(self.file(), temporary));
         match published {
             Ok(()) => {
                 directory.make_durable();
@@ -228,10 +208,10 @@ impl CacheFile {
             }
             Err(error) => {
                 self.discard(directory);
-                match error.raw_os_error() {
-                    Some(libc::EEXIST) => Ok(false),
+                match error.kind() {
+                    ErrorKind::AlreadyExists => Ok(false),
                     _ if crate::mutants::is_on("ignored-error") => Ok(true),
-                    _ => Err(io_error("create", directory.path(), error)),
+                    _ => Err(Error::io("create", directory.path(), error)),
                 }
             }
         }
@@ -246,7 +226,7 @@ impl CacheFile {
     fn discard(&self, directory: &Directory) {
         if let Some(temporary) = &self.temporary {
             // Safe to ignore: the name of a leftover file says what it is.
-            let _ = os::remove_at(directory.fd(), temporary);
+            let _ = directory.remove(temporary);
         }
     }
 
@@ -254,14 +234,14 @@ impl CacheFile {
         self.file.as_ref().expect("it is there until it is dropped")
     }
 
-    /// Refuses a file that could not grow later because its file system lacks `fallocate`.
-    /// Allocates a byte that exists, so nothing changes.
+    /// Refuses a file that could not grow later because its file system cannot reserve
+    /// space. Allocates a byte that exists, so nothing changes.
     ///
     /// # Errors
-    /// [`Error::NoFallocate`].
-    pub fn require_fallocate(&self) -> Result<()> {
+    /// [`Error::NotGrowable`].
+    pub fn require_growable(&self) -> Result<()> {
         match self.allocate(0, 1) {
-            Err(error @ Error::NoFallocate { .. }) => Err(error),
+            Err(error @ Error::NotGrowable { .. }) => Err(error),
             // Other errors may no longer occur when the file has to grow.
             _ => Ok(()),
         }
@@ -270,16 +250,16 @@ impl CacheFile {
     /// Allocates the bytes, without holes.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::NoFallocate`], [`Error::Lost`] if the descriptor leads to
+    /// [`Error::NoSpace`], [`Error::NotGrowable`], [`Error::Lost`] if the descriptor leads to
     /// another file.
     pub fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.len_bytes()?;
-        os::allocate(self.fd(), offset, len_bytes).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
+        space::allocate(self.fd(), offset, len_bytes).map_err(|error| match error {
+            NotAllocated::Full => {
                 Error::NoSpace { path: self.path.clone(), wanted_bytes: len_bytes }
             }
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Error::NoFallocate { path: self.path.clone() },
-            _ => io_error("allocate space for", &self.path, error),
+            NotAllocated::NotGrowable => Error::NotGrowable { path: self.path.clone() },
+            NotAllocated::Other(error) => Error::io("allocate space for", &self.path, error),
         })
     }
 
@@ -289,7 +269,7 @@ impl CacheFile {
     /// [`Error::Io`], [`Error::Lost`] if the descriptor no longer leads to this file.
     pub fn sync(&self) -> Result<()> {
         self.len_bytes()?;
-        os::make_durable(self.fd()).map_err(|error| io_error("sync", &self.path, error))
+        space::make_durable(self.fd()).map_err(|error| Error::io("sync", &self.path, error))
     }
 
     /// The present length of the file.
@@ -298,18 +278,9 @@ impl CacheFile {
     /// [`Error::Lost`] if the descriptor was closed by other code and reused for another file.
     pub fn len_bytes(&self) -> Result<u64> {
         let lost = || Error::Lost { path: self.path.clone() };
-        let mut data = self.file().metadata();
-        for _ in 1..os::ATTEMPTS {
-            // A closed descriptor stays closed. Other errors may pass, and a shard that cannot
-            // learn the length would evict.
-            match &data {
-                Err(error) if error.raw_os_error() != Some(libc::EBADF) => {}
-                _ => break,
-            }
-            data = self.file().metadata();
-        }
-        let data = data.map_err(|_| lost())?;
-        if (data.dev(), data.ino()) != (self.device, self.inode) {
+        // Asked more than once: a shard that cannot learn the length would evict.
+        let data = files::metadata(self.file()).map_err(|_| lost())?;
+        if files::identify(&data) != self.id {
             return Err(lost());
         }
         Ok(data.len())
@@ -323,9 +294,8 @@ impl CacheFile {
         if self.len_bytes()? < at + 8 {
             return Err(Error::Lost { path: self.path.clone() });
         }
-        self.file()
-            .write_all_at(&word.to_ne_bytes(), at)
-            .map_err(|error| io_error("write to", &self.path, error))
+        files::overwrite(self.file(), at, &word.to_ne_bytes())
+            .map_err(|error| Error::io("write to", &self.path, error))
     }
 
     /// Whether the file is still the one at its path.
@@ -339,21 +309,19 @@ impl CacheFile {
         }
         // Other code may have closed the descriptor; then only the path can tell.
         match self.file().metadata() {
-            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => {}
-            Ok(data) if data.nlink() == 0 => return PathStatus::Removed,
+            Ok(data) if files::identify(&data) != self.id => {}
+            Ok(data) if files::links(&data) == 0 => return PathStatus::Removed,
             _ => {}
         }
         match std::fs::symlink_metadata(&self.path) {
-            Ok(data) if (data.dev(), data.ino()) != (self.device, self.inode) => {
-                PathStatus::Replaced
-            }
+            Ok(data) if files::identify(&data) != self.id => PathStatus::Replaced,
             _ => PathStatus::InPlace,
         }
     }
 
     /// The descriptor.
     pub fn fd(&self) -> i32 {
-        self.file().as_raw_fd()
+        files::descriptor(self.file())
     }
 
     /// The file's path.
@@ -367,9 +335,7 @@ impl Drop for CacheFile {
         // A daemon that closed all descriptors may have reused the number for another file, which
         // is not ours to close.
         if self.len_bytes().is_err() {
-            if let Some(file) = self.file.take() {
-                let _ = file.into_raw_fd();
-            }
+            std::mem::forget(self.file.take());
         }
     }
 }

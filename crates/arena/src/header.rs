@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::layout::{
     self, header, AfterPowerCut, Geometry, Layer, Plan, BYTE_ORDER_MARK, FORMAT_VERSION, MAGIC,
 };
+use crate::platform::{clock, random};
 use crate::region::Region;
 
 /// What the header holds in addition to the geometry.
@@ -32,21 +33,18 @@ impl Identity {
     }
 }
 
-/// Used if the system call for random numbers fails: `/dev/urandom`, or else values that are hard
-/// to guess from outside of this process (nanosecond time, addresses).
+/// Used if the system call for random numbers fails: the system's other source, or else values that
+/// are hard to guess from outside of this process (nanosecond time, addresses).
 fn fallback_random() -> u64 {
-    use std::io::Read;
-    let mut bytes = [0; 8];
-    let device = std::fs::File::open("/dev/urandom");
-    if device.and_then(|mut device| device.read_exact(&mut bytes)).is_ok() {
-        return u64::from_ne_bytes(bytes);
+    if let Ok(random) = random::other_source() {
+        return random;
     }
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let since_1970 = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let parts = [
         since_1970.as_nanos() as u64,
-        crate::os::boot_time_us(),
-        std::ptr::from_ref(&bytes).addr() as u64,
+        clock::boot_time_us(),
+        std::ptr::from_ref(&since_1970).addr() as u64,
         std::ptr::from_ref(&COUNT).addr() as u64,
         u64::from(std::process::id()) << 32 | COUNT.fetch_add(1, Ordering::Relaxed),
     ];
@@ -81,7 +79,7 @@ pub fn write(region: &Region, geometry: &Geometry, identity: &Identity, above: u
         (header::SHARD_BYTES, plan.shard_bytes),
         (header::TABLE_BYTES, plan.table_bytes),
         (header::PROCESS_COUNT, geometry.process_count),
-        (header::CREATED_US, crate::os::wall_time_us()),
+        (header::CREATED_US, clock::wall_time_us()),
         (header::MAGIC, MAGIC),
     ] {
         region.set(offset, value);
@@ -158,7 +156,7 @@ pub fn read(
         && plan.shard_bytes <= 1 << 32
         && plan.table_bytes % 64 == 0
         && plan.table_bytes <= 1 << 32
-        && plan.size_bytes < 1 << 43
+        && plan.size_bytes <= layout::SIZE_BYTES_MAX
         && (above.makes)(&plan);
     let impossible = || Error::Damaged { path: path(), what: "its header has impossible sizes" };
     if !sane {
@@ -187,9 +185,8 @@ mod tests {
 
     const ABOVE: u64 = 7;
 
-    /// The error for a header with one changed word and a valid checksum.
-    fn answer(at: u64, value: u64) -> String {
-        let plan = Plan {
+    fn plan() -> Plan {
+        Plan {
             size_bytes: 1 << 20,
             max_entries: 0,
             features_optional: 0,
@@ -199,8 +196,28 @@ mod tests {
             shard_bytes: 4096,
             table_bytes: 4096,
             first_segments: 2,
-        };
-        let geometry = Geometry::new(plan).unwrap();
+        }
+    }
+
+    /// The largest cache cannot be created on every machine; its header can.
+    #[test]
+    fn the_header_of_the_largest_cache_is_accepted() {
+        let (size_bytes, segment_bytes) = (layout::SIZE_BYTES_MAX, 1 << 20);
+        let geometry = Geometry::new(Plan { size_bytes, segment_bytes, ..plan() }).unwrap();
+        let page = Region::heap(HEADER_BYTES);
+        let identity = Identity { cache_id: [1, 2], hash_key: [3, 4] };
+        write(&page, &geometry, &identity, ABOVE);
+        let above = Layer { signature: ABOVE, makes: |_| true };
+        let (found, _) = read(&page, Path::new("/a.tuck"), geometry.pool_at, above).unwrap();
+        assert_eq!(found.file_bytes_max(), geometry.file_bytes_max());
+        page.set(header::SIZE_BYTES, size_bytes + 1);
+        page.set(header::CHECKSUM, checksum(&page));
+        assert!(read(&page, Path::new("/a.tuck"), geometry.pool_at, above).is_err());
+    }
+
+    /// The error for a header with one changed word and a valid checksum.
+    fn answer(at: u64, value: u64) -> String {
+        let geometry = Geometry::new(plan()).unwrap();
         let page = Region::heap(HEADER_BYTES);
         let identity = Identity { cache_id: [1, 2], hash_key: [3, 4] };
         write(&page, &geometry, &identity, ABOVE);

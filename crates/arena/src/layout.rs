@@ -21,6 +21,9 @@ pub const FORMAT_VERSION: u64 = 1;
 /// Reads differently on a machine of the other byte order.
 pub const BYTE_ORDER_MARK: u64 = 0x0102_0304_0506_0708;
 
+/// The largest cache. The layer above has 40 bits for an offset, in units of eight bytes.
+pub const SIZE_BYTES_MAX: u64 = 1 << 43;
+
 /// Offsets in the header page. The first five fields keep their place in every version (frozen
 /// prefix).
 pub mod header {
@@ -223,8 +226,12 @@ impl Geometry {
     /// Lays out a file.
     ///
     /// # Errors
-    /// [`Error::SizeTooSmall`] when not even the first segments fit.
+    /// [`Error::SizeTooSmall`] when not even the first segments fit, [`Error::SizeTooLarge`].
     pub fn new(plan: Plan) -> Result<Geometry> {
+        if plan.size_bytes > SIZE_BYTES_MAX {
+            let asked_bytes = plan.size_bytes;
+            return Err(Error::SizeTooLarge { asked_bytes, most_bytes: SIZE_BYTES_MAX });
+        }
         let process_count = process_count_for(plan.size_bytes);
         let processes_at = HEADER_BYTES;
         let segments_at = processes_at + process_count * process::SLOT_BYTES;

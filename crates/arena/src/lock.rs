@@ -1,4 +1,4 @@
-//! The lock: a futex word that names its owner's process slot and incarnation.
+//! The lock: a word on which waiters sleep, which names its owner's process slot and incarnation.
 //!
 //! Owns acquiring, waiting, takeover from a dead owner, and release. Must not know what a lock
 //! guards.
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::arena::Arena;
 use crate::error::{Error, Result};
-use crate::os;
+use crate::platform::wait;
 use crate::process::{Counter, OwnerId, FORKS};
 
 const WAITERS: u64 = 1 << 31;
@@ -88,7 +88,7 @@ impl Arena {
             Ordering::Release
         };
         if word.swap(0, order) & WAITERS != 0 {
-            os::futex_wake_one(word);
+            wait::wake_one(word);
         }
         self.leave_lock();
     }
@@ -98,7 +98,7 @@ impl Arena {
     pub fn abandon(&self, offset: u64) {
         let word = self.region().lock_word(offset);
         word.store(ABANDONED, Ordering::Release);
-        os::futex_wake_one(word);
+        wait::wake_one(word);
         self.leave_lock();
     }
 
@@ -201,7 +201,7 @@ impl Arena {
             }
             let nap = slice.min(limit - waited);
             let host_code = self.allow_host_code();
-            let slept = self.waiter().run(&mut || os::futex_wait(word, asleep_on as u32, nap));
+            let slept = self.waiter().run(&mut || wait::sleep_while(word, asleep_on as u32, nap));
             drop(host_code);
             slept.map_err(|_| Error::Interrupted)?;
             let forks = FORKS.load(Ordering::Relaxed);

@@ -204,10 +204,15 @@ impl LockWord<'_> {
     ) -> Result<u64, u64> {
         self.0.compare_exchange(current, new, success, failure)
     }
+}
 
-    /// As the kernel does: a thread that finds `value` is asleep before anybody can wake it.
-    pub(crate) fn sleep(self, value: u32) {
-        let timeless = self.0.modelled.get().filter(|_| !HAS_TIME.load(Ordering::SeqCst));
+/// Wait and wake, as the system does.
+pub(crate) mod wait {
+    use super::{is_begun, LockWord, Ordering, HAS_TIME};
+
+    /// A thread that finds `value` is asleep before anybody can wake it.
+    pub fn sleep_while(word: LockWord<'_>, value: u32, _limit: std::time::Duration) {
+        let timeless = word.0.modelled.get().filter(|_| !HAS_TIME.load(Ordering::SeqCst));
         let Some(at) = timeless else { return loom::thread::yield_now() };
         let kernel = at.kernel.lock().expect("nobody panics with it");
         // The kernel's load always sees the newest store.
@@ -216,9 +221,9 @@ impl LockWord<'_> {
         }
     }
 
-    pub(crate) fn wake_one(self) {
+    pub fn wake_one(word: LockWord<'_>) {
         let timeless = is_begun() && !HAS_TIME.load(Ordering::SeqCst);
-        if let Some(at) = self.0.modelled.get().filter(|_| timeless) {
+        if let Some(at) = word.0.modelled.get().filter(|_| timeless) {
             let _kernel = at.kernel.lock().expect("nobody panics with it");
             at.sleepers.notify_one();
         }

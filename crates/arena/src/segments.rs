@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::layout::{AfterPowerCut, Plan};
-    use crate::wait::NativeWaiter;
+    use crate::waiter::NativeWaiter;
 
     fn twins() -> Vec<Arena> {
         let plan = Plan {

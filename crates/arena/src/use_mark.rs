@@ -43,15 +43,6 @@ enum Phase {
     CutOff,
 }
 
-/// Whether a use begins with a sound cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begun {
-    /// The last use was closed in order, or began in this boot.
-    InOrder,
-    /// A power cut ended the last use. The mark stays until [`recovered`].
-    AfterCut,
-}
-
 /// Bits 0..2 the phase, 2..24 a count, 24..64 the boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark(u64);
@@ -97,18 +88,17 @@ impl Mark {
 }
 
 /// Marks the cache as in use, on the disk as well, before this process changes anything. The
-/// process has taken its slot.
+/// process has taken its slot. After a power cut the mark is kept until [`recovered`].
 ///
 /// # Errors
 /// The errors of `sync`, which syncs the whole file.
-pub fn begin(region: &Region, boot: u64, sync: impl Fn() -> Result<()>) -> Result<Begun> {
+pub fn begin(region: &Region, boot: u64, sync: impl Fn() -> Result<()>) -> Result<()> {
     fence(Ordering::SeqCst);
     loop {
         let mark = Mark::load(region);
         let opening = mark.counted().with(Phase::Opening, boot);
         let opening = match mark.phase(boot) {
-            Phase::InUse => return Ok(Begun::InOrder),
-            Phase::CutOff => return Ok(Begun::AfterCut),
+            Phase::InUse | Phase::CutOff => return Ok(()),
             Phase::Opening => mark,
             Phase::Clean | Phase::Closing if mark.replaced_by(region, opening) => opening,
             Phase::Clean | Phase::Closing => continue,
@@ -195,7 +185,7 @@ mod tests {
         for boot in [BOOT, LATER, LATER, BOOT] {
             end(&region, boot_of(&region), || false, synced);
             assert_eq!(Mark::load(&region).phase(boot), Phase::Clean);
-            assert_eq!(begin(&region, boot, synced).unwrap(), Begun::InOrder);
+            begin(&region, boot, synced).unwrap();
             assert_eq!(Mark::load(&region).phase(boot), Phase::InUse);
         }
     }
@@ -207,11 +197,13 @@ mod tests {
     #[test]
     fn a_use_that_does_not_end_is_cut_off_for_other_boots_alone() {
         let region = new();
-        assert_eq!(begin(&region, BOOT, synced).unwrap(), Begun::InOrder);
-        assert_eq!(begin(&region, LATER, synced).unwrap(), Begun::AfterCut);
-        assert!(is_cut_off(&region, LATER) && !is_cut_off(&region, BOOT));
+        for boot in [BOOT, LATER] {
+            begin(&region, boot, synced).unwrap();
+            assert!(is_cut_off(&region, LATER) && !is_cut_off(&region, BOOT));
+        }
         recovered(&region, LATER);
-        assert_eq!(begin(&region, LATER, synced).unwrap(), Begun::InOrder);
+        begin(&region, LATER, synced).unwrap();
+        assert_eq!(Mark::load(&region).phase(LATER), Phase::InUse);
     }
 
     #[test]
@@ -241,7 +233,8 @@ mod tests {
             let act = || {
                 if steps.replace(steps.get() + 1) == step {
                     came.set(true);
-                    assert_eq!(begin(&region, BOOT, synced).unwrap(), Begun::InOrder);
+                    begin(&region, BOOT, synced).unwrap();
+                    assert_eq!(Mark::load(&region).phase(BOOT), Phase::InUse);
                 }
             };
             let lives = || {

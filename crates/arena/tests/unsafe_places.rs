@@ -1,4 +1,4 @@
-//! Unsafe code is in seven files of the product and in tests that make system calls, and nowhere
+//! Unsafe code is in the listed files of the product and in tests that make system calls, and nowhere
 //! else. A lint demands the reason of each block (`clippy::undocumented_unsafe_blocks`).
 
 use std::collections::BTreeMap;
@@ -6,9 +6,15 @@ use std::path::{Path, PathBuf};
 
 /// Product files that may contain unsafe code, and the most lines of it. A new one must be noticed
 /// and counted here.
-const PRODUCT: [(&str, usize); 7] = [
+const PRODUCT: [(&str, usize); 13] = [
     ("arena/src/assembly.rs", 8),
-    ("arena/src/os.rs", 42),
+    ("arena/src/platform/linux/clock.rs", 1),
+    ("arena/src/platform/linux/faults.rs", 9),
+    ("arena/src/platform/linux/files.rs", 11),
+    ("arena/src/platform/linux/forks.rs", 2),
+    ("arena/src/platform/linux/liveness.rs", 5),
+    ("arena/src/platform/linux/space.rs", 12),
+    ("arena/src/platform/linux/wait.rs", 2),
     ("arena/src/region/mod.rs", 12),
     ("arena/src/region/view.rs", 6),
     ("arena/src/sum.rs", 14),
@@ -55,7 +61,7 @@ fn unsafe_lines(crates: &Path) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn unsafe_code_is_in_seven_files_of_the_product() {
+fn unsafe_code_is_in_the_listed_files_of_the_product() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let found = unsafe_lines(crates);
     let in_product = found

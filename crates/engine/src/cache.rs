@@ -2,20 +2,20 @@
 //! work; that is in `read`, `store` and `write`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use tuckbox_arena::layout::SIZE_BYTES_MAX;
 use tuckbox_arena::segments::Owner;
-use tuckbox_arena::{Arena, Counter, OwnerId, Place};
+use tuckbox_arena::{Arena, Counter, Place};
 
-use crate::audit::{Depth, FINDINGS_MAX};
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
-use crate::hash::{Hasher, KeyHash};
-use crate::layout::{self, log, shard, Shape, MAX_ENTRIES_MAX, SIZE_BYTES_MIN};
-use crate::log::LogKind;
-use crate::shard::Shard;
-use crate::value::{Buffer, CheckReport, Config, Entry, Stats, Ttl, Value};
-use crate::write::Condition;
+use crate::format::{log, plan, shard, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN};
+use crate::index::Lookup;
+use crate::reading::{Buffer, Reader, ScanState};
+use crate::repair::{lock, Audit, Depth, FINDINGS_MAX};
+use crate::storage::Context;
+use crate::value::{CheckReport, Config, Entry, Item, Stats, Ttl, Value};
+use crate::writing::{Condition, Store};
 
 /// Buckets that `expire` visits under one lock.
 const EXPIRE_BUCKETS: u32 = 64;
@@ -25,23 +25,7 @@ const EXPIRE_BUCKETS: u32 = 64;
 /// All operations may be called from any thread, and from forked children. Keys are bytes, at most
 /// 64 KiB. Writes wait for the lock of one shard, at most `lock_limit`; reads take no lock.
 pub struct Cache {
-    pub(crate) arena: Arena,
-    pub(crate) shape: Shape,
-    pub(crate) hasher: Hasher,
-    pub(crate) lock_limit: Duration,
-}
-
-impl Shard<'_> {
-    /// Gives an empty shard its first index segment.
-    pub(crate) fn lay_out_index(&self) -> bool {
-        let Some(segment) = self.take_for_index() else { return false };
-        // The segment's previous content must not look like buckets of this epoch.
-        self.wipe(segment);
-        self.set_word(shard::DIRECTORY, u64::from(segment) + 1);
-        self.set_word(shard::INDEX_SEGMENTS, 1);
-        self.set_word(shard::STATE, u64::from(layout::BUCKETS_AT_FIRST));
-        true
-    }
+    pub(crate) cx: Context,
 }
 
 impl Cache {
@@ -61,23 +45,23 @@ impl Cache {
             place,
             config.rights,
             &plan,
-            layout::layer(),
+            plan::layer(),
             config.clock.clone(),
             config.waiter.clone(),
             &lay_out,
         )?;
         let cache = Cache::on(arena, config);
-        cache.arena.recover_from_power_cut(|| cache.discard())?;
+        cache.cx.arena.recover_from_power_cut(|| cache.discard())?;
         Ok(cache)
     }
 
     /// Discards all entries. After a power cut only the file's checksums can be relied on.
     fn discard(&self) -> Result<()> {
-        for index in 0..self.shape.shard_count {
-            let shard = self.lock_shard(index)?;
-            shard.clear();
+        for index in 0..self.cx.shape.shard_count {
+            let shard = lock::lock(&self.cx, index)?;
+            Audit(&shard).clear();
             // The shard may own segments that its lists did not reach.
-            shard.repair();
+            Audit(&shard).repair();
         }
         Ok(())
     }
@@ -90,7 +74,7 @@ impl Cache {
     pub fn twins(config: &Config, participants: u32) -> Result<Vec<Cache>> {
         let plan = plan_for(config)?;
         let (clock, waiter) = (config.clock.clone(), config.waiter.clone());
-        let arenas = Arena::twins(&plan, layout::layer().signature, clock, waiter, participants)?;
+        let arenas = Arena::twins(&plan, plan::layer().signature, clock, waiter, participants)?;
         if let Some(first) = arenas.first() {
             lay_out(first)?;
         }
@@ -99,55 +83,60 @@ impl Cache {
 
     /// Declares a participant of the twin dead, with all that it holds. For tests.
     pub fn declare_dead(&self, participant: u32) {
-        self.arena.declare_dead(participant);
+        self.cx.arena.declare_dead(participant);
     }
 
     fn on(arena: Arena, config: &Config) -> Cache {
-        Cache {
-            shape: Shape::new(arena.geometry()),
-            hasher: Hasher::new(arena.identity().hash_key),
-            lock_limit: config.lock_limit,
-            arena,
-        }
+        Cache { cx: Context::new(arena, config) }
+    }
+
+    /// The operations that find entries.
+    pub(crate) fn reads(&self) -> Reader<'_> {
+        Reader(Lookup(&self.cx))
+    }
+
+    /// The operations that change entries.
+    pub(crate) fn writes(&self) -> Store<'_> {
+        Store(&self.cx)
     }
 
     /// The file's path.
     pub fn path(&self) -> &Path {
-        self.arena.path()
+        self.cx.arena.path()
     }
 
     /// Random bytes that identify this cache.
     pub fn id(&self) -> [u8; 16] {
-        let [low, high] = self.arena.identity().cache_id.map(u64::to_le_bytes);
+        let [low, high] = self.cx.arena.identity().cache_id.map(u64::to_le_bytes);
         std::array::from_fn(|index| if index < 8 { low[index] } else { high[index - 8] })
     }
 
     /// A path by which a process that is not our child can open a private cache, while this handle
     /// lives.
     pub fn shown_path(&self) -> Option<PathBuf> {
-        self.arena.shown_path()
+        self.cx.arena.shown_path()
     }
 
     /// The file's time in microseconds since 1970: the wall clock at the file's first use in this
     /// boot, not affected by later changes of the wall clock.
     pub fn now_us(&self) -> u64 {
-        self.arena.now_us()
+        self.cx.arena.now_us()
     }
 
     /// Closes this handle; later operations return [`crate::ArenaError::Closed`]. Waits for writes
     /// that other threads do through this handle. The file is kept.
     pub fn close(&self) {
-        self.arena.close();
+        self.cx.arena.close();
     }
 
     /// Whether [`Cache::close`] was called.
     pub fn is_closed(&self) -> bool {
-        self.arena.is_closed()
+        self.cx.arena.is_closed()
     }
 
     /// The longest value that this cache accepts, in bytes.
     pub fn value_bytes_max(&self) -> usize {
-        self.shape.value_bytes_max as usize
+        self.cx.shape.value_bytes_max as usize
     }
 
     /// Reads an entry into `buffer`. Takes no lock and makes no system call.
@@ -156,45 +145,20 @@ impl Cache {
     /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`], [`crate::ArenaError::Lost`].
     #[inline(always)]
     pub fn get<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
-        let owner = self.arena.reader()?;
-        self.check_lengths(key, None)?;
-        self.get_hashed(owner, key, self.hasher.key(key), buffer)
-    }
-
-    /// As [`Cache::get`], for callers that have the hash and the owner for this handle's counters;
-    /// none if it is read-only.
-    #[inline(always)]
-    pub(crate) fn get_hashed<'b>(
-        &self,
-        owner: Option<OwnerId>,
-        key: &[u8],
-        hash: KeyHash,
-        buffer: &'b mut Buffer,
-    ) -> Result<Option<Entry<'b>>> {
-        let answer = self.read(key, hash, buffer, owner.is_some());
-        let found = buffer.outcome(answer)?;
-        if found && !self.has_expired(buffer) {
-            if let Some(owner) = owner {
-                self.arena.count_read(owner, Counter::Hits);
-            }
-            return Ok(Some(self.entry_in(buffer)));
-        }
-        if let Some(owner) = owner {
-            self.arena.check_not_lost()?;
-            self.arena.count_read(owner, Counter::Misses);
-        }
-        Ok(None)
+        let owner = self.cx.arena.reader()?;
+        self.cx.check_lengths(key, None)?;
+        self.reads().get_hashed(owner, key, self.cx.hasher.key(key), buffer)
     }
 
     /// Whether the key has an entry. Counts as neither hit nor miss.
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        self.arena.reader()?;
-        self.check_lengths(key, None)?;
+        self.cx.arena.reader()?;
+        self.cx.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
-        let answer = self.read(key, self.hasher.key(key), &mut buffer, false);
+        let answer = self.reads().read(key, self.cx.hasher.key(key), &mut buffer, false);
         let found = buffer.outcome(answer)?;
-        self.arena.check_not_lost()?;
-        Ok(found && !self.has_expired(&buffer))
+        self.cx.arena.check_not_lost()?;
+        Ok(found && !self.reads().has_expired(&buffer))
     }
 
     /// Stores a value, replacing the present one.
@@ -203,7 +167,7 @@ impl Cache {
     /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`], [`Error::Full`], and [`Error::Arena`] if a
     /// lock could not be acquired in time. The old entry is unchanged then.
     pub fn set(&self, key: &[u8], value: Value<'_>, ttl: Ttl) -> Result<()> {
-        self.store(key, value, ttl, Condition::Always).map(|_| ())
+        self.writes().store(key, value, ttl, Condition::Always).map(|_| ())
     }
 
     /// Stores a value unless the key has one. Whether it was stored.
@@ -211,7 +175,7 @@ impl Cache {
     /// # Errors
     /// As [`Cache::set`].
     pub fn add(&self, key: &[u8], value: Value<'_>, ttl: Ttl) -> Result<bool> {
-        self.store(key, value, ttl, Condition::Absent)
+        self.writes().store(key, value, ttl, Condition::Absent)
     }
 
     /// Stores a value only if the key has one. Whether it was stored.
@@ -219,7 +183,7 @@ impl Cache {
     /// # Errors
     /// As [`Cache::set`].
     pub fn replace(&self, key: &[u8], value: Value<'_>, ttl: Ttl) -> Result<bool> {
-        self.store(key, value, ttl, Condition::Present)
+        self.writes().store(key, value, ttl, Condition::Present)
     }
 
     /// Stores a value only if the entry still has the version that [`Cache::get`] reported. Whether
@@ -234,7 +198,7 @@ impl Cache {
         ttl: Ttl,
         version: u64,
     ) -> Result<bool> {
-        self.store(key, value, ttl, Condition::Version(version))
+        self.writes().store(key, value, ttl, Condition::Version(version))
     }
 
     /// Deletes an entry. Whether there was one.
@@ -242,13 +206,13 @@ impl Cache {
     /// # Errors
     /// [`Error::KeyTooLong`], and [`Error::Arena`] for locks.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
-        let (shard, hash, live) = self.lock_key(key)?;
+        let (shard, hash, live) = self.writes().lock_key(key)?;
         let Some(live) = live else { return Ok(false) };
         shard.remove(hash, &live.found, &live.header);
         shard.remember_removed(hash, &live.found, &live.header);
         shard.add_word(shard::DELETES, 1);
         drop(shard);
-        self.arena.check_not_lost()?;
+        self.cx.arena.check_not_lost()?;
         Ok(true)
     }
 
@@ -257,7 +221,7 @@ impl Cache {
     /// # Errors
     /// As [`Cache::delete`].
     pub fn pop<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
-        let (shard, hash, live) = self.lock_key(key)?;
+        let (shard, hash, live) = self.writes().lock_key(key)?;
         let Some(live) = live else { return Ok(None) };
         if !shard.copy_entry(&live, hash, buffer)? {
             return Ok(None);
@@ -266,8 +230,8 @@ impl Cache {
         shard.remember_removed(hash, &live.found, &live.header);
         shard.add_word(shard::DELETES, 1);
         drop(shard);
-        self.arena.check_not_lost()?;
-        Ok(Some(self.entry_in(buffer)))
+        self.cx.arena.check_not_lost()?;
+        Ok(Some(self.reads().entry_in(buffer)))
     }
 
     /// Gives an entry a new time to live, from now. Whether there was one. The version does not
@@ -276,20 +240,20 @@ impl Cache {
     /// # Errors
     /// As [`Cache::delete`], and [`Error::Full`].
     pub fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool> {
-        let expiry_us = self.expiry_of(ttl);
+        let expiry_us = self.cx.expiry_of(ttl);
         for attempt in 0..1000 {
-            let (shard, hash, live) = self.lock_key(key)?;
+            let (shard, hash, live) = self.writes().lock_key(key)?;
             let Some(live) = live else { return Ok(false) };
             if shard.set_expiry(&live, hash, expiry_us).is_some() {
-                self.arena.check_not_lost()?;
+                self.cx.arena.check_not_lost()?;
                 return Ok(true);
             }
             match attempt {
-                0 if shard.has_damaged_log() => shard.repair_damage(),
+                0 if shard.has_damaged_log() => Audit(&shard).repair_damage(),
                 _ => _ = shard.free_space(EVICTION_BATCH, IfStuck::after(attempt), 0),
             }
         }
-        self.arena.check_not_lost()?;
+        self.cx.arena.check_not_lost()?;
         Err(Error::Full { wanted_bytes: key.len() as u64 })
     }
 
@@ -307,10 +271,10 @@ impl Cache {
         ttl: Ttl,
     ) -> Result<Option<i64>> {
         loop {
-            let (shard, hash, live) = self.lock_key(key)?;
+            let (shard, hash, live) = self.writes().lock_key(key)?;
             if let Some(live) = live {
                 if let Some(sum) = shard.add_to_number(&live, hash, delta)? {
-                    self.arena.check_not_lost()?;
+                    self.cx.arena.check_not_lost()?;
                     return Ok(Some(sum));
                 }
             }
@@ -331,10 +295,10 @@ impl Cache {
     /// [`Error::Arena`] for locks.
     pub fn clear(&self) -> Result<u64> {
         let mut count = 0;
-        for index in 0..self.shape.shard_count {
-            count += self.lock_shard(index)?.clear();
+        for index in 0..self.cx.shape.shard_count {
+            count += Audit(&lock::lock(&self.cx, index)?).clear();
         }
-        self.arena.check_not_lost()?;
+        self.cx.arena.check_not_lost()?;
         Ok(count)
     }
 
@@ -344,10 +308,10 @@ impl Cache {
     /// [`Error::Arena`] for locks.
     pub fn expire(&self) -> Result<u64> {
         let mut count = 0;
-        for index in 0..self.shape.shard_count {
+        for index in 0..self.cx.shape.shard_count {
             let mut bucket = 0;
             loop {
-                let shard = self.lock_shard(index)?;
+                let shard = self.writes().lock(index)?;
                 let (expired, more) = shard.expire_buckets(bucket, EXPIRE_BUCKETS);
                 count += expired;
                 bucket += EXPIRE_BUCKETS;
@@ -356,13 +320,13 @@ impl Cache {
                 }
             }
         }
-        self.arena.check_not_lost()?;
+        self.cx.arena.check_not_lost()?;
         Ok(count)
     }
 
     /// Entries present, including expired ones not yet collected.
     pub fn len(&self) -> u64 {
-        self.sum_over_logs(log::ENTRIES)
+        self.cx.entry_count()
     }
 
     /// Whether there is no entry.
@@ -370,64 +334,49 @@ impl Cache {
         self.len() == 0
     }
 
-    fn sum_over_logs(&self, word: u64) -> u64 {
-        (0..self.shape.shard_count)
-            .flat_map(|index| LogKind::BOTH.map(|kind| (index, kind)))
-            .map(|(index, kind)| {
-                let at = self.arena.geometry().shard_at(index) + kind.at() + word;
-                self.arena.region().get(at)
-            })
-            .fold(0, u64::wrapping_add)
-    }
-
-    fn sum_over_shards(&self, word: u64) -> u64 {
-        (0..self.shape.shard_count)
-            .map(|index| self.arena.region().get(self.arena.geometry().shard_at(index) + word))
-            .fold(0, u64::wrapping_add)
-    }
-
     /// Statistics of the cache. Read without locks: they may be of different moments.
     pub fn stats(&self) -> Stats {
-        self.arena.refresh_length();
-        let counters = self.arena.counters();
+        self.cx.arena.refresh_length();
+        let counters = self.cx.arena.counters();
         let counter = |counter: Counter| counters[counter as usize];
-        let segments = u64::from(self.arena.segments_present());
+        let segments = u64::from(self.cx.arena.segments_present());
         let (mut free, mut building) = (0, 0);
         for segment in 0..segments as u32 {
-            match self.arena.segment_owner(segment) {
+            match self.cx.arena.segment_owner(segment) {
                 Owner::Free => free += 1,
                 Owner::Builder(_) => building += 1,
                 Owner::Shard(_) | Owner::Unknown(_) => {}
             }
         }
-        let index = self.sum_over_shards(shard::INDEX_SEGMENTS);
-        let body = self.sum_over_shards(shard::BODY_SEGMENTS);
-        let spare = (0..self.shape.shard_count).map(|index| self.spares_of(index)).sum();
+        let index = self.cx.sum_over_shards(shard::INDEX_SEGMENTS);
+        let body = self.cx.sum_over_shards(shard::BODY_SEGMENTS);
+        let spare = (0..self.cx.shape.shard_count).map(|index| self.cx.spares_of(index)).sum();
         let others = [free, building, index, body, spare];
         Stats {
             entries: self.len(),
             entry_bytes: self
+                .cx
                 .sum_over_logs(log::BYTES)
-                .wrapping_add(self.sum_over_logs(log::BODY_BYTES)),
-            file_bytes: self.arena.region().usable_bytes(),
-            size_bytes: self.arena.geometry().plan.size_bytes,
-            max_entries: self.shape.max_entries,
-            favour: self.shape.favour,
-            after_power_cut: self.arena.geometry().plan.after_power_cut,
+                .wrapping_add(self.cx.sum_over_logs(log::BODY_BYTES)),
+            file_bytes: self.cx.arena.region().usable_bytes(),
+            size_bytes: self.cx.arena.geometry().plan.size_bytes,
+            max_entries: self.cx.shape.max_entries,
+            favour: self.cx.shape.favour,
+            after_power_cut: self.cx.arena.geometry().plan.after_power_cut,
             hits: counter(Counter::Hits),
             misses: counter(Counter::Misses),
-            sets: self.sum_over_shards(shard::SETS),
-            deletes: self.sum_over_shards(shard::DELETES),
-            discards: self.arena.discards_made(),
-            evictions: self.sum_over_shards(shard::EVICTIONS),
-            expirations: self.sum_over_shards(shard::EXPIRATIONS),
-            lost_entries: self.sum_over_shards(shard::LOST),
+            sets: self.cx.sum_over_shards(shard::SETS),
+            deletes: self.cx.sum_over_shards(shard::DELETES),
+            discards: self.cx.arena.discards_made(),
+            evictions: self.cx.sum_over_shards(shard::EVICTIONS),
+            expirations: self.cx.sum_over_shards(shard::EXPIRATIONS),
+            lost_entries: self.cx.sum_over_shards(shard::LOST),
             takeovers: counter(Counter::Takeovers),
             reads_under_lock: counter(Counter::ReadsUnderLock),
             reads_given_up: counter(Counter::ReadsGivenUp),
             checksum_mismatches: counter(Counter::ChecksumMismatches),
-            shards: self.shape.shard_count,
-            segment_bytes: self.shape.segment_bytes,
+            shards: self.cx.shape.shard_count,
+            segment_bytes: self.cx.shape.segment_bytes,
             segments,
             segments_free: free,
             // The rest: logs have no counter for their segments.
@@ -439,16 +388,53 @@ impl Cache {
         }
     }
 
+    /// Reads the entries of all `keys`, in order. Calls `answer` with the position of each key that
+    /// has an entry, and the entry. An error of `answer` ends the reading.
+    ///
+    /// # Errors
+    /// As [`Cache::get`], before the first key is read if one is too long; the errors of `answer`.
+    pub fn get_each<K: AsRef<[u8]>, E: From<Error>>(
+        &self,
+        keys: &[K],
+        buffer: &mut Buffer,
+        answer: impl FnMut(usize, Entry<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.reads().get_each(keys, buffer, answer)
+    }
+
+    /// Stores values, replacing present ones, shard by shard, each shard in the order of `entries`.
+    ///
+    /// # Errors
+    /// As [`Cache::set`]. Keys and values that are too long are refused before anything is stored;
+    /// after other errors some entries may have been stored.
+    pub fn set_each(&self, entries: &[(&[u8], Value<'_>)], ttl: Ttl) -> Result<()> {
+        self.writes().set_each(entries, ttl)
+    }
+
+    /// Iterates over all entries, each key once, in no order.
+    pub fn scan(&self) -> Scan<'_> {
+        Scan { cache: self, state: ScanState::default() }
+    }
+
+    /// The next entry of an iteration; none at the end. See [`Scan::next`].
+    pub fn scan_next<'b>(
+        &self,
+        walk: &mut ScanState,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<Item<'b>>> {
+        self.reads().scan_next(walk, buffer)
+    }
+
     /// Verifies every entry and every segment, and repairs what it can. Writes to a shard wait
     /// while it is checked.
     ///
     /// # Errors
     /// [`Error::Arena`] for locks.
     pub fn check(&self) -> Result<CheckReport> {
-        self.arena.refresh_length();
+        self.cx.arena.refresh_length();
         let mut report = CheckReport::default();
-        for index in 0..self.shape.shard_count {
-            let found = self.lock_shard(index)?.audit(Depth::Content);
+        for index in 0..self.cx.shape.shard_count {
+            let found = Audit(&lock::lock(&self.cx, index)?).audit(Depth::Content);
             report.entries += found.entries;
             report.entry_bytes += found.entry_bytes;
             report.lost_entries += found.lost_entries;
@@ -463,31 +449,35 @@ impl Cache {
             let left = FINDINGS_MAX.saturating_sub(report.findings.len());
             report.findings.extend(found.findings.into_iter().take(left));
         }
-        self.arena.free_abandoned_segments();
-        for segment in 0..self.arena.segments_present() {
-            match self.arena.segment_owner(segment) {
+        self.cx.arena.free_abandoned_segments();
+        for segment in 0..self.cx.arena.segments_present() {
+            match self.cx.arena.segment_owner(segment) {
                 Owner::Free => report.segments_free += 1,
                 Owner::Builder(_) => report.segments_building += 1,
                 Owner::Shard(_) | Owner::Unknown(_) => {}
             }
         }
-        self.arena.check_not_lost()?;
+        self.cx.arena.check_not_lost()?;
         Ok(report)
     }
 }
 
-impl Shard<'_> {
-    /// Removes all entries; how many there were.
-    pub(crate) fn clear(&self) -> u64 {
-        let count = self.entries();
-        self.advance_epoch();
-        tuckbox_arena::hooks::reach(tuckbox_arena::hooks::Point::EpochAdvanced);
-        self.reset_logs();
-        // Nothing refers to the bodies of large values now; a repair frees them.
-        if self.word(shard::BODY_SEGMENTS) > 0 {
-            self.repair();
-        }
-        count
+/// An iteration over all entries. Borrows the cache; a caller that must own both keeps a
+/// [`ScanState`] and calls [`Cache::scan_next`].
+pub struct Scan<'a> {
+    cache: &'a Cache,
+    state: ScanState,
+}
+
+impl Scan<'_> {
+    /// The next entry; none at the end. Skips expired entries. Returns an entry that exists during
+    /// the whole walk exactly once, and others at most once.
+    ///
+    /// # Errors
+    /// [`crate::ArenaError::Closed`].
+    #[allow(clippy::should_implement_trait)]
+    pub fn next<'b>(&mut self, buffer: &'b mut Buffer) -> Result<Option<Item<'b>>> {
+        self.cache.scan_next(&mut self.state, buffer)
     }
 }
 
@@ -498,12 +488,17 @@ fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
         let asked_bytes = size_bytes;
         return Err(tuckbox_arena::Error::SizeTooSmall { asked_bytes, least_bytes }.into());
     }
+    if size_bytes > SIZE_BYTES_MAX {
+        let most_bytes = SIZE_BYTES_MAX;
+        let asked_bytes = size_bytes;
+        return Err(tuckbox_arena::Error::SizeTooLarge { asked_bytes, most_bytes }.into());
+    }
     if let Some(given) = config.max_entries {
         if !(1..=MAX_ENTRIES_MAX).contains(&given) {
             return Err(Error::MaxEntriesOutOfRange { given, most: MAX_ENTRIES_MAX });
         }
     }
-    let plan = layout::plan(size_bytes, config.max_entries.unwrap_or(0));
+    let plan = plan::plan(size_bytes, config.max_entries.unwrap_or(0));
     let (features_optional, after_power_cut) = (config.favour.word(), config.after_power_cut);
     Ok(tuckbox_arena::Plan { features_optional, after_power_cut, ..plan })
 }
@@ -520,7 +515,7 @@ fn lay_out(arena: &Arena) -> tuckbox_arena::Result<()> {
         region.set(at + shard::BOOT, arena.boot());
         region.set(at + shard::DIRECTORY, u64::from(segment) + 1);
         region.set(at + shard::INDEX_SEGMENTS, 1);
-        region.set(at + shard::STATE, u64::from(layout::BUCKETS_AT_FIRST));
+        region.set(at + shard::STATE, u64::from(BUCKETS_AT_FIRST));
     }
     Ok(())
 }

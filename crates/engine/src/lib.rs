@@ -18,43 +18,52 @@
 
 #![forbid(unsafe_code)]
 
-#[doc(hidden)]
-pub mod hash;
-pub mod layout;
+/// Declares a type that adds a layer to another one. It has the methods of the layers below; these
+/// cannot call its own.
+macro_rules! layer {
+    ($(#[$attribute:meta])* $name:ident($below:ty)) => {
+        $(#[$attribute])*
+        pub struct $name<'a>(pub $below);
 
-mod audit;
-mod batch;
+        impl<'a> std::ops::Deref for $name<'a> {
+            type Target = $below;
+
+            #[inline(always)]
+            fn deref(&self) -> &$below {
+                &self.0
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+pub mod format;
+
 mod cache;
 mod error;
 mod eviction;
-mod expire;
 mod index;
-mod log;
 #[cfg(all(test, loom))]
 mod models;
-mod read;
-mod record;
-mod scan;
-mod shard;
-mod space;
-mod store;
+mod policy;
+mod reading;
+mod repair;
+mod storage;
 mod value;
-mod write;
+mod writing;
 
-pub use cache::Cache;
+pub use cache::{Cache, Scan};
 pub use error::{Error, Result};
-pub use scan::{Scan, ScanState};
+pub use reading::{Buffer, OutputBuffer, ScanState};
 pub use tuckbox_arena::clock::Clock;
 pub use tuckbox_arena::{
     AfterPowerCut, Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter,
 };
-pub use value::{
-    Buffer, CheckReport, Config, Entry, Favour, Item, Loss, OutputBuffer, Stats, Ttl, Value,
-};
+pub use value::{CheckReport, Config, Entry, Favour, Item, Loss, Stats, Ttl, Value};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// The latest time at which an entry can expire, in microseconds since 1970: in the year 2540.
-pub const EXPIRY_US_MAX: u64 = record::expiry::NEVER_US - 1;
+pub const EXPIRY_US_MAX: u64 = format::expiry::NEVER_US - 1;
 /// Tags of byte values are below this.
 pub const VALUE_TAG_COUNT: u8 = 64;

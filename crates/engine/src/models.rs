@@ -19,12 +19,11 @@ use tuckbox_arena::modelled;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::Acquired;
 
-use crate::layout::{bucket_of, shard, Slot, SIZE_BYTES_MIN};
-use crate::log::LogKind;
-use crate::read::Seen;
-use crate::space::Need;
-use crate::value::{Buffer, Config, Ttl, Value};
-use crate::Cache;
+use crate::format::layout::{shard, SIZE_BYTES_MIN};
+use crate::format::{bucket_of, LogKind, Slot};
+use crate::reading::steps::Seen;
+use crate::storage::Need;
+use crate::{Buffer, Cache, Config, Ttl, Value};
 
 const KEY: &[u8] = b"a key";
 
@@ -50,7 +49,7 @@ fn explore(name: &str, has_time: bool, scene: impl Fn(&dyn Fn(&Cache)) + Send + 
         builder.check(move || {
             modelled::end();
             count.fetch_add(1, Ordering::Relaxed);
-            scene(&|cache| modelled::begin(cache.arena.region(), has_time));
+            scene(&|cache| modelled::begin(cache.cx.arena.region(), has_time));
             modelled::end();
         });
         tries.load(Ordering::Relaxed)
@@ -173,16 +172,16 @@ fn a_key_is_found_while_its_bucket_is_split() {
         let key = (0u32..)
             .map(|number| number.to_le_bytes())
             .find(|key| {
-                let hash = twins[0].hasher.key(key);
+                let hash = twins[0].cx.hasher.key(key);
                 bucket_of(hash.first(), count) == 0 && bucket_of(hash.first(), count + 1) == count
             })
             .unwrap();
         set(&twins[0], &key, b"value");
-        assert_eq!(twins[0].lock_shard(0).unwrap().bucket_count(), count);
+        assert_eq!(twins[0].writes().lock(0).unwrap().bucket_count(), count);
         begin(&twins[0]);
         let splitter = {
             let cache = Arc::clone(&twins[0]);
-            thread::spawn(move || assert!(cache.lock_shard(0).unwrap().split()))
+            thread::spawn(move || assert!(cache.writes().lock(0).unwrap().split()))
         };
         let mut buffer = Buffer::new();
         assert!(twins[1].get(&key, &mut buffer).unwrap().is_some(), "not found meanwhile");
@@ -203,12 +202,12 @@ struct Before {
 
 impl Before {
     fn new(cache: &Cache) -> Before {
-        let shard = cache.lock_shard(0).unwrap();
-        let live = shard.find_key(KEY, cache.hasher.key(KEY)).unwrap();
+        let shard = cache.writes().lock(0).unwrap();
+        let live = shard.find_key(KEY, cache.cx.hasher.key(KEY)).unwrap();
         let slot = live.found.slot;
         let mut record = Vec::new();
         shard.load_record(slot.offset(), &mut record).unwrap();
-        let segment = cache.position_of(slot.offset()).unwrap().segment;
+        let segment = cache.cx.position_of(slot.offset()).unwrap().segment;
         Before { epoch: shard.word(shard::EPOCH), slot_at: live.found.at, slot, segment, record }
     }
 
@@ -216,23 +215,23 @@ impl Before {
     /// accepted copy is the record to which the slot led, whatever happened to its segment; if it
     /// is another record, that one was published before.
     fn read_on(&self, cache: &Cache) {
-        let shard_at = cache.arena.geometry().shard_at(0);
+        let shard_at = cache.cx.arena.geometry().shard_at(0);
         let mut buffer = Buffer::new();
-        let region = cache.arena.region();
+        let region = cache.cx.arena.region();
         let seen = Seen {
             shard: region.view(shard_at + shard::STATE),
             epoch: self.epoch,
             word: region.view(self.slot_at),
             slot: self.slot,
         };
-        let copied = cache.read_slot(seen, &mut buffer);
+        let copied = cache.reads().read_slot(seen, &mut buffer);
         if copied.is_err() || buffer.record == self.record {
             return;
         }
-        let slot = cache.arena.region().load(self.slot_at, Ordering::Acquire);
+        let slot = cache.cx.arena.region().load(self.slot_at, Ordering::Acquire);
         let is_published = slot != self.slot.0 && !Slot(slot).is_empty();
         assert!(is_published, "a record was read that nobody had published");
-        let word = |index| cache.arena.region().get(Slot(slot).offset() + 8 * index);
+        let word = |index| cache.cx.arena.region().get(Slot(slot).offset() + 8 * index);
         let new: Vec<u64> = (0..buffer.record.len() as u64).map(word).collect();
         assert_eq!(buffer.record, new, "a record of another use was accepted");
     }
@@ -251,8 +250,8 @@ fn a_segment_is_used_again_beside_a_reader() {
                 // The entry is deleted, its log's only segment is freed, and the same key is stored
                 // in the same place.
                 assert!(cache.delete(KEY).unwrap());
-                let shard = cache.lock_shard(0).unwrap();
-                shard.advance_tail(LogKind::Small, shard.head_cursor(LogKind::Small).unwrap());
+                let shard = cache.writes().lock(0).unwrap();
+                assert!(shard.move_tail(LogKind::Small, shard.head_cursor(LogKind::Small).unwrap()));
                 assert!(shard.free_empty_logs());
                 drop(shard);
                 set(&cache, KEY, b"new");
@@ -280,7 +279,7 @@ fn a_segment_is_taken_by_another_process_beside_a_reader() {
         let freer = {
             let (cache, before) = (Arc::clone(&twins[0]), Arc::clone(&before));
             thread::spawn(move || {
-                let shard = cache.lock_shard(0).unwrap();
+                let shard = cache.writes().lock(0).unwrap();
                 shard.store_slot(before.slot_at, Slot::EMPTY);
                 shard.arena().free_segment(before.segment);
             })
@@ -288,7 +287,7 @@ fn a_segment_is_taken_by_another_process_beside_a_reader() {
         let taker = {
             let (cache, before) = (Arc::clone(&twins[1]), Arc::clone(&before));
             thread::spawn(move || {
-                let arena = &cache.arena;
+                let arena = &cache.cx.arena;
                 let me = Owner::Builder(arena.owner().unwrap());
                 if arena.take_segment(me) == Some(before.segment) {
                     let other = vec![0x0101_0101_0101_0101; before.record.len()];
@@ -308,14 +307,14 @@ fn a_spare_segment_is_used_by_another_process_beside_a_reader() {
         let twins = twins(3);
         set_hot(&twins[0], b"old");
         // A fully grown cache keeps spare segments.
-        while twins[0].arena.grow().unwrap() {}
-        twins[1].arena.refresh_length();
+        while twins[0].cx.arena.grow().unwrap() {}
+        twins[1].cx.arena.refresh_length();
         let before = Arc::new(Before::new(&twins[0]));
         begin(&twins[0]);
         let freer = {
             let (cache, before) = (Arc::clone(&twins[0]), Arc::clone(&before));
             thread::spawn(move || {
-                let shard = cache.lock_shard(0).unwrap();
+                let shard = cache.writes().lock(0).unwrap();
                 shard.store_slot(before.slot_at, Slot::EMPTY);
                 shard.end_and_put_back(before.segment);
                 assert_eq!(shard.spares()[..], [before.segment]);
@@ -324,7 +323,7 @@ fn a_spare_segment_is_used_by_another_process_beside_a_reader() {
         let user = {
             let (cache, before) = (Arc::clone(&twins[1]), Arc::clone(&before));
             thread::spawn(move || {
-                let shard = cache.lock_shard(0).unwrap();
+                let shard = cache.writes().lock(0).unwrap();
                 if shard.spares()[..] == [before.segment] {
                     assert_eq!(shard.take_for_log(Need::Move), Some(before.segment));
                     let other = vec![0x0101_0101_0101_0101; before.record.len()];
@@ -342,24 +341,26 @@ fn a_spare_segment_is_used_by_another_process_beside_a_reader() {
 fn a_free_segment_is_found_however_taking_and_freeing_meet() {
     explore("free map", true, |begin| {
         let twins = twins(3);
-        // A map of one word and its upper levels, in the memory of an unused segment.
-        let arena = &twins[0].arena;
+        // All is taken but the last segment. It fills a word of each level, and none of these words
+        // is the first of its level: a search from the start looks at the levels above.
+        let arena = &twins[0].cx.arena;
         let unused = arena.segments_present() - 1;
-        let map = FreeMap::new(arena.geometry().segment_at(unused), 64);
-        (0..63).for_each(|segment| map.set_taken(arena.region(), segment));
+        let map = FreeMap::new(arena.geometry().segment_at(unused), 2 * 64 * 64);
+        let (freed, last) = (2 * 64 * 64 - 10, 2 * 64 * 64 - 1);
+        (0..last).for_each(|segment| map.set_taken(arena.region(), segment));
         begin(&twins[0]);
         let taker = {
             let cache = Arc::clone(&twins[1]);
-            thread::spawn(move || map.set_taken(cache.arena.region(), 63))
+            thread::spawn(move || map.set_taken(cache.cx.arena.region(), last))
         };
         let freer = {
             let cache = Arc::clone(&twins[2]);
-            thread::spawn(move || map.set_free(cache.arena.region(), 5))
+            thread::spawn(move || map.set_free(cache.cx.arena.region(), freed))
         };
         taker.join().unwrap();
         freer.join().unwrap();
         modelled::end();
-        assert_eq!(map.next(arena.region(), 0), Some(5), "a free segment is hidden");
+        assert_eq!(map.next(arena.region(), 0), Some(freed), "a free segment is hidden");
     });
 }
 
@@ -388,15 +389,15 @@ fn a_clear_beside_a_reader() {
 fn a_lock_has_one_owner_and_every_sleeper_wakes() {
     explore("lock", false, |begin| {
         let twins = twins(3);
-        let at = twins[0].arena.geometry().shard_at(0);
+        let at = twins[0].cx.arena.geometry().shard_at(0);
         let (lock, guarded) = (at + shard::LOCK, at + shard::HALVINGS);
         begin(&twins[0]);
         let add = move |cache: &Cache| {
-            let acquired = cache.arena.lock(lock, Duration::from_secs(1000)).unwrap();
+            let acquired = cache.cx.arena.lock(lock, Duration::from_secs(1000)).unwrap();
             assert_eq!(acquired, Acquired::Clean);
-            let region = cache.arena.region();
+            let region = cache.cx.arena.region();
             region.set(guarded, region.get(guarded) + 1);
-            cache.arena.unlock(lock);
+            cache.cx.arena.unlock(lock);
         };
         let threads: Vec<_> = twins[1..]
             .iter()
@@ -407,7 +408,7 @@ fn a_lock_has_one_owner_and_every_sleeper_wakes() {
             .collect();
         add(&twins[0]);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(twins[0].arena.region().get(guarded), 3, "two were in at once");
+        assert_eq!(twins[0].cx.arena.region().get(guarded), 3, "two were in at once");
     });
 }
 
@@ -415,16 +416,16 @@ fn a_lock_has_one_owner_and_every_sleeper_wakes() {
 fn a_dead_owners_lock_is_taken_over_by_one() {
     explore("takeover", true, |begin| {
         let twins = twins(3);
-        let at = twins[0].arena.geometry().shard_at(0);
+        let at = twins[0].cx.arena.geometry().shard_at(0);
         let (lock, guarded) = (at + shard::LOCK, at + shard::HALVINGS);
-        assert_eq!(twins[2].arena.lock(lock, Duration::ZERO).unwrap(), Acquired::Clean);
+        assert_eq!(twins[2].cx.arena.lock(lock, Duration::ZERO).unwrap(), Acquired::Clean);
         twins[2].declare_dead(2);
         begin(&twins[0]);
         let add = move |cache: &Cache| {
-            let acquired = cache.arena.lock(lock, Duration::from_secs(1000)).unwrap();
-            let region = cache.arena.region();
+            let acquired = cache.cx.arena.lock(lock, Duration::from_secs(1000)).unwrap();
+            let region = cache.cx.arena.region();
             region.set(guarded, region.get(guarded) + 1);
-            cache.arena.unlock(lock);
+            cache.cx.arena.unlock(lock);
             u32::from(acquired == Acquired::TakenOver)
         };
         let other = {
@@ -432,7 +433,7 @@ fn a_dead_owners_lock_is_taken_over_by_one() {
             thread::spawn(move || add(&cache))
         };
         let taken_over = add(&twins[0]) + other.join().unwrap();
-        assert_eq!(twins[0].arena.region().get(guarded), 2, "two were in at once");
+        assert_eq!(twins[0].cx.arena.region().get(guarded), 2, "two were in at once");
         assert_eq!(taken_over, 1, "what the dead one left is repaired once");
     });
 }
@@ -441,18 +442,18 @@ fn a_dead_owners_lock_is_taken_over_by_one() {
 fn an_abandoned_segment_is_rescued_once() {
     explore("rescue", true, |begin| {
         let twins = twins(3);
-        let dead = Owner::Builder(twins[2].arena.owner().unwrap());
-        let segment = twins[2].arena.take_segment(dead).unwrap();
-        let generation = twins[0].arena.generation(segment);
+        let dead = Owner::Builder(twins[2].cx.arena.owner().unwrap());
+        let segment = twins[2].cx.arena.take_segment(dead).unwrap();
+        let generation = twins[0].cx.arena.generation(segment);
         twins[2].declare_dead(2);
         begin(&twins[0]);
         let other = {
             let cache = Arc::clone(&twins[1]);
-            thread::spawn(move || cache.arena.free_abandoned_segments())
+            thread::spawn(move || cache.cx.arena.free_abandoned_segments())
         };
-        let freed = twins[0].arena.free_abandoned_segments() + other.join().unwrap();
+        let freed = twins[0].cx.arena.free_abandoned_segments() + other.join().unwrap();
         assert_eq!(freed, 1);
-        assert_eq!(twins[0].arena.segment_owner(segment), Owner::Free);
-        assert_eq!(twins[0].arena.generation(segment), generation + 1);
+        assert_eq!(twins[0].cx.arena.segment_owner(segment), Owner::Free);
+        assert_eq!(twins[0].cx.arena.generation(segment), generation + 1);
     });
 }

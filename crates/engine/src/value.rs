@@ -1,15 +1,10 @@
 //! The types of arguments and results. Must not know how they are stored.
 
-use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
 use tuckbox_arena::{AfterPowerCut, NativeWaiter, Rights, Waiter};
-
-use crate::error::{lengthen, Error, Result};
-use crate::record::RecordHeader;
 
 /// A value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +61,7 @@ pub struct Entry<'a> {
     /// Identifies this state of the entry, in 63 bits: 28 of the shard's count of writes, and 35 of
     /// a sum of the content, in case the count wraps.
     pub version: u64,
-    /// Whether the value is in the buffer's [`OutputBuffer`].
+    /// Whether the value is in the buffer's [`OutputBuffer`](crate::OutputBuffer).
     pub is_in_output: bool,
 }
 
@@ -77,107 +72,6 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// Its entry.
     pub entry: Entry<'a>,
-}
-
-/// Where reads copy entries to. Reuse it: it grows to the largest record read and never shrinks.
-#[derive(Default)]
-pub struct Buffer {
-    pub(crate) header: RecordHeader,
-    /// When the entry expires, [`crate::record::expiry::NEVER_US`] if never.
-    pub(crate) expiry_us: u64,
-    /// The sum of the record's content.
-    pub(crate) content: u64,
-    pub(crate) record: Vec<u64>,
-    /// The value, if it is longer than a segment and not in the output buffer.
-    pub(crate) value: Vec<u8>,
-    /// The error of the last read. Stored here because errors are large, and boxing one would
-    /// allocate.
-    pub(crate) refusal: Option<Error>,
-    output: Option<Box<dyn OutputBuffer>>,
-    is_in_output: bool,
-}
-
-/// A buffer supplied by the caller for values longer than a segment, which saves a second copy.
-pub trait OutputBuffer: Send {
-    /// Whether it accepts values with this tag.
-    fn accepts(&self, tag: u8) -> bool;
-
-    /// Allocates memory for a value of `len_bytes` and has it filled by one call of `fill`; whether
-    /// that succeeded. Discards the previous value.
-    ///
-    /// # Errors
-    /// [`crate::Error::OutOfMemory`].
-    fn receive(
-        &mut self,
-        len_bytes: usize,
-        fill: &mut dyn FnMut(&mut [u8]) -> bool,
-    ) -> Result<bool>;
-
-    /// The last value.
-    fn bytes(&self) -> &[u8];
-
-    /// For downcasts by [`Buffer::output`].
-    fn as_any(&mut self) -> &mut dyn Any;
-}
-
-impl Buffer {
-    /// An empty buffer.
-    pub fn new() -> Buffer {
-        Buffer::default()
-    }
-
-    /// An empty buffer with the caller's memory for large values. Lock-free reads of a key use it;
-    /// reads under a lock and scans copy into the buffer.
-    pub fn with_output(output: Box<dyn OutputBuffer>) -> Buffer {
-        Buffer { output: Some(output), ..Buffer::default() }
-    }
-
-    /// The output buffer, if it has this type.
-    pub fn output<T: OutputBuffer + 'static>(&mut self) -> Option<&mut T> {
-        self.output.as_mut()?.as_any().downcast_mut()
-    }
-
-    /// The error of the last read.
-    #[cold]
-    pub(crate) fn take_refusal(&mut self) -> Error {
-        self.refusal.take().expect("a read that is refused says why")
-    }
-
-    /// Makes sure that the buffer can hold a large value.
-    pub(crate) fn reserve_value(&mut self, header: &RecordHeader) -> Result<()> {
-        self.is_in_output = false;
-        lengthen(&mut self.value, header.value_bytes as usize)
-    }
-
-    /// Has a large value filled in by a function that gets the record and the memory; whether that
-    /// succeeded.
-    pub(crate) fn fill_value(
-        &mut self,
-        mut fill: impl FnMut(&[u64], &mut [u8]) -> bool,
-    ) -> Result<bool> {
-        let header = self.header;
-        let len_bytes = header.value_bytes as usize;
-        if let Some(output) = self.output.as_mut().filter(|output| output.accepts(header.tag)) {
-            self.is_in_output = true;
-            return output.receive(len_bytes, &mut |memory| fill(&self.record, memory));
-        }
-        self.reserve_value(&header)?;
-        Ok(fill(&self.record, &mut self.value))
-    }
-
-    /// The bytes of a large value, and whether they are in the output buffer.
-    pub(crate) fn large_value(&self) -> (&[u8], bool) {
-        match &self.output {
-            Some(output) if self.is_in_output => (output.bytes(), true),
-            _ => (&self.value[..self.header.value_bytes as usize], false),
-        }
-    }
-}
-
-impl fmt::Debug for Buffer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Buffer").field("header", &self.header).finish_non_exhaustive()
-    }
 }
 
 /// What eviction maximises if the byte limit binds and values differ in size.
@@ -289,7 +183,7 @@ pub struct Stats {
     pub takeovers: u64,
     /// Reads that were disturbed too often and continued under the lock.
     pub reads_under_lock: u64,
-    /// Reads that freed up and reported a miss.
+    /// Reads that gave up and reported a miss.
     pub reads_given_up: u64,
     /// Records whose checksum did not match when read.
     pub checksum_mismatches: u64,

@@ -1,7 +1,7 @@
 //! Damaged files: a short form of `torture damage`, which damages every byte of a closed cache's
 //! file. `tuckbox_testkit::specimen` says what a damaged cache must still do.
 
-use tuckbox_engine::layout::shard;
+use tuckbox_engine::format::layout::shard;
 use tuckbox_engine::{Buffer, Cache, Clock, Config, Place, Ttl, Value};
 use tuckbox_testkit::specimen::{self, Damage, Filling, Left, Part, Scratch, Specimen};
 

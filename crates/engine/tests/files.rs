@@ -4,6 +4,7 @@
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use tuckbox_arena::layout::SIZE_BYTES_MAX;
 use tuckbox_engine::{ArenaError, Cache, Config, Error, Place};
 
 /// A test's own folder, removed when dropped.
@@ -43,6 +44,31 @@ fn a_link_in_place_of_the_file_is_not_followed() {
     symlink("nothing.tuck", folder.0.join("dangling.tuck")).unwrap();
     assert!(open(&folder.0.join("dangling.tuck")).is_err());
     assert!(!folder.0.join("nothing.tuck").exists());
+}
+
+#[test]
+fn a_size_that_no_file_can_reach_is_refused_and_leaves_nothing() {
+    let folder = Folder::new("size");
+    let path = folder.0.join("cache.tuck");
+    let attempt = |place: &Place, size_bytes| {
+        let config = Config { size_bytes, ..Config::default() };
+        Cache::open(place, &config).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    for place in [Place::Path(path.clone()), Place::Private] {
+        for size_bytes in [SIZE_BYTES_MAX + 1, u64::MAX] {
+            let refused = attempt(&place, size_bytes);
+            let expected = "bytes is too large; the maximum is 8796093022208 bytes: choose a \
+                            smaller size";
+            assert_eq!(refused, format!("size {size_bytes} {expected}"));
+        }
+    }
+    // No machine that runs this test has so much memory.
+    let refused = attempt(&Place::Private, SIZE_BYTES_MAX);
+    assert!(refused.contains("bytes of memory and swap space; choose a smaller size"), "{refused}");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+    // Only the file that is to be created matters: an existing one keeps its size.
+    drop(open(&path).unwrap());
+    assert_eq!(attempt(&Place::Path(path), SIZE_BYTES_MAX), "");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tuckbox_arena::layout::{header, process, segment, signature};
-use tuckbox_engine::layout::{flag, log, note, policy_selection, shadow, shard};
+use tuckbox_engine::format::layout::{flag, log, note, policy_selection, shadow, shard};
 
 /// Modules of constants, by the headings of their tables.
 const TABLES: [&str; 9] =
@@ -58,7 +58,7 @@ fn the_document_and_the_code_agree() {
         assert_eq!(offset, constant, "{table} {}", cells[0]);
     }
     assert!(expected.is_empty(), "only in the code: {expected:?}");
-    let signature = signature(tuckbox_engine::layout::layer().signature);
+    let signature = signature(tuckbox_engine::format::plan::layer().signature);
     let row = format!("| LAYOUT_SIGNATURE | 24 | {signature:#x} |");
     assert!(document.contains(&row), "the document lacks {row}");
 }

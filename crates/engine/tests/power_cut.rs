@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use tuckbox_arena::hooks::pretend_boot;
 use tuckbox_arena::Geometry;
-use tuckbox_engine::layout::{log, plan, shard};
+use tuckbox_engine::format::layout::{log, shard};
+use tuckbox_engine::format::plan::plan;
 use tuckbox_engine::{AfterPowerCut, ArenaError, Buffer, Cache, Config, Error, Place, Rights};
 use tuckbox_engine::{Ttl, Value};
 use tuckbox_testkit::specimen::Scratch;

@@ -85,7 +85,7 @@ run_tsan() { # rounds, further arguments
 case "${1:-}" in
 miri)
     seeds=${2:-4} status=0
-    run_miri 1 -p tuckbox-arena --lib -- region:: segments:: process::tests::an_owner || status=$?
+    run_miri 1 -p tuckbox-arena --lib -- region:: segments:: process::owner:: || status=$?
     cat "$log" >&2
     cp "$log" "$log.arena"
     [ "$status" != 0 ] || run_miri "$seeds" -p tuckbox-engine --test twin || status=$?
@@ -172,7 +172,7 @@ mutants)
         --test-package tuckbox-arena,tuckbox-engine --features tuckbox-engine/hooks \
         --file 'crates/arena/src/lock.rs' --file 'crates/arena/src/segments.rs' \
         --file 'crates/arena/src/region/*.rs' --file 'crates/arena/src/assembly.rs' --file 'crates/arena/src/sum.rs' \
-        --file 'crates/engine/src/audit.rs' \
+        --file 'crates/engine/src/repair/*.rs' \
         --shard "$part" --sharding round-robin --jobs 1 --timeout 45 --build-timeout 300 \
         --profile checked --output target/mutants --no-shuffle --colors never --caught \
         -- --lib --test protocol --test twin --test smoke > "$log" 2>&1 || status=$?

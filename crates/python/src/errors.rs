@@ -175,7 +175,7 @@ fn convert_arena(
             }
         }
         ArenaError::NoSpace { path, .. } => CacheFull::new_err((ENOSPC, message, text(&path))),
-        ArenaError::NoFallocate { path } => {
+        ArenaError::NotGrowable { path } => {
             CacheOpenError::new_err((EOPNOTSUPP, message, text(&path)))
         }
         ArenaError::NotAFile { path, .. } => {
@@ -194,7 +194,9 @@ fn convert_arena(
             VersionMismatch::new_err((none, message, text(&path)))
         }
         ArenaError::Damaged { path, .. } => CacheCorrupt::new_err((none, message, text(&path))),
-        ArenaError::SizeTooSmall { .. } => InvalidSize::new_err(message),
+        ArenaError::SizeTooSmall { .. }
+        | ArenaError::SizeTooLarge { .. }
+        | ArenaError::SizeBeyondSpace { .. } => InvalidSize::new_err(message),
         ArenaError::TooManyProcesses { path, .. } => {
             TooManyProcesses::new_err((none, message, text(&path)))
         }

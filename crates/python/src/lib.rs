@@ -3,7 +3,7 @@
 //! Converts types and errors between Python and the engine, and releases the GIL. Decides nothing
 //! about caching.
 //!
-//! - `core`: the methods of `Cache`; [`many`]: those on many keys
+//! - `core`: the methods of `Cache`; [`get_set`]: `get` and `set`; [`many`]: those on many keys
 //! - [`keys`]: keys to bytes and back; [`codec`]: values to bytes and back
 //! - [`errors`]: engine errors to exceptions
 //! - [`opened`]: when the GIL is released; [`waiter`]: how
@@ -18,6 +18,7 @@ mod core;
 mod errors;
 #[allow(unsafe_code)]
 mod fastcall;
+mod get_set;
 mod keys;
 mod many;
 mod names;
@@ -48,6 +49,6 @@ mod _engine {
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
-        super::core::install_methods(module.py())
+        super::get_set::install_methods(module.py())
     }
 }

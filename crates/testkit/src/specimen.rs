@@ -14,8 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::layout::{header, Geometry, HEADER_BYTES};
-use tuckbox_engine::hash::Hasher;
-use tuckbox_engine::layout::{plan, shard, Shape, BUCKET_BYTES, BUCKET_WORD, SLOTS_PER_BUCKET};
+use tuckbox_engine::format::hash::Hasher;
+use tuckbox_engine::format::layout::{shard, BUCKET_BYTES, BUCKET_WORD, SLOTS_PER_BUCKET};
+use tuckbox_engine::format::plan::plan;
+use tuckbox_engine::format::shape::Shape;
 use tuckbox_engine::{ArenaError, Buffer, Cache, Clock, Config, Error, Place, Ttl, Value};
 
 use crate::stamp::{self, Stamp, Stream};

@@ -388,7 +388,7 @@ fn judge(cache: &Cache, may_evict: bool, may_clear: bool) -> Result<u64, String>
     if !report.is_sound() {
         let again = cache.check().map_err(|error| format!("check answers {error}"))?;
         if !again.is_sound() {
-            return Err(format!("what check mended is not sound: {again:?}"));
+            return Err(format!("the cache is not sound after check repaired it: {again:?}"));
         }
     }
     let mut buffer = Buffer::new();
@@ -464,7 +464,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
                     };
                     let _ = std::fs::remove_file(path.with_extension("made"));
                     if is_warm && operation.promise == AllocatesNothing && end.asked != 0 {
-                        report.fail(format!("{}: it asked for memory {} times", what(), end.asked));
+                        report.fail(format!("{}: it allocated {} times", what(), end.asked));
                     }
                     match end.code() {
                         Some(DONE) => {}

@@ -384,9 +384,9 @@ impl Board {
         self.ring_word(key, ticket, 2).fetch_add(1, SeqCst) == 0
     }
 
-    /// Settles what the killed thread of this row had under way. The supervisor calls it once it
-    /// has reaped the process.
-    pub fn bury(&self, row: usize) {
+    /// Accounts for the operation in which the thread of this row was killed. The supervisor calls
+    /// it once it has reaped the process.
+    pub fn account_for_death(&self, row: usize) {
         let key = self.row(row, RowWord::ContestedKey).load(SeqCst);
         if key != 0 {
             let ticket = self.row(row, RowWord::ContestedTicket).load(SeqCst);

@@ -139,7 +139,7 @@ fn use_in_order(report: &mut Report) -> Result<u64, String> {
         }
         *counts.entry(found).or_insert(0u64) += 1;
     }
-    report.expect(counts.len() == 3, || format!("not all that may be left was met: {counts:?}"));
+    report.expect(counts.len() == 3, || format!("not every possible outcome occurred: {counts:?}"));
     Ok(seen.len() as u64)
 }
 
@@ -152,14 +152,14 @@ fn judge_use(path: &Path) -> Result<Found, String> {
         let entry = cache.get(key.as_bytes(), &mut buffer).map_err(|error| error.to_string())?;
         let value = value_of(key, version);
         match entry.map(|entry| entry.value == Value::bytes(&value)) {
-            Some(false) => Err(format!("{key} is neither missing nor of version {version}")),
+            Some(false) => Err(format!("{key} is present with another version than {version}")),
             found => Ok(found.is_some()),
         }
     };
     if cache.stats().discards > 0 {
         return match cache.is_empty() {
             true => Ok(Found::Emptied),
-            false => Err("entries were discarded, and some are there".into()),
+            false => Err("entries were discarded, but some are present".into()),
         };
     }
     for key in (0..EARLIER).map(earlier) {
@@ -175,7 +175,7 @@ fn judge_use(path: &Path) -> Result<Found, String> {
         }
     }
     if deleted != has("popped", 0)? || deleted == has("new", 1)? {
-        return Err("entries are of different moments".into());
+        return Err("the entries come from different moments".into());
     }
     Ok(if deleted { Found::AsBefore } else { Found::AsAfter })
 }

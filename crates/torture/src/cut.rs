@@ -129,8 +129,8 @@ fn find(cache: &Cache, key: &[u8], buffer: &mut Buffer) -> Result<Result<Option<
     Ok(stamp::read(key, bytes).map(|stamp| Some(stamp.sequence)).map_err(drop))
 }
 
-/// A victim: works on the file, whatever happens to it.
-pub fn suffer(role: &Role) -> bool {
+/// Runs a victim, which uses the file whatever happens to it.
+pub fn run_victim(role: &Role) -> bool {
     let words = SharedWords::open(&words_path(&role.path)).expect("the supervisor made it");
     let victim = (role.number & 0xff) as usize;
     let always_misses = role.number >> 8 == 1;
@@ -168,7 +168,7 @@ pub fn suffer(role: &Role) -> bool {
                 show(&words, victim, Show::Lost).fetch_add(1, SeqCst);
                 let again = cache.set(b"again", Value::Int(1), Ttl::Never);
                 if !matches!(again, Err(Error::Arena(ArenaError::Lost { .. }))) {
-                    eprintln!("victim {victim}: a lost cache took a write: {again:?}");
+                    eprintln!("victim {victim}: a lost cache accepted a write: {again:?}");
                     return false;
                 }
             }
@@ -178,7 +178,7 @@ pub fn suffer(role: &Role) -> bool {
                 show(&words, victim, Show::Full).fetch_add(1, SeqCst);
             }
             Err(error) => {
-                eprintln!("victim {victim}: another error than that the file is lost: {error}");
+                eprintln!("victim {victim}: an error other than Lost: {error}");
                 return false;
             }
         }
@@ -313,7 +313,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     report
         .expect(all.shown[Show::Hits as usize] * 20 > all.shown[Show::Operations as usize], || {
-            "the victims found almost nothing: that proves nothing".into()
+            "the victims found almost nothing, so the run proves nothing".into()
         });
     report.figure("foreign_bus_errors", foreign);
     report.figure("seed", seed);
@@ -384,7 +384,7 @@ fn treat(arguments: &Arguments, seed: u64, cases: u64) -> Tally {
         }
         let wrong = show(&words, number, Show::Wrong).load(SeqCst);
         if wrong > 0 {
-            tally.failures.push(format!("victim {number} was answered wrongly {wrong} times"));
+            tally.failures.push(format!("victim {number} got {wrong} wrong answers"));
         }
     }
     tally

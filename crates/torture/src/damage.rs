@@ -68,17 +68,17 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.figure("systematic_cases_all", all);
     let mut trials = cases.len() as u64;
     let verdict = play(&small, &cases, arguments);
-    verdict.tell(&mut report, "small", cases.len());
+    verdict.add_to(&mut report, "small", cases.len());
 
     let large = Specimen::new(1 << 20, 3_000, 100, 4);
     let cases = pool_cases(&large, arguments);
     let verdict = play(&large, &cases, arguments);
-    verdict.tell(&mut report, "large", cases.len());
+    verdict.add_to(&mut report, "large", cases.len());
     let two = Specimen::new(33 << 20, 1_000, 150, 1);
     let cases = first_shard_cases(&two, arguments.large / 4);
     trials += arguments.large + cases.len() as u64;
     let verdict = play(&two, &cases, arguments);
-    verdict.tell(&mut report, "two_shards", cases.len());
+    verdict.add_to(&mut report, "two_shards", cases.len());
     report.figure("seed", arguments.seed);
     report.trials(trials, "damaged files");
     report.finish()
@@ -190,11 +190,11 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn tell(self, report: &mut Report, name: &str, cases: usize) {
+    fn add_to(self, report: &mut Report, name: &str, cases: usize) {
         let moved = self.moved_expiries.load(Relaxed);
         let most = MOVED_EXPIRIES_BY_LUCK + cases as u64 / CASES_PER_MOVED_EXPIRY;
         report.expect(moved <= most, || {
-            format!("{name}: {moved} expiries moved in {cases} cases, {most} may")
+            format!("{name}: {moved} expiries moved in {cases} cases, more than {most}")
         });
         for failure in self.failures.into_inner().expect("no thread panics with it") {
             report.fail(format!("{name}: {failure}"));
@@ -301,7 +301,7 @@ fn play_one(
     verdict.bytes_most.fetch_max(took_bytes, Relaxed);
     let most = 2 * image.size_bytes + OWN_BYTES;
     if took_bytes > most {
-        return Err(format!("{took_bytes} bytes of memory were taken, more than {most}"));
+        return Err(format!("{took_bytes} bytes of memory were allocated, more than {most}"));
     }
     Ok(())
 }
@@ -322,7 +322,7 @@ fn judge(image: &Specimen, damage: &Damage, left: Left) -> Result<(), String> {
         Damage::None => 0,
         Damage::Byte { at, .. } | Damage::Word { at, .. } => {
             if !left.is_open && image.part(*at) != Part::Header {
-                return Err("it was refused for a word outside of the header".into());
+                return Err("the file was refused because of a word outside of the header".into());
             }
             image.loss_max(*at)
         }
@@ -330,10 +330,10 @@ fn judge(image: &Specimen, damage: &Damage, left: Left) -> Result<(), String> {
     };
     let moved = left.moved_expiries;
     if moved > 0 && matches!(damage, Damage::None | Damage::Byte { .. }) {
-        return Err(format!("{moved} entries expire at another moment"));
+        return Err(format!("{moved} entries have another expiry"));
     }
     if lost > most {
-        return Err(format!("{lost} of {} entries are gone, {most} may be", image.entries()));
+        return Err(format!("{lost} of {} entries are gone, more than {most}", image.entries()));
     }
     if let Damage::Word { at, .. } = damage {
         let elsewhere = image.entries_elsewhere();
@@ -366,7 +366,9 @@ fn check_says_what_is_lost(image: &Specimen, cache: &Cache, left: Left) -> Resul
     }
     // The counts themselves may be damaged.
     if gone > 0 && counted == 0 && report.wrong_counts == 0 {
-        return Err(format!("{gone} entries are gone, none counted: {left:?}, {report:?}"));
+        return Err(format!(
+            "{gone} entries are gone, but none was counted as lost: {left:?}, {report:?}"
+        ));
     }
     Ok(expired)
 }

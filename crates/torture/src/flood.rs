@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tuckbox_arena::layout::header;
-use tuckbox_engine::hash::{Hasher, KeyHash};
+use tuckbox_engine::format::hash::{Hasher, KeyHash};
 use tuckbox_engine::{Buffer, Cache, Config, Place, Ttl, Value};
 use tuckbox_testkit::watchdog::Watchdog;
 
@@ -115,7 +115,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let plain: Vec<[u8; 8]> = (0..count).map(|key| (from ^ key << 20).to_le_bytes()).collect();
 
     let baseline = play(&other, &plain, lie);
-    expect_all(&mut report, "keys without design", &baseline, count);
+    expect_all(&mut report, "ordinary keys", &baseline, count);
     let victim = if arguments.lie_one_key { &known } else { &other };
     let before = victim.stats().segments_index;
     let elsewhere = play(victim, &flood, lie);
@@ -158,7 +158,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         there += u64::from(known.get(key, &mut buffer).expect("a read").is_some() && !lie);
     }
     report.figure("bystanders_found", there);
-    report.expect(there * 100 >= count * 99, || format!("{there} of {count} bystanders are left"));
+    report
+        .expect(there * 100 >= count * 99, || format!("{there} of {count} other entries are left"));
     let after = known.stats();
     report.figure("index_segments_before", before.segments_index);
     report.figure("index_segments_after", after.segments_index);

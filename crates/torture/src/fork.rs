@@ -89,7 +89,7 @@ fn start_holder(report: &mut Report, trial: &str, role: &Role, scene: &Scene) ->
 fn is_taken_over(report: &mut Report, trial: &str, scene: &Scene) {
     let (stored, took) = write_held(scene, TAKEOVER);
     report.expect(stored == Probe::Done, || {
-        format!("{trial}: the dead one's lock was not taken over: {stored:?} after {took:?}")
+        format!("{trial}: the dead process's lock was not taken over: {stored:?} after {took:?}")
     });
 }
 
@@ -159,7 +159,7 @@ fn closes_descriptors(report: &mut Report) {
     let mut daemon = start_holder(report, trial, &role, &scene);
     let (stored, _) = write_held(&scene, Duration::from_millis(700));
     report.expect(stored == Probe::TimedOut, || {
-        format!("{trial}: its lock was taken while it lives: {stored:?}")
+        format!("{trial}: its lock was taken while it was alive: {stored:?}")
     });
     let takeovers = scene.cache.stats().takeovers;
     report.expect(takeovers == 0, || format!("{trial}: {takeovers} locks were taken over"));

@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 
 use tuckbox_arena::layout::{process, segment};
 use tuckbox_arena::Geometry;
+use tuckbox_engine::format::layout::shard;
+use tuckbox_engine::format::plan::plan;
 use tuckbox_engine::{
-    layout, ArenaError, Buffer, Cache, CheckReport, Clock, Config, Error, Place, Ttl, Value,
+    ArenaError, Buffer, Cache, CheckReport, Clock, Config, Error, Place, Ttl, Value,
 };
 
 /// The time at which caches are filled, and the time of the operations.
@@ -24,7 +26,7 @@ const SHORT: Ttl = Ttl::Us(30_000_000);
 /// The key that an operation changes.
 const OWN: &[u8] = b"own";
 /// A second key, for operations on two keys.
-const BESIDE: &[u8] = b"beside it";
+const SECOND: &[u8] = b"second key";
 /// How long to retry a lock whose dead owner was not noticed within the short limit. On a busy
 /// machine, a child of this process may not have closed its inherited descriptors yet.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -157,7 +159,7 @@ impl Operation {
             | Operation::SetLarge
             | Operation::SetLargeOver
             | Operation::SetCollecting => cache.set(OWN, value, Ttl::Never),
-            Operation::SetMany => cache.set_each(&[(OWN, value), (BESIDE, value)], Ttl::Never),
+            Operation::SetMany => cache.set_each(&[(OWN, value), (SECOND, value)], Ttl::Never),
             Operation::Add => cache.add(OWN, value, Ttl::Never).map(|_| ()),
             Operation::Replace => cache.replace(OWN, value, Ttl::Never).map(|_| ()),
             Operation::Cas => cache.compare_and_set(OWN, value, Ttl::Never, version).map(|_| ()),
@@ -213,7 +215,7 @@ impl Operation {
             Operation::Incr => cache.set(OWN, Value::Int(37), Ttl::Never),
             Operation::SetCollecting => set(120, SHORT),
             Operation::SetMany => {
-                cache.set(BESIDE, Value::bytes(&bytes_for(BESIDE, 120)), Ttl::Never)?;
+                cache.set(SECOND, Value::bytes(&bytes_for(SECOND, 120)), Ttl::Never)?;
                 set(120, Ttl::Never)
             }
             _ => set(120, Ttl::Never),
@@ -293,11 +295,11 @@ impl Case {
         path: &Path,
         copy: &Copy,
     ) -> Result<Case, String> {
-        let plan = layout::plan(size_bytes, 0);
+        let plan = plan(size_bytes, 0);
         let geometry = Geometry::new(plan).map_err(|error| error.to_string())?;
         let place = Place::Path(path.into());
         let cache = Cache::open(&place, &config(size_bytes, FILLED_US)).map_err(in_words)?;
-        let mut keys = vec![OWN.to_vec(), BESIDE.to_vec()];
+        let mut keys = vec![OWN.to_vec(), SECOND.to_vec()];
         operation.prepare(&cache).map_err(in_words)?;
         for number in 0..20_000 {
             if is_in_state(state, operation, &cache, &geometry, path, copy, size_bytes)? {
@@ -351,10 +353,10 @@ impl Case {
         *contents == self.after
     }
 
-    /// Makes all owners that an image names dead. In a copy no liveness lock is held, but the
+    /// Marks all owners that an image names as dead. In a copy no liveness lock is held, but the
     /// recorded processes may be alive. With `frees_first`, the next process finds the first
     /// process slot free and does not take a dead process's slot.
-    pub fn bury(&self, image: &mut [u8], frees_first: bool) {
+    pub fn mark_owners_dead(&self, image: &mut [u8], frees_first: bool) {
         for slot in 0..self.geometry.process_count as u32 {
             let at = self.geometry.process_at(slot) as usize;
             // Records a process with another start time.
@@ -382,7 +384,7 @@ impl Case {
     /// Whether the lock of a shard is held in an image.
     pub fn is_locked(&self, image: &[u8]) -> bool {
         (0..self.geometry.plan.shard_count).any(|shard| {
-            let at = (self.geometry.shard_at(shard) + layout::shard::LOCK) as usize;
+            let at = (self.geometry.shard_at(shard) + shard::LOCK) as usize;
             image[at..at + 4] != [0; 4]
         })
     }
@@ -411,12 +413,12 @@ impl Case {
         for key in &self.keys {
             let (before, after) = (self.before.get(key), self.after.get(key));
             let now = found.get(key);
-            let is_own = key == OWN || key == BESIDE;
+            let is_own = key == OWN || key == SECOND;
             let is_lost =
                 now.is_none() && (is_own && self.operation.may_lose() || key == OWN && is_evicted);
             if now != before && now != after && !is_lost {
                 return Err(format!(
-                    "{:?} is {}; it was {} and is to become {}",
+                    "{:?} is {}, neither the old {} nor the new {}",
                     String::from_utf8_lossy(key),
                     in_short(now),
                     in_short(before),
@@ -469,7 +471,7 @@ impl Case {
             let is_changed = before != after;
             if now != before && now != after && !(is_changed && now.is_none()) {
                 let key = String::from_utf8_lossy(key);
-                return Err(format!("meanwhile {key:?} is {}", in_short(now)));
+                return Err(format!("before the repair, {key:?} is {}", in_short(now)));
             }
         }
         Ok(())
@@ -482,7 +484,7 @@ impl Case {
     /// What is wrong, in words.
     pub fn repair(&self, image: &[u8], copy: &Copy, frees_first: bool) -> Result<Contents, String> {
         let mut image = image.to_vec();
-        self.bury(&mut image, frees_first);
+        self.mark_owners_dead(&mut image, frees_first);
         let cache = copy.holding(&image, self.size_bytes)?;
         let prove = |when: &str| -> Result<CheckReport, String> {
             let report = patiently(|| cache.check())
@@ -504,7 +506,7 @@ impl Case {
             let differs = self.keys.iter().find(|key| early.get(*key) != found.get(*key));
             let key = differs.expect("they differ");
             return Err(format!(
-                "{:?} was {} to who read before the repair, and is {}",
+                "{:?} was {} before the repair, and is {} after it",
                 String::from_utf8_lossy(key),
                 in_short(early.get(key)),
                 in_short(found.get(key))
@@ -518,16 +520,20 @@ impl Case {
         }
         let expired = report.entries.saturating_sub(found.len() as u64);
         if report.entries < found.len() as u64 || expired > self.keys.len() as u64 {
-            return Err(format!("{} entries, and {} are found", report.entries, found.len()));
+            return Err(format!(
+                "check counts {} entries, but {} are found",
+                report.entries,
+                found.len()
+            ));
         }
         for (key, len) in [(&b"afterwards"[..], 40), (b"and long", 1500)] {
             let value = bytes_for(key, len);
             cache
                 .set(key, Value::bytes(&value), Ttl::Never)
-                .map_err(|error| format!("afterwards a write was refused: {error}"))?;
+                .map_err(|error| format!("a write after the repair was refused: {error}"))?;
             let stored = look(&cache, key).map_err(in_words)?;
             if stored.is_none_or(|stored| stored.value != value) {
-                return Err("what was stored afterwards is not there".into());
+                return Err("a value stored after the repair is missing".into());
             }
         }
         prove("after writes")?;
@@ -537,7 +543,7 @@ impl Case {
 
 fn evictions_in(image: &[u8], geometry: &Geometry) -> u64 {
     let word = |shard| {
-        let at = (geometry.shard_at(shard) + layout::shard::EVICTIONS) as usize;
+        let at = (geometry.shard_at(shard) + shard::EVICTIONS) as usize;
         let mut word = [0; 8];
         word.copy_from_slice(&image[at..at + 8]);
         u64::from_ne_bytes(word)
@@ -643,7 +649,7 @@ fn is_in_state(
 
 /// The number of buckets in the first shard's index.
 fn buckets_in(bytes: &[u8], geometry: &Geometry) -> u32 {
-    let at = (geometry.shard_at(0) + layout::shard::STATE) as usize;
+    let at = (geometry.shard_at(0) + shard::STATE) as usize;
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 

@@ -148,7 +148,7 @@ impl<'a> Crew<'a> {
 
     fn bury_and_replace(&mut self, place: usize) {
         for thread in 0..self.arguments.threads {
-            self.board.bury(place * self.arguments.threads + thread);
+            self.board.account_for_death(place * self.arguments.threads + thread);
         }
         self.workers[place] = self.start(place);
     }
@@ -208,14 +208,14 @@ impl<'a> Crew<'a> {
                 None => {
                     let id = self.workers[place].id();
                     report.fail(format!(
-                        "hang: process {id} did not end when told\n{}",
+                        "hang: process {id} did not stop when asked\n{}",
                         describe_threads(id)
                     ));
                     self.workers[place].kill();
                 }
             }
             for thread in 0..self.arguments.threads {
-                self.board.bury(place * self.arguments.threads + thread);
+                self.board.account_for_death(place * self.arguments.threads + thread);
             }
         }
     }
@@ -261,7 +261,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let path = folder.file("cache.tuck");
     let size_bytes = arguments.size_bytes();
     let cache = Cache::open(&tuckbox_engine::Place::Path(path.clone()), &config(size_bytes))
-        .unwrap_or_else(|error| panic!("the cache cannot be made: {error}"));
+        .unwrap_or_else(|error| panic!("the cache cannot be created: {error}"));
     let board = Board::create(&path, arguments.shape(), arguments.evict).expect("a new board");
     if !arguments.evict {
         for index in 0..CANARIES {
@@ -343,7 +343,7 @@ fn settle(arguments: &Arguments, cache: &Cache, board: &Board, seed: u64, report
         let bent = number - i64::from(arguments.lie == Some(Lie::LostCount));
         let least = if arguments.evict { 0 } else { least as i64 };
         report.expect((least..=most as i64).contains(&bent), || {
-            format!("counter {counter} is {bent}; at least {least} and at most {most} was counted")
+            format!("counter {counter} is {bent}, not between {least} and {most}")
         });
     }
     if !arguments.evict {
@@ -397,8 +397,8 @@ fn figures(cache: &Cache, board: &Board, crew: &Crew<'_>, checks: &Checks, repor
     for (word, what) in [
         (RowWord::Wrong, "wrong answers"),
         (RowWord::Lost, "entries lost that nobody touched"),
-        (RowWord::LockTimeouts, "lock time limits, though nobody was stopped"),
-        (RowWord::Full, "values refused for want of room"),
+        (RowWord::LockTimeouts, "lock timeouts, though no process was stopped"),
+        (RowWord::Full, "values refused because the cache was full"),
         (RowWord::Errors, "other errors"),
         (RowWord::Overdue, "operations that took too long"),
     ] {
@@ -408,7 +408,7 @@ fn figures(cache: &Cache, board: &Board, crew: &Crew<'_>, checks: &Checks, repor
     let operations = board.sum(RowWord::Operations);
     report.expect(operations > 0, || "no operation was done at all".into());
     report.expect(board.sum(RowWord::Hits) * 10 > operations, || {
-        "hardly any read found anything: the run shows nothing".into()
+        "almost no read found an entry, so the run proves nothing".into()
     });
     if crew.arguments.evict {
         report.expect(stats.evictions > 0, || "nothing was evicted: the cache is too large".into());

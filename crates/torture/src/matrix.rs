@@ -345,7 +345,7 @@ impl Matrix {
             _ => false,
         };
         if !is_right || cache.stats().takeovers > 0 {
-            return Err(format!("a write meanwhile came to {written:?}"));
+            return Err(format!("a write in the meantime returned {written:?}"));
         }
         Ok(())
     }

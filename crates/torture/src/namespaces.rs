@@ -116,9 +116,9 @@ fn die_with_a_lock(report: &mut Report, own_proc: bool) {
         report.expect(is_one, || format!("{trial}: the {name} is not process 1"));
     }
     let stolen = scene.cache.stats().takeovers;
-    report.expect(stolen == 0, || format!("{trial}: {stolen} locks of a living one were taken"));
+    report.expect(stolen == 0, || format!("{trial}: {stolen} locks of a live process were taken"));
     report.expect(kill(&mut holder), || format!("{trial}: the holder did not die"));
-    scene.board.bury(0);
+    scene.board.account_for_death(0);
     for index in 0..40 {
         let (stored, took) = probe(&scene.cache, format!("probe/{index}").as_bytes(), 100);
         report.expect(stored == Probe::Done, || format!("{trial}: {stored:?} after {took:?}"));
@@ -128,7 +128,7 @@ fn die_with_a_lock(report: &mut Report, own_proc: bool) {
     let before = scene.board.row(1, RowWord::Operations).load(SeqCst);
     std::thread::sleep(Duration::from_millis(100));
     let after = scene.board.row(1, RowWord::Operations).load(SeqCst);
-    report.expect(after > before, || format!("{trial}: the other one does not go on"));
+    report.expect(after > before, || format!("{trial}: the other process does not continue"));
     end(report, &trial, &scene, &mut [other]);
 }
 
@@ -140,9 +140,9 @@ fn end(report: &mut Report, trial: &str, scene: &Scene, hosts: &mut [Worker]) {
             format!("{trial}: a worker ended with {status:?}")
         });
     }
-    (0..scene.board.shape().rows).for_each(|row| scene.board.bury(row));
+    (0..scene.board.shape().rows).for_each(|row| scene.board.account_for_death(row));
     let timeouts = scene.board.sum(RowWord::LockTimeouts);
-    report.expect(timeouts == 0, || format!("{trial}: {timeouts} time limits"));
+    report.expect(timeouts == 0, || format!("{trial}: {timeouts} lock timeouts"));
     scene.settle(report, trial);
 }
 
@@ -156,7 +156,7 @@ fn kill_at_random(report: &mut Report, own_proc: bool, kills_wanted: u64) -> u64
         std::thread::sleep(Duration::from_millis(fastrand::u64(10..60)));
         let place = fastrand::usize(..PLACES);
         report.expect(kill(&mut hosts[place]), || format!("{trial}: a worker did not die"));
-        scene.board.bury(place);
+        scene.board.account_for_death(place);
         kills += 1;
         hosts[place] = start(&scene, place, own_proc, kills + 1, None);
         for (row, took_us) in scene.board.overdue(HANG_US) {

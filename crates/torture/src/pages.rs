@@ -290,7 +290,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
     }
     drop(watchdog);
-    tell(&sums, &mut report);
+    report_sums(&sums, &mut report);
     report.figure("seed", arguments.seed);
     let cuts = creation::run(&mut report);
     report.figure("cuts_at_calls", cuts);
@@ -299,7 +299,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// Reports the sums, and demands that caches that keep their entries have them.
-fn tell(sums: &BTreeMap<(AfterPowerCut, Mix), Left>, report: &mut Report) {
+fn report_sums(sums: &BTreeMap<(AfterPowerCut, Mix), Left>, report: &mut Report) {
     for ((mode, mix), left) in sums {
         let name = format!("{mode:?}_{mix:?}").to_lowercase();
         let all = left.images * UNTOUCHED;

@@ -58,7 +58,7 @@ fn churn(report: &mut Report, seconds: f64) -> u64 {
             let is_meant = status.success()
                 || std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL);
             report.expect(is_meant, || format!("churn: a process ended with {status}"));
-            scene.board.bury(place);
+            scene.board.account_for_death(place);
             *worker = start(place);
             lives += 1;
         }
@@ -68,7 +68,7 @@ fn churn(report: &mut Report, seconds: f64) -> u64 {
     for (place, worker) in workers.iter_mut().enumerate() {
         let status = worker.wait(Duration::from_secs(10));
         report.expect(status.is_some(), || "churn: a process did not end".into());
-        scene.board.bury(place);
+        scene.board.account_for_death(place);
     }
     if let Err(error) = open_many(&scene.path, SLOTS - 1) {
         report.fail(format!("churn: process slots are lost: {error}"));
@@ -96,7 +96,7 @@ fn create_at_once(report: &mut Report, count: u64) {
         .map(|number| Role::new(Part::Creator, &scene.path).number(number).start())
         .collect();
     let arrived = scene.board.wait_for(Flag::Arrived, count, Duration::from_secs(120));
-    report.expect(arrived, || "creators: not all processes came".into());
+    report.expect(arrived, || "creators: not all processes arrived".into());
     scene.board.flag(Flag::Go).store(1, SeqCst);
     let mut good = 0;
     for (number, worker) in workers.iter_mut().enumerate() {
@@ -108,7 +108,10 @@ fn create_at_once(report: &mut Report, count: u64) {
         }
     }
     report.expect(good == count, || {
-        format!("creators: {good} of {count} made or found the one cache: {}", scene.findings())
+        format!(
+            "creators: {good} of {count} created or opened the same cache: {}",
+            scene.findings()
+        )
     });
     let others = others(&scene);
     report.expect(others == ["cache.made"], || format!("creators: left behind: {others:?}"));

@@ -152,7 +152,7 @@ pub fn play(role: &Role) -> ExitCode {
             true
         }
         Part::NamespaceHost => namespace_host(role),
-        Part::Victim => crate::cut::suffer(role),
+        Part::Victim => crate::cut::run_victim(role),
         Part::BusHandler => crate::cut::own_bus_error(role),
         Part::FullDisk => full_disk(role),
         Part::SizeLimit => size_limit(role),
@@ -209,7 +209,7 @@ fn fork_parent(role: &Role) -> bool {
                     board.report(&format!("wrong: a forked child ended with status {status:#x}"));
                     is_good = false;
                 }
-                board.bury(THREADS + place);
+                board.account_for_death(THREADS + place);
             }
         };
         for child in 0..role.number {
@@ -394,7 +394,7 @@ fn creator(role: &Role) -> bool {
     board.flag(Flag::Arrived).fetch_add(1, SeqCst);
     // A busy machine needs long to start all creators.
     if !board.wait_for(Flag::Go, 1, 5 * limit) {
-        board.report(&format!("wrong: creator {} was not told to go", role.number));
+        board.report(&format!("wrong: creator {} was not told to start", role.number));
         return false;
     }
     // The supervisor's cache is another file; this one does not exist yet.
@@ -498,11 +498,11 @@ fn is_no_space(result: tuckbox_engine::Result<Cache>) -> bool {
     match result {
         Err(Error::Arena(ArenaError::NoSpace { .. })) => true,
         Err(error) => {
-            eprintln!("another error than NoSpace: {error}");
+            eprintln!("an error other than NoSpace: {error}");
             false
         }
         Ok(_) => {
-            eprintln!("a cache was made where there is no room for one");
+            eprintln!("a cache was created where there is no space for it");
             false
         }
     }
@@ -534,6 +534,12 @@ fn overfill(cache: &Cache, count: u64) -> bool {
     is_good
 }
 
+/// Takes the rest of the file system.
+fn fill_up(mut filler: &std::fs::File) {
+    let page = vec![1u8; 64 << 10];
+    while std::io::Write::write_all(&mut filler, &page).is_ok() {}
+}
+
 fn full_disk(role: &Role) -> bool {
     let folder = role.path.parent().expect("the cache is in a folder").join("small");
     std::fs::create_dir_all(&folder).expect("the run's folder can be written to");
@@ -542,26 +548,23 @@ fn full_disk(role: &Role) -> bool {
         std::process::exit(i32::from(NOT_PERMITTED));
     }
     let path = folder.join("cache.tuck");
+    let filler = std::fs::File::create(folder.join("filler")).expect("a file can be made");
+    let size_bytes = role.number;
     if role.number < 1 << 20 {
         // Not even the initial part of the file fits.
-        let no_space = is_no_space(Cache::open(&Place::Path(path), &config(64 << 20)));
+        fill_up(&filler);
+        let no_space = is_no_space(Cache::open(&Place::Path(path), &config(size_bytes)));
         let left = list(&folder);
-        if !left.is_empty() {
+        if left != ["filler"] {
             eprintln!("left behind: {left:?}");
         }
-        return no_space && left.is_empty();
+        return no_space && left.len() == 1;
     }
-    // The cache is four times as large as the disk. In a larger one, a single segment would fill
-    // much of the disk.
-    let size_bytes = role.number * 4;
     let cache = Cache::open(&Place::Path(path), &config(size_bytes)).expect("there is room");
     for index in 0..200u32 {
         let _ = probe(&cache, format!("first/{index}").as_bytes(), 500);
     }
-    // Another file takes the rest of the file system.
-    let filler = std::fs::File::create(folder.join("filler")).expect("a file can be made");
-    let page = vec![1u8; 64 << 10];
-    while std::io::Write::write_all(&mut &filler, &page).is_ok() {}
+    fill_up(&filler);
     let is_good = overfill(&cache, 20_000);
     let another = Cache::open(&Place::Path(folder.join("second.tuck")), &config(size_bytes));
     let no_space = is_no_space(another);

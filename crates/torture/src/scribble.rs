@@ -58,7 +58,7 @@ const NUMBER_STEP: i64 = 1_000_000;
 /// Runs `torture scribble`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     match &arguments.victim {
-        Some(path) => suffer(path, arguments),
+        Some(path) => run_victim(path, arguments),
         None => supervise(arguments),
     }
 }
@@ -178,8 +178,8 @@ fn supervise(arguments: &Arguments) -> ExitCode {
                 victim.kill();
             }
         }
-        let told = std::fs::read_to_string(path.with_extension(format!("told{number}")));
-        for line in told.unwrap_or_default().lines() {
+        let text = std::fs::read_to_string(path.with_extension(format!("lines{number}")));
+        for line in text.unwrap_or_default().lines() {
             match line.split_once(' ') {
                 Some(("figure", rest)) => {
                     let (name, count) = rest.split_once(' ').expect("a name and a number");
@@ -227,7 +227,7 @@ struct Victim<'a> {
     random: fastrand::Rng,
     buffer: Buffer,
     value: Vec<u8>,
-    told: Vec<String>,
+    lines: Vec<String>,
     lies: bool,
     reads: u64,
     hits: u64,
@@ -243,7 +243,7 @@ struct Began {
     waited_us: u64,
 }
 
-fn suffer(path: &Path, arguments: &Arguments) -> ExitCode {
+fn run_victim(path: &Path, arguments: &Arguments) -> ExitCode {
     let number = arguments.seed;
     let config = config(arguments.size_bytes);
     let cache = Cache::open(&Place::Path(path.into()), &config).expect("the cache is sound yet");
@@ -253,7 +253,7 @@ fn suffer(path: &Path, arguments: &Arguments) -> ExitCode {
         random: fastrand::Rng::with_seed(number),
         buffer: Buffer::new(),
         value: Vec::new(),
-        told: Vec::new(),
+        lines: Vec::new(),
         lies: arguments.lie_miss,
         reads: 0,
         hits: 0,
@@ -264,7 +264,7 @@ fn suffer(path: &Path, arguments: &Arguments) -> ExitCode {
     };
     let (began, mut operations) = (Instant::now(), 0u64);
     let (mut rises, mut mismatches) = (0u64, cache.stats().checksum_mismatches);
-    while began.elapsed().as_secs_f64() < arguments.seconds && victim.told.len() < 20 {
+    while began.elapsed().as_secs_f64() < arguments.seconds && victim.lines.len() < 20 {
         let began = victim.begin();
         if let Some(what) = victim.step() {
             victim.judge_time(what, &began);
@@ -278,11 +278,11 @@ fn suffer(path: &Path, arguments: &Arguments) -> ExitCode {
         }
     }
     if rises == 0 {
-        victim.told.push("the counter of mismatches never rose".into());
+        victim.lines.push("the counter of mismatches never rose".into());
     }
     if victim.hits * 10 < victim.reads {
         let (hits, reads) = (victim.hits, victim.reads);
-        victim.told.push(format!("{hits} of {reads} reads found anything"));
+        victim.lines.push(format!("only {hits} of {reads} reads found anything"));
     }
     for (name, count) in [
         ("operations", operations),
@@ -293,9 +293,9 @@ fn suffer(path: &Path, arguments: &Arguments) -> ExitCode {
         ("mismatch_rises", rises),
         ("slowest_us", victim.slowest.as_micros() as u64),
     ] {
-        victim.told.push(format!("figure {name} {count}"));
+        victim.lines.push(format!("figure {name} {count}"));
     }
-    std::fs::write(path.with_extension(format!("told{number}")), victim.told.join("\n"))
+    std::fs::write(path.with_extension(format!("lines{number}")), victim.lines.join("\n"))
         .expect("a file");
     ExitCode::SUCCESS
 }
@@ -306,7 +306,7 @@ impl Victim<'_> {
             Ok(answer) => return Some(answer),
             Err(Error::Full { .. }) => self.full += 1,
             Err(Error::Arena(ArenaError::LockTimeout { .. })) => self.timeouts += 1,
-            Err(error) => self.told.push(format!("{what}: {error}")),
+            Err(error) => self.lines.push(format!("{what}: {error}")),
         }
         None
     }
@@ -316,7 +316,7 @@ impl Victim<'_> {
         let found = self.cache.get(&name, &mut self.buffer);
         let entry = match found {
             Ok(entry) => entry.filter(|_| !self.lies),
-            Err(error) => return self.told.push(format!("get: {error}")),
+            Err(error) => return self.lines.push(format!("get: {error}")),
         };
         self.reads += 1;
         let Some(entry) = entry else { return };
@@ -326,14 +326,14 @@ impl Victim<'_> {
             _ => Some(stamp::StampError::Body),
         };
         if let Some(forgery) = wrong {
-            self.told.push(format!("key {key} has a wrong value: {forgery:?}"));
+            self.lines.push(format!("key {key} has a wrong value: {forgery:?}"));
         }
     }
 
     fn judge_sum(&mut self, key: u64, sum: i64) {
         let least = key as i64 * NUMBER_STEP;
         if !(least..least + NUMBER_STEP).contains(&sum) {
-            self.told.push(format!("number {key} is {sum}"));
+            self.lines.push(format!("number {key} is {sum}"));
         }
     }
 
@@ -348,7 +348,7 @@ impl Victim<'_> {
         let took = began.at.elapsed().saturating_sub(idle);
         self.slowest = self.slowest.max(took);
         if took > LOCK_LIMIT + OVERTIME {
-            self.told.push(format!("{what} took {took:?}"));
+            self.lines.push(format!("{what} took {took:?}"));
         }
     }
 
@@ -394,7 +394,7 @@ impl Victim<'_> {
                 if let Ok(Some(entry)) = found {
                     match entry.value {
                         Value::Int(sum) => self.judge_sum(key, sum),
-                        Value::Bytes { .. } => self.told.push(format!("number {key} is bytes")),
+                        Value::Bytes { .. } => self.lines.push(format!("number {key} is bytes")),
                     }
                 }
                 self.buffer = buffer;
@@ -414,7 +414,7 @@ impl Victim<'_> {
                     let whole = matches!(entry.value, Value::Bytes { bytes, .. }
                         if stamp::read(&name(key), bytes).is_ok());
                     if !whole {
-                        self.told.push(format!("key {key}: a wrong value was popped"));
+                        self.lines.push(format!("key {key}: a wrong value was popped"));
                     }
                 }
                 self.buffer = buffer;
@@ -435,7 +435,7 @@ impl Victim<'_> {
                         Value::Int(_) => item.key.starts_with(b"number "),
                     };
                     if !is_whole || count > 100_000 {
-                        self.told.push("a scan met a wrong value, or does not end".into());
+                        self.lines.push("a scan met a wrong value, or does not end".into());
                         break;
                     }
                 }

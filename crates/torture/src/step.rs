@@ -274,7 +274,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.expect(count("evicting_cases") > 0 || !arguments.states.is_empty(), || {
         "no operation evicted anything: the caches are too large".into()
     });
-    report.expect(count("images") > 0, || "nothing was changed: the run shows nothing".into());
+    report.expect(count("images") > 0, || "nothing was changed, so the run proves nothing".into());
     report.trials(count("instructions"), "instruction boundaries");
     report.finish()
 }
@@ -310,7 +310,7 @@ fn stepped(
     })?;
     // The result of the completed operation is there.
     if last.is_some_and(|last| !case.is_done(&last)) {
-        tally.fail(format!("{}: when it was done, it was not there", case.name()), None);
+        tally.fail(format!("{}: its result is missing after it ended", case.name()), None);
     }
     tally.count("images", images);
     tally.count("instructions", count);
@@ -445,7 +445,7 @@ fn stores_of_repair(
     frees_first: bool,
 ) -> std::io::Result<Vec<Vec<u8>>> {
     let mut image = image.to_vec();
-    case.bury(&mut image, frees_first);
+    case.mark_owners_dead(&mut image, frees_first);
     copy.fill(&image)?;
     let mut child = Child {
         path: copy.path().into(),
@@ -479,7 +479,7 @@ fn compare(
                 .find(|key| reference.get(*key) != contents.get(*key))
                 .map(|key| String::from_utf8_lossy(key).into_owned());
             let what = format!(
-                "{name}: the repair killed {how_often} came to another result: {:?}",
+                "{name}: the repair that was killed {how_often} had another result: {:?}",
                 differ.unwrap_or_default()
             );
             tally.fail(what, Some(image));

@@ -189,7 +189,7 @@ fn try_point(
         return;
     }
     if deed == Deed::Kill {
-        scene.board.bury(0);
+        scene.board.account_for_death(0);
     }
     let mut done = 0;
     if deed == Deed::Kill {
@@ -228,11 +228,13 @@ fn try_point(
         scene.board.stop();
         let status = worker.wait(Duration::from_secs(10));
         report.expect(status.is_some_and(|status| status.success()), || {
-            format!("{trial}: the worker did not end well: {status:?} after {done} probes")
+            format!("{trial}: the worker failed: {status:?} after {done} probes")
         });
     } else if held == Held::Shard {
         let takeovers = scene.cache.stats().takeovers - before.takeovers;
-        report.expect(takeovers >= 1, || format!("{trial}: nobody took the dead one's lock"));
+        report.expect(takeovers >= 1, || {
+            format!("{trial}: no process took over the dead process's lock")
+        });
     }
     scene.settle(report, trial);
     if !when_full {
@@ -269,7 +271,7 @@ fn probe_all(
     report.expect(done > 0, || format!("{trial}: no shard could be written to"));
     let is_right = held == Held::Either || (timed_out > 0) == (held == Held::Shard);
     report.expect(is_right, || {
-        format!("{trial}: {timed_out} writes of {PROBES} ended with the time limit")
+        format!("{trial}: {timed_out} of {PROBES} writes reached the time limit")
     });
     done
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tuckbox_arena::layout::{header, process};
 use tuckbox_arena::Geometry;
-use tuckbox_engine::{
-    layout, AfterPowerCut, ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value,
-};
+use tuckbox_engine::format::layout::shard;
+use tuckbox_engine::format::plan::plan;
+use tuckbox_engine::{AfterPowerCut, ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
 use tuckbox_testkit::process::signal_myself;
 use tuckbox_testkit::watchdog::Watchdog;
 
@@ -328,7 +328,7 @@ fn run_child(child: &Child, fault: Option<Fault>) -> Result<Outcome, String> {
         }
         total += 1;
         if total > CALLS_MOST {
-            return Err("it makes calls without end".into());
+            return Err("it never stops making system calls".into());
         }
         let mut registers = traced.registers().map_err(in_words)?;
         let kind = registers.orig_rax;
@@ -382,7 +382,7 @@ fn run_child(child: &Child, fault: Option<Fault>) -> Result<Outcome, String> {
         fault.count > 1 && kinds.iter().any(|kind| *kind as u64 == fault.kind)
     });
     if before != after && !cannot_tell {
-        return Err(format!("{before} descriptors were open, and now there are {after}"));
+        return Err(format!("the number of open descriptors changed from {before} to {after}"));
     }
     let refused = lines
         .filter_map(|line| line.split_once('\t'))
@@ -462,10 +462,9 @@ impl Beginning {
         fill(&other).map_err(|error| error.to_string())?;
         let clean = clean_file(&folder.file("clean"))?;
         let mut held = std::fs::read(&path).map_err(|error| error.to_string())?;
-        let geometry =
-            Geometry::new(layout::plan(SIZE_BYTES, 0)).map_err(|error| error.to_string())?;
+        let geometry = Geometry::new(plan(SIZE_BYTES, 0)).map_err(|error| error.to_string())?;
         let slot_at = geometry.process_at(0) as usize;
-        let lock_at = (geometry.shard_at(0) + layout::shard::LOCK) as usize;
+        let lock_at = (geometry.shard_at(0) + shard::LOCK) as usize;
         let mut closed = held.clone();
         closed[slot_at + process::STATE as usize + 4] &= !1;
         let mut incarnation = [0; 4];
@@ -512,7 +511,7 @@ fn try_fault(
         .collect();
     let keeps_names = fault.is_some_and(|fault| fault.kind == libc::SYS_unlink as u64);
     if !left.is_empty() && !keeps_names {
-        return Err(format!("{left:?} is left"));
+        return Err(format!("{left:?} was left behind"));
     }
     let cannot_grow = fault.is_some_and(|fault| fault.lacks_fallocate());
     if cannot_grow && outcome.is_open {
@@ -578,7 +577,7 @@ fn judge(
     if beginning.of(scenario).is_some() {
         for key in (0..EARLIER).map(earlier) {
             if lacks(&key, 0) {
-                return Err(format!("{key} is not there any more, and {evictions} were evicted"));
+                return Err(format!("{key} is missing, and {evictions} entries were evicted"));
             }
         }
     }
@@ -593,18 +592,20 @@ fn judge(
     for key in stored.iter().map(|key| key.to_string()).chain(growth) {
         let needs_one = key == "replaced" || key == "compared";
         if is_done(&key) && (was_there || !needs_one) && lacks(&key, 1) {
-            return Err(format!("{key} was stored and is not there, and {evictions} were evicted"));
+            return Err(format!(
+                "{key} was stored but is missing, and {evictions} entries were evicted"
+            ));
         }
     }
     for key in ["deleted", "popped"] {
         if is_done(key) && cache.contains(key.as_bytes()).unwrap_or(true) {
-            return Err(format!("{key} was removed and is there"));
+            return Err(format!("{key} was removed but is present"));
         }
     }
     let counted = cache.get(b"counted", &mut buffer).ok().flatten().map(|entry| entry.value);
     let may_be = counted == Some(Value::Int(9)) || (counted.is_none() && evictions > 0);
     if is_done("counted") && !may_be {
-        return Err("what was counted is not there".into());
+        return Err("the counter is missing".into());
     }
     Ok(())
 }
@@ -619,7 +620,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let beginning = match Beginning::new(&folder) {
         Ok(beginning) => beginning,
         Err(error) => {
-            report.fail(format!("there is nothing to begin with: {error}"));
+            report.fail(format!("the scenario could not be prepared: {error}"));
             return report.finish();
         }
     };
@@ -679,7 +680,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     report.figure("cases_with_errors", refusals);
     report.figure("kinds", kinds.into_iter().collect::<Vec<_>>().join(" "));
     report.expect(met >= cases.len() as u64 * 9 / 10, || {
-        format!("{} faults, and only {met} calls met one", cases.len())
+        format!("only {met} of {} faults occurred", cases.len())
     });
     report.trials(cases.len() as u64, "faults");
     report.finish()

@@ -114,7 +114,7 @@ impl Traced {
         answer(unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, id, 0usize, options as usize) })?;
         match child.go_on(0)? {
             Stop::Signal(libc::SIGSTOP) => {}
-            other => return Err(io::Error::other(format!("it did not begin: {other:?}"))),
+            other => return Err(io::Error::other(format!("it did not start: {other:?}"))),
         }
         // The child stopped as it returned from the system call that sent the signal.
         child.call_at = child.registers()?.rip - CALL_BYTES;
@@ -315,7 +315,7 @@ impl Traced {
             match self.step()? {
                 Stop::Stepped => {}
                 Stop::Signal(libc::SIGSTOP) => return Ok(count),
-                other => return Err(io::Error::other(format!("it was not to do that: {other:?}"))),
+                other => return Err(io::Error::other(format!("unexpected stop: {other:?}"))),
             }
             let at = self.at()?;
             if at == before {
@@ -349,12 +349,12 @@ impl Traced {
                 // The store into the protected mapping.
                 Stop::Signal(libc::SIGSEGV) => {}
                 Stop::Signal(libc::SIGSTOP) => return Ok(count),
-                other => return Err(io::Error::other(format!("it was not to do that: {other:?}"))),
+                other => return Err(io::Error::other(format!("unexpected stop: {other:?}"))),
             }
             self.protect(mapping, libc::PROT_READ | libc::PROT_WRITE)?;
             let stop = self.step()?;
             if stop != Stop::Stepped {
-                return Err(io::Error::other(format!("it did not do its store: {stop:?}")));
+                return Err(io::Error::other(format!("it did not execute its store: {stop:?}")));
             }
             count += 1;
             if view.look()? {

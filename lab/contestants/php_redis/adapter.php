@@ -18,14 +18,18 @@ return static function (string $folder, Limits $limits, array $settings): Store 
     return new Store(
         get: $redis->get(...),
         set: static function (string $key, string $value) use ($redis, $options): bool {
-            if ($redis->set($key, $value, $options)) {
-                return true;
+            try {
+                $stored = $redis->set($key, $value, $options);
+                $reason = (string) $redis->getLastError();
+            } catch (RedisException $error) {
+                $stored = false;
+                $reason = $error->getMessage();
             }
-            $reason = (string) $redis->getLastError();
-            if (!str_starts_with($reason, 'OOM ')) {
+            // A full server refuses a value for which it could not make room.
+            if (!$stored && !str_starts_with($reason, 'OOM ')) {
                 throw new RuntimeException("set failed: $reason");
             }
-            return false;
+            return $stored;
         },
         delete: $redis->del(...),
         close: $redis->close(...),

@@ -10,7 +10,7 @@ use crate::file::CacheFile;
 use crate::layout::{header, AfterPowerCut};
 use crate::lock::Acquired;
 use crate::process;
-use crate::use_mark::{self, Begun};
+use crate::use_mark;
 
 /// The longest wait for the header's lock.
 pub(super) const HEADER_LOCK_LIMIT: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ impl Arena {
             return Ok(());
         }
         // After a cut the mark stays until `recover_from_power_cut` has discarded the entries.
-        use_mark::begin(&self.region, self.boot, || file.sync()).map(|_: Begun| ())
+        use_mark::begin(&self.region, self.boot, || file.sync())
     }
 
     /// Marks the cache as clean if this handle was the last one. It has released its slot.

@@ -20,12 +20,11 @@ use crate::error::{Error, Result};
 use crate::file::{CacheFile, PathStatus};
 use crate::header::{self, Identity};
 use crate::layout::{process as slot_layout, AfterPowerCut, Geometry, Layer, Plan, HEADER_BYTES};
-use crate::os;
+use crate::platform::{self, files, space, Directory, Rights};
 use crate::process::{Counter, ForkMutex, OwnerId, ProcessSlot, COUNTER_COUNT, FORKS};
 use crate::region::Region;
-use crate::trust::{Directory, Rights};
 use crate::use_mark;
-use crate::wait::Waiter;
+use crate::waiter::Waiter;
 
 /// Where a cache is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +33,7 @@ pub enum Place {
     Path(PathBuf),
     /// Unnamed memory for this process and the children that it forks.
     Private,
-    /// The private cache of another live process of the same user, as `/proc/PID/fd/N`.
+    /// The private cache of another live process of the same user, by its [`Arena::shown_path`].
     Shown(PathBuf),
 }
 
@@ -104,7 +103,7 @@ impl Arena {
             }
             Place::Private => {
                 let geometry = Geometry::new(plan.clone())?;
-                let file = CacheFile::private(first_bytes(&geometry))?;
+                let file = CacheFile::private(first_bytes(&geometry), geometry.plan.size_bytes)?;
                 let new = Some(geometry);
                 let arena = Arena::from_file(file, new, layer, clock, waiter)?;
                 lay_out(&arena)?;
@@ -123,7 +122,8 @@ impl Arena {
                 return Err(Error::Missing { path: path.clone() });
             }
             let geometry = Geometry::new(plan.clone())?;
-            let file = CacheFile::create(&directory, first_bytes(&geometry), rights)?;
+            let (first_bytes, size_bytes) = (first_bytes(&geometry), geometry.plan.size_bytes);
+            let file = CacheFile::create(&directory, first_bytes, size_bytes, rights)?;
             let temporary_name = file.temporary_name();
             let made = Arena::from_file(file, Some(geometry), layer, clock.clone(), waiter.clone())
                 .and_then(|arena| lay_out(&arena).map(|()| arena));
@@ -131,7 +131,7 @@ impl Arena {
                 Ok(arena) => arena,
                 Err(error) => {
                     if let Some(temporary_name) = temporary_name {
-                        let _ = os::remove_at(directory.fd(), &temporary_name);
+                        let _ = directory.remove(&temporary_name);
                     }
                     return Err(error);
                 }
@@ -181,7 +181,7 @@ impl Arena {
             None => {
                 let (geometry, identity) = read_header(&file, file_bytes, layer)?;
                 if file_bytes < geometry.file_bytes_max() {
-                    file.require_fallocate()?;
+                    file.require_growable()?;
                 }
                 (geometry, Some(identity))
             }
@@ -189,17 +189,10 @@ impl Arena {
         let region = map(&file, geometry.file_bytes_max(), true)?;
         region.set_usable(file_bytes);
         // A process that mistakes its domain would create a row with another time.
-        let domain = ClockDomain::now().map_err(|source| Error::Io {
-            action: "read the clock for",
-            path: path.clone(),
-            source,
-        })?;
+        let domain =
+            ClockDomain::now().map_err(|error| Error::io("read the clock for", &path, error))?;
         if geometry.plan.after_power_cut == AfterPowerCut::Discard {
-            domain.known_boot().map_err(|source| Error::Io {
-                action: "open",
-                path: path.clone(),
-                source,
-            })?;
+            domain.known_boot().map_err(|error| Error::io("open", &path, error))?;
         }
         let identity = identity.unwrap_or_else(|| {
             let identity = Identity::random();
@@ -236,7 +229,7 @@ impl Arena {
             closed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             released_in_file: AtomicBool::new(false),
-            path_checked_s: AtomicU64::new(os::coarse_seconds()),
+            path_checked_s: AtomicU64::new(platform::clock::coarse_seconds()),
             slots_full_s: AtomicU64::new(u64::MAX),
             operations: AtomicU32::new(0),
             boot: 0,
@@ -251,7 +244,7 @@ impl Arena {
     /// tools.
     ///
     /// # Errors
-    /// [`Error::SizeTooSmall`].
+    /// [`Error::SizeTooSmall`], [`Error::SizeTooLarge`].
     pub fn twins(
         plan: &Plan,
         signature: u64,
@@ -322,7 +315,7 @@ impl Arena {
     pub fn shown_path(&self) -> Option<PathBuf> {
         match &self.membership {
             Membership::File { file, .. } | Membership::Reader { file, .. } => {
-                Some(PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.fd())))
+                Some(files::shown_path(file.fd()))
             }
             Membership::Twin { .. } => None,
         }
@@ -382,7 +375,7 @@ impl Arena {
         if let Some(error) = self.closed_or_lost() {
             return Err(error);
         }
-        let now_s = os::coarse_seconds();
+        let now_s = platform::clock::coarse_seconds();
         if self.slots_full_s.load(Ordering::Relaxed) == now_s {
             return Ok(None);
         }
@@ -528,7 +521,7 @@ impl Arena {
     /// only: reads make no system call.
     #[inline]
     pub fn check_path(&self) -> PathStatus {
-        let now_s = os::coarse_seconds();
+        let now_s = platform::clock::coarse_seconds();
         if self.path_checked_s.load(Ordering::Relaxed) == now_s || crate::mutants::is_on("no-look")
         {
             return PathStatus::InPlace;
@@ -619,11 +612,8 @@ impl Drop for Arena {
 }
 
 fn map(file: &CacheFile, len_bytes: u64, writable: bool) -> Result<Region> {
-    Region::map(file.fd(), len_bytes, writable).map_err(|source| Error::Io {
-        action: "map",
-        path: file.path().into(),
-        source,
-    })
+    Region::map(file.fd(), len_bytes, writable)
+        .map_err(|error| Error::io("map", file.path(), error))
 }
 
 fn read_header(file: &CacheFile, file_bytes: u64, layer: Layer) -> Result<(Geometry, Identity)> {
@@ -632,7 +622,7 @@ fn read_header(file: &CacheFile, file_bytes: u64, layer: Layer) -> Result<(Geome
         let reason = "it is shorter than a cache header";
         return Err(Error::NotACache { path: path.into(), reason });
     }
-    os::read_ahead(file.fd(), HEADER_BYTES);
+    space::read_ahead(file.fd(), HEADER_BYTES);
     let page = map(file, HEADER_BYTES, false)?;
     page.set_usable(HEADER_BYTES);
     let read = header::read(&page, path, file_bytes, layer);
@@ -640,7 +630,7 @@ fn read_header(file: &CacheFile, file_bytes: u64, layer: Layer) -> Result<(Geome
         return Err(Error::Lost { path: path.into() });
     }
     let (geometry, identity) = read?;
-    os::read_ahead(file.fd(), geometry.pool_at);
+    space::read_ahead(file.fd(), geometry.pool_at);
     Ok((geometry, identity))
 }
 

@@ -9,7 +9,7 @@ use crate::clock::{self, Clock, ClockDomain};
 use crate::error::Result;
 use crate::layout::header as words;
 use crate::lock::Acquired;
-use crate::os;
+use crate::platform;
 
 impl Arena {
     /// Sets the clock of a read-only handle: by the row of this boot, or, until there is one, as a
@@ -48,7 +48,7 @@ impl Arena {
     pub fn now_us(&self) -> u64 {
         match &self.clock {
             Clock::System => {
-                os::boot_time_us().wrapping_add(self.anchor_us.load(Ordering::Relaxed))
+                platform::clock::boot_time_us().wrapping_add(self.anchor_us.load(Ordering::Relaxed))
             }
             Clock::Manual(now_us) => now_us.load(Ordering::Relaxed),
         }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
 use crate::assembly;
 use crate::fault::Mapping;
+use crate::platform::space;
 
 #[cfg(loom)]
 pub use crate::modelled::fence;
@@ -143,11 +144,10 @@ impl Region {
     /// to a mapping that is not `writable` ends the process.
     ///
     /// # Errors
-    /// The system's error; `ENOMEM` if this process has too many mappings.
+    /// The system's error, also if this process has too many mappings.
     pub(crate) fn map(fd: i32, reserved_bytes: u64, writable: bool) -> std::io::Result<Region> {
-        let full = || std::io::Error::from_raw_os_error(libc::ENOMEM);
-        let mapping = Mapping::reserve(fd).ok_or_else(full)?;
-        let base = crate::os::map_shared(fd, reserved_bytes as usize, writable)
+        let mapping = Mapping::reserve(fd).ok_or_else(space::no_memory)?;
+        let base = space::map_shared(fd, reserved_bytes as usize, writable)
             .inspect_err(|_| mapping.end())?;
         mapping.begin(base, reserved_bytes as usize);
         Ok(Region::on(base, reserved_bytes, Backing::Mapping(mapping)))
@@ -487,7 +487,7 @@ impl Drop for Region {
         if let Backing::Mapping(mapping) = self.backing {
             // First: as soon as the address is free, it may become another mapping's.
             mapping.end();
-            crate::os::unmap(self.base, self.reserved_bytes as usize);
+            space::unmap(self.base, self.reserved_bytes as usize);
         }
     }
 }

@@ -6,10 +6,9 @@
 //! times over (few entries, large limit), the place within the segment tells; for the halvings, two
 //! bits in the slot select the number near that estimate.
 
-use super::HALVE_AFTER;
-use crate::layout::{log, note, shard, PolicyBits, Position, Slot, HALVINGS_MODULUS};
-use crate::log::LogKind;
-use crate::shard::Shard;
+use super::Eviction;
+use crate::format::{note, shard, LogKind, PolicyBits, Position, Slot, HALVINGS_MODULUS};
+use crate::policy::halves;
 
 const CLOCK_MASK: u64 = (1 << 48) - 1;
 
@@ -30,7 +29,7 @@ fn nearest_with_rest(guess: u64, rest: u64, most: u64) -> u64 {
     }
 }
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// The policy bits of an entry that is examined now.
     pub(super) fn bits(&self, hits: u64, frequency: u64, is_admitted: bool) -> PolicyBits {
         PolicyBits::new(hits, frequency, is_admitted, self.word(shard::HALVINGS))
@@ -45,13 +44,13 @@ impl Shard<'_> {
             return Some((now, head.byte));
         }
         let next = self.next_in_log(segment)?;
-        Some((self.arena().note(next, note::OPENED), self.cache.shape.log_bytes))
+        Some((self.arena().note(next, note::OPENED), self.cx.shape.log_bytes))
     }
 
     /// Counts frequency increments, and halves all frequencies from time to time.
     pub(super) fn count_increments(&self, amount: u64) {
         let increments = self.word(shard::INCREMENTS).saturating_add(amount);
-        if increments >= HALVE_AFTER * self.entries().max(1) && self.word(shard::CLOCK) > 0 {
+        if halves(increments, self.entries(), self.word(shard::CLOCK)) {
             self.set_word(shard::INCREMENTS, 0);
             self.add_word(shard::HALVINGS, 1);
         } else {
@@ -83,12 +82,6 @@ impl Shard<'_> {
         let opened = self.arena().note(tail.segment, note::OPENED) & CLOCK_MASK;
         let within = part_after(closed.saturating_sub(opened), tail.byte, end);
         Some((self.word(shard::CLOCK).saturating_sub(closed)).saturating_add(within))
-    }
-
-    /// How many entries were evicted since a key with a ghost of this age last entered the small
-    /// log.
-    pub(super) fn reuse_distance(&self, ghost_age: u64) -> u64 {
-        ghost_age.saturating_add(self.log_count(LogKind::Small, log::ENTRIES))
     }
 }
 

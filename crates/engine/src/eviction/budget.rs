@@ -2,8 +2,9 @@
 //! make it endless. Must not know entries.
 
 use super::capacity::Unit;
-use super::EVICTION_BATCH;
 
+/// Entries examined in one batch, before the lock is released.
+pub const EVICTION_BATCH: u32 = 64;
 /// Attempts without gain before entries that should have been moved are dropped.
 const ATTEMPTS_BEFORE_DROP: u64 = 16;
 /// One in this many examined entries may move to the main log without the admission test.

@@ -1,10 +1,9 @@
 //! What the logs may hold, in entries or bytes, and what they hold. Must not know which entry to
 //! evict.
 
-use crate::layout::log;
-use crate::log::LogKind;
-use crate::record::RecordHeader;
-use crate::shard::Shard;
+use super::Eviction;
+use crate::format::{log, shard, LogKind, RecordHeader};
+use crate::policy::{active_setting, Setting, SETTINGS};
 use crate::value::Favour;
 
 /// The limit that binds, in which the policy counts.
@@ -27,16 +26,21 @@ pub(super) struct Capacity {
     pub(super) main_used: u64,
 }
 
-impl Shard<'_> {
+impl Eviction<'_> {
+    /// The active setting.
+    pub(super) fn setting(&self) -> &'static Setting {
+        &SETTINGS[active_setting(self.word(shard::SETTING))]
+    }
+
     /// Whether a large entry must be read more often than a small one.
     pub(super) fn weighs_sizes(&self, unit: Unit) -> bool {
-        unit == Unit::Bytes && self.cache.shape.favour != Favour::Bytes
+        unit == Unit::Bytes && self.cx.shape.favour != Favour::Bytes
     }
 
     pub(super) fn cost(&self, header: &RecordHeader, unit: Unit) -> u64 {
         match unit {
             Unit::Entries => 1,
-            Unit::Bytes => header.total_bytes(&self.cache.shape),
+            Unit::Bytes => header.total_bytes(&self.cx.shape),
         }
     }
 
@@ -56,7 +60,7 @@ impl Shard<'_> {
             // reached. With more, it would always find space in the main log and never run the
             // admission test.
             let all = if filling {
-                self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count)
+                self.cx.shape.max_entries.div_ceil(self.cx.shape.shard_count)
             } else {
                 small_used + main_used
             };
@@ -64,7 +68,7 @@ impl Shard<'_> {
             let main = all.saturating_sub(small);
             return Capacity { unit, small, small_min: small, main, small_used, main_used };
         }
-        let log_bytes = self.cache.shape.log_bytes;
+        let log_bytes = self.cx.shape.log_bytes;
         let sum = |word| LogKind::BOTH.iter().map(|kind| self.log_count(*kind, word)).sum::<u64>();
         let segments = sum(log::SEGMENTS) + self.spares().len() as u64;
         let all = segments * log_bytes + sum(log::BODY_BYTES);

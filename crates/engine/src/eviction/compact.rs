@@ -2,18 +2,17 @@
 //! costs no entry. Must not judge entries by their use.
 
 use super::budget::{Budget, IfStuck};
-use crate::layout::{log, Slot};
-use crate::log::LogKind;
-use crate::shard::Shard;
+use super::Eviction;
+use crate::format::{log, LogKind, Slot};
 
 /// Dead space of at least one part in this many of the logs is compacted before anything is
 /// dropped.
 const DEAD_PART: u64 = 8;
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// A log with much dead space.
     pub(super) fn log_to_compact(&self) -> Option<LogKind> {
-        let log_bytes = self.cache.shape.log_bytes;
+        let log_bytes = self.cx.shape.log_bytes;
         let (mut all, mut dead_all, mut worst) = (0, 0, None);
         for kind in LogKind::BOTH {
             let segments = self.log_count(kind, log::SEGMENTS);

@@ -1,17 +1,15 @@
 //! Eviction on demand: for an entry, for bytes, or for a slot in a bucket. Decides which log gives
 //! up entries. Must not know what is stored instead.
 
-use super::budget::{Budget, IfStuck};
+use super::budget::{Budget, IfStuck, EVICTION_BATCH};
 use super::capacity::Unit;
 use super::tail::Reason;
-use super::EVICTION_BATCH;
-use crate::hash::KeyHash;
+use super::Eviction;
+use crate::format::{log, shard, KeyHash, LogKind, Slot};
 use crate::index::Found;
-use crate::layout::{log, shard, Slot};
-use crate::log::LogKind;
-use crate::shard::Shard;
+use crate::policy::small_is_first;
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// Segments that hold entries of this shard.
     fn segments_held(&self) -> u64 {
         let logs: u64 = LogKind::BOTH.iter().map(|kind| self.log_count(*kind, log::SEGMENTS)).sum();
@@ -44,9 +42,9 @@ impl Shard<'_> {
     /// Evicts until one more entry is within the limit. False if the batch was not enough, or this
     /// shard has nothing to evict.
     pub fn evict_to_limit(&self) -> bool {
-        let most = self.cache.shape.max_entries;
+        let most = self.cx.shape.max_entries;
         let mut budget = Budget::new(EVICTION_BATCH, IfStuck::Drop, Unit::Entries);
-        while most != 0 && self.cache.len() >= most {
+        while most != 0 && self.cx.entry_count() >= most {
             if budget.steps == 0 || !self.evict_one(&mut budget) {
                 return false;
             }
@@ -80,7 +78,7 @@ impl Shard<'_> {
             true => 0,
             false => capacity.small_min,
         };
-        let small_first = capacity.small_used + 1 > least || capacity.main_used == 0;
+        let small_first = small_is_first(capacity.small_used, 1, least, capacity.main_used);
         if small_first {
             if let Some(candidate) = self.candidate(LogKind::Small, budget) {
                 self.leave_small(candidate, &capacity, budget);
@@ -94,16 +92,14 @@ impl Shard<'_> {
         };
         match self.victim(budget).or_else(|| oldest(budget)) {
             Some(victim) => {
-                self.drop_entry(&victim, Reason::Evicted);
-                self.advance_past(&victim);
+                self.drop_oldest(&victim, Reason::Evicted);
                 budget.spend();
                 true
             }
             None if small_first || budget.steps == 0 => budget.steps == 0,
             None => match self.candidate(LogKind::Small, budget) {
                 Some(candidate) => {
-                    self.drop_entry(&candidate, Reason::Evicted);
-                    self.advance_past(&candidate);
+                    self.drop_oldest(&candidate, Reason::Evicted);
                     budget.spend();
                     true
                 }
@@ -130,7 +126,7 @@ mod tests {
         for key in (0..20_000u64).cycle().take(60_000) {
             cache.get(&key.to_le_bytes(), &mut buffer).unwrap();
         }
-        let shard = cache.lock_shard(0).unwrap();
+        let shard = cache.writes().lock(0).unwrap();
         let evictions = || shard.word(shard::EVICTIONS);
         let before = evictions();
         (0..20).for_each(|_| _ = shard.free_space(4, IfStuck::Stop, 0));

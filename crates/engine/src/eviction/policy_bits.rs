@@ -1,36 +1,27 @@
 //! The policy bits of new and kept entries, and what is remembered of removed ones. Must not know
 //! when entries are evicted.
 
-use super::REUSE_TENTHS;
-use crate::hash::KeyHash;
+use super::Eviction;
+use crate::format::{log, KeyHash, LogKind, PolicyBits, RecordHeader, Slot};
 use crate::index::Found;
-use crate::layout::{PolicyBits, Slot};
-use crate::log::LogKind;
-use crate::record::RecordHeader;
-use crate::shard::Shard;
+use crate::policy::newcomer;
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// The policy bits of a new entry in the small log.
     pub fn new_entry_bits(&self, hash: KeyHash, header: &RecordHeader) -> PolicyBits {
         self.measure_sample();
         self.sample_insert(hash, header);
-        let (mut frequency, mut is_admitted) = (0, false);
-        if let Some(ghost) = self.take_ghost(hash) {
-            frequency = ghost.frequency;
-            if self.setting().reuse_distance && !ghost.from_main {
-                if let Some(idle) = self.idle_at_main_tail() {
-                    is_admitted = self.reuse_distance(ghost.age).saturating_mul(10)
-                        < idle.saturating_mul(REUSE_TENTHS);
-                }
-            }
-        }
+        let ghost = self.take_ghost(hash);
+        let small_entries = self.log_count(LogKind::Small, log::ENTRIES);
+        let idle = || self.idle_at_main_tail();
+        let (frequency, is_admitted) = newcomer(self.setting(), ghost, small_entries, idle);
         self.count_increments(1);
-        self.bits(0, frequency + 1, is_admitted)
+        self.bits(0, frequency, is_admitted)
     }
 
     /// The policy bits of an entry that is overwritten or moved.
     pub fn kept_entry_bits(&self, slot: Slot) -> PolicyBits {
-        let position = self.cache.position_of(slot.offset());
+        let position = self.cx.position_of(slot.offset());
         let frequency = position.map_or(0, |at| self.halved(slot, at));
         self.bits(slot.policy().hits(), frequency, slot.policy().is_admitted())
     }
@@ -40,7 +31,7 @@ impl Shard<'_> {
     /// is marked as if it came from the small log, so that it returns to the main log.
     pub fn remember_removed(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
         let is_main = self
-            .cache
+            .cx
             .position_of(found.slot.offset())
             .is_some_and(|at| self.log_of(at.segment) == LogKind::Main);
         let bits = self.kept_entry_bits(found.slot);

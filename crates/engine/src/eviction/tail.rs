@@ -4,13 +4,10 @@
 use tuckbox_arena::hooks::{self, Point};
 
 use super::budget::Budget;
-use crate::hash::KeyHash;
+use super::Eviction;
+use crate::format::{log, note, shard, KeyHash, LogKind, PolicyBits, Position, RecordHeader, Slot};
 use crate::index::Found;
-use crate::layout::{log, note, shard, PolicyBits, Position, Slot};
-use crate::log::{with_scratch, LogKind};
-use crate::record::RecordHeader;
-use crate::shard::Shard;
-use crate::space::Need;
+use crate::storage::{with_scratch, Need};
 
 /// An entry at a log tail, not judged yet.
 pub(super) struct Candidate {
@@ -40,7 +37,7 @@ pub(super) enum Reason {
     Damaged,
 }
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// The oldest live entry of a log. Skips dead records and drops expired and damaged entries on
     /// the way. None if there is no entry, or the budget is spent.
     pub(super) fn candidate(&self, kind: LogKind, budget: &mut Budget) -> Option<Candidate> {
@@ -51,11 +48,10 @@ impl Shard<'_> {
                     let (offset, header) = (candidate.offset, &candidate.header);
                     let reason = match self.expiry_us_at(offset, header, candidate.hash) {
                         None => Reason::Damaged,
-                        Some(expiry_us) if self.cache.is_expired(expiry_us) => Reason::Expired,
+                        Some(expiry_us) if self.cx.is_expired(expiry_us) => Reason::Expired,
                         Some(_) => return Some(candidate),
                     };
-                    self.drop_entry(&candidate, reason);
-                    self.advance_past(&candidate);
+                    self.drop_oldest(&candidate, reason);
                 }
                 RecordState::Dead(end) => self.advance_tail(kind, end),
                 RecordState::Unreadable => self.skip_damaged(kind, position),
@@ -67,7 +63,7 @@ impl Shard<'_> {
     }
 
     pub(super) fn inspect_record(&self, kind: LogKind, position: Position) -> RecordState {
-        let offset = self.cache.offset_of(position);
+        let offset = self.cx.offset_of(position);
         let Some(header) = self.load_header(offset) else { return RecordState::Unreadable };
         let Some(end) = self.end_of(position, header.log_bytes) else {
             return RecordState::Unreadable;
@@ -92,9 +88,17 @@ impl Shard<'_> {
     }
 
     /// Moves the log tail past an entry to which no slot leads any more.
-    pub(super) fn advance_past(&self, candidate: &Candidate) {
+    fn advance_past(&self, candidate: &Candidate) {
         if let Some(end) = self.end_of(candidate.position, candidate.header.log_bytes) {
             self.advance_tail(candidate.kind, end);
+        }
+    }
+
+    /// Moves the log tail. Skips what the log's links contradict.
+    fn advance_tail(&self, kind: LogKind, to: Position) {
+        let Some(from) = self.tail_cursor(kind) else { return };
+        if !self.move_tail(kind, to) {
+            self.skip_damaged(kind, from);
         }
     }
 
@@ -124,7 +128,7 @@ impl Shard<'_> {
         let mut next = None;
         for bucket in 0..self.bucket_count() {
             for (at, slot) in self.taken_slots(bucket) {
-                let Some(position) = self.cache.position_of(slot.offset()) else { continue };
+                let Some(position) = self.cx.position_of(slot.offset()) else { continue };
                 if position == from {
                     self.store_slot(at, Slot::EMPTY);
                     self.add_word(shard::LOST, 1);
@@ -137,8 +141,14 @@ impl Shard<'_> {
         next
     }
 
+    /// Drops the oldest entry of a log.
+    pub(super) fn drop_oldest(&self, candidate: &Candidate, reason: Reason) {
+        self.drop_entry(candidate, reason);
+        self.advance_past(candidate);
+    }
+
     /// Removes an entry from the index and the counts. Its record becomes dead space.
-    pub(super) fn drop_entry(&self, candidate: &Candidate, reason: Reason) {
+    fn drop_entry(&self, candidate: &Candidate, reason: Reason) {
         match reason {
             Reason::Evicted => {
                 let bits = Slot(self.region().get(candidate.found.at)).policy();
@@ -169,8 +179,7 @@ impl Shard<'_> {
     /// Whether it moved.
     pub(super) fn move_entry(&self, candidate: &Candidate, to: LogKind, bits: PolicyBits) -> bool {
         self.try_move_entry(candidate, to, bits).unwrap_or_else(|| {
-            self.drop_entry(candidate, Reason::Evicted);
-            self.advance_past(candidate);
+            self.drop_oldest(candidate, Reason::Evicted);
             false
         })
     }
@@ -189,13 +198,7 @@ impl Shard<'_> {
                 return Some(false);
             }
             let reservation = self.reserve(to, header.log_bytes, Need::Move)?;
-            let offset = self.cache.offset_of(reservation.position);
-            let generation = self.arena().generation(reservation.position.segment);
-            let hasher = &self.cache.hasher;
-            header.seal(words, hasher, candidate.hash, offset, generation);
-            self.append(reservation, words);
-            self.store_slot(candidate.found.at, Slot::new(offset, candidate.hash.tag(), bits));
-            self.retire(candidate.offset);
+            self.relocate(&candidate.found, &header, words, candidate.hash, reservation, bits);
             self.count_out(candidate.kind, &header);
             self.count_in(to, &header);
             Some(true)
@@ -218,7 +221,7 @@ impl Shard<'_> {
         // Bounded, in case the links form a circle. The beginning of a segment's records is read
         // from the file, and may lie behind the segment.
         for _ in 0..=self.arena().geometry().segment_count {
-            if !self.cache.shape.is_place(at.byte) {
+            if !self.cx.shape.is_place(at.byte) {
                 return None;
             }
             if at.segment == head.segment {
@@ -248,7 +251,7 @@ mod tests {
         for key in 0..20_000u64 {
             cache.set(&key.to_le_bytes(), Value::bytes(&[7; 160]), Ttl::Never).unwrap();
         }
-        let shard = cache.lock_shard(0).unwrap();
+        let shard = cache.writes().lock(0).unwrap();
         let tail = shard.tail(LogKind::Main).unwrap();
         let second = shard.next_in_log(tail.segment).unwrap();
         let sound = shard.arena().note(second, note::EXTENT);
@@ -271,8 +274,8 @@ mod tests {
         let (in_first, all) = records_from(sound >> 32, sound & note::EXTENT_END);
         assert!(0 < in_first && in_first + 10 < all, "{in_first} of {all}");
         for segments in 0..4 {
-            for byte in (0..cache.shape.segment_bytes).step_by(4) {
-                let first = segments * cache.shape.segment_bytes + byte;
+            for byte in (0..cache.cx.shape.segment_bytes).step_by(4) {
+                let first = segments * cache.cx.shape.segment_bytes + byte;
                 let (in_this, found) = records_from(first, note::EXTENT_END);
                 assert_eq!(in_this, in_first, "{first}");
                 assert!(segments == 0 || found == in_first, "{first}");

@@ -2,23 +2,22 @@
 
 use super::budget::{Budget, IfStuck};
 use super::capacity::Unit;
-use crate::layout::Slot;
-use crate::log::LogKind;
-use crate::shard::Shard;
+use super::Eviction;
+use crate::format::{LogKind, Slot};
 
 /// Most entries examined after a write,
 const TIDY_STEPS: u32 = 8;
 /// and most of these to have a segment ready for the next one.
 const EVICT_STEPS: u32 = 4;
 
-impl Shard<'_> {
+impl Eviction<'_> {
     /// Does a little housekeeping after each write, so that no write has to do much.
     pub fn tidy(&self) {
         let mut steps = TIDY_STEPS;
         let geometry = self.arena().geometry();
-        let segments_each = geometry.segment_count / self.cache.shape.shard_count;
-        let share_bytes = segments_each * self.cache.shape.log_bytes;
-        let entries = self.cache.shape.max_entries.div_ceil(self.cache.shape.shard_count);
+        let segments_each = geometry.segment_count / self.cx.shape.shard_count;
+        let share_bytes = segments_each * self.cx.shape.log_bytes;
+        let entries = self.cx.shape.max_entries.div_ceil(self.cx.shape.shard_count);
         // Once segments are scarce, the share in bytes moves with every segment that is opened or
         // freed: that is no space to fill.
         let has_segments = !self.pool_is_scarce();
@@ -31,7 +30,7 @@ impl Shard<'_> {
         let older = self.used(LogKind::Small, Unit::Entries).saturating_sub(1) as u32;
         let steps = steps.min(EVICT_STEPS).min(older);
         // For a shard under its quota others evict, once it needs space.
-        if steps > 0 && !self.cache.is_under_quota(self.index) && !self.has_segment_ready() {
+        if steps > 0 && !self.cx.is_under_quota(self.index) && !self.has_segment_ready() {
             self.free_space(steps, IfStuck::Stop, 0);
         }
     }

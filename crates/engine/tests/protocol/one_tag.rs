@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::hooks::{self, Point};
-use tuckbox_engine::hash::{Hasher, KeyHash};
+use tuckbox_engine::format::hash::{Hasher, KeyHash};
 use tuckbox_engine::{Buffer, Cache, Ttl, Value};
 use tuckbox_testkit::watchdog::Watchdog;
 

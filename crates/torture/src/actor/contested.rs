@@ -29,7 +29,7 @@ impl Actor<'_> {
             Verdict::Right => {}
             Verdict::Unknown => self.add(RowWord::Unjudged, 1),
             verdict => self.wrong(&format!(
-                "contested key {index}: found {ticket}, {verdict:?}; {floor} was over"
+                "contested key {index}: found {ticket}, {verdict:?}; the floor was {floor}"
             )),
         }
     }
@@ -75,7 +75,9 @@ impl Actor<'_> {
                 }
             }
             Some(Err(forgery)) => {
-                self.wrong(&format!("contested key {index} popped no value: {forgery:?}"));
+                self.wrong(&format!(
+                    "contested key {index} popped a value that was never stored there: {forgery:?}"
+                ));
             }
             None => {}
         }

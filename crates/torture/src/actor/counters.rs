@@ -31,7 +31,7 @@ impl Actor<'_> {
     fn judge_count(&mut self, counter: usize, least: u64, sum: i64) {
         let bent = sum - i64::from(self.lie == Some(Lie::LostCount) && self.random.u8(..) == 0);
         if !self.may_forget && bent < least as i64 && !self.may_have_restarted(counter) {
-            self.wrong(&format!("counter {counter} was {bent}, and {least} had been counted"));
+            self.wrong(&format!("counter {counter} was {bent}, less than {least}"));
         }
     }
 

@@ -198,11 +198,11 @@ impl<'a> Actor<'a> {
         })?;
         let name = String::from_utf8_lossy(key).into_owned();
         if let Some(forgery) = forgery {
-            self.wrong(&format!("the value of {name} is none of its own: {forgery:?}"));
+            self.wrong(&format!("the value of {name} was never stored there: {forgery:?}"));
             return None;
         }
         if expiry_us.is_some_and(|expiry_us| expiry_us <= now_us) {
-            self.wrong(&format!("{name} was answered after its expiry"));
+            self.wrong(&format!("{name} was returned after its expiry"));
         }
         let word = if look.sequence.is_some() { RowWord::Hits } else { RowWord::Misses };
         self.add(word, 1);
@@ -250,7 +250,9 @@ impl<'a> Actor<'a> {
             Ok(())
         });
         for (key, why) in forged {
-            self.wrong(&format!("a scan found under {key} no value of its own: {why:?}"));
+            self.wrong(&format!(
+                "a scan found a value under {key} that was never stored there: {why:?}"
+            ));
         }
     }
 

@@ -215,7 +215,9 @@ impl Actor<'_> {
         });
         let Some((_, before)) = done else { return };
         if let Some(forgery) = forgery {
-            self.wrong(&format!("own key {index} popped no value of its own: {forgery:?}"));
+            self.wrong(&format!(
+                "own key {index} popped a value that was never stored there: {forgery:?}"
+            ));
             return;
         }
         match found {
@@ -250,7 +252,7 @@ impl Actor<'_> {
         });
         let Some((stored, before)) = done else { return };
         if stored && !is_right {
-            self.wrong(&format!("own key {index}: a version that never was, was accepted"));
+            self.wrong(&format!("own key {index}: a version that never existed was accepted"));
         }
         if !stored && is_right && self.was_certainly_there(before) {
             self.wrong(&format!("own key {index}: its own version was refused: {before:?}"));

@@ -1,0 +1,9 @@
+//! What to do about errors whose remedy depends on the system. Must not know when they occur.
+
+/// A file system that cannot reserve space.
+pub const NOT_GROWABLE: &str =
+    "is on a file system without fallocate, so the cache cannot reserve \
+    space to grow; choose a directory on ext4, XFS, Btrfs or tmpfs, for example in /dev/shm";
+
+/// Where only this machine's processes find a file.
+pub const LOCAL_FOLDERS: &str = "a directory on a local disk, or in /dev/shm";

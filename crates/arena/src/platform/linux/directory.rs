@@ -1,0 +1,218 @@
+//! A directory that is held open: following the path to it, and its files. Must not know who may use
+//! them (`trust.rs`).
+//!
+//! The file is reached through the directory's descriptor, so Tuckbox opens exactly the file that it
+//! checked.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use super::network::refuse_network;
+use super::trust::{self, parent_of, quoted, unsafe_file};
+use super::{files, space};
+use crate::error::{Error, Result, Space};
+use crate::platform::Rights;
+
+/// As many symbolic links as the kernel follows in one path.
+const LINKS_MAX: u32 = 40;
+
+/// The directory of a cache file, held open.
+#[derive(Debug)]
+pub struct Directory {
+    /// Can be searched but not read.
+    file: File,
+    data: Metadata,
+    /// The file's path as given.
+    path: PathBuf,
+    name: OsString,
+}
+
+impl Directory {
+    /// Opens the directory of the file at `path`, which need not exist yet.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be reached, [`Error::NotAFile`] if `path` cannot be a file's,
+    /// [`Error::Unsafe`] if a symbolic link of another user leads there,
+    /// [`Error::NetworkFileSystem`].
+    pub fn open(path: &Path) -> Result<Directory> {
+        let Some(name) = path.file_name() else {
+            return Err(Error::NotAFile { path: path.into(), kind: "a directory" });
+        };
+        let file = walk(path, parent_of(path))?;
+        let refused = |error| Error::io("examine the directory of", path, error);
+        let data = file.metadata().map_err(refused)?;
+        refuse_network(&file, &data, path)?;
+        Ok(Directory { file, data, path: path.into(), name: name.to_owned() })
+    }
+
+    /// The name of the file in it.
+    pub fn name(&self) -> &Path {
+        Path::new(&self.name)
+    }
+
+    /// The file's path as given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open_at(&self, name: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
+        files::open_at(self.file.as_raw_fd(), name, flags)
+    }
+
+    /// Refuses the open file if another user could have put it there, or can change or remove it.
+    ///
+    /// # Errors
+    /// [`Error::Unsafe`], [`Error::NetworkFileSystem`].
+    pub fn check_file(&self, file: &File, data: &Metadata, rights: Rights) -> Result<()> {
+        // Something else may be mounted over the file's name.
+        refuse_network(file, data, &self.path)?;
+        trust::check_file(&self.path, &self.data, data, rights)
+    }
+
+    /// Refuses the directory if others could replace a file that this process creates.
+    ///
+    /// # Errors
+    /// [`Error::Unsafe`].
+    pub fn check_new_file(&self, rights: Rights) -> Result<()> {
+        trust::check_directory(&self.path, &self.data, files::effective_user(), rights)
+    }
+
+    /// Examines the file without opening it, because opening a device or a named pipe has side
+    /// effects. None if there is no file.
+    pub fn examine(&self) -> io::Result<Option<Metadata>> {
+        match self.open_at(self.name(), libc::O_PATH | follow()) {
+            Ok(fd) => File::from(fd).metadata().map(Some),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the file. None if it has been replaced or removed since it was examined.
+    pub fn open_file(&self, rights: Rights) -> io::Result<Option<File>> {
+        let access = if rights.read_only { libc::O_RDONLY } else { libc::O_RDWR };
+        match self.open_at(self.name(), access | follow() | libc::O_NONBLOCK) {
+            Ok(fd) => Ok(Some(fd.into())),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ELOOP | libc::EISDIR | libc::ENXIO) => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Creates an unnamed file, which vanishes unless [`Directory::name_file`] names it. An error
+    /// if the directory is not writable, or its file system has no unnamed files.
+    pub fn create_nameless(&self) -> io::Result<File> {
+        self.open_at(Path::new("."), libc::O_RDWR | libc::O_TMPFILE).map(File::from)
+    }
+
+    /// Creates a file under a temporary name.
+    pub fn create_named(&self, temporary: &Path) -> io::Result<File> {
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        self.open_at(temporary, flags).map(File::from)
+    }
+
+    /// Gives a new file its name, unless the name is taken (`AlreadyExists`).
+    pub fn name_file(&self, file: &File, temporary: Option<&Path>) -> io::Result<()> {
+        match temporary {
+            Some(temporary) => files::rename_new(self.file.as_raw_fd(), temporary, self.name()),
+            None => files::link_new(file.as_raw_fd(), self.file.as_raw_fd(), self.name()),
+        }
+    }
+
+    /// Removes a file from the directory.
+    pub fn remove(&self, name: &Path) -> io::Result<()> {
+        files::remove_at(self.file.as_raw_fd(), name)
+    }
+
+    /// All the space that a new file could have; none if that is unknown.
+    pub fn most_space(&self) -> Option<Space> {
+        space::most(&self.file)
+    }
+
+    /// Waits until the name of a new file survives a power cut. A process that may not read the
+    /// directory cannot ask for that; the kernel then writes the name at some later time.
+    pub fn make_durable(&self) {
+        let opened = self.open_at(Path::new("."), libc::O_RDONLY | libc::O_DIRECTORY);
+        // Safe to ignore: a cache that is missing after a power cut is created again.
+        let _ = opened.and_then(|directory| space::make_durable(directory.as_raw_fd()));
+    }
+}
+
+fn follow() -> libc::c_int {
+    if crate::mutants::is_on("follow") {
+        0
+    } else {
+        libc::O_NOFOLLOW
+    }
+}
+
+/// Opens the directory at `folder` step by step. Follows only symbolic links of root and of this
+/// user: those of others could lead anywhere.
+fn walk(path: &Path, folder: &Path) -> Result<File> {
+    let refused = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            let (shown, command) = (folder.display(), quoted(folder));
+            let advice = format!(
+                "the directory {shown} does not exist; create it first: mkdir -m 700 {command}"
+            );
+            Error::io("open", path, io::Error::new(io::ErrorKind::NotFound, advice))
+        }
+        _ => Error::io("open", path, error),
+    };
+    let flags = libc::O_PATH | libc::O_DIRECTORY;
+    let begin = if folder.is_absolute() { "/" } else { "." };
+    let mut here = files::open(Path::new(begin), flags).map_err(refused)?;
+    let mut way: VecDeque<OsString> = steps(folder).collect();
+    let mut links = 0;
+    while let Some(step) = way.pop_front() {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let next = files::open_at(here.as_raw_fd(), Path::new(&step), flags).map_err(refused)?;
+        let next = File::from(next);
+        let data = next.metadata().map_err(refused)?;
+        if !data.is_symlink() {
+            here = next.into();
+            continue;
+        }
+        let owner = data.uid();
+        if !(trust::may_lead(owner) || crate::mutants::is_on("follow")) {
+            return Err(unsafe_file(
+                path,
+                format!(
+                    "the symbolic link {} in its path belongs to user {owner}",
+                    Path::new(&step).display()
+                ),
+                "use a path without that link".into(),
+            ));
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(refused(io::Error::from_raw_os_error(libc::ELOOP)));
+        }
+        let target = files::read_link(next.as_raw_fd()).map_err(refused)?;
+        if target.is_absolute() {
+            let flags = libc::O_PATH | libc::O_DIRECTORY;
+            here = files::open(Path::new("/"), flags).map_err(refused)?;
+        }
+        for step in steps(&target).collect::<Vec<_>>().into_iter().rev() {
+            way.push_front(step);
+        }
+    }
+    let held = File::from(here);
+    if !held.metadata().map_err(refused)?.is_dir() {
+        return Err(refused(io::Error::from_raw_os_error(libc::ENOTDIR)));
+    }
+    Ok(held)
+}
+
+fn steps(path: &Path) -> impl Iterator<Item = OsString> + '_ {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    })
+}

@@ -1,0 +1,144 @@
+//! Memory and disk space: mapping a file, and reserving space for it to grow. Must not know what is
+//! in the file.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use super::{checked, repeated};
+use crate::error::Space;
+use crate::platform::NotAllocated;
+
+/// Maps a file shared and readable, and also writable if `writable`.
+pub fn map_shared(fd: i32, len_bytes: usize, writable: bool) -> io::Result<*mut u8> {
+    map(fd, len_bytes, if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ })
+}
+
+/// Maps a file shared, with this protection.
+pub(super) fn map(fd: i32, len_bytes: usize, protection: libc::c_int) -> io::Result<*mut u8> {
+    // SAFETY: a new mapping at an address of the kernel's choosing; no memory of ours is affected.
+    let base =
+        unsafe { libc::mmap(std::ptr::null_mut(), len_bytes, protection, libc::MAP_SHARED, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(base.cast())
+}
+
+/// The error if nothing more can be mapped.
+pub fn no_memory() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOMEM)
+}
+
+/// Removes a mapping.
+pub fn unmap(base: *mut u8, len_bytes: usize) {
+    // SAFETY: called once, by the owner of the mapping, when it is dropped.
+    unsafe { libc::munmap(base.cast(), len_bytes) };
+}
+
+/// Replaces a mapping by [`map_shared`] with private zeros; whether that succeeded.
+/// Async-signal-safe.
+pub fn zeros_over(base: *mut u8, len_bytes: usize) -> bool {
+    // SAFETY: the range is one of our mappings. Only references to atomics into it exist, and they
+    // stay valid because the addresses never stop being mapped.
+    let put = unsafe {
+        libc::mmap(
+            base.cast(),
+            len_bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    put != libc::MAP_FAILED
+}
+
+/// The limit for the length of files that this process writes.
+fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure outlives the call, which fills it in.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
+}
+
+/// Allocates the bytes from `offset` on, without holes, and makes the file that long. Calls
+/// `fallocate` directly: where a file system lacks it, glibc's `posix_fallocate` writes zeros over
+/// what another process stores there meanwhile.
+pub fn allocate(fd: i32, offset: u64, len_bytes: u64) -> Result<(), NotAllocated> {
+    if offset.saturating_add(len_bytes) > file_size_limit() {
+        // Asking for more would also send SIGXFSZ, which kills the process.
+        return Err(NotAllocated::Full);
+    }
+    let (from, len) = (offset as libc::off_t, len_bytes as libc::off_t);
+    let done = match crate::mutants::is_on("sparse") {
+        // SAFETY: no memory is passed.
+        true => checked(unsafe { libc::ftruncate(fd, from + len) }).map(|_| ()),
+        // SAFETY: no memory is passed.
+        false => repeated(|| unsafe { libc::fallocate(fd, 0, from, len) }),
+    };
+    done.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => NotAllocated::Full,
+        Some(libc::EOPNOTSUPP | libc::ENOSYS) => NotAllocated::NotGrowable,
+        _ => NotAllocated::Other(error),
+    })
+}
+
+/// Waits until a file or directory is on stable storage. Succeeds on file systems that know no
+/// `fsync`: they keep files in memory, or cannot be asked.
+pub fn make_durable(fd: i32) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    match repeated(|| unsafe { libc::fsync(fd) }) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => Ok(()),
+        result => result,
+    }
+}
+
+/// Starts reading the first bytes of a file into memory, without waiting.
+///
+/// Otherwise the first access to a mapping of an uncached file reads the device's whole read-ahead,
+/// megabytes on some, and the next access waits for the disk again. The kernel may read less.
+pub fn read_ahead(fd: i32, len_bytes: u64) {
+    // SAFETY: no memory is passed.
+    let _ =
+        unsafe { libc::posix_fadvise(fd, 0, len_bytes as libc::off_t, libc::POSIX_FADV_WILLNEED) };
+}
+
+/// A file system.
+pub(super) struct FileSystem {
+    /// Its magic number.
+    pub kind: u32,
+    /// The length of its data, used or free; 0 if it has no limit or does not tell.
+    total_bytes: u64,
+}
+
+/// The file system of an open file.
+pub(super) fn file_system(file: &File) -> io::Result<FileSystem> {
+    // SAFETY: all-zero bytes are a valid `statfs`, which is a plain C structure.
+    let mut data: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call, which fills it in.
+    checked(unsafe { libc::fstatfs(file.as_raw_fd(), &mut data) })?;
+    let total_bytes = data.f_blocks.saturating_mul(data.f_frsize as u64);
+    Ok(FileSystem { kind: data.f_type as u32, total_bytes })
+}
+
+/// Bytes of this machine's memory and swap space; none if the system does not tell.
+fn memory_bytes() -> Option<u64> {
+    // SAFETY: all-zero bytes are a valid `sysinfo`, which is a plain C structure.
+    let mut data: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call, which fills it in.
+    checked(unsafe { libc::sysinfo(&mut data) }).ok()?;
+    let units = data.totalram.saturating_add(data.totalswap);
+    Some(units.saturating_mul(u64::from(data.mem_unit))).filter(|bytes| *bytes > 0)
+}
+
+/// All the space that a file on the file system of `file` could have; none if that is unknown.
+pub fn most(file: &File) -> Option<Space> {
+    let found = file_system(file).ok()?;
+    let limit = Some(found.total_bytes).filter(|bytes| *bytes > 0);
+    let limit = limit.map(|total_bytes| Space::FileSystem { total_bytes });
+    // Where unnamed files are in memory, too.
+    let memory = memory_bytes().filter(|_| found.kind == libc::TMPFS_MAGIC as u32);
+    let memory = memory.map(|total_bytes| Space::Memory { total_bytes });
+    limit.into_iter().chain(memory).min_by_key(|space| space.total_bytes())
+}

@@ -1,0 +1,187 @@
+//! Whether a file is safe to use as a cache: who else could have put it there, change it or remove
+//! it. Decides about owners, modes and links. Must not know what is in the file, or how it is
+//! reached (`directory.rs`).
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::files::effective_user;
+use super::users::is_private_group;
+use crate::error::{Error, Result};
+use crate::platform::Rights;
+
+const STICKY: u32 = 0o1000;
+/// The user id that a user namespace shows for users that it does not know.
+const UNKNOWN_USER: u32 = 65534;
+
+/// Refuses a file that another user could have put into its directory, or can change or remove.
+///
+/// # Errors
+/// [`Error::Unsafe`].
+pub fn check_file(
+    path: &Path,
+    directory: &Metadata,
+    data: &Metadata,
+    rights: Rights,
+) -> Result<()> {
+    let mode = data.mode();
+    let command = quoted(path);
+    if data.nlink() > 1 {
+        let (count, folder) = (data.nlink(), quoted(parent_of(path)));
+        return Err(unsafe_file(
+            path,
+            format!("it has {count} hard links, so it may be another file of this user"),
+            format!(
+                "remove the wrong link; to list the links, run: \
+                 find {folder} -xdev -samefile {command}"
+            ),
+        ));
+    }
+    let is_ours = data.uid() == effective_user();
+    let wanted = if rights.read_only { 0o040 } else { 0o060 };
+    if let Some(group) = rights.group {
+        if data.gid() != group || mode & wanted != wanted {
+            let found = format!("group {} and mode {:04o}", data.gid(), mode & 0o7777);
+            return Err(unsafe_file(
+                path,
+                format!("it is not shared with group {group}: it has {found}"),
+                format!("run: chgrp {group} {command} && chmod 660 {command}"),
+            ));
+        }
+    } else if mode & 0o020 != 0 {
+        return Err(unsafe_file(
+            path,
+            format!("its mode {:04o} lets group {} write to it", mode & 0o7777, data.gid()),
+            format!(
+                "run: chmod go-w {command}, or pass group={} if its members should share it",
+                data.gid()
+            ),
+        ));
+    }
+    if mode & 0o002 != 0 {
+        return Err(unsafe_file(
+            path,
+            format!("its mode {:04o} lets every user write to it", mode & 0o7777),
+            format!("run: chmod o-w {command}"),
+        ));
+    }
+    // A read-only open of another user's file trusts whoever can put files there; sharing a
+    // file with a group trusts its members.
+    let may_read = rights.read_only && (data.uid() == 0 || data.uid() == directory.uid());
+    if !(is_ours || rights.group.is_some() || may_read) {
+        return Err(unsafe_file(
+            path,
+            format!(
+                "it belongs to user {}, but this process runs as user {}",
+                data.uid(),
+                effective_user()
+            ),
+            if rights.read_only {
+                "move it to a directory of that user, or choose another path".into()
+            } else {
+                "open it as that user or with read_only, or choose another path".into()
+            },
+        ));
+    }
+    check_directory(path, directory, data.uid(), rights)
+}
+
+/// Refuses the directory if others could replace the file of `owner` in it.
+///
+/// # Errors
+/// [`Error::Unsafe`].
+pub fn check_directory(
+    path: &Path,
+    directory: &Metadata,
+    owner: u32,
+    rights: Rights,
+) -> Result<()> {
+    let (mode, user) = (directory.mode(), directory.uid());
+    let folder = parent_of(path);
+    let shown = folder.display();
+    let is_groups = rights.group == Some(directory.gid());
+    let is_trusted = user == effective_user() || user == owner || is_root(user) || is_groups;
+    if !is_trusted {
+        return Err(unsafe_file(
+            path,
+            format!("its directory {shown} belongs to user {user}, who can replace it"),
+            "choose a directory that belongs to you or to root".into(),
+        ));
+    }
+    let group_is_ours =
+        mode & 0o020 != 0 && user == effective_user() && is_private_group(directory.gid(), user);
+    let others = if is_groups || group_is_ours { 0o002 } else { 0o022 };
+    if mode & STICKY == 0 && mode & others != 0 {
+        let whom = if mode & 0o002 != 0 {
+            "every user".into()
+        } else {
+            format!("group {}", directory.gid())
+        };
+        let change = if is_groups { "o-w" } else { "go-w" };
+        return Err(unsafe_file(
+            path,
+            format!(
+                "the mode {:04o} of its directory {shown} lets {whom} replace it",
+                mode & 0o7777
+            ),
+            format!(
+                "run: chmod {change} {}, or use a new directory: mkdir -m 700 {}",
+                quoted(folder),
+                quoted(&folder.join("tuckbox"))
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The error for a file that is not safe to use.
+pub fn unsafe_file(path: &Path, reason: String, remedy: String) -> Error {
+    Error::Unsafe { path: path.into(), reason, remedy }
+}
+
+/// Whether a symbolic link of this user may lead to a file: other users' links could lead anywhere.
+pub fn may_lead(user: u32) -> bool {
+    user == effective_user() || is_root(user)
+}
+
+/// Whether a user is the machine's root, or may be: in a user namespace the host's root is among
+/// the unknown users.
+fn is_root(user: u32) -> bool {
+    user == 0 || user == UNKNOWN_USER && !knows_all_users()
+}
+
+fn knows_all_users() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// The directory part of a path.
+pub fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A path quoted for a shell, as one word.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+=:,@".contains(letter);
+    if text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_names_its_file_as_one_word() {
+        assert_eq!(quoted(Path::new("/a/b-1.tuck")), "/a/b-1.tuck");
+        assert_eq!(quoted(Path::new("/a b/it's")), "'/a b/it'\\''s'");
+    }
+}

@@ -1,0 +1,155 @@
+//! The process slots in the file: taking one, giving it back, and testing whether its owner is
+//! dead. Must not know how a process is identified, or what keeps a lock.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use super::forks::CLOSED_IN_CHILD_MAX;
+use super::liveness_lock::LivenessLock;
+use super::owner::OwnerId;
+use crate::error::{Error, Result};
+use crate::file::CacheFile;
+use crate::layout::process as slot_layout;
+use crate::layout::Geometry;
+use crate::platform::{liveness, ProcessIdentity};
+use crate::region::Region;
+
+const TAKEN: u64 = 1 << 32;
+
+/// A process slot that this handle holds.
+#[derive(Debug)]
+pub struct ProcessSlot {
+    /// The owner as lock and owner words name it.
+    pub owner: OwnerId,
+    /// Whether the slot's previous owner died in it.
+    pub was_abandoned: bool,
+    liveness_lock: LivenessLock,
+}
+
+/// Whether the process recorded in a slot is alive, as far as this process can tell. An error means
+/// that nobody could tell: a process out of descriptors must not take others for dead.
+fn recorded_process_is_alive(region: &Region, at: u64) -> std::io::Result<bool> {
+    liveness::is_alive(&ProcessIdentity {
+        pid: region.get(at + slot_layout::PID),
+        start_ticks: region.get(at + slot_layout::START_TICKS),
+        pid_namespace: region.get(at + slot_layout::PID_NAMESPACE),
+        stack_start: region.get(at + slot_layout::STACK_START),
+    })
+}
+
+/// Whether any participant is alive, as far as this process can tell. If none is, everything that
+/// participants wrote is in the file. For a handle that has released its own slot.
+pub fn is_anyone_alive(region: &Region, geometry: &Geometry, file: &CacheFile) -> bool {
+    (0..geometry.process_count as u32).map(|slot| geometry.process_at(slot)).any(|at| {
+        let is_taken = region.load(at + slot_layout::STATE, Ordering::Acquire) & TAKEN != 0;
+        is_taken
+            && match liveness::byte_is_locked(file.fd(), at) {
+                Ok(true) | Err(_) => true,
+                Ok(false) => recorded_process_is_alive(region, at).unwrap_or(true),
+            }
+    })
+}
+
+impl ProcessSlot {
+    /// Takes the first slot that is free or whose owner is dead. The caller holds the fork lock.
+    ///
+    /// # Errors
+    /// [`Error::TooManyProcesses`], [`Error::TooManyHandles`], or the system's error.
+    pub fn take(
+        region: &Region,
+        geometry: &Geometry,
+        file: i32,
+        path: &Path,
+    ) -> Result<ProcessSlot> {
+        let io = |source| Error::io("take a process slot of", path, source);
+        let liveness_lock = LivenessLock::open(file)
+            .map_err(io)?
+            .ok_or(Error::TooManyHandles { limit: CLOSED_IN_CHILD_MAX })?;
+        let identity = liveness::own_identity().map_err(io)?;
+        for slot in 0..geometry.process_count as u32 {
+            let at = geometry.process_at(slot);
+            if !liveness::try_lock_byte(liveness_lock.fd, at).map_err(io)? {
+                continue;
+            }
+            // With its byte locked, no other process takes or judges this slot.
+            let state = region.load(at + slot_layout::STATE, Ordering::Acquire);
+            let is_taken = state & TAKEN != 0;
+            // This process is alive, but a handle that it lost in a fork or closed half way may
+            // have left a slot whose liveness lock is free.
+            let is_lost = is_taken && recorded_process_is_alive(region, at).unwrap_or(true);
+            if is_lost || (is_taken && crate::mutants::is_on("slots-kept")) {
+                liveness::unlock_byte(liveness_lock.fd, at).map_err(io)?;
+                continue;
+            }
+            let incarnation = (state as u32).wrapping_add(1);
+            region.set(at + slot_layout::PID, identity.pid);
+            region.set(at + slot_layout::START_TICKS, identity.start_ticks);
+            region.set(at + slot_layout::PID_NAMESPACE, identity.pid_namespace);
+            region.set(at + slot_layout::STACK_START, identity.stack_start);
+            let state = TAKEN | u64::from(incarnation);
+            region.store(at + slot_layout::STATE, state, Ordering::Release);
+            let owner = OwnerId::new(slot, incarnation);
+            return Ok(ProcessSlot { owner, was_abandoned: is_taken, liveness_lock });
+        }
+        let slots = geometry.process_count as u32;
+        Err(Error::TooManyProcesses { path: path.into(), slots })
+    }
+
+    /// Whether the slot was taken by this process, not inherited over a fork.
+    pub fn is_of_this_process(&self) -> bool {
+        self.liveness_lock.is_of_this_process()
+    }
+
+    /// Gives the slot back, unless it is the parent's.
+    pub fn release(self, region: &Region, geometry: &Geometry) {
+        if self.liveness_lock.is_of_this_process() {
+            let at = geometry.process_at(self.owner.slot());
+            let state = region.get(at + slot_layout::STATE);
+            region.store(at + slot_layout::STATE, state & !TAKEN, Ordering::Release);
+            // Closing is not enough while a child that was just forked still has the descriptor.
+            if self.liveness_lock.is_open() {
+                let _ = liveness::unlock_byte(self.liveness_lock.fd, at);
+            }
+        }
+    }
+
+    /// Gives the slot back by a write to the file, for a handle that lost its mapping. Locks and
+    /// segments that name the slot then belong to a dead owner.
+    pub fn release_in_file(&self, file: &CacheFile, geometry: &Geometry) {
+        if self.liveness_lock.is_of_this_process() {
+            let at = geometry.process_at(self.owner.slot()) + slot_layout::STATE;
+            let state = u64::from(self.owner.incarnation());
+            // If that part of the file is missing too, nobody can read the slot.
+            let _ = file.overwrite(at, state);
+        }
+    }
+
+    /// Whether `owner`, which is not this handle, is dead. Asks the system.
+    pub fn is_dead(&self, region: &Region, geometry: &Geometry, owner: OwnerId) -> bool {
+        if u64::from(owner.slot()) >= geometry.process_count {
+            return true;
+        }
+        let at = geometry.process_at(owner.slot());
+        let state = region.load(at + slot_layout::STATE, Ordering::Acquire);
+        if state & TAKEN == 0 || OwnerId::new(owner.slot(), state as u32) != owner {
+            return true;
+        }
+        debug_assert_eq!(
+            OwnerId::new(owner.slot(), state as u32).incarnation(),
+            owner.incarnation()
+        );
+        if crate::mutants::is_on("pid-alone") {
+            return matches!(liveness::process_start(region.get(at + slot_layout::PID)), Ok(None));
+        }
+        // Without its liveness lock this process cannot ask, so it waits until its time limit.
+        if !self.liveness_lock.is_open() {
+            return false;
+        }
+        match liveness::byte_is_locked(self.liveness_lock.fd, at) {
+            Ok(true) | Err(_) => false,
+            // If nobody can tell, the owner counts as alive.
+            Ok(false) => !recorded_process_is_alive(region, at)
+                .unwrap_or(!crate::mutants::is_on("doubt-is-death")),
+        }
+    }
+}

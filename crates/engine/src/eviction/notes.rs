@@ -1,0 +1,34 @@
+//! Notes of the hits of sampled keys, which readers leave without a lock. Must not know what the
+//! sample is for: see [`super::replay`].
+
+use crate::format::{policy_selection, shard, KeyHash, RecordHeader, Shape};
+use crate::index::ReadersLine;
+use crate::storage::Context;
+
+/// The highest size of a request, in units of eight bytes.
+pub(super) const SIZE_MAX: u64 = u32::MAX as u64;
+
+/// The size of an entry as a request has it.
+pub(super) fn size_of(header: &RecordHeader, shape: &Shape) -> u64 {
+    (header.total_bytes(shape) / 8).min(SIZE_MAX)
+}
+
+/// Notes a hit if its key is sampled. Takes no lock.
+#[inline(always)]
+pub fn sample_hit(cx: &Context, shard: ReadersLine<'_>, hash: KeyHash, header: &RecordHeader) {
+    let below = shard.get(shard::readers_word(shard::SAMPLED_BELOW));
+    if u64::from(hash.first()) < below {
+        note_hit(cx, hash, size_of(header, &cx.shape));
+    }
+}
+
+#[cold]
+fn note_hit(cx: &Context, hash: KeyHash, size: u64) {
+    let region = cx.arena.region();
+    let at = cx.shape.policy_selection_at(cx.shard_at(hash));
+    let count = region.get(at + policy_selection::NOTED_COUNT);
+    let place = count % policy_selection::NOTED_LEN;
+    let word = hash.0 >> 32 << 32 | size;
+    region.set(at + policy_selection::NOTED + place * 8, word);
+    region.set(at + policy_selection::NOTED_COUNT, count.wrapping_add(1));
+}

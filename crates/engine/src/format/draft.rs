@@ -1,0 +1,249 @@
+//! A record that is being made. Owns how a key and a value become the words of a record. Must not
+//! know where the record goes.
+
+use tuckbox_arena::region::bytes_of_mut;
+
+use super::expiry;
+use super::hash::{Hasher, KeyHash};
+use super::layout::flag;
+use super::layout::record::{BODY_WORDS, WORDS_MAX};
+use super::record::{Body, RecordHeader, Sequence};
+use super::shape::Shape;
+use crate::error::{lengthen, Result};
+use crate::value::Value;
+
+/// A record that is built outside of any lock: only its version and place are missing.
+pub struct Draft<'a> {
+    /// The key's hash.
+    pub hash: KeyHash,
+    value: Value<'a>,
+    words: Vec<u64>,
+    header: RecordHeader,
+    content: u64,
+}
+
+impl<'a> Draft<'a> {
+    /// Builds the record, in the memory of `spare`, which [`Draft::into_spare`] returns. The caller
+    /// has checked the lengths; of the tag six bits count.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    #[inline(always)]
+    pub fn new(
+        key: &[u8],
+        hash: KeyHash,
+        value: Value<'a>,
+        expiry_us: Option<u64>,
+        shape: &Shape,
+        spare: &mut Vec<u64>,
+    ) -> Result<Draft<'a>> {
+        let (tag, bytes): (u8, &[u8]) = match value {
+            Value::Bytes { tag, bytes } => (tag, bytes),
+            Value::Int(_) => (0, &[]),
+        };
+        let (key_bytes, value_bytes) = (key.len() as u64, bytes.len() as u64);
+        let mut flags = 0;
+        if expiry_us.is_some() {
+            flags |= flag::EXPIRY;
+        }
+        if matches!(value, Value::Int(_)) {
+            flags |= flag::NUMBER;
+        }
+        let (long, form) = RecordHeader::form(tag, key_bytes, value_bytes);
+        flags |= long;
+        let form_index = RecordHeader::form_index(flags) as usize;
+        let mut fixed = [0u64; WORDS_MAX as usize];
+        fixed[0] = flags;
+        fixed[form_index] = form;
+        if let Some(expiry_us) = expiry_us {
+            fixed[1] = expiry::word(expiry_us, hash);
+        }
+        let header = RecordHeader::from_copy(&fixed, shape).expect("lengths are checked before");
+        if let Value::Int(number) = value {
+            fixed[header.number_at() as usize / 8] = number as u64;
+        }
+        let word_count = (header.log_bytes / 8) as usize;
+        // All words of an earlier draft are overwritten, except the padding in the last one.
+        if spare.len() < word_count {
+            lengthen(spare, word_count)?;
+        }
+        let mut spare = std::mem::take(spare);
+        spare[word_count - 1] = 0;
+        spare[..=form_index].copy_from_slice(&fixed[..=form_index]);
+        let tail = &bytes[(header.body_count * shape.segment_bytes) as usize..];
+        let payload = &mut bytes_of_mut(&mut spare[..word_count])[header.key_at as usize..];
+        payload[..key.len()].copy_from_slice(key);
+        payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
+        // With bodies, computed once their places are known.
+        let content = if header.body_count == 0 { header.content(&spare) } else { 0 };
+        Ok(Draft { hash, value, words: spare, header, content })
+    }
+
+    /// The record header.
+    pub fn header(&self) -> &RecordHeader {
+        &self.header
+    }
+
+    /// The value.
+    pub fn value(&self) -> Value<'a> {
+        self.value
+    }
+
+    /// Enters the places of the value's whole segments.
+    pub fn set_bodies(&mut self, bodies: &[Body]) {
+        let at = self.header.bodies_at() as usize / 8;
+        let list = &mut self.words[at..at + BODY_WORDS as usize * bodies.len()];
+        for (part, body) in list.chunks_exact_mut(BODY_WORDS as usize).zip(bodies) {
+            part.copy_from_slice(&[body.segment, body.generation, body.hash]);
+        }
+        self.content = self.header.content(&self.words);
+    }
+
+    /// The finished words for this version and place.
+    #[inline(always)]
+    pub fn finish(
+        &mut self,
+        version: u64,
+        offset: u64,
+        generation: u64,
+        hasher: &Hasher,
+    ) -> &[u64] {
+        let header =
+            self.header.with_sequence(Sequence::new(version, self.header.sequence.flags()));
+        let checksum = header.checksum(self.content, hasher, self.hash, offset, generation);
+        self.words[0] = header.sequence.with_checksum(checksum).0;
+        &self.words[..(header.log_bytes / 8) as usize]
+    }
+
+    /// Returns the memory.
+    pub fn into_spare(self) -> Vec<u64> {
+        self.words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tuckbox_arena::Geometry;
+
+    use super::super::plan::plan;
+    use super::super::record::{KEY_BITS, RESERVED_SHIFT, VALUE_BITS, VERSION_BITS};
+    use super::*;
+
+    const PLACE: (u64, u64) = (4096, 7);
+
+    fn finished(key: &[u8], value: Value<'_>, expiry_us: Option<u64>, version: u64) -> Vec<u64> {
+        let (hasher, shape) = (Hasher::new([5, 6]), shape());
+        let (hash, mut spare) = (hasher.key(key), Vec::new());
+        let draft = Draft::new(key, hash, value, expiry_us, &shape, &mut spare);
+        draft.unwrap().finish(version, PLACE.0, PLACE.1, &hasher).to_vec()
+    }
+
+    fn shape() -> Shape {
+        Shape::new(&Geometry::new(plan(64 << 20, 0)).unwrap())
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
+    fn a_record_returns_what_it_was_built_from() {
+        let (hasher, shape) = (Hasher::new([5, 6]), shape());
+        let lens = |most: usize| [0, 1, 3, 4, 5, 11, 12, 36, most - 1, most, most + 1, 4 * most];
+        for key_len in lens(1 << KEY_BITS) {
+            let key: Vec<u8> = (0..key_len).map(|n| n as u8).collect();
+            let hash = hasher.key(&key);
+            for (value_len, expiry_us) in
+                lens(1 << VALUE_BITS).map(|len| (len, (len % 2 == 0).then_some(9)))
+            {
+                let bytes: Vec<u8> = (0..value_len).map(|n| (n * 7) as u8).collect();
+                for value in
+                    [Value::Bytes { tag: 63, bytes: &bytes }, Value::Int(-(key_len as i64))]
+                {
+                    let words = finished(&key, value, expiry_us, 77);
+                    let header = RecordHeader::from_copy(&words, &shape).unwrap();
+                    assert_eq!(header.log_bytes as usize, words.len() * 8);
+                    assert_eq!(header.key(&words), key);
+                    assert!(header.has_key(&words, &key));
+                    for wrong in 0..key_len.min(50) {
+                        let mut other = key.clone();
+                        other[key_len - 1 - wrong] ^= 0x80;
+                        assert!(!header.has_key(&words, &other), "{key_len} {wrong}");
+                    }
+                    assert_eq!(
+                        header.expiry_us(&words, hash),
+                        Some(expiry_us.unwrap_or(expiry::NEVER_US))
+                    );
+                    match value {
+                        Value::Int(number) => assert_eq!(header.number(&words), number),
+                        Value::Bytes { tag, bytes } => {
+                            assert_eq!((header.tag, header.tail(&words, &shape)), (tag, bytes));
+                        }
+                    }
+                    let content = header.content(&words);
+                    let checksum = header.checksum(content, &hasher, hash, PLACE.0, PLACE.1);
+                    assert_eq!(checksum, header.sequence.checksum());
+                    assert_ne!(
+                        checksum,
+                        header.checksum(content, &hasher, hash, PLACE.0 + 8, PLACE.1)
+                    );
+                }
+            }
+        }
+        let plain = finished(&[b'k'; 36], Value::bytes(&[0; 160]), None, 1);
+        assert_eq!(plain.len() * 8, 12 + 36 + 160);
+    }
+
+    #[test]
+    fn a_version_that_comes_again_is_another_state() {
+        let shape = shape();
+        let state = |value, version| {
+            let words = finished(b"key", value, None, version);
+            let header = RecordHeader::from_copy(&words, &shape).unwrap();
+            header.version(header.content(&words))
+        };
+        let (one, other) = (Value::bytes(b"one"), Value::bytes(b"other"));
+        assert_eq!(state(one, 5), state(one, 5 + (1 << VERSION_BITS)));
+        assert_ne!(state(one, 5), state(other, 5 + (1 << VERSION_BITS)));
+        assert_ne!(state(Value::Int(1), 5), state(Value::Int(2), 5));
+        assert_ne!(state(Value::Int(1), 5), state(Value::Int(1 + (1 << 40)), 5));
+        assert_ne!(state(one, 5), state(Value::Bytes { tag: 1, bytes: b"one" }, 5));
+        assert_ne!(state(one, 5), state(one, 6));
+        assert!(i64::try_from(state(other, u64::MAX)).is_ok());
+    }
+
+    #[test]
+    fn the_latest_version_is_found_by_its_low_bits() {
+        let (count, half) = (1 << VERSION_BITS, 1 << (VERSION_BITS - 1));
+        let ends = [u64::MAX, u64::MAX - 5, u64::MAX - half + 1, u64::MAX - count];
+        for last in [0, 5, half, count - 1, count, 7 * count + 3].into_iter().chain(ends) {
+            for ahead in [0, 1, half - 1] {
+                let latest = last.wrapping_add(ahead);
+                assert_eq!(Sequence::new(latest, 0).latest_version(last), latest);
+            }
+            for behind in [1, half] {
+                assert_eq!(Sequence::new(last.wrapping_sub(behind), 7).latest_version(last), last);
+            }
+        }
+    }
+
+    #[test]
+    fn a_filler_is_as_long_as_it_was_to_be() {
+        let shape = shape();
+        assert_eq!(RecordHeader::filler(8), None);
+        for log_bytes in [16, 24, 1024, shape.log_bytes] {
+            let header =
+                RecordHeader::from_copy(&RecordHeader::filler(log_bytes).unwrap(), &shape).unwrap();
+            assert_eq!((header.log_bytes, header.key_bytes, header.body_count), (log_bytes, 0, 0));
+        }
+    }
+
+    #[test]
+    fn a_form_with_a_reserved_bit_is_no_record() {
+        let shape = shape();
+        let words = finished(b"key", Value::bytes(b"value"), None, 1);
+        assert!(RecordHeader::from_copy(&words, &shape).is_some());
+        for bit in RESERVED_SHIFT..32 {
+            let mut words = words.clone();
+            words[1] ^= (1u64 << bit).to_le();
+            assert!(RecordHeader::from_copy(&words, &shape).is_none(), "{bit}");
+        }
+    }
+}

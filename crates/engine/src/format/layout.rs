@@ -1,0 +1,206 @@
+//! The engine's part of the file: offsets in shards, index segments and log segments, and the flags
+//! of records. Must not know what they are used for. `docs/format.md` describes them; a test
+//! compares the two.
+
+/// Offsets in a shard. Readers access only the second cache line.
+pub mod shard {
+    /// The writers' lock.
+    pub const LOCK: u64 = 0;
+    /// The boot in which a writer last checked the shard's tables, see `Audit::check_tables`.
+    pub const BOOT: u64 = LOCK + 8;
+    /// Bits 0..32 the number of buckets, bits 32..64 a count of entries moved between buckets.
+    pub const STATE: u64 = 64;
+    /// Bits 0..32 count clears, bits 32..64 tell the boot of the last one. A bucket of another
+    /// epoch is empty.
+    pub const EPOCH: u64 = STATE + 8;
+    /// Keys are sampled for policy selection if the low 32 bits of their hash are below this.
+    pub const SAMPLED_BELOW: u64 = EPOCH + 8;
+    /// The last version given to a record.
+    pub const SEQUENCE: u64 = 128;
+    /// Entries evicted.
+    pub const EVICTIONS: u64 = SEQUENCE + 8;
+    /// Expired entries that were removed.
+    pub const EXPIRATIONS: u64 = EVICTIONS + 8;
+    /// Entries lost to damage.
+    pub const LOST: u64 = EXPIRATIONS + 8;
+    /// Segments of the index.
+    pub const INDEX_SEGMENTS: u64 = LOST + 8;
+    /// Segments that hold bodies of large values.
+    pub const BODY_SEGMENTS: u64 = INDEX_SEGMENTS + 8;
+    /// Entries stored.
+    pub const SETS: u64 = BODY_SEGMENTS + 8;
+    /// Entries deleted on request.
+    pub const DELETES: u64 = SETS + 8;
+    /// The record that is being rewritten in place: its slot's offset, 0 for none.
+    pub const INTENT: u64 = 192;
+    /// Set in [`INTENT`] if only the record's number is being rewritten.
+    pub const INTENT_NUMBER: u64 = 1;
+    /// Spare segments for moving entries: four words, segment + 1 or 0.
+    pub const SPARES: u64 = INTENT + 8;
+    /// Number of words at [`SPARES`].
+    pub const SPARE_COUNT: u64 = 4;
+    /// The number that is being written, see [`INTENT_NUMBER`].
+    pub const INTENT_SUM: u64 = SPARES + SPARE_COUNT * 8;
+    /// The small log; see [`super::log`].
+    pub const SMALL: u64 = 256;
+    /// The main log.
+    pub const MAIN: u64 = 320;
+    /// Entries evicted so far: the policy's clock.
+    pub const CLOCK: u64 = 384;
+    /// Frequency increments since the frequencies were last halved.
+    pub const INCREMENTS: u64 = CLOCK + 8;
+    /// How often the frequencies were halved.
+    pub const HALVINGS: u64 = INCREMENTS + 8;
+    /// Admission tests in a row that were lost against the main log's tail; larger entries count more.
+    pub const WINS: u64 = HALVINGS + 8;
+    /// The active setting of the policy.
+    pub const SETTING: u64 = WINS + 8;
+    /// How often the setting changed.
+    pub const SWITCHES: u64 = SETTING + 8;
+    /// Counters of invalidations by key hash. Reserved for leases.
+    pub const INVALIDATIONS: u64 = 512;
+    /// Number of words at [`INVALIDATIONS`].
+    pub const INVALIDATION_COUNT: u64 = 64;
+    /// The index directory: for each index segment, in order, segment + 1.
+    pub const DIRECTORY: u64 = INVALIDATIONS + INVALIDATION_COUNT * 8;
+
+    /// Words of the cache line from [`STATE`] on, which is for readers.
+    pub const READERS_WORDS: usize = 8;
+
+    /// The index of a word within that line.
+    pub const fn readers_word(offset: u64) -> usize {
+        (offset - STATE) as usize / 8
+    }
+}
+
+/// Offsets in the shard's policy selection, which follows its index directory.
+pub mod policy_selection {
+    /// Number of hits that readers noted; the low bits are the next place in [`NOTED`].
+    pub const NOTED_COUNT: u64 = 0;
+    /// How many of these were replayed.
+    pub const REPLAYED_COUNT: u64 = 64;
+    /// Bits 0..32 the entries that a shadow may hold; bit 32 set if entries count by their size.
+    pub const SHADOW_CAPACITY: u64 = REPLAYED_COUNT + 8;
+    /// Mean bytes of an entry.
+    pub const MEAN_BYTES: u64 = SHADOW_CAPACITY + 8;
+    /// For each setting, by how many hits it was ahead of the active one.
+    pub const REGRETS: u64 = MEAN_BYTES + 8;
+    /// Sampled requests that the active setting's shadow hit but the cache did not, less the
+    /// reverse, plus 2^63.
+    pub const SURPLUS: u64 = 128;
+    /// By how many entries the shadows' capacity is reduced for that.
+    pub const SHORTENED: u64 = SURPLUS + 8;
+    /// Noted hits: bits 0..32 size in units of eight bytes, bits 32..64 of the key's hash.
+    pub const NOTED: u64 = 192;
+    /// Number of words at [`NOTED`].
+    pub const NOTED_LEN: u64 = 32;
+    /// The shadow caches, one for each setting.
+    pub const SHADOWS: u64 = NOTED + NOTED_LEN * 8;
+    /// Number of settings.
+    pub const SETTING_COUNT: u64 = 5;
+}
+
+/// Offsets in a shadow cache, which simulates one setting on a sample of the keys, without values.
+pub mod shadow {
+    /// Counts appends; the low bits order the entries of a log.
+    pub const APPENDS: u64 = 0;
+    /// Entries evicted so far.
+    pub const CLOCK: u64 = 8;
+    /// As in the shard.
+    pub const INCREMENTS: u64 = 16;
+    /// As in the shard.
+    pub const HALVINGS: u64 = 24;
+    /// As in the shard.
+    pub const WINS: u64 = 32;
+    /// A word for each entry, in no order: bits 0..2 hits, 2..5 frequency, 5 admitted, 6 in the
+    /// main log, 7 taken, 8..20 cost, 20..36 [`APPENDS`] when appended, 36..48 [`CLOCK`] then,
+    /// 48..64 of the hash.
+    pub const ENTRIES: u64 = 64;
+}
+
+/// Offsets in a log's part of the shard.
+pub mod log {
+    /// The log head, where the next record goes: (segment + 1) << 32 | byte; 0 without a segment.
+    pub const HEAD: u64 = 0;
+    /// The log tail, the oldest record not examined yet, in the same form.
+    pub const TAIL: u64 = 8;
+    /// Entries whose records are in this log.
+    pub const ENTRIES: u64 = 16;
+    /// Bytes of these records in the log.
+    pub const BYTES: u64 = 24;
+    /// Bytes of their bodies, outside of the log.
+    pub const BODY_BYTES: u64 = 32;
+    /// Segments from tail to head.
+    pub const SEGMENTS: u64 = 40;
+}
+
+/// The notes that the arena keeps for each segment.
+pub mod note {
+    /// The next segment of the log, segment + 1; 0 at the log head.
+    pub const NEXT: u64 = 0;
+    /// Bits 0..31 the end of its records once it is full, bit 31 set in the main log, bits 32..64
+    /// the beginning of the first record.
+    pub const EXTENT: u64 = 1;
+    /// The end in [`EXTENT`].
+    pub const EXTENT_END: u64 = 0x7fff_ffff;
+    /// The mark of the main log in [`EXTENT`].
+    pub const EXTENT_MAIN: u64 = 1 << 31;
+    /// Bits 0..48 the policy's clock when it was opened, bits 48..64 the halvings (low bits).
+    pub const OPENED: u64 = 2;
+}
+
+/// Limits of a record, and the flags of its word 0.
+pub mod record {
+    /// Must change whenever the form of a record changes.
+    pub const SIGNATURE: u64 = 5;
+    /// Maximum number of words before the body list.
+    pub const WORDS_MAX: u64 = 4;
+    /// Words of the body list for each body.
+    pub const BODY_WORDS: u64 = 3;
+    /// Bits of a value's length.
+    pub const LONG_VALUE_BITS: u32 = 36;
+    /// The longest value whose length fits in a form.
+    pub const VALUE_BYTES_MAX: u64 = (1 << LONG_VALUE_BITS) - 1;
+
+    /// Bytes of the longest record in its log: the longest key, nearly a segment of its value, and
+    /// the list of its bodies.
+    pub fn bytes_max(key_bytes: u64, segment_bytes: u64, body_count: u64) -> u64 {
+        let payload_bytes = (key_bytes + segment_bytes).next_multiple_of(8);
+        (WORDS_MAX + BODY_WORDS * body_count) * 8 + payload_bytes
+    }
+}
+
+/// Flags of word 0.
+pub mod flag {
+    /// Has an expiry word.
+    pub const EXPIRY: u64 = 1;
+    /// The value is the number word.
+    pub const NUMBER: u64 = 2;
+    /// Its form is a whole word, for long keys and values.
+    pub const LONG: u64 = 4;
+    /// All flags.
+    pub const ALL: u64 = EXPIRY | NUMBER | LONG;
+}
+
+/// A bucket is one cache line: seven slots and a word.
+pub const SLOTS_PER_BUCKET: u64 = 7;
+/// Bytes of a bucket.
+pub const BUCKET_BYTES: u64 = 64;
+/// Offset of the bucket's own word: the shard's epoch when it was last emptied.
+pub const BUCKET_WORD: u64 = SLOTS_PER_BUCKET * 8;
+/// Bytes of a bucket's ghosts: fifteen of two bytes, and the halvings (low bits).
+pub const GHOST_ROW_BYTES: u64 = 32;
+/// Index segments come in threes: two of buckets and one of their ghosts, which is taken when there
+/// is something to remember.
+pub const INDEX_GROUP: u64 = 3;
+/// Buckets of a new index.
+pub const BUCKETS_AT_FIRST: u32 = 32;
+/// The last two words of a log segment say where a record that crosses its end continues: the next
+/// segment (+ 1) and that segment's generation.
+pub const TRAILER_BYTES: u64 = 16;
+/// Bytes of a record's fixed part, which never crosses the end of a segment.
+pub const RECORD_SPACE_MIN: u64 = 64;
+/// The highest limit of entries.
+pub const MAX_ENTRIES_MAX: u64 = 1 << 40;
+/// The smallest cache.
+pub const SIZE_BYTES_MIN: u64 = 64 << 10;

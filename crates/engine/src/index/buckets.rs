@@ -1,0 +1,113 @@
+//! The buckets of a locked shard, and the slots in them. Must not know how a bucket is split. The
+//! races with readers are described in [`super::lookup`].
+
+use std::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+
+use super::lookup::Lookup;
+use crate::format::{choices_of, shard, IndexState, KeyHash, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
+use crate::storage::Shard;
+
+/// A slot's offset, and its value when it was found.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// Offset of the slot.
+    pub at: u64,
+    /// Its value.
+    pub slot: Slot,
+}
+
+/// Slots of one bucket with their offsets, stored inline.
+pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
+
+layer! {
+    /// A locked shard with its index.
+    Index(Shard<'a>)
+}
+
+impl<'a> Index<'a> {
+    /// The lock-free view of the index.
+    pub(super) fn lookup(&self) -> Lookup<'a> {
+        Lookup(self.cx)
+    }
+
+    /// Sets the state of the index.
+    pub fn set_index_state(&self, state: IndexState) {
+        self.set_word(shard::STATE, state.0);
+    }
+
+    /// The numbers of the two buckets that an entry may be in.
+    pub fn choices(&self, hash: KeyHash) -> (u32, u32) {
+        choices_of(hash, self.index_state().buckets())
+    }
+
+    /// The offset of a bucket, which is wiped first if it is of an older epoch.
+    #[inline(always)]
+    pub(super) fn bucket(&self, bucket: u32) -> Option<u64> {
+        let at = self.lookup().bucket_at(self.at, bucket)?;
+        let epoch = self.word(shard::EPOCH);
+        if self.region().get(at + BUCKET_WORD) != epoch {
+            self.wipe_bucket(at, epoch);
+        }
+        Some(at)
+    }
+
+    /// Makes a bucket an empty one of this epoch.
+    #[cold]
+    pub(super) fn wipe_bucket(&self, at: u64, epoch: u64) {
+        for slot in 0..SLOTS_PER_BUCKET {
+            self.region().set(at + slot * 8, 0);
+        }
+        self.region().store(at + BUCKET_WORD, epoch, Ordering::Release);
+    }
+
+    fn slots(&self, bucket_at: u64) -> impl Iterator<Item = (u64, Slot)> + '_ {
+        (0..SLOTS_PER_BUCKET).map(move |slot| {
+            let at = bucket_at + slot * 8;
+            (at, Slot(self.region().get(at)))
+        })
+    }
+
+    /// The non-empty slots of a bucket.
+    pub fn taken_slots(&self, bucket: u32) -> Slots {
+        match self.bucket(bucket) {
+            Some(at) => self.slots(at).filter(|(_, slot)| !slot.is_empty()).collect(),
+            None => Slots::new(),
+        }
+    }
+
+    pub(super) fn free_slot(&self, bucket_at: u64) -> Option<u64> {
+        self.slots(bucket_at).find(|(_, slot)| slot.is_empty()).map(|(at, _)| at)
+    }
+
+    /// The slots that a hash can lead to, those of the first choice first. None if that bucket
+    /// cannot be reached.
+    #[inline(always)]
+    pub(crate) fn slots_of(&self, hash: KeyHash) -> Option<impl Iterator<Item = Found> + '_> {
+        let tagged =
+            self.lookup().tagged(self.at, hash, self.index_state(), self.word(shard::EPOCH));
+        let region = self.region();
+        Some(tagged?.map(|found| Found { at: region.offset_of(found.word), slot: found.slot }))
+    }
+
+    /// Publishes: one store makes the entry, or its new record, visible. The race: a reader loads
+    /// the slot at this moment. It sees the old or the new record, and release order makes the new
+    /// one complete.
+    pub fn store_slot(&self, at: u64, slot: Slot) {
+        let order = if tuckbox_arena::mutants::is_on("relaxed-slot") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
+        self.region().store(at, slot.0, order);
+    }
+
+    /// Empties every bucket, including those that a power cut left with a later epoch: the epochs
+    /// of two boots differ.
+    pub fn advance_epoch(&self) {
+        let count = self.word(shard::EPOCH).wrapping_add(1) & u64::from(u32::MAX);
+        let boot = self.arena().boot() & !u64::from(u32::MAX);
+        self.set_word(shard::EPOCH, boot | count);
+    }
+}

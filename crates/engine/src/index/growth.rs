@@ -1,0 +1,168 @@
+//! Slots for new entries: splitting buckets as the number of entries grows, and moving entries
+//! between their two buckets. Must not know which entries to evict. The races with readers are
+//! described in [`super::lookup`].
+
+use smallvec::SmallVec;
+use tuckbox_arena::hooks::{self, Point};
+
+use super::buckets::Index;
+use crate::format::{
+    bucket_of, shard, KeyHash, Slot, BUCKETS_AT_FIRST, GHOST_ROW_BYTES, SLOTS_PER_BUCKET,
+};
+
+/// Buckets are split when more than this share of all slots is in use, in 64ths.
+const FILL_MOST_64THS: u64 = 57;
+/// An index with more slots per entry than this is not split for keys with the same two buckets:
+/// such keys were chosen on purpose, and splitting would not end. Fewer entries than
+/// [`ENTRIES_MIN`] count as that many.
+const SLOTS_PER_ENTRY_MAX: u64 = 4;
+const ENTRIES_MIN: u64 = 64;
+/// Most splits for one insert, in addition to the one for the growing number of entries.
+const SPLITS_PER_INSERT: u32 = 64;
+
+impl Index<'_> {
+    /// Finds a free slot for a new entry, splitting and moving as needed. The caller stores the
+    /// slot next. None if there is no slot: the index cannot grow, or many keys have the same two
+    /// buckets.
+    pub fn make_slot(&self, hash: KeyHash, entries: u64) -> Option<u64> {
+        let slots = || u64::from(self.index_state().buckets()) * SLOTS_PER_BUCKET;
+        if entries * 64 > slots() * FILL_MOST_64THS {
+            self.split();
+        }
+        let slots_max = entries.max(ENTRIES_MIN) * SLOTS_PER_ENTRY_MAX;
+        for _ in 0..SPLITS_PER_INSERT {
+            let (first, second) = self.choices(hash);
+            let first_at = self.bucket(first)?;
+            if let Some(at) = self.free_slot(first_at) {
+                return Some(at);
+            }
+            let second_at = self.bucket(second)?;
+            if second != first {
+                if let Some(at) = self.free_slot(second_at) {
+                    return Some(at);
+                }
+            }
+            if let Some(at) = self.move_one_away(&[first], 3) {
+                return Some(at);
+            }
+            if second != first {
+                if let Some(at) = self.move_one_away(&[second], 2) {
+                    return Some(at);
+                }
+            }
+            if slots() > slots_max || !self.split() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Moves an entry of the full bucket at the end of `path` to its other choice, and returns the
+    /// freed slot. If the other bucket is full too, frees a slot there first, `depth` buckets deep,
+    /// but never in a bucket of the path, whose slots are being examined.
+    fn move_one_away(&self, path: &[u32], depth: u32) -> Option<u64> {
+        let bucket = *path.last()?;
+        for (at, slot) in self.taken_slots(bucket) {
+            let Some(hash) = self.hash_of(slot) else { continue };
+            let (first, second) = self.choices(hash);
+            let other = if bucket == first { second } else { first };
+            if path.contains(&other) {
+                continue;
+            }
+            let other_at = self.bucket(other)?;
+            let free = match self.free_slot(other_at) {
+                Some(free) => free,
+                None if depth > 1 => {
+                    let mut longer: SmallVec<[u32; 4]> = SmallVec::from_slice(path);
+                    longer.push(other);
+                    match self.move_one_away(&longer, depth - 1) {
+                        Some(free) => free,
+                        None => continue,
+                    }
+                }
+                None => continue,
+            };
+            // Loaded again: a reader may have added a hit.
+            let slot = Slot(self.region().get(at));
+            self.store_slot(free, slot);
+            hooks::reach(Point::MoveCopied);
+            self.set_index_state(self.index_state().with_move());
+            self.store_slot(at, Slot::EMPTY);
+            return Some(at);
+        }
+        None
+    }
+
+    /// Splits the next bucket. False if the index cannot grow.
+    pub fn split(&self) -> bool {
+        let state = self.index_state();
+        let count = state.buckets();
+        let (new, old) = (count, count - (1 << count.ilog2()));
+        if count >= self.cx.shape.buckets_max() || !self.has_segment_for(new) {
+            return false;
+        }
+        let (Some(_), Some(new_at)) = (self.bucket(old), self.lookup().bucket_at(self.at, new))
+        else {
+            return false;
+        };
+        // No reader looks at the new bucket before the state includes it.
+        self.wipe_bucket(new_at, self.word(shard::EPOCH));
+        let mut moved: SmallVec<[u64; SLOTS_PER_BUCKET as usize]> = SmallVec::new();
+        for (at, slot) in self.taken_slots(old) {
+            let Some(hash) = self.hash_of(slot) else { continue };
+            let first = bucket_of(hash.first(), count + 1);
+            let second = bucket_of(hash.second(), count + 1);
+            let was_first = bucket_of(hash.first(), count) == old;
+            let target = if was_first { first } else { second };
+            if target == new {
+                self.region().set(new_at + moved.len() as u64 * 8, self.region().get(at));
+                moved.push(at);
+            }
+        }
+        if let (Some(from), Some(to)) =
+            (self.cx.ghosts_at(self.at, old), self.cx.ghosts_at(self.at, new))
+        {
+            for word in 0..GHOST_ROW_BYTES / 8 {
+                self.region().set(to + word * 8, self.region().get(from + word * 8));
+            }
+        }
+        if tuckbox_arena::mutants::is_on("early-split-clear") {
+            moved.iter().for_each(|at| self.store_slot(*at, Slot::EMPTY));
+        }
+        hooks::reach(Point::SplitCopied);
+        self.set_index_state(state.with_split());
+        hooks::reach(Point::SplitPublished);
+        for at in moved {
+            self.store_slot(at, Slot::EMPTY);
+        }
+        true
+    }
+
+    /// Makes sure that the index has a segment for this bucket.
+    fn has_segment_for(&self, bucket: u32) -> bool {
+        let (index, _) = self.cx.shape.bucket_place(bucket);
+        if index >= self.cx.shape.directory_len {
+            return false;
+        }
+        let at = shard::DIRECTORY + index * 8;
+        if self.word(at) == 0 {
+            let Some(segment) = self.take_for_index() else { return false };
+            self.add_to_index(at, segment);
+        }
+        if self.has_ghosts_of(0) {
+            self.open_ghosts(bucket);
+        }
+        true
+    }
+
+    /// Gives an empty shard its first index segment.
+    pub fn lay_out_index(&self) -> bool {
+        let Some(segment) = self.take_for_index() else { return false };
+        // The segment's previous content must not look like buckets of this epoch.
+        self.wipe(segment);
+        self.set_word(shard::DIRECTORY, u64::from(segment) + 1);
+        self.set_word(shard::INDEX_SEGMENTS, 1);
+        self.set_word(shard::STATE, u64::from(BUCKETS_AT_FIRST));
+        true
+    }
+}

@@ -1,0 +1,158 @@
+//! Where a read copies an entry to. Must not know how the entry was found.
+
+use std::any::Any;
+use std::fmt;
+
+use crate::error::{lengthen, Error, Result};
+use crate::format::{expiry, flag, RecordHeader, Shape};
+use crate::value::{Entry, Value};
+
+/// Where reads copy entries to. Reuse it: it grows to the largest record read and never shrinks.
+#[derive(Default)]
+pub struct Buffer {
+    pub(crate) header: RecordHeader,
+    /// When the entry expires, [`expiry::NEVER_US`] if never.
+    pub(crate) expiry_us: u64,
+    /// The sum of the record's content.
+    pub(crate) content: u64,
+    pub(crate) record: Vec<u64>,
+    /// The value, if it is longer than a segment and not in the output buffer.
+    pub(crate) value: Vec<u8>,
+    /// The error of the last read. Stored here because errors are large, and boxing one would
+    /// allocate.
+    pub(crate) refusal: Option<Error>,
+    output: Option<Box<dyn OutputBuffer>>,
+    is_in_output: bool,
+}
+
+/// A buffer supplied by the caller for values longer than a segment, which saves a second copy.
+pub trait OutputBuffer: Send {
+    /// Whether it accepts values with this tag.
+    fn accepts(&self, tag: u8) -> bool;
+
+    /// Allocates memory for a value of `len_bytes` and has it filled by one call of `fill`; whether
+    /// that succeeded. Discards the previous value.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    fn receive(
+        &mut self,
+        len_bytes: usize,
+        fill: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<bool>;
+
+    /// The last value.
+    fn bytes(&self) -> &[u8];
+
+    /// For downcasts by [`Buffer::output`].
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+impl Buffer {
+    /// An empty buffer.
+    pub fn new() -> Buffer {
+        Buffer::default()
+    }
+
+    /// An empty buffer with the caller's memory for large values. Lock-free reads of a key use it;
+    /// reads under a lock and scans copy into the buffer.
+    pub fn with_output(output: Box<dyn OutputBuffer>) -> Buffer {
+        Buffer { output: Some(output), ..Buffer::default() }
+    }
+
+    /// The output buffer, if it has this type.
+    pub fn output<T: OutputBuffer + 'static>(&mut self) -> Option<&mut T> {
+        self.output.as_mut()?.as_any().downcast_mut()
+    }
+
+    /// The error of the last read.
+    #[cold]
+    pub(crate) fn take_refusal(&mut self) -> Error {
+        self.refusal.take().expect("a read that is refused says why")
+    }
+
+    /// Makes sure that the buffer can hold a large value.
+    pub(crate) fn reserve_value(&mut self, header: &RecordHeader) -> Result<()> {
+        self.is_in_output = false;
+        lengthen(&mut self.value, header.value_bytes as usize)
+    }
+
+    /// Has a large value filled in by a function that gets the record and the memory; whether that
+    /// succeeded.
+    pub(crate) fn fill_value(
+        &mut self,
+        mut fill: impl FnMut(&[u64], &mut [u8]) -> bool,
+    ) -> Result<bool> {
+        let header = self.header;
+        let len_bytes = header.value_bytes as usize;
+        if let Some(output) = self.output.as_mut().filter(|output| output.accepts(header.tag)) {
+            self.is_in_output = true;
+            return output.receive(len_bytes, &mut |memory| fill(&self.record, memory));
+        }
+        self.reserve_value(&header)?;
+        Ok(fill(&self.record, &mut self.value))
+    }
+
+    /// The bytes of a large value, and whether they are in the output buffer.
+    pub(crate) fn large_value(&self) -> (&[u8], bool) {
+        match &self.output {
+            Some(output) if self.is_in_output => (output.bytes(), true),
+            _ => (&self.value[..self.header.value_bytes as usize], false),
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Buffer").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+/// The result of a read; fits a register.
+pub enum Answer {
+    /// The entry is in the buffer.
+    Found,
+    /// There is no such entry.
+    Missing,
+    /// The read failed; the error is in the buffer.
+    Refused,
+}
+
+impl Buffer {
+    /// Space for a record of this many words; none if there is no memory for it.
+    #[inline(always)]
+    pub(super) fn record_space(&mut self, word_count: usize) -> Option<&mut [u64]> {
+        if self.record.len() < word_count {
+            lengthen(&mut self.record, word_count).ok()?;
+        }
+        self.record.get_mut(..word_count)
+    }
+
+    /// The entry that was read.
+    #[inline(always)]
+    pub(super) fn entry(&self, shape: &Shape) -> Entry<'_> {
+        let header = &self.header;
+        let mut is_in_output = false;
+        let value = if header.has(flag::NUMBER) {
+            Value::Int(header.number(&self.record))
+        } else if header.body_count != 0 {
+            let (bytes, is_output) = self.large_value();
+            is_in_output = is_output;
+            Value::Bytes { tag: header.tag, bytes }
+        } else {
+            Value::Bytes { tag: header.tag, bytes: header.tail(&self.record, shape) }
+        };
+        let expiry_us = (self.expiry_us != expiry::NEVER_US).then_some(self.expiry_us);
+        Entry { value, expiry_us, version: header.version(self.content), is_in_output }
+    }
+
+    /// Whether the read with this result found an entry, or its error.
+    #[inline(always)]
+    pub(crate) fn outcome(&mut self, answer: Answer) -> Result<bool> {
+        match answer {
+            Answer::Found => Ok(true),
+            Answer::Missing => Ok(false),
+            Answer::Refused => Err(self.take_refusal()),
+        }
+    }
+}

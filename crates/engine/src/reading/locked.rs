@@ -1,0 +1,109 @@
+//! Finding and copying an entry under its shard's lock. Must not know why it is wanted.
+
+use super::buffer::Buffer;
+use crate::error::{lengthen, Result};
+use crate::eviction::Eviction;
+use crate::format::{shard, KeyHash, Position, RecordHeader};
+use crate::index::Found;
+use crate::storage::{with_scratch, RECORD_BYTES};
+
+layer! {
+    /// A locked shard whose entries are looked up.
+    Entries(Eviction<'a>)
+}
+
+/// An entry found under the lock.
+pub struct Live {
+    /// Its slot.
+    pub found: Found,
+    /// Where its record begins.
+    pub position: Position,
+    /// Its record header.
+    pub header: RecordHeader,
+}
+
+impl Live {
+    /// Where its record begins in the file.
+    pub fn offset(&self) -> u64 {
+        self.found.slot.offset()
+    }
+}
+
+impl Entries<'_> {
+    /// Finds the entry of a key. Removes it and finds nothing if it has expired.
+    #[inline(always)]
+    pub fn find_key(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
+        let mut slots = self.slots_of(hash)?;
+        let live = loop {
+            let found = slots.next()?;
+            // Its lines arrive in parallel then.
+            self.region().prefetch(found.slot.offset(), RECORD_BYTES);
+            if let Some((position, header)) = self.locate_header(found.slot.offset()) {
+                if self.has_key(position, &header, key) {
+                    break Live { found, position, header };
+                }
+            }
+        };
+        match self.expiry_us_at(live.offset(), &live.header, hash) {
+            Some(expiry_us) if !self.cx.is_expired(expiry_us) => return Some(live),
+            Some(_) => self.remove_expired(hash, &live),
+            None => self.drop_damaged(hash, &live.found, &live.header),
+        }
+        None
+    }
+
+    /// Removes an entry that has expired.
+    #[cold]
+    fn remove_expired(&self, hash: KeyHash, live: &Live) {
+        self.remove(hash, &live.found, &live.header);
+        self.remember_removed(hash, &live.found, &live.header);
+        self.add_word(shard::EXPIRATIONS, 1);
+    }
+
+    /// As [`Entries::find_key`], for callers that need a readable entry or its version: removes it
+    /// and finds nothing if it is damaged. Returns the version, too.
+    #[inline(never)]
+    pub fn find_valid(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
+        let live = self.find_key(key, hash)?;
+        let version = with_scratch(|words| {
+            let header = self.load_record(live.offset(), words)?;
+            let content = self.valid_content(live.offset(), &header, words, hash)?;
+            Some(header.version(content))
+        });
+        if version.is_none() {
+            self.drop_damaged(hash, &live.found, &live.header);
+        }
+        Some(live).zip(version)
+    }
+
+    /// Copies an entry and its bodies into a buffer. False if it is damaged; it is removed then.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
+        let offset = live.offset();
+        let record_words = (live.header.log_bytes / 8) as usize;
+        lengthen(&mut buffer.record, record_words)?;
+        let valid = self.load_record(offset, &mut buffer.record).filter(|header| {
+            let content = self.valid_content(offset, header, &buffer.record, hash);
+            buffer.content = content.unwrap_or_default();
+            content.is_some()
+        });
+        // Uses the verified copy of the header: the one that was found may have been overwritten
+        // since.
+        if let Some(header) = valid.filter(|header| header.body_count > 0) {
+            buffer.reserve_value(&header)?;
+        }
+        let whole = valid.filter(|header| {
+            header.body_count == 0
+                || self.cx.has_bodies(header, &buffer.record)
+                    && self.cx.load_bodies(header, &buffer.record, &mut buffer.value)
+        });
+        let expiry_us = whole.and_then(|header| header.expiry_us(&buffer.record, hash));
+        match whole.zip(expiry_us) {
+            Some((header, expiry_us)) => (buffer.header, buffer.expiry_us) = (header, expiry_us),
+            None => self.drop_damaged(hash, &live.found, &live.header),
+        }
+        Ok(whole.is_some())
+    }
+}

@@ -1,0 +1,14 @@
+//! Finding and copying entries, with and without a lock. Must not know how writes choose what to
+//! store.
+
+mod buffer;
+mod locked;
+mod many;
+mod read;
+mod scan;
+pub mod steps;
+
+pub use self::buffer::{Buffer, OutputBuffer};
+pub use self::locked::{Entries, Live};
+pub use self::read::Reader;
+pub use self::scan::ScanState;

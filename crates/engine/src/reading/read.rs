@@ -1,0 +1,451 @@
+//! Lock-free reads. Must not know how writes choose what to store or evict.
+//!
+//! A read loads the shard's state and epoch, and finds the slot. It loads the slot, then the
+//! generation of its segment, then **the slot and the epoch again**. It loads word 0 of the record,
+//! copies the record, and checks word 0 and the generation again. It compares the whole key and
+//! verifies the checksum. If nothing was found, it checks that the state and the epoch are the same.
+//!
+//! The race: while a reader copies, a writer may free the segment and reuse it. The second slot
+//! load makes this harmless: a slot is cleared before its segment's generation moves, so the loaded
+//! generation belongs to the use in which the record was written. The last check shows that this
+//! use had not ended when the copy was complete. The proof and the four invariants that writers
+//! keep are in `docs/concurrency.md`, "The lock-free read".
+//!
+//! A read that meets a change starts again. After a bounded number of attempts it continues under
+//! the shard's lock, for a short while, and then reports a miss and counts it. A read-only handle
+//! takes no lock and reports the miss after these attempts.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tuckbox_arena::region::View;
+use tuckbox_arena::{Counter, OwnerId};
+
+use super::buffer::{Answer, Buffer};
+use super::locked::Entries;
+use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
+use crate::error::{Error, Result};
+use crate::eviction::{sample_hit, Eviction};
+use crate::format::{flag, IndexState, KeyHash, Position, Sequence};
+use crate::index::Lookup;
+use crate::repair::lock;
+use crate::storage::Context;
+use crate::value::Entry;
+
+/// Attempts of a read before it continues under the lock.
+const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
+/// How long a read waits for that lock. In a loom model, where time must not matter, practically
+/// forever.
+const LOCK_LIMIT: Duration =
+    if cfg!(loom) { Duration::from_secs(1000) } else { Duration::from_millis(25) };
+
+/// Bytes to prefetch just before a record is read: its second and third line. The first is loaded
+/// at once, the fourth arrives in time anyway; all four take a tenth longer.
+const NEXT_LINES: Range<u64> = 64..192;
+
+/// The result of one attempt.
+pub(crate) enum Attempt {
+    /// The verified record is in the buffer.
+    Found,
+    /// There is no such entry.
+    Missing,
+    /// Something changed meanwhile: try again.
+    Changed,
+    /// Not enough memory to copy this many bytes.
+    NoMemory(usize),
+}
+
+layer! {
+    /// The lock-free reads of a cache.
+    #[derive(Clone, Copy)]
+    Reader(Lookup<'a>)
+}
+
+impl<'a> Reader<'a> {
+    /// Finds and copies an entry, also one that has expired; whether there is one. Adds a hit to the
+    /// slot if `notes_hit`, except under the lock.
+    #[inline(always)]
+    pub(crate) fn read(
+        self,
+        key: &[u8],
+        hash: KeyHash,
+        buffer: &mut Buffer,
+        notes_hit: bool,
+    ) -> Answer {
+        match self.try_read(key, hash, buffer, notes_hit) {
+            Attempt::Found => Answer::Found,
+            Attempt::Missing => Answer::Missing,
+            rare => self.read_again(key, hash, buffer, notes_hit, rare),
+        }
+    }
+
+    /// As [`Reader::read`], after a first attempt with this result.
+    #[cold]
+    #[inline(never)]
+    fn read_again(
+        self,
+        key: &[u8],
+        hash: KeyHash,
+        buffer: &mut Buffer,
+        notes_hit: bool,
+        first: Attempt,
+    ) -> Answer {
+        let mut attempt = first;
+        for _ in 1..ATTEMPTS {
+            let Attempt::Changed = attempt else { break };
+            std::hint::spin_loop();
+            attempt = self.try_read(key, hash, buffer, notes_hit);
+        }
+        let result = match attempt {
+            Attempt::Found => Ok(true),
+            Attempt::Missing => Ok(false),
+            Attempt::Changed => self.read_under_lock(key, hash, buffer),
+            Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
+        };
+        match result {
+            Ok(true) => Answer::Found,
+            Ok(false) => Answer::Missing,
+            Err(error) => {
+                buffer.refusal = Some(error);
+                Answer::Refused
+            }
+        }
+    }
+
+    #[cold]
+    fn read_under_lock(self, key: &[u8], hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
+        if self.arena.is_read_only() {
+            return Ok(false);
+        }
+        self.arena.count(Counter::ReadsUnderLock, 1);
+        let index = hash.shard(self.shape.shard_count);
+        let limit = LOCK_LIMIT.min(self.lock_limit);
+        let shard = match lock::lock_for(&self, index, limit) {
+            Ok(shard) => Entries(Eviction(shard)),
+            Err(Error::Arena(tuckbox_arena::Error::LockTimeout { .. })) => {
+                self.arena.count(Counter::ReadsGivenUp, 1);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        match shard.find_key(key, hash) {
+            Some(live) => shard.copy_entry(&live, hash, buffer),
+            None => Ok(false),
+        }
+    }
+
+    #[inline(always)]
+    fn try_read(self, key: &[u8], hash: KeyHash, buffer: &mut Buffer, notes_hit: bool) -> Attempt {
+        let shard_at = self.shard_at(hash);
+        let (shard, state, epoch) = steps::load_state(*self, shard_at);
+        let tagged = self.tagged(shard_at, hash, IndexState(state), epoch);
+        if let Some(first) = tagged.and_then(|mut tagged| tagged.next()) {
+            let word = first.word;
+            // Returned here: merging it with the result of the others would push it out of its
+            // registers.
+            let seen = Seen::new(first, shard, epoch);
+            if let Some(attempt) = self.try_slot(key, hash, notes_hit, seen, buffer) {
+                return attempt;
+            }
+            if let Some(attempt) = self.try_others(key, hash, notes_hit, word, buffer) {
+                return attempt;
+            }
+        }
+        // A miss holds only if no entry changed its bucket meanwhile.
+        if steps::is_same_state(shard, state, epoch) {
+            Attempt::Missing
+        } else {
+            Attempt::Changed
+        }
+    }
+
+    /// Reads the records of the other slots with the tag, after the slot `first` led to another
+    /// key, which is rare. Skips the place of `first`, not its value: another slot, the key's own,
+    /// may hold that value by now.
+    ///
+    /// Loads state and epoch again: as arguments they would leave their registers in all reads. A
+    /// record is checked against this epoch; a miss is checked against the caller's.
+    #[cold]
+    #[inline(never)]
+    fn try_others(
+        self,
+        key: &[u8],
+        hash: KeyHash,
+        notes_hit: bool,
+        first: View<'_, 1>,
+        buffer: &mut Buffer,
+    ) -> Option<Attempt> {
+        let shard_at = self.shard_at(hash);
+        let (shard, state, epoch) = steps::load_state_again(*self, shard_at);
+        self.tagged(shard_at, hash, IndexState(state), epoch)?
+            .filter(|other| !other.word.is_at(first))
+            .find_map(|other| {
+                self.try_slot(key, hash, notes_hit, Seen::new(other, shard, epoch), buffer)
+            })
+    }
+
+    /// Reads the record of one slot. The result of the attempt; none if the record is another
+    /// key's.
+    ///
+    /// The rare functions below get their arguments one by one: a struct would be written to memory
+    /// in all reads, because calls of these are not inlined.
+    #[inline(always)]
+    fn try_slot(
+        self,
+        key: &[u8],
+        hash: KeyHash,
+        notes_hit: bool,
+        seen: Seen<'_>,
+        buffer: &mut Buffer,
+    ) -> Option<Attempt> {
+        let located = match self.follow(seen) {
+            Ok(located) => located,
+            Err(error) => return self.attempt_of(error),
+        };
+        // Each of these two kinds has its own copy of the code, specialised for the flags.
+        match Sequence(located.first).flags() {
+            0 => self.try_record(key, hash, notes_hit, seen, located.with_flags(0), buffer),
+            flag::EXPIRY => {
+                let located = located.with_flags(flag::EXPIRY);
+                self.try_record(key, hash, notes_hit, seen, located, buffer)
+            }
+            _ => self.try_rare_record(key, hash, notes_hit, seen.word, seen.epoch, buffer),
+        }
+    }
+
+    /// As [`Reader::try_slot`], for a number or a long record. Loads and follows the slot again: its
+    /// values would leave their registers in all reads. A slot that is empty by now or has another
+    /// tag is a change. `epoch` was loaded before the slot was found.
+    #[inline(never)]
+    fn try_rare_record(
+        self,
+        key: &[u8],
+        hash: KeyHash,
+        notes_hit: bool,
+        word: View<'_, 1>,
+        epoch: u64,
+        buffer: &mut Buffer,
+    ) -> Option<Attempt> {
+        let Some(seen) = steps::load_slot_again(*self, hash, word, epoch) else {
+            return Some(Attempt::Changed);
+        };
+        match self.follow(seen) {
+            Ok(located) => self.try_record(key, hash, notes_hit, seen, located, buffer),
+            Err(error) => self.attempt_of(error),
+        }
+    }
+
+    /// Reads the record that a slot led to. The result of the attempt; none if the record is
+    /// another key's.
+    #[inline(always)]
+    fn try_record(
+        self,
+        key: &[u8],
+        hash: KeyHash,
+        notes_hit: bool,
+        seen: Seen<'_>,
+        located: Located<'_>,
+        buffer: &mut Buffer,
+    ) -> Option<Attempt> {
+        let copied = match self.copy_record(located, buffer) {
+            Ok(copied) => copied,
+            Err(error) => return self.attempt_of(error),
+        };
+        let offset = seen.slot.offset();
+        if !copied.header.has_key(&buffer.record, key) {
+            // Through the buffer: as an argument it would be in memory in all reads.
+            buffer.header = copied.header;
+            self.count_if_damaged(buffer, copied.content, offset, copied.generation);
+            return None;
+        }
+        if !self.verify_copy(&copied, buffer, hash, offset) {
+            self.arena.count(Counter::ChecksumMismatches, 1);
+            return None;
+        }
+        if copied.header.body_count != 0 {
+            if let Some(attempt) = self.collect_bodies(seen, buffer) {
+                return Some(attempt);
+            }
+        }
+        if notes_hit {
+            if let Some(hit) = seen.slot.with_hit() {
+                // The race: another reader or a writer changes the slot first. Then this hit is
+                // lost, which is harmless: hits are hints.
+                seen.word.replace(0, seen.slot.0, hit.0);
+            }
+            sample_hit(&self, seen.shard, hash, &copied.header);
+        }
+        Some(Attempt::Found)
+    }
+
+    /// The result of an attempt that did not get a record; none if there was no valid record.
+    #[inline(always)]
+    fn attempt_of(self, error: CopyError) -> Option<Attempt> {
+        match error {
+            CopyError::Changed => Some(Attempt::Changed),
+            CopyError::NoMemory(bytes) => Some(Attempt::NoMemory(bytes)),
+            CopyError::Damaged => {
+                self.arena.count(Counter::ChecksumMismatches, 1);
+                None
+            }
+        }
+    }
+
+    /// Copies the parts of a large value that are in segments of their own. The result of the
+    /// attempt if that fails.
+    #[inline(never)]
+    fn collect_bodies(self, seen: Seen<'_>, buffer: &mut Buffer) -> Option<Attempt> {
+        let header = buffer.header;
+        // Checked before memory is allocated: a damaged list may name more segments than the file
+        // has.
+        if !self.has_bodies(&header, &buffer.record) {
+            return Some(self.changed_or_missing(seen));
+        }
+        match buffer.fill_value(|record, value| self.load_bodies(&header, record, value)) {
+            Ok(true) => None,
+            Ok(false) => Some(self.changed_or_missing(seen)),
+            Err(_) => Some(Attempt::NoMemory(header.value_bytes as usize)),
+        }
+    }
+
+    /// A record with this key's tag but another key, in the buffer: equal tags are rare, or one of
+    /// the two is damaged.
+    #[cold]
+    fn count_if_damaged(self, buffer: &mut Buffer, content: u64, offset: u64, generation: u64) {
+        let copied = Copied { header: buffer.header, content, generation };
+        let hash = self.hasher.key(copied.header.key(&buffer.record));
+        if !self.verify_copy(&copied, buffer, hash, offset) {
+            self.arena.count(Counter::ChecksumMismatches, 1);
+        }
+    }
+
+    /// A large value whose bodies do not match its record: it was replaced meanwhile, or is
+    /// damaged.
+    #[cold]
+    fn changed_or_missing(self, seen: Seen<'_>) -> Attempt {
+        if seen.is_still() {
+            self.arena.count(Counter::ChecksumMismatches, 1);
+            Attempt::Missing
+        } else {
+            Attempt::Changed
+        }
+    }
+
+    /// Copies the record that a slot leads to, and checks that it was that slot's record all the
+    /// time.
+    pub(crate) fn read_slot(self, seen: Seen<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
+        self.copy_record(self.follow(seen)?, buffer)
+    }
+
+    /// Prefetches the next lines of a record together with the first.
+    #[inline(always)]
+    fn ask_for_next_lines(self, offset: u64) {
+        self.arena.region().prefetch(offset + NEXT_LINES.start, NEXT_LINES.end - NEXT_LINES.start);
+    }
+
+    /// Follows a slot to its record, and checks that it was the slot's record then.
+    #[inline(always)]
+    fn follow(self, seen: Seen<'a>) -> CopyResult<Located<'a>> {
+        let offset = seen.slot.offset();
+        self.ask_for_next_lines(offset);
+        let cx: &Context = *self.0;
+        let record = cx.record_at(offset).ok_or(CopyError::Damaged)?;
+        let use_of_segment = cx.arena.generation_word(record.segment());
+        let generation = use_of_segment.load(0, Ordering::Acquire);
+        if !steps::is_confirmed(seen) {
+            return Err(CopyError::Changed);
+        }
+        let start = record.view();
+        let first = start.load(0, Ordering::Acquire);
+        Ok(Located { record, use_of_segment, generation, start, first })
+    }
+
+    /// Copies a record, and checks that it did not change meanwhile.
+    #[inline(always)]
+    fn copy_record(self, located: Located<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
+        let Some(header) = self.parse_header(&located.start, located.first) else {
+            let is_still = steps::is_still(&located);
+            return Err(if is_still { CopyError::Damaged } else { CopyError::Changed });
+        };
+        if header.sequence.is_busy() {
+            // A live writer is rewriting it, or a writer died: the lock tells which.
+            return Err(CopyError::Changed);
+        }
+        let count = (header.log_bytes / 8) as usize;
+        let Some(words) = buffer.record_space(count) else {
+            return Err(CopyError::NoMemory(count * 8));
+        };
+        let content = match steps::copy(&located, &header, words) {
+            Some(content) => Some(content),
+            None => self
+                .copy_crossing(self.position_in(located.record), words)
+                .then(|| header.content(words)),
+        };
+        match (steps::is_still_after_copy(&located), content) {
+            (true, Some(content)) => Ok(Copied { header, content, generation: located.generation }),
+            (true, None) => Err(CopyError::Damaged),
+            (false, _) => Err(CopyError::Changed),
+        }
+    }
+
+    /// Copies a record that continues in further segments, which is rare.
+    #[cold]
+    #[inline(never)]
+    fn copy_crossing(self, at: Position, words: &mut [u64]) -> bool {
+        self.copy_across(at, words)
+    }
+
+    /// Whether the record in the buffer was written at this place under a key with this hash. Sets
+    /// the buffer's fields from the record in any case.
+    #[inline(always)]
+    pub(crate) fn verify_copy(
+        self,
+        copied: &Copied,
+        buffer: &mut Buffer,
+        hash: KeyHash,
+        offset: u64,
+    ) -> bool {
+        let Copied { header, content, .. } = *copied;
+        let Some(expiry_us) = header.expiry_us(&buffer.record, hash) else { return false };
+        (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
+        steps::has_its_checksum(copied, &self.hasher, hash, offset)
+    }
+
+    /// The entry in a filled buffer.
+    #[inline(always)]
+    pub(crate) fn entry_in(self, buffer: &Buffer) -> Entry<'_> {
+        buffer.entry(&self.shape)
+    }
+
+    /// Whether the entry in a filled buffer has expired.
+    #[inline(always)]
+    pub(crate) fn has_expired(self, buffer: &Buffer) -> bool {
+        self.is_expired(buffer.expiry_us)
+    }
+
+    /// As [`crate::Cache::get`], for callers that have the hash and the owner for this handle's counters;
+    /// none if it is read-only.
+    #[inline(always)]
+    pub(crate) fn get_hashed<'b>(
+        self,
+        owner: Option<OwnerId>,
+        key: &[u8],
+        hash: KeyHash,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<Entry<'b>>> {
+        let answer = self.read(key, hash, buffer, owner.is_some());
+        let found = buffer.outcome(answer)?;
+        if found && !self.has_expired(buffer) {
+            if let Some(owner) = owner {
+                self.arena.count_read(owner, Counter::Hits);
+            }
+            return Ok(Some(self.entry_in(buffer)));
+        }
+        if let Some(owner) = owner {
+            self.arena.check_not_lost()?;
+            self.arena.count_read(owner, Counter::Misses);
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,186 @@
+//! Lock-free iteration over all entries. Must not know how buckets are split, only that splits move
+//! entries forward.
+//!
+//! Buckets are visited in order. The race: a split during the walk moves entries, but only to a
+//! later bucket, so an entry that exists throughout is met at least once; a second meeting is
+//! recognised by its hash and skipped. A move between an entry's two choices can go either way. If
+//! the index state shows a move, the shard is walked again; if entries keep moving, the missing
+//! keys are listed under the shard's lock and read one by one. A read-only handle walks again
+//! instead, so often that it may miss only entries that move during every walk.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::atomic::Ordering;
+
+use tuckbox_arena::region::WORD;
+
+use super::buffer::Buffer;
+use super::read::Reader;
+use super::steps::{CopyError, Seen};
+use crate::error::{Error, Result};
+use crate::format::{shard, IndexState, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
+use crate::index::{Index, TaggedSlot};
+use crate::repair::lock;
+use crate::value::Item;
+
+/// Walks of a shard without its lock.
+const WALKS_MAX: u32 = 2;
+/// The same for a read-only handle, which cannot take the lock afterwards.
+const READ_ONLY_WALKS_MAX: u32 = 64;
+/// Attempts to read a slot that keeps changing.
+const ATTEMPTS: u32 = 64;
+
+/// Hashes of keys. They are keyed themselves, so the set needs no random key from the system.
+type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
+
+/// The position of an iteration.
+#[derive(Debug, Default)]
+pub struct ScanState {
+    shard: u64,
+    bucket: u32,
+    slot: u64,
+    walks: u32,
+    /// The count of moves when this walk of the shard began.
+    moves: Option<u64>,
+    /// Hashes of the keys met in this shard.
+    seen: Hashes,
+    /// The shard's missing keys, once they are listed.
+    listed: Option<Vec<Vec<u8>>>,
+}
+
+impl Reader<'_> {
+    /// The next entry of an iteration; none at the end. See [`crate::Scan::next`].
+    pub fn scan_next<'b>(
+        self,
+        walk: &mut ScanState,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<Item<'b>>> {
+        if !self.walk_on(walk, buffer)? {
+            self.arena.check_not_lost()?;
+            return Ok(None);
+        }
+        let key = buffer.header.key(&buffer.record);
+        Ok(Some(Item { key, entry: self.entry_in(buffer) }))
+    }
+
+    /// Copies the next entry into the buffer; false at the end.
+    fn walk_on(self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
+        self.arena.reader()?;
+        while walk.shard < self.shape.shard_count {
+            if let Some(listed) = &mut walk.listed {
+                let Some(key) = listed.pop() else {
+                    *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
+                    continue;
+                };
+                let answer = self.read(&key, self.hasher.key(&key), buffer, false);
+                let found = buffer.outcome(answer)?;
+                if found && !self.has_expired(buffer) {
+                    return Ok(true);
+                }
+                continue;
+            }
+            let shard_at = self.arena.geometry().shard_at(walk.shard);
+            let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Acquire);
+            let began = *walk.moves.get_or_insert(state >> 32);
+            if walk.bucket >= IndexState(state).buckets().min(self.shape.buckets_max()) {
+                walk.walks += 1;
+                if state >> 32 == began {
+                    *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
+                } else if walk.walks < WALKS_MAX || self.arena.is_read_only() {
+                    if walk.walks == READ_ONLY_WALKS_MAX {
+                        *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
+                        continue;
+                    }
+                    walk.bucket = 0;
+                    walk.slot = 0;
+                    walk.moves = None;
+                } else {
+                    walk.listed = Some(list_unseen(&lock::lock(&self, walk.shard)?, &walk.seen));
+                }
+                continue;
+            }
+            let (bucket, place) = (walk.bucket, walk.slot);
+            walk.slot += 1;
+            if walk.slot == SLOTS_PER_BUCKET {
+                walk.slot = 0;
+                walk.bucket += 1;
+            }
+            let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer)? else {
+                continue;
+            };
+            if !self.has_expired(buffer) && walk.seen.insert(hash) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads the entry of a slot, if it has a valid one. Returns its key's hash.
+    fn scan_slot(
+        self,
+        shard_at: u64,
+        bucket: u32,
+        place: u64,
+        buffer: &mut Buffer,
+    ) -> Result<Option<u64>> {
+        let region = self.arena.region();
+        let shard = region.view(shard_at + shard::STATE);
+        for _ in 0..ATTEMPTS {
+            let epoch = shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
+            let Some(bucket_at) = self.bucket_at(shard_at, bucket) else { return Ok(None) };
+            if region.load(bucket_at + BUCKET_WORD, Ordering::Acquire) != epoch {
+                return Ok(None);
+            }
+            let word = region.view(bucket_at + place * WORD);
+            let slot = Slot(word.load(0, Ordering::Acquire));
+            if slot.is_empty() {
+                return Ok(None);
+            }
+            match self.read_slot(Seen::new(TaggedSlot { word, slot }, shard, epoch), buffer) {
+                Err(CopyError::Changed) => std::hint::spin_loop(),
+                Err(CopyError::NoMemory(wanted_bytes)) => {
+                    return Err(Error::OutOfMemory { wanted_bytes })
+                }
+                Err(CopyError::Damaged) => return Ok(None),
+                Ok(copied) => {
+                    let header = copied.header;
+                    let hash = self.hasher.key(header.key(&buffer.record));
+                    if !self.verify_copy(&copied, buffer, hash, slot.offset()) {
+                        return Ok(None);
+                    }
+                    if header.body_count != 0 {
+                        if !self.has_bodies(&header, &buffer.record) {
+                            continue;
+                        }
+                        buffer.reserve_value(&header)?;
+                        if !self.load_bodies(&header, &buffer.record, &mut buffer.value) {
+                            continue;
+                        }
+                    }
+                    return Ok(Some(hash.0));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The keys of all entries except those with the given hashes.
+fn list_unseen(shard: &Index<'_>, seen: &Hashes) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let mut record = Vec::new();
+    for bucket in 0..shard.bucket_count() {
+        for (_, slot) in shard.taken_slots(bucket) {
+            let offset = slot.offset();
+            let Some(header) = shard.load_header(offset) else { continue };
+            if !shard.load_part(offset, header.key_at + header.key_bytes, &mut record) {
+                continue;
+            }
+            let key = header.key(&record);
+            if !seen.contains(&shard.cx.hasher.key(key).0) {
+                keys.push(key.to_vec());
+            }
+        }
+    }
+    keys
+}

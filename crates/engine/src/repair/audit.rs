@@ -1,0 +1,715 @@
+//! Verifying a shard and repairing it: after a death, and for `check`. Must not know how entries
+//! are stored or evicted.
+//!
+//! Everything that a shard counts or lists follows from three things: the two logs (from tail to
+//! head), the index directory, and the slots. An audit walks these, clears slots that do not lead
+//! to an entry of theirs, frees segments that the shard owns but nothing reaches, and corrects the
+//! counts. It may itself be killed: the next audit starts from the beginning and comes to the same
+//! result.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+
+use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::segments::Owner;
+
+use crate::error::lengthen;
+use crate::format::{
+    flag, log, note, shard, LogKind, Position, RecordHeader, Sequence, Shape, Slot,
+};
+use crate::index::Index;
+use crate::storage::with_scratch;
+use crate::value::{CheckReport, Loss};
+
+/// Most findings in a report.
+pub const FINDINGS_MAX: usize = 100;
+
+/// No shard ever counts this many writes.
+const VERSIONS_END: u64 = 1 << 63;
+
+/// How much of each record an audit reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Header and key: enough to verify lists and counts.
+    Structure,
+    /// Every byte, against the checksum.
+    Content,
+}
+
+/// What the logs reach: for each segment its log and the bytes between which records may begin. No
+/// hash tables: the standard library's panic if the system has no random numbers for them.
+struct Reach {
+    segments: BTreeMap<u32, (LogKind, u64, u64)>,
+    others: BTreeSet<u32>,
+    /// How many of the others are index and how many spare; the rest are bodies.
+    index: u64,
+    spares: u64,
+    /// Segment and byte where verified entries begin, and the length of their records. Only with
+    /// [`Depth::Content`].
+    entries: BTreeMap<(u32, u64), u64>,
+    /// Bytes at the beginning of a segment that belong to a verified entry of the previous one.
+    /// Only with [`Depth::Content`].
+    rests: BTreeMap<u32, u64>,
+}
+
+impl Reach {
+    fn nothing() -> Reach {
+        Reach {
+            segments: BTreeMap::new(),
+            others: BTreeSet::new(),
+            index: 0,
+            spares: 0,
+            entries: BTreeMap::new(),
+            rests: BTreeMap::new(),
+        }
+    }
+}
+
+/// A recount of one log.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Count {
+    entries: u64,
+    bytes: u64,
+    body_bytes: u64,
+}
+
+/// Why a shard is audited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Its last writer died: counts may be ahead of or behind what it did.
+    Death,
+    /// It should be sound: an entry that is counted but not found has been lost.
+    Check,
+}
+
+fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
+    if report.findings.len() < FINDINGS_MAX {
+        report.findings.push(finding());
+    }
+}
+
+/// A locked shard that is being verified.
+pub struct Audit<'s, 'a>(pub &'s Index<'a>);
+
+impl<'a> Deref for Audit<'_, 'a> {
+    type Target = Index<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Index<'a> {
+        self.0
+    }
+}
+
+impl Audit<'_, '_> {
+    /// Repairs what a dead writer left half done.
+    pub fn repair(&self) {
+        self.audit_for(Cause::Death, Depth::Structure);
+    }
+
+    /// Repairs damage to the lists and counts of a shard that should be sound.
+    pub fn repair_damage(&self) {
+        self.audit_for(Cause::Check, Depth::Structure);
+    }
+
+    /// Checks that the shard owns all segments that its logs and index name, and repairs it if not.
+    /// For the first writer of a shard in a boot: a power cut can leave tables of different
+    /// moments, and then two shards would write into one segment. Reads no entry.
+    #[cold]
+    #[inline(never)]
+    pub fn check_tables(&self) {
+        let mut report = CheckReport::default();
+        let mut reach = self.walk_logs(&mut report);
+        let is_sound = report.findings.is_empty() && self.walk_directory(&mut reach);
+        if !is_sound {
+            self.repair_damage();
+        }
+        self.set_word(shard::BOOT, self.arena().boot());
+    }
+
+    /// Removes all entries; how many there were.
+    pub fn clear(&self) -> u64 {
+        let count = self.entries();
+        self.advance_epoch();
+        hooks::reach(Point::EpochAdvanced);
+        self.reset_logs();
+        // Nothing refers to the bodies of large values now; a repair frees them.
+        if self.word(shard::BODY_SEGMENTS) > 0 {
+            self.repair();
+        }
+        count
+    }
+
+    /// Verifies the whole shard and repairs it.
+    pub fn audit(&self, depth: Depth) -> CheckReport {
+        self.audit_for(Cause::Check, depth)
+    }
+
+    fn audit_for(&self, cause: Cause, depth: Depth) -> CheckReport {
+        let mut report = CheckReport::default();
+        let counted = self.entries();
+        self.set_word(
+            shard::SEQUENCE,
+            self.plausible_version(self.word(shard::SEQUENCE), &mut report),
+        );
+        self.resolve_intent(&mut report);
+        hooks::reach(Point::RepairStep);
+        let mut reach = self.walk_logs(&mut report);
+        hooks::reach(Point::RepairStep);
+        if !self.walk_directory(&mut reach) {
+            note_finding(&mut report, || {
+                format!("shard {}: the index directory was damaged; it was emptied", self.index)
+            });
+            // No death leaves the directory in this state.
+            self.count_lost(
+                self.plausible(counted),
+                "the index directory was damaged",
+                &mut report,
+            );
+            self.reset(&mut report);
+            return report;
+        }
+        hooks::reach(Point::RepairStep);
+        let counts = self.walk_index(depth, &mut reach, &mut report);
+        hooks::reach(Point::RepairStep);
+        if depth == Depth::Content {
+            self.repair_dead_records(&reach);
+        }
+        self.drop_invalid_spares(&mut reach);
+        hooks::reach(Point::RepairStep);
+        self.free_unreached(&reach, &mut report);
+        hooks::reach(Point::RepairStep);
+        // Entries dropped by a walk are reported by now; others without a slot are only counted.
+        let found = counts.iter().map(|count| count.entries).sum::<u64>() + report.damaged_entries;
+        if cause == Cause::Check {
+            let missing = self.plausible(counted).saturating_sub(found);
+            self.count_lost(missing, "no index slot points to it", &mut report);
+        }
+        self.correct_counts(counts, &mut report);
+        report.segments_log = reach.segments.len() as u64;
+        report.segments_index = reach.index;
+        report.segments_spare = reach.spares;
+        report.segments_body = reach.others.len() as u64 - reach.index - reach.spares;
+        report
+    }
+
+    /// The last version that the shard gave out. A count from [`VERSIONS_END`] on is damaged: only
+    /// its low bits are kept, as in records, so that no version is given out twice.
+    fn plausible_version(&self, last: u64, report: &mut CheckReport) -> u64 {
+        if last < VERSIONS_END {
+            return last;
+        }
+        report.wrong_counts += 1;
+        note_finding(report, || {
+            format!("shard {}: the version counter was damaged: it was {last}", self.index)
+        });
+        Sequence::new(last, 0).version()
+    }
+
+    /// A count of entries, or 0 if the logs cannot hold that many: such a count is damaged itself.
+    fn plausible(&self, entries: u64) -> u64 {
+        let end_bytes = self.arena().geometry().plan.size_bytes;
+        Some(entries).filter(|count| count * RecordHeader::BYTES_MIN <= end_bytes).unwrap_or(0)
+    }
+
+    /// Counts and reports lost entries.
+    fn count_lost(&self, entries: u64, why: &'static str, report: &mut CheckReport) {
+        if entries == 0 || tuckbox_arena::mutants::is_on("no-loss") {
+            return;
+        }
+        self.add_word(shard::LOST, entries);
+        report.lost_entries += entries;
+        match report.losses.iter_mut().find(|loss| loss.reason == why) {
+            Some(loss) => loss.entries += entries,
+            None => report.losses.push(Loss { shard: self.index, entries, reason: why }),
+        }
+    }
+
+    /// Finishes or drops the record that was being rewritten in place.
+    fn resolve_intent(&self, report: &mut CheckReport) {
+        let intent = self.word(shard::INTENT);
+        if intent == 0 {
+            return;
+        }
+        if tuckbox_arena::mutants::is_on("early-intent-clear") {
+            self.set_word(shard::INTENT, 0);
+        }
+        let slot_at = intent & !shard::INTENT_NUMBER;
+        let inside = slot_at % 8 == 0
+            && self.arena().geometry().place_of(slot_at).is_some_and(|at| self.cx.is_usable(at.0));
+        let slot = if inside { Slot(self.region().get(slot_at)) } else { Slot::EMPTY };
+        if let Some(header) = self.load_header(slot.offset()).filter(|_| !slot.is_empty()) {
+            let is_number = intent & shard::INTENT_NUMBER != 0;
+            if header.sequence.is_busy()
+                && !(is_number && self.finish_number(slot.offset(), &header))
+            {
+                self.store_slot(slot_at, Slot::EMPTY);
+                report.damaged_entries += 1;
+                self.count_lost(1, "it was only partly written", report);
+                note_finding(report, || {
+                    format!("shard {}: removed an entry that was only partly written", self.index)
+                });
+            }
+        }
+        self.set_word(shard::INTENT, 0);
+    }
+
+    /// Finishes an `incr`, whose record already has the checksum of the sum. False if it does not
+    /// match.
+    fn finish_number(&self, offset: u64, header: &RecordHeader) -> bool {
+        if !header.has(flag::NUMBER) {
+            return false;
+        }
+        with_scratch(|words| {
+            let Some(header) = self.load_record(offset, words).filter(|copied| copied == header)
+            else {
+                return false;
+            };
+            let hash = self.cx.hasher.key(header.key(words));
+            let (sum, number_at) = (self.word(shard::INTENT_SUM), header.number_at());
+            words[number_at as usize / 8] = sum;
+            let after = header.sequence.without_busy();
+            let is_after = self.is_valid(offset, &header.with_sequence(after), words, hash);
+            if is_after {
+                self.region().store(offset + number_at, sum, Ordering::Release);
+                self.region().store(offset, after.0, Ordering::Release);
+            }
+            is_after
+        })
+    }
+
+    fn walk_logs(&self, report: &mut CheckReport) -> Reach {
+        let mut reach = Reach::nothing();
+        for kind in LogKind::BOTH {
+            if self.walk_log(kind, &mut reach).is_none() {
+                note_finding(report, || {
+                    format!("shard {}: the {kind:?} log was damaged; it was emptied", self.index)
+                });
+                reach.segments.retain(|_, (other, _, _)| *other != kind);
+                self.set_word(kind.at() + log::HEAD, 0);
+                self.set_word(kind.at() + log::TAIL, 0);
+                self.set_word(kind.at() + log::SEGMENTS, 0);
+            }
+        }
+        reach
+    }
+
+    fn walk_log(&self, kind: LogKind, reach: &mut Reach) -> Option<()> {
+        if self.log_is_empty(kind) {
+            // A death before the log had a head: there was no record yet.
+            self.set_word(kind.at() + log::TAIL, 0);
+            self.set_word(kind.at() + log::SEGMENTS, 0);
+            return Some(());
+        }
+        let head = self.head_cursor(kind)?;
+        let tail = self.tail_cursor(kind)?;
+        let mut segment = tail.segment;
+        let mut first = tail.byte;
+        let mut count = 0;
+        loop {
+            if !self.owns(segment)
+                || (reach.segments.contains_key(&segment)
+                    && !tuckbox_arena::mutants::is_on("no-hops"))
+            {
+                return None;
+            }
+            let extent = self.arena().note(segment, note::EXTENT);
+            let end = if segment == head.segment { head.byte } else { extent & note::EXTENT_END };
+            let shape = &self.cx.shape;
+            if !shape.is_place(first) || !shape.is_place(end) || first > end {
+                return None;
+            }
+            let mark = if kind == LogKind::Main { note::EXTENT_MAIN } else { 0 };
+            if extent & note::EXTENT_MAIN != mark {
+                return None;
+            }
+            reach.segments.insert(segment, (kind, first, end));
+            count += 1;
+            if segment == head.segment {
+                break;
+            }
+            segment = self.next_in_log(segment)?;
+            first = self.arena().note(segment, note::EXTENT) >> 32;
+        }
+        // A death before the log head moved leaves a link to a segment that is not part of the log.
+        self.arena().set_note(head.segment, note::NEXT, 0);
+        self.set_word(kind.at() + log::SEGMENTS, count);
+        Some(())
+    }
+
+    fn walk_directory(&self, reach: &mut Reach) -> bool {
+        let needed = self.cx.shape.bucket_place(self.index_state().buckets() - 1).0 + 1;
+        if needed > self.cx.shape.directory_len {
+            return false;
+        }
+        let mut count = 0;
+        for index in 0..self.cx.shape.directory_len {
+            let at = shard::DIRECTORY + index * 8;
+            let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
+            let sound = segment.filter(|segment| {
+                self.owns(*segment)
+                    && !reach.segments.contains_key(segment)
+                    && !reach.others.contains(segment)
+            });
+            match sound {
+                Some(segment) => {
+                    reach.others.insert(segment);
+                    count += 1;
+                }
+                None if index < needed && !Shape::has_ghosts(index) => return false,
+                None => self.set_word(at, 0),
+            }
+        }
+        reach.index = count;
+        self.set_word(shard::INDEX_SEGMENTS, count);
+        true
+    }
+
+    /// Empties the shard and gives it a new index, if the damage cannot be repaired.
+    fn reset(&self, report: &mut CheckReport) {
+        self.advance_epoch();
+        LogKind::BOTH.iter().for_each(|kind| self.forget_log(*kind));
+        for index in 0..self.cx.shape.directory_len {
+            self.set_word(shard::DIRECTORY + index * 8, 0);
+        }
+        for index in 0..shard::SPARE_COUNT {
+            self.set_word(shard::SPARES + index * 8, 0);
+        }
+        self.set_word(shard::BODY_SEGMENTS, 0);
+        let nothing = Reach::nothing();
+        // Not counted as leaked: the shard gives them up with their content.
+        self.free_unreached(&nothing, &mut CheckReport::default());
+        // The shard's own segments are free by now, so there is one.
+        report.segments_index = u64::from(self.lay_out_index());
+        report.wrong_counts += 1;
+    }
+
+    fn walk_index(&self, depth: Depth, reach: &mut Reach, report: &mut CheckReport) -> [Count; 2] {
+        let buckets = self.bucket_count();
+        let mut counts = [Count::default(); 2];
+        let mut version = self.word(shard::SEQUENCE);
+        let (mut record, mut value) = (Vec::new(), Vec::new());
+        for bucket in 0..buckets {
+            for (at, slot) in self.taken_slots(bucket) {
+                match self.verify_slot(bucket, slot, depth, reach, &mut record, &mut value) {
+                    SlotState::Sound(kind, header) => {
+                        let count = &mut counts[kind as usize];
+                        count.entries += 1;
+                        count.bytes += header.log_bytes;
+                        count.body_bytes += header.body_count * self.cx.shape.segment_bytes;
+                        version = header.sequence.latest_version(version);
+                        for body in header.bodies(&record) {
+                            reach.others.insert(body.segment as u32);
+                        }
+                        if let Some(at) = self.cx.position_of(slot.offset()) {
+                            if depth == Depth::Content {
+                                reach.entries.insert((at.segment, at.byte), header.log_bytes);
+                                self.note_rests(at, header.log_bytes, reach);
+                            }
+                        }
+                    }
+                    // A death between copying a slot to its other bucket and clearing this one. As
+                    // in a move, the state advances first: a reader that passed the other bucket
+                    // before the copy must look again.
+                    SlotState::Duplicate => {
+                        self.set_word(shard::STATE, self.index_state().with_move().0);
+                        self.store_slot(at, Slot::EMPTY);
+                    }
+                    SlotState::Damaged(why) => {
+                        self.store_slot(at, Slot::EMPTY);
+                        report.damaged_entries += 1;
+                        self.count_lost(1, why, report);
+                        note_finding(report, || {
+                            format!("shard {}: the entry at {}: {why}", self.index, slot.offset())
+                        });
+                    }
+                }
+            }
+        }
+        self.set_word(shard::SEQUENCE, self.plausible_version(version, report));
+        report.entries = counts.iter().map(|count| count.entries).sum();
+        report.entry_bytes = counts.iter().map(|count| count.bytes + count.body_bytes).sum();
+        counts
+    }
+
+    fn verify_slot(
+        &self,
+        bucket: u32,
+        slot: Slot,
+        depth: Depth,
+        reach: &Reach,
+        record: &mut Vec<u64>,
+        value: &mut Vec<u8>,
+    ) -> SlotState {
+        let offset = slot.offset();
+        let Some(position) = self.cx.position_of(offset) else {
+            return SlotState::Damaged("its slot points outside the pool");
+        };
+        let Some((kind, from, to)) = reach.segments.get(&position.segment) else {
+            return SlotState::Damaged("its slot points outside the logs");
+        };
+        if position.byte < *from || position.byte >= *to {
+            return SlotState::Damaged("its slot points outside the records of its log");
+        }
+        // The entry was found in its own bucket before; no writer made this copy.
+        if reach.entries.contains_key(&(position.segment, position.byte)) {
+            return SlotState::Duplicate;
+        }
+        let Some(header) = self.load_record(offset, record) else {
+            return SlotState::Damaged("its lengths are damaged");
+        };
+        if !self.is_within(position, &header, *kind, *to, reach) {
+            return SlotState::Damaged("it extends beyond its log");
+        }
+        if header.sequence.is_busy() {
+            return SlotState::Damaged("it is only partly written");
+        }
+        let hash = self.cx.hasher.key(header.key(record));
+        if hash.shard(self.cx.shape.shard_count) != self.index || hash.tag() != slot.tag() {
+            return SlotState::Damaged("its key does not match its slot");
+        }
+        let (first, second) = self.choices(hash);
+        let is_in =
+            |bucket| self.taken_slots(bucket).iter().any(|(_, other)| other.is_same_place(slot));
+        if bucket != first {
+            if is_in(first) || (bucket != second && is_in(second)) {
+                return SlotState::Duplicate;
+            }
+            if bucket != second {
+                return SlotState::Damaged("its slot is in the wrong bucket");
+            }
+        }
+        let bodies_are_ours = header.bodies(record).all(|body| {
+            u32::try_from(body.segment).is_ok_and(|segment| {
+                self.owns(segment)
+                    && self.arena().generation(segment) == body.generation
+                    && !reach.segments.contains_key(&segment)
+                    && !reach.others.contains(&segment)
+            })
+        });
+        if !bodies_are_ours {
+            return SlotState::Damaged("a segment of its value is missing");
+        }
+        if depth == Depth::Content {
+            if !self.is_valid(offset, &header, record, hash) {
+                return SlotState::Damaged("its checksum does not match");
+            }
+            // Skipped if there is no memory for the value.
+            if header.body_count > 0
+                && lengthen(value, header.value_bytes as usize).is_ok()
+                && !self.cx.load_bodies(&header, record, value)
+            {
+                return SlotState::Damaged("a segment of its value is damaged");
+            }
+        }
+        SlotState::Sound(*kind, header)
+    }
+
+    /// Whether a record lies within the records of its segment and, if it crosses segments, within
+    /// its log. Other segments are about to be freed, and bytes behind the log head to be
+    /// overwritten.
+    fn is_within(
+        &self,
+        position: Position,
+        header: &RecordHeader,
+        kind: LogKind,
+        to: u64,
+        reach: &Reach,
+    ) -> bool {
+        let log_bytes = self.cx.shape.log_bytes;
+        if position.byte + header.log_bytes <= log_bytes {
+            return position.byte + header.log_bytes <= to;
+        }
+        let has_space = |segment: u32, bytes: u64| {
+            let reached = reach.segments.get(&segment);
+            reached.is_some_and(|(its, _, end)| *its == kind && bytes <= *end)
+        };
+        let mut rest_bytes = header.log_bytes.saturating_sub(log_bytes - position.byte);
+        let mut segment = position.segment;
+        while rest_bytes > 0 {
+            match self.cx.trailer(segment) {
+                Some((next, _)) if has_space(next, rest_bytes.min(log_bytes)) => segment = next,
+                _ => return false,
+            }
+            rest_bytes = rest_bytes.saturating_sub(log_bytes);
+        }
+        true
+    }
+
+    /// Notes where a record that crosses its segment continues. It was found to be within its log.
+    fn note_rests(&self, at: Position, log_bytes: u64, reach: &mut Reach) {
+        let end_bytes = self.cx.shape.log_bytes;
+        let mut rest_bytes = log_bytes.saturating_sub(end_bytes - at.byte);
+        let mut segment = at.segment;
+        while rest_bytes > 0 {
+            let Some((next, _)) = self.cx.trailer(segment) else { return };
+            reach.rests.insert(next, rest_bytes.min(end_bytes));
+            rest_bytes = rest_bytes.saturating_sub(end_bytes);
+            segment = next;
+        }
+    }
+
+    /// Walks every log segment from record to record, as eviction will. A dead record with damaged
+    /// lengths would lead eviction past live entries, whose segment would then be freed. Such a
+    /// record gets lengths that lead to the next entry.
+    fn repair_dead_records(&self, reach: &Reach) {
+        for (&segment, &(_, first, end)) in &reach.segments {
+            // A damaged beginning must not lie within the rest of another record,
+            let rest_bytes = reach.rests.get(&segment).copied().unwrap_or(0);
+            let mut byte = first.max(rest_bytes);
+            // nor so close to an entry that no dead record fits in between.
+            let mut from_first = reach.entries.range((segment, byte)..(segment + 1, 0));
+            let first_entry = from_first.next().map(|(at, _)| at.1);
+            if let Some(entry) = first_entry.filter(|at| *at < byte + RecordHeader::BYTES_MIN) {
+                byte = entry;
+            }
+            if byte != first {
+                let extent = self.arena().note(segment, note::EXTENT) & 0xffff_ffff;
+                self.arena().set_note(segment, note::EXTENT, byte << 32 | extent);
+            }
+            while byte < end {
+                let position = Position { segment, byte };
+                let mut from_here = reach.entries.range((segment, byte)..(segment + 1, 0));
+                let next = from_here.next().map(|(at, log_bytes)| (at.1, *log_bytes));
+                let target = next.map_or(end, |(at, _)| at);
+                let after = match next {
+                    Some((at, log_bytes)) if at == byte => self.end_of(position, log_bytes),
+                    _ => self
+                        .load_header(self.cx.offset_of(position))
+                        .and_then(|header| self.end_of(position, header.log_bytes))
+                        .filter(|after| match after.segment == segment {
+                            // Not backwards, which a damaged trailer could cause, and not so close
+                            // to the next entry that no dead record fits in between.
+                            true => {
+                                after.byte > byte
+                                    && (after.byte == target
+                                        || after.byte + RecordHeader::BYTES_MIN <= target)
+                            }
+                            false => {
+                                let first = reach.segments.get(&after.segment).map(|at| at.1);
+                                target == end && first == Some(after.byte)
+                            }
+                        }),
+                };
+                match after {
+                    Some(after) if after.segment == segment => byte = after.byte,
+                    // Continues in the next segment.
+                    Some(_) => break,
+                    None if self.write_dead_record(position, target) => byte = target,
+                    None => break,
+                }
+            }
+        }
+    }
+
+    /// Writes a record header without key and value that reaches up to `end`. False if none has
+    /// that length.
+    fn write_dead_record(&self, at: Position, end: u64) -> bool {
+        let offset = self.cx.offset_of(at);
+        if self.cx.position_of(offset).is_none() {
+            return false;
+        }
+        let Some([sequence, lengths]) = RecordHeader::filler(end - at.byte) else { return false };
+        self.region().store(offset, sequence, Ordering::Release);
+        self.region().store(offset + 8, lengths, Ordering::Release);
+        true
+    }
+
+    fn drop_invalid_spares(&self, reach: &mut Reach) {
+        for index in 0..shard::SPARE_COUNT {
+            let at = shard::SPARES + index * 8;
+            let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
+            let is_ours = segment.is_some_and(|segment| {
+                self.owns(segment)
+                    && !reach.segments.contains_key(&segment)
+                    && reach.others.insert(segment)
+            });
+            if is_ours {
+                reach.spares += 1;
+            } else {
+                self.set_word(at, 0);
+            }
+        }
+    }
+
+    fn free_unreached(&self, reach: &Reach, report: &mut CheckReport) {
+        // Beyond the file's end as this handle knows it, too: the dead owner may have grown the
+        // file.
+        for segment in self.arena().segments_of(Owner::Shard(self.index as u32)) {
+            let is_known = segment < self.arena().segments_present();
+            if reach.segments.contains_key(&segment)
+                || reach.others.contains(&segment)
+                || (tuckbox_arena::mutants::is_on("old-length") && !is_known)
+            {
+                // Damage may have marked it as free in the free map.
+                self.arena().mark_taken(segment);
+                continue;
+            }
+            note_finding(report, || {
+                let (index, what) = (self.index, self.describe(segment));
+                format!("shard {index}: segment {segment} was owned but not in use ({what})")
+            });
+            self.arena().free_segment(segment);
+            report.leaked_segments += 1;
+        }
+        let hidden = self.arena().reveal_free_segments();
+        if hidden > 0 {
+            note_finding(report, || format!("the free map hid {hidden} free segments"));
+            report.leaked_segments += u64::from(hidden);
+        }
+    }
+
+    /// What a segment's words say about its use, for whoever investigates a leak. They are of the
+    /// last use that set them: no log sets a body's notes.
+    fn describe(&self, segment: u32) -> String {
+        let arena = self.arena();
+        let generation = arena.generation(segment);
+        let [next, extent, opened] =
+            [note::NEXT, note::EXTENT, note::OPENED].map(|index| arena.note(segment, index));
+        let begins = if self.cx.is_usable(segment) {
+            let first = self.region().view::<2>(arena.geometry().segment_at(segment)).words();
+            format!("begins with {:#x} {:#x}", first[0], first[1])
+        } else {
+            "lies beyond the end of the file".into()
+        };
+        let present = arena.segments_present();
+        format!(
+            "generation {generation}, notes {next:#x} {extent:#x} {opened:#x}, {begins}; \
+             the file has {present} segments"
+        )
+    }
+
+    fn correct_counts(&self, counts: [Count; 2], report: &mut CheckReport) {
+        let mut bodies = 0;
+        for kind in LogKind::BOTH {
+            let count = counts[kind as usize];
+            bodies += count.body_bytes / self.cx.shape.segment_bytes;
+            for (word, value) in [
+                (log::ENTRIES, count.entries),
+                (log::BYTES, count.bytes),
+                (log::BODY_BYTES, count.body_bytes),
+            ] {
+                self.correct_count(kind.at() + word, value, report);
+            }
+        }
+        self.correct_count(shard::BODY_SEGMENTS, bodies, report);
+    }
+
+    fn correct_count(&self, at: u64, value: u64, report: &mut CheckReport) {
+        let was = self.word(at);
+        if was != value {
+            self.set_word(at, value);
+            report.wrong_counts += 1;
+            note_finding(report, || {
+                format!("shard {}: the counter at {at} was {was} instead of {value}", self.index)
+            });
+        }
+    }
+}
+
+/// The result of verifying a slot.
+enum SlotState {
+    Sound(LogKind, RecordHeader),
+    Duplicate,
+    Damaged(&'static str),
+}

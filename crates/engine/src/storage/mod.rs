@@ -1,0 +1,18 @@
+//! A shard's lock, its segments, and the records in them. Must not know which records are entries,
+//! nor which entry is worth keeping.
+
+mod bodies;
+mod context;
+mod directory;
+mod logs;
+mod records;
+mod scratch;
+mod segments;
+mod shard;
+
+pub use self::context::Context;
+pub use self::logs::{Need, Reservation};
+pub use self::records::{RECORD_BYTES, RECORD_START_WORDS};
+pub use self::scratch::with_scratch;
+pub use self::segments::BUILDERS_LEAVE_PER_SHARD;
+pub use self::shard::Shard;

@@ -1,0 +1,283 @@
+//! Records in their logs: where they are, and checked copies of them. Must not know which records
+//! live, nor how one is appended.
+
+use std::sync::atomic::Ordering;
+
+use tuckbox_arena::region::{bytes_of, fence, SegmentSlice, View, WORD};
+
+use super::context::Context;
+use super::scratch::with_scratch;
+use super::shard::Shard;
+use crate::format::{
+    expiry, flag, KeyHash, Position, RecordHeader, Sequence, Slot, RECORD_SPACE_MIN, TRAILER_BYTES,
+};
+
+/// [`RECORD_SPACE_MIN`] in words.
+pub const RECORD_START_WORDS: usize = (RECORD_SPACE_MIN / WORD) as usize;
+
+/// Bytes of a record to prefetch well before it is read or written: most records are not longer.
+pub const RECORD_BYTES: u64 = 256;
+impl Context {
+    /// The words from a record to the end of its segment; none if no record can begin there.
+    #[inline(always)]
+    pub(crate) fn record_at(&self, offset: u64) -> Option<SegmentSlice<'_>> {
+        let slice = match self.arena.region().segment_slice(offset) {
+            Some(slice) => slice,
+            None => self.slice_after_growth(offset)?,
+        };
+        // Without this check an access behind the segment would still be refused, but by a panic.
+        let fits = offset % 8 == 0
+            && (slice.len_bytes() >= RECORD_SPACE_MIN + TRAILER_BYTES
+                || tuckbox_arena::mutants::is_on("no-bounds"));
+        fits.then_some(slice)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn slice_after_growth(&self, offset: u64) -> Option<SegmentSlice<'_>> {
+        let (segment, _) = self.arena.geometry().place_of(offset)?;
+        self.is_usable(segment).then(|| self.arena.region().segment_slice(offset))?
+    }
+
+    /// The segment and byte where a record begins.
+    #[inline(always)]
+    pub(crate) fn position_in(&self, record: SegmentSlice<'_>) -> Position {
+        let byte = self.shape.segment_bytes - record.len_bytes();
+        Position { segment: record.segment(), byte }
+    }
+
+    /// The segment and byte of a record's offset; none if no record can begin there.
+    #[inline(always)]
+    pub(crate) fn position_of(&self, offset: u64) -> Option<Position> {
+        self.record_at(offset).map(|record| self.position_in(record))
+    }
+
+    /// The offset of a place in a log.
+    #[inline]
+    pub(crate) fn offset_of(&self, position: Position) -> u64 {
+        self.arena.geometry().segment_at(position.segment) + position.byte
+    }
+
+    /// The segment where a record that crosses the end of this one continues, and that segment's
+    /// generation when the record was written.
+    pub(crate) fn trailer(&self, segment: u32) -> Option<(u32, u64)> {
+        let at = self.arena.geometry().segment_at(segment) + self.shape.log_bytes;
+        let next = u32::try_from(self.arena.region().get(at).checked_sub(1)?).ok()?;
+        self.is_usable(next).then(|| (next, self.arena.region().get(at + 8)))
+    }
+
+    /// Copies what follows a place of a log, also from further segments. False if a trailer is
+    /// damaged, or a segment is used again meanwhile: before and after the copy, each must have the
+    /// generation that the previous trailer names.
+    pub(crate) fn copy_across(&self, mut at: Position, words: &mut [u64]) -> bool {
+        let mut done = 0;
+        loop {
+            let here_words = ((self.shape.log_bytes - at.byte) / 8) as usize;
+            let count = here_words.min(words.len() - done);
+            let from = self.offset_of(at);
+            let expected = self.arena.generation(at.segment);
+            self.arena.region().copy_out(from, &mut words[done..done + count]);
+            done += count;
+            fence(Ordering::Acquire);
+            if self.arena.generation(at.segment) != expected {
+                return false;
+            }
+            if done == words.len() {
+                return true;
+            }
+            let Some((next, generation)) = self.trailer(at.segment) else { return false };
+            if self.arena.generation(next) != generation {
+                return false;
+            }
+            at = Position { segment: next, byte: 0 };
+        }
+    }
+
+    /// Parses the header of a record from its first words. None if no writer of this version writes
+    /// such a record.
+    #[inline(always)]
+    pub(crate) fn parse_header(
+        &self,
+        start: &View<'_, RECORD_START_WORDS>,
+        first: u64,
+    ) -> Option<RecordHeader> {
+        RecordHeader::parse(first, |index| start.get(index), &self.shape)
+    }
+}
+
+impl Shard<'_> {
+    /// Reads a record header; none if no writer of this version writes such a record.
+    #[inline(never)]
+    pub fn load_header(&self, offset: u64) -> Option<RecordHeader> {
+        self.locate_header(offset).map(|(_, header)| header)
+    }
+
+    /// As [`Shard::load_header`], with the record's place in its log.
+    #[inline(always)]
+    pub fn locate_header(&self, offset: u64) -> Option<(Position, RecordHeader)> {
+        let record = self.cx.record_at(offset)?;
+        let start = record.view();
+        let header = self.cx.parse_header(&start, start.get(0))?;
+        Some((self.cx.position_in(record), header))
+    }
+
+    /// Copies the first `len_bytes` of a record into `words`. False if its trailers are damaged.
+    pub fn load_part(&self, offset: u64, len_bytes: u64, words: &mut Vec<u64>) -> bool {
+        let Some(at) = self.cx.position_of(offset) else { return false };
+        words.clear();
+        words.resize(len_bytes.div_ceil(8) as usize, 0);
+        self.cx.copy_across(at, words)
+    }
+
+    /// Copies a whole record into `words`.
+    pub fn load_record(&self, offset: u64, words: &mut Vec<u64>) -> Option<RecordHeader> {
+        let header = self.load_header(offset)?;
+        if !self.load_part(offset, header.log_bytes, words) {
+            return None;
+        }
+        // Uses the header of this copy: the file may have changed meanwhile, if a broken program
+        // writes there.
+        RecordHeader::from_copy(words, &self.cx.shape).filter(|copied| *copied == header)
+    }
+
+    /// Hashes the key of a record.
+    pub fn key_hash_at(&self, offset: u64, header: &RecordHeader) -> Option<KeyHash> {
+        with_scratch(|words| {
+            self.load_part(offset, header.key_at + header.key_bytes, words)
+                .then(|| self.cx.hasher.key(header.key(words)))
+        })
+    }
+
+    /// Hashes the key of the record that a slot leads to.
+    pub fn hash_of(&self, slot: Slot) -> Option<KeyHash> {
+        let header = self.load_header(slot.offset())?;
+        self.key_hash_at(slot.offset(), &header)
+    }
+
+    /// Whether the record at a place has this key.
+    #[inline(always)]
+    pub fn has_key(&self, position: Position, header: &RecordHeader, key: &[u8]) -> bool {
+        if header.key_bytes != key.len() as u64 {
+            return false;
+        }
+        let offset = self.cx.offset_of(position);
+        if position.byte + header.log_bytes <= self.cx.shape.log_bytes {
+            return self.region().holds(offset + header.key_at, key);
+        }
+        self.has_key_that_crosses(offset, header, key)
+    }
+
+    #[cold]
+    fn has_key_that_crosses(&self, offset: u64, header: &RecordHeader, key: &[u8]) -> bool {
+        with_scratch(|words| {
+            let at = header.key_at as usize;
+            self.load_part(offset, header.key_at + header.key_bytes, words)
+                && bytes_of(words)[at..at + key.len()] == *key
+        })
+    }
+
+    /// Whether a copied record is valid: not busy, and checksum and expiry match.
+    pub fn is_valid(
+        &self,
+        offset: u64,
+        header: &RecordHeader,
+        words: &[u64],
+        hash: KeyHash,
+    ) -> bool {
+        self.valid_content(offset, header, words, hash).is_some()
+    }
+
+    /// The sum of a record's content, from a copy of it; none if the record is not valid.
+    pub fn valid_content(
+        &self,
+        offset: u64,
+        header: &RecordHeader,
+        words: &[u64],
+        hash: KeyHash,
+    ) -> Option<u64> {
+        let position = self.cx.position_of(offset)?;
+        let generation = self.arena().generation(position.segment);
+        let hasher = &self.cx.hasher;
+        let content = header.content(words);
+        let is_valid = !header.sequence.is_busy()
+            && header.expiry_us(words, hash).is_some()
+            && (tuckbox_arena::mutants::is_on("no-checksum")
+                || header.sequence.checksum()
+                    == header.checksum(content, hasher, hash, offset, generation));
+        is_valid.then_some(content)
+    }
+
+    /// When the entry at a place expires; none if its expiry is damaged.
+    #[inline(always)]
+    pub fn expiry_us_at(&self, offset: u64, header: &RecordHeader, hash: KeyHash) -> Option<u64> {
+        if !header.has(flag::EXPIRY) {
+            return Some(expiry::NEVER_US);
+        }
+        header.expiry_us(&self.region().view::<2>(offset).words(), hash)
+    }
+
+    /// The place behind a record.
+    pub fn end_of(&self, position: Position, log_bytes: u64) -> Option<Position> {
+        let free_bytes = self.cx.shape.log_bytes - position.byte;
+        if log_bytes <= free_bytes {
+            return Some(Position { byte: position.byte + log_bytes, ..position });
+        }
+        let mut rest_bytes = log_bytes - free_bytes;
+        let mut segment = self.cx.trailer(position.segment)?.0;
+        while rest_bytes > self.cx.shape.log_bytes {
+            rest_bytes -= self.cx.shape.log_bytes;
+            segment = self.cx.trailer(segment)?.0;
+        }
+        Some(Position { segment, byte: rest_bytes })
+    }
+
+    /// Marks a record to which no slot leads any more, so that a damaged slot cannot bring back an
+    /// old value. A reader that still has the old slot tries again.
+    pub fn retire(&self, offset: u64) {
+        let sequence = Sequence(self.region().get(offset));
+        self.region().store(offset, sequence.with_busy().0, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Cache, Config};
+
+    #[test]
+    fn a_record_begins_where_there_is_room_in_a_segment_that_is_there() {
+        let config = Config { size_bytes: 4 << 20, ..Config::default() };
+        let twins = Cache::twins(&config, 2).unwrap();
+        let [one, other] = &twins[..] else { panic!("two were asked for") };
+        let geometry = one.cx.arena.geometry();
+        let (end, least_bytes) = (geometry.segment_at(1), RECORD_SPACE_MIN + TRAILER_BYTES);
+        let place = |cache: &Cache, offset| {
+            let position = cache.cx.position_of(offset)?;
+            Some((position.segment, position.byte))
+        };
+        let last = one.cx.shape.segment_bytes - least_bytes;
+        assert_eq!(place(one, end - least_bytes), Some((0, last)));
+        assert_eq!(place(one, end), Some((1, 0)));
+        let (pool_at, max) = (geometry.pool_at, geometry.file_bytes_max());
+        for offset in [
+            end - least_bytes + 8,
+            end - 8,
+            end - least_bytes - 4,
+            pool_at - 8,
+            0,
+            max,
+            u64::MAX - 7,
+        ] {
+            assert_eq!(place(one, offset), None, "{offset}");
+        }
+        // Growth by another handle is noticed when it is needed.
+        let present = other.cx.arena.segments_present();
+        while one.cx.arena.segments_present() == present {
+            assert!(one.cx.arena.grow().unwrap());
+        }
+        let behind = geometry.segment_at(present);
+        assert!(other.cx.arena.region().segment_slice(behind).is_none());
+        assert_eq!(place(other, behind), Some((present, 0)));
+        assert!(other.cx.arena.region().segment_slice(behind).is_some());
+    }
+}

@@ -1,0 +1,101 @@
+//! A shard under its lock. Owns the lock and access to the shard's words. Must not know what a shard
+//! holds, nor repair it: see [`crate::repair`].
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tuckbox_arena::{Acquired, Arena, Region};
+
+use super::context::Context;
+use super::scratch::reserve_scratch;
+use crate::error::Result;
+use crate::format::shard;
+
+/// A locked shard. Dropping it releases the lock.
+pub struct Shard<'a> {
+    /// The cache it belongs to.
+    pub cx: &'a Context,
+    /// Its number.
+    pub index: u64,
+    /// Where it begins in the file.
+    pub at: u64,
+}
+
+impl Drop for Shard<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let at = self.at + shard::LOCK;
+        // A panic may have left anything half done, as a death does: the next owner repairs.
+        if std::thread::panicking() {
+            self.cx.arena.abandon(at);
+        } else {
+            self.cx.arena.unlock(at);
+        }
+    }
+}
+
+impl<'a> Shard<'a> {
+    /// Locks a shard, waiting at most `limit`. Also returns from whom it has the lock: a dead
+    /// writer's shard must be repaired before use.
+    #[inline(always)]
+    pub fn lock(cx: &'a Context, index: u64, limit: Duration) -> Result<(Shard<'a>, Acquired)> {
+        reserve_scratch(&cx.shape)?;
+        let at = cx.arena.geometry().shard_at(index);
+        let acquired = cx.arena.lock(at + shard::LOCK, limit)?;
+        Ok((Shard { cx, index, at }, acquired))
+    }
+
+    /// Locks a shard if its lock is free. For a second shard, which must not be waited for.
+    pub fn try_lock(cx: &'a Context, index: u64) -> Result<Option<Shard<'a>>> {
+        reserve_scratch(&cx.shape)?;
+        let at = cx.arena.geometry().shard_at(index);
+        let taken = cx.arena.try_lock(at + shard::LOCK)?;
+        if tuckbox_arena::mutants::is_on("eager-unlock") {
+            return Ok(Some(Shard { cx, index, at }).filter(|_| taken));
+        }
+        // Created only if the lock was taken: dropping a `Shard` releases the lock, whoever holds
+        // it.
+        Ok(taken.then(|| Shard { cx, index, at }))
+    }
+
+    pub(crate) fn arena(&self) -> &'a Arena {
+        &self.cx.arena
+    }
+
+    pub(crate) fn region(&self) -> &'a Region {
+        self.cx.arena.region()
+    }
+
+    /// A word of the shard.
+    #[inline]
+    pub fn word(&self, offset: u64) -> u64 {
+        self.region().get(self.at + offset)
+    }
+
+    /// Sets a word of the shard. A thread that sees it also sees what was written before.
+    #[inline]
+    pub fn set_word(&self, offset: u64, value: u64) {
+        self.region().store(self.at + offset, value, Ordering::Release);
+    }
+
+    /// Adds to a word of the shard.
+    #[inline(always)]
+    pub fn add_word(&self, offset: u64, amount: u64) {
+        self.set_word(offset, self.word(offset).wrapping_add(amount));
+    }
+
+    /// Subtracts from a word of the shard, down to zero.
+    #[inline]
+    pub fn subtract_word(&self, offset: u64, amount: u64) {
+        self.set_word(offset, self.word(offset).saturating_sub(amount));
+    }
+
+    /// A version that no record of this shard has had. It is used up even if its writer dies. A
+    /// record keeps its low bits.
+    #[inline(always)]
+    pub fn next_version(&self) -> u64 {
+        let version = self.word(shard::SEQUENCE).wrapping_add(1);
+        self.set_word(shard::SEQUENCE, version);
+        version
+    }
+}

@@ -1,0 +1,107 @@
+//! Writes of many keys. Must not know how one key is stored.
+//!
+//! Values that fit into the existing records of several keys are stored under one lock, few enough
+//! to hold it only briefly. Each is stored as if it were alone: a death leaves some of them stored,
+//! and costs at most one entry.
+
+use super::store::{LockBudget, Store, Storing, DRAFT_WORDS};
+use super::write::{Condition, InPlace};
+use crate::error::{lengthen, Result};
+use crate::format::layout::record::WORDS_MAX;
+use crate::format::{Draft, KeyHash};
+use crate::value::{Ttl, Value};
+
+/// Most entries stored under one lock.
+const GROUP: usize = 16;
+/// An entry with more bytes of key and value is stored alone.
+const SHORT_BYTES: usize = 4096;
+/// Words of the longest record of a shorter entry.
+const SHORT_WORDS: usize = SHORT_BYTES / 8 + WORDS_MAX as usize + 1;
+
+impl Store<'_> {
+    /// Stores values, replacing present ones, shard by shard, each shard in the order of `entries`.
+    ///
+    /// # Errors
+    /// As [`crate::Cache::set`]. Keys and values that are too long are refused before anything is stored;
+    /// after other errors some entries may have been stored.
+    pub fn set_each(self, entries: &[(&[u8], Value<'_>)], ttl: Ttl) -> Result<()> {
+        // Linked lists of the places of each shard, in order.
+        let (mut firsts, mut places) = (Vec::new(), Vec::new());
+        lengthen(&mut firsts, self.shape.shard_count as usize)?;
+        lengthen(&mut places, entries.len())?;
+        for (place, (key, value)) in entries.iter().enumerate().rev() {
+            self.check_lengths(key, Some(*value))?;
+            let hash = self.hasher.key(key);
+            let first: &mut Option<usize> =
+                &mut firsts[hash.shard(self.shape.shard_count) as usize];
+            places[place] = (hash, first.replace(place));
+        }
+        for (index, mut next) in (0..).zip(firsts) {
+            while let Some(place) = next {
+                let mut spare = DRAFT_WORDS.take();
+                let stored = self.set_group(index, place, entries, &places, ttl, &mut spare);
+                DRAFT_WORDS.set(spare);
+                next = stored?;
+            }
+        }
+        self.arena.check_not_lost()?;
+        Ok(())
+    }
+
+    /// Stores the entry of a place and some later ones of its shard; those that fit into the
+    /// records of their keys under one lock. Returns the next place.
+    fn set_group(
+        self,
+        index: u64,
+        first: usize,
+        entries: &[(&[u8], Value<'_>)],
+        places: &[(KeyHash, Option<usize>)],
+        ttl: Ttl,
+        spare: &mut Vec<u64>,
+    ) -> Result<Option<usize>> {
+        // Before a lock is taken, because nothing is allocated under it.
+        if spare.len() < SHORT_WORDS {
+            lengthen(spare, SHORT_WORDS)?;
+        }
+        let expiry_us = self.expiry_of(ttl);
+        let (mut held, mut next) = (None, Some(first));
+        for _ in 0..GROUP {
+            let Some(place) = next else { break };
+            let ((key, value), (hash, after)) = (entries[place], places[place]);
+            let mut lock_budget = LockBudget::default();
+            let is_short = self.is_short(key, value);
+            let shard = match held.take().filter(|_| is_short) {
+                None if is_short => {
+                    Some(self.lock_for(index, lock_budget.remaining(self.lock_limit))?)
+                }
+                held => held,
+            };
+            let draft = Draft::new(key, hash, value, expiry_us, &self.shape, spare)?;
+            let mut storing = Storing::new(key, draft, Condition::Always, lock_budget);
+            let stored = match shard {
+                Some(shard) => match storing.put_in_place(&shard) {
+                    InPlace::Done(stored) => {
+                        held = Some(shard);
+                        Ok(Some(stored))
+                    }
+                    InPlace::NotEnough(live) => self.evict_and_put(shard, &mut storing, live, &[]),
+                },
+                None => Ok(None),
+            };
+            let (stored, words) = match stored {
+                Ok(Some(stored)) => (Ok(stored), storing.into_spare()),
+                unfinished => self.finish_store(storing, unfinished),
+            };
+            *spare = words;
+            stored?;
+            next = after;
+        }
+        Ok(next)
+    }
+
+    /// Whether an entry may be stored under a lock together with others: it is copied quickly and
+    /// needs no segments of its own.
+    fn is_short(self, key: &[u8], value: Value<'_>) -> bool {
+        (value.len() as u64) < self.shape.segment_bytes && key.len() + value.len() <= SHORT_BYTES
+    }
+}

@@ -1,0 +1,348 @@
+//! Storing a value: attempts under its shard's lock and, between them, evictions that free space
+//! for the next one, in this shard or in others.
+//!
+//! Owns what a write remembers from one attempt to the next, and when it gives up. Must not know
+//! what an attempt stores, and in which order; that is in [`super::write`].
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use tuckbox_arena::{Error as ArenaError, OperationGuard};
+
+use super::bodies;
+use super::write::{Condition, InPlace, Writer};
+use crate::error::{Error, Result};
+use crate::eviction::{IfStuck, EVICTION_BATCH};
+use crate::format::{shard, Body, Draft, KeyHash};
+use crate::reading::Live;
+use crate::repair::{lock, Audit};
+use crate::storage::{Context, Need};
+use crate::value::{Ttl, Value};
+
+/// Eviction batches in other shards before a write gives up, if its own shard has nothing to evict.
+const BATCHES_WITHOUT_GAIN: u64 = 1_000;
+
+/// Eviction batches that a write asks of the largest shard before its own shard evicts, if its own
+/// shard is under its quota.
+const DONOR_TRIES_MAX: u32 = 64;
+
+/// The time that a write which locks its shard repeatedly may wait: the configured limit for the
+/// first lock, and the same again for all others together.
+#[derive(Default)]
+pub(crate) struct LockBudget {
+    asked: bool,
+    // Set at the second lock: most writes take one lock and need no clock.
+    again: Option<Instant>,
+}
+
+impl LockBudget {
+    #[inline(always)]
+    pub(crate) fn remaining(&mut self, limit: Duration) -> Duration {
+        if !std::mem::replace(&mut self.asked, true) {
+            return limit;
+        }
+        let began = *self.again.get_or_insert_with(Instant::now);
+        limit.saturating_sub(began.elapsed())
+    }
+}
+
+/// A value that is being stored.
+pub(crate) struct Storing<'a> {
+    key: &'a [u8],
+    draft: Draft<'a>,
+    condition: Condition,
+    lock_budget: LockBudget,
+    /// Whether the shard was repaired already because its logs were damaged.
+    was_repaired: bool,
+    /// How often a larger shard may still be asked to evict.
+    donor_tries_left: u32,
+    /// How often nothing could be evicted.
+    stuck: u64,
+}
+
+impl<'a> Storing<'a> {
+    #[inline(always)]
+    pub(crate) fn new(
+        key: &'a [u8],
+        draft: Draft<'a>,
+        condition: Condition,
+        lock_budget: LockBudget,
+    ) -> Storing<'a> {
+        Storing {
+            key,
+            draft,
+            condition,
+            lock_budget,
+            was_repaired: false,
+            donor_tries_left: DONOR_TRIES_MAX,
+            stuck: 0,
+        }
+    }
+
+    /// Stores the value if that needs no new record in the shard.
+    #[inline(always)]
+    pub(crate) fn put_in_place(&mut self, shard: &Writer<'_>) -> InPlace {
+        shard.put_in_place(self.key, &mut self.draft, self.condition)
+    }
+
+    /// Returns the draft's memory.
+    #[inline(always)]
+    pub(crate) fn into_spare(self) -> Vec<u64> {
+        self.draft.into_spare()
+    }
+}
+
+thread_local! {
+    /// Memory for the drafts of this thread.
+    pub(crate) static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+}
+
+layer! {
+    /// The writes of a cache.
+    #[derive(Clone, Copy)]
+    Store(&'a Context)
+}
+
+impl<'a> Store<'a> {
+    /// Locks a shard, waiting at most `limit`.
+    #[inline(always)]
+    pub(super) fn lock_for(self, index: u64, limit: Duration) -> Result<Writer<'a>> {
+        lock::lock_for(self.0, index, limit).map(Writer::from)
+    }
+
+    /// Locks a shard.
+    pub(crate) fn lock(self, index: u64) -> Result<Writer<'a>> {
+        lock::lock(self.0, index).map(Writer::from)
+    }
+
+    /// Locks a shard if its lock is free.
+    pub(super) fn try_lock(self, index: u64) -> Result<Option<Writer<'a>>> {
+        Ok(lock::try_lock(self.0, index)?.map(Writer::from))
+    }
+
+    /// Locks the shard of a key and finds its entry.
+    pub(crate) fn lock_key(self, key: &[u8]) -> Result<(Writer<'a>, KeyHash, Option<Live>)> {
+        self.check_lengths(key, None)?;
+        let hash = self.hasher.key(key);
+        let shard = self.lock(hash.shard(self.shape.shard_count))?;
+        let live = shard.find_key(key, hash);
+        Ok((shard, hash, live))
+    }
+
+    /// Stores a value if the condition holds. Whether it was stored.
+    pub(crate) fn store(
+        self,
+        key: &[u8],
+        value: Value<'_>,
+        ttl: Ttl,
+        condition: Condition,
+    ) -> Result<bool> {
+        self.check_lengths(key, Some(value))?;
+        let hash = self.hasher.key(key);
+        let expiry_us = self.expiry_of(ttl);
+        let mut spare = DRAFT_WORDS.take();
+        let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
+        let mut storing = Storing::new(key, draft, condition, LockBudget::default());
+        // Nearly always the first attempt succeeds. Everything else is in functions of its own.
+        let stored = match storing.draft.header().body_count {
+            0 => self.attempt(&mut storing, &[]),
+            _ => Ok(None),
+        };
+        let Ok(Some(stored)) = stored else {
+            return self.store_slowly(storing, stored);
+        };
+        DRAFT_WORDS.set(storing.into_spare());
+        self.arena.check_not_lost()?;
+        Ok(stored)
+    }
+
+    /// Continues [`Store::store`] if the first attempt did not finish it.
+    #[inline(never)]
+    fn store_slowly(self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
+        let (stored, spare) = self.finish_store(storing, first);
+        DRAFT_WORDS.set(spare);
+        self.arena.check_not_lost()?;
+        stored
+    }
+
+    /// Finishes what the first attempt did not. Also returns the draft's memory.
+    // Passed by value: a reference would force it onto the stack in the common case, too.
+    #[inline(never)]
+    pub(crate) fn finish_store(
+        self,
+        mut storing: Storing<'_>,
+        first: Result<Option<bool>>,
+    ) -> (Result<bool>, Vec<u64>) {
+        let stored = first.and_then(|_| self.store_or_repair(&mut storing));
+        (stored, storing.into_spare())
+    }
+
+    fn store_or_repair(self, storing: &mut Storing<'_>) -> Result<bool> {
+        match self.store_with_bodies(storing) {
+            // Nothing can be evicted: the file is damaged, or really full. One repair of the shard
+            // tells which, and fixes damage.
+            Err(Error::Full { .. }) => {
+                let index = storing.draft.hash.shard(self.shape.shard_count);
+                let limit = storing.lock_budget.remaining(self.lock_limit);
+                let shard = self.lock_for(index, limit)?;
+                Audit(&shard).repair_damage();
+                drop(shard);
+                storing.stuck = 0;
+                let result = self.store_with_bodies(storing);
+                if matches!(result, Err(Error::Full { .. })) {
+                    // Or the file was truncated, and the missing segments look taken.
+                    self.arena.check_not_truncated()?;
+                }
+                result
+            }
+            result => result,
+        }
+    }
+
+    /// Builds the whole segments of a large value first.
+    fn store_with_bodies(self, storing: &mut Storing<'_>) -> Result<bool> {
+        if storing.draft.header().body_count == 0 {
+            return self.attempt_again(storing, &[]);
+        }
+        loop {
+            // Held from the first segment until a slot leads there: if another thread closed the
+            // handle meanwhile, others would take these segments for a dead owner's.
+            let operation = self.arena.guard_operation()?;
+            match self.build_and_store(storing, &operation) {
+                // The segments that were built are the parent's.
+                Err(Error::Arena(ArenaError::Forked)) if operation.is_of_parent() => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn build_and_store(
+        self,
+        storing: &mut Storing<'_>,
+        operation: &OperationGuard<'_>,
+    ) -> Result<bool> {
+        let bodies = match storing.draft.value() {
+            Value::Bytes { bytes, .. } => bodies::build(
+                self.0,
+                operation,
+                storing.draft.hash.shard(self.shape.shard_count),
+                bytes,
+            )?,
+            Value::Int(_) => Vec::new(),
+        };
+        storing.draft.set_bodies(&bodies);
+        let result = self.attempt_again(storing, &bodies);
+        if !matches!(result, Ok(true)) {
+            bodies::drop_all(self.0, &bodies);
+        }
+        result
+    }
+
+    fn attempt_again(self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<bool> {
+        for _ in 0..self.shape.batches_max {
+            if let Some(stored) = self.attempt(storing, bodies)? {
+                return Ok(stored);
+            }
+            if storing.stuck > BATCHES_WITHOUT_GAIN {
+                break;
+            }
+        }
+        Err(Error::Full { wanted_bytes: storing.draft.header().total_bytes(&self.shape) })
+    }
+
+    /// One attempt to store, under the lock. Whether the condition held; none if entries had to be
+    /// evicted first, so that another attempt may succeed.
+    #[inline(always)]
+    fn attempt(self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
+        let index = storing.draft.hash.shard(self.shape.shard_count);
+        let shard = self.lock_for(index, storing.lock_budget.remaining(self.lock_limit))?;
+        match storing.put_in_place(&shard) {
+            InPlace::Done(stored) => Ok(Some(stored)),
+            InPlace::NotEnough(live) => self.evict_and_put(shard, storing, live, bodies),
+        }
+    }
+
+    /// As [`Store::attempt`], for a value that needs a new record.
+    #[inline(never)]
+    pub(crate) fn evict_and_put(
+        self,
+        shard: Writer<'_>,
+        storing: &mut Storing<'_>,
+        live: Option<Live>,
+        bodies: &[Body],
+    ) -> Result<Option<bool>> {
+        if live.is_none() && !shard.evict_to_limit() {
+            let (index, shard_is_empty) = (shard.index, shard.entries() == 0);
+            drop(shard);
+            if shard_is_empty {
+                self.evict_to_limit_elsewhere(index)?;
+            }
+            return Ok(None);
+        }
+        let draft = &mut storing.draft;
+        let need = if storing.stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
+        if shard.put(draft, live.as_ref(), bodies, need).is_ok() {
+            shard.add_word(shard::SETS, 1);
+            shard.tidy();
+            return Ok(Some(true));
+        }
+        let index = shard.index;
+        // Evicting elsewhere does not help a damaged log.
+        if shard.has_damaged_log() && !std::mem::replace(&mut storing.was_repaired, true) {
+            Audit(&shard).repair_damage();
+            return Ok(None);
+        }
+        let donor = self.donor_for(index);
+        if donor != index && storing.donor_tries_left > 0 {
+            drop(shard);
+            storing.donor_tries_left =
+                if self.free_space_in(donor)? { storing.donor_tries_left - 1 } else { 0 };
+            return Ok(None);
+        }
+        let if_stuck = IfStuck::after(storing.stuck);
+        let more =
+            shard.free_space(EVICTION_BATCH, if_stuck, draft.header().total_bytes(&self.shape));
+        drop(shard);
+        if !more {
+            self.free_space_elsewhere(index, if_stuck)?;
+            storing.stuck += 1;
+        }
+        Ok(None)
+    }
+
+    /// Lets another shard evict a batch for this one, if its lock is free. Whether it did: if
+    /// segments hold many entries, it takes several batches to free one.
+    #[cold]
+    fn free_space_in(self, donor: u64) -> Result<bool> {
+        let Some(shard) = self.try_lock(donor)? else { return Ok(false) };
+        let more = shard.free_space(EVICTION_BATCH, IfStuck::Stop, 0);
+        Ok(shard.free_surplus_spare() || more)
+    }
+
+    /// Lets other shards evict an entry: the limit is reached, and this shard has none.
+    #[cold]
+    fn evict_to_limit_elsewhere(self, home: u64) -> Result<()> {
+        self.try_others(home, |shard| shard.evict_to_limit())
+    }
+
+    /// Lets other shards free space: this one has nothing to evict.
+    #[cold]
+    fn free_space_elsewhere(self, home: u64, if_stuck: IfStuck) -> Result<()> {
+        self.arena.free_abandoned_segments();
+        self.try_others(home, |shard| {
+            shard.free_space(EVICTION_BATCH, if_stuck, 0);
+            false
+        })
+    }
+
+    /// Locks the other shards in turn, those whose locks are free, until the work is done in one.
+    fn try_others(self, home: u64, work: impl Fn(&Writer<'_>) -> bool) -> Result<()> {
+        for step in 1..self.shape.shard_count {
+            let shard = self.try_lock((home + step) % self.shape.shard_count)?;
+            if shard.is_some_and(|shard| work(&shard)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

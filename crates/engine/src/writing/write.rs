@@ -1,0 +1,281 @@
+//! What a write does under its shard's lock. Must not know when a write is tried again or gives up.
+//!
+//! The order ensures that a death loses at most the entry being written: the record is complete,
+//! then the log head moves behind it, then one store of the slot publishes it. A value of the same
+//! size is rewritten in place, under the record's sequence lock (seqlock) and the shard's intent,
+//! so that a hot key does not evict others.
+
+use std::sync::atomic::Ordering;
+
+use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::region::fence;
+
+use crate::error::{Error, Result};
+use crate::eviction::Eviction;
+use crate::format::{
+    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, RecordHeader, Sequence, Slot,
+};
+use crate::index::Index;
+use crate::reading::{Entries, Live};
+use crate::storage::{with_scratch, Need};
+
+/// The condition for storing a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Always.
+    Always,
+    /// Only if there is no entry.
+    Absent,
+    /// Only if there is one.
+    Present,
+    /// Only if there is one of this version.
+    Version(u64),
+}
+
+/// There is no space for a record: entries have to be evicted first.
+pub(crate) struct NoSpace;
+
+/// The result of storing without a new record.
+pub(crate) enum InPlace {
+    /// Finished. Whether the condition held.
+    Done(bool),
+    /// Nothing was stored: a new record is needed. With the key's present entry, if any.
+    NotEnough(Option<Live>),
+}
+
+layer! {
+    /// A locked shard that is written to.
+    Writer(Entries<'a>)
+}
+
+impl<'a> From<Index<'a>> for Writer<'a> {
+    #[inline(always)]
+    fn from(shard: Index<'a>) -> Writer<'a> {
+        Writer(Entries(Eviction(shard)))
+    }
+}
+
+impl Writer<'_> {
+    /// Stores a draft if the condition holds and it fits into the existing record.
+    #[inline(always)]
+    pub(crate) fn put_in_place(
+        &self,
+        key: &[u8],
+        draft: &mut Draft<'_>,
+        condition: Condition,
+    ) -> InPlace {
+        let (live, version) = match condition {
+            // The old entry is replaced, whatever it holds.
+            Condition::Always => (self.find_key(key, draft.hash), 0),
+            _ => match self.find_valid(key, draft.hash) {
+                Some((live, version)) => (Some(live), version),
+                None => (None, 0),
+            },
+        };
+        let holds = match (condition, &live) {
+            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => {
+                true
+            }
+            (Condition::Version(wanted), Some(_)) => version == wanted,
+            _ => false,
+        };
+        if !holds {
+            return InPlace::Done(false);
+        }
+        if let Some(live) = &live {
+            if self.put_over(draft, live) {
+                self.add_word(shard::SETS, 1);
+                return InPlace::Done(true);
+            }
+        }
+        InPlace::NotEnough(live)
+    }
+
+    /// Stores a draft into the existing record. False if it does not fit.
+    #[inline(always)]
+    fn put_over(&self, draft: &mut Draft<'_>, live: &Live) -> bool {
+        self.sample_overwrite(draft.hash, draft.header());
+        let fits = self.can_rewrite(live, draft);
+        if fits {
+            self.rewrite(live, draft);
+        }
+        fits
+    }
+
+    /// Stores a draft as a new record, replacing the key's present one if there is one.
+    pub(crate) fn put(
+        &self,
+        draft: &mut Draft<'_>,
+        live: Option<&Live>,
+        bodies: &[Body],
+        need: Need,
+    ) -> std::result::Result<(), NoSpace> {
+        debug_assert_eq!(bodies.len() as u64, draft.header().body_count);
+        let kind = live.map_or(LogKind::Small, |live| self.log_of(live.position.segment));
+        let header = *draft.header();
+        let Some(reservation) = self.reserve(kind, header.log_bytes, need) else {
+            return Err(NoSpace);
+        };
+        let slot_at = match live {
+            Some(live) => Some(live.found.at),
+            None => self
+                .make_slot(draft.hash, self.entries() + 1)
+                .or_else(|| self.evict_from_bucket(draft.hash)),
+        };
+        let Some(slot_at) = slot_at else {
+            self.cancel(reservation);
+            return Err(NoSpace);
+        };
+        let bits = match live {
+            Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
+            None => self.new_entry_bits(draft.hash, &header),
+        };
+        let offset = self.cx.offset_of(reservation.position);
+        let generation = self.arena().generation(reservation.position.segment);
+        let version = self.next_version();
+        if tuckbox_arena::mutants::is_on("early-publication") {
+            self.store_slot(slot_at, Slot::new(offset, draft.hash.tag(), bits));
+        }
+        let words = draft.finish(version, offset, generation, &self.cx.hasher);
+        self.append(reservation, words);
+        self.adopt_bodies(bodies);
+        self.publish(draft.hash, slot_at, offset, bits, live);
+        self.count_in(kind, &header);
+        Ok(())
+    }
+
+    /// Makes a slot lead to a new record, and frees the old one.
+    fn publish(
+        &self,
+        hash: KeyHash,
+        slot_at: u64,
+        offset: u64,
+        bits: PolicyBits,
+        old: Option<&Live>,
+    ) {
+        self.store_slot(slot_at, Slot::new(offset, hash.tag(), bits));
+        let Some(old) = old else { return };
+        self.count_out(self.log_of(old.position.segment), &old.header);
+        self.free_bodies_at(old.offset(), &old.header, hash);
+        self.retire(old.offset());
+    }
+
+    /// Whether a draft fits into the existing record: same form and size, within one segment.
+    #[inline(always)]
+    fn can_rewrite(&self, live: &Live, draft: &Draft<'_>) -> bool {
+        let (old, new) = (&live.header, draft.header());
+        old.sequence.flags() == new.sequence.flags()
+            && (old.body_count, new.body_count) == (0, 0)
+            && old.log_bytes == new.log_bytes
+            && live.position.byte + old.log_bytes <= self.cx.shape.log_bytes
+    }
+
+    /// Writes a draft into the existing record.
+    #[inline(always)]
+    fn rewrite(&self, live: &Live, draft: &mut Draft<'_>) {
+        let offset = live.offset();
+        let version = self.next_version();
+        let generation = self.arena().generation(live.position.segment);
+        let words = draft.finish(version, offset, generation, &self.cx.hasher);
+        self.begin_rewrite(live.found.at, offset, words[0]);
+        // In halves only if a test may stop in between.
+        let half = if hooks::ARE_REACHED { words.len().div_ceil(2) } else { 1 };
+        self.region().copy_in(offset + 8, &words[1..half]);
+        hooks::reach(Point::RewriteHalf);
+        self.region().copy_in(offset + 8 * half as u64, &words[half..]);
+        self.end_rewrite(offset, words[0]);
+    }
+
+    #[inline(always)]
+    fn begin_rewrite(&self, intent: u64, offset: u64, sequence: u64) {
+        self.set_word(shard::INTENT, intent);
+        fence(Ordering::Release);
+        if !tuckbox_arena::mutants::is_on("no-busy") {
+            self.region().store(offset, Sequence(sequence).with_busy().0, Ordering::Release);
+        }
+        fence(Ordering::Release);
+        hooks::reach(Point::RewriteBegun);
+    }
+
+    #[inline(always)]
+    fn end_rewrite(&self, offset: u64, sequence: u64) {
+        self.region().store(offset, sequence, Ordering::Release);
+        self.set_word(shard::INTENT, 0);
+    }
+
+    /// Adds to the number of an entry, in place. None if the entry is damaged; it is removed then.
+    ///
+    /// The race: a death between the two stores. The sum goes to the shard first, and word 0 holds
+    /// the checksum of the finished record while it is busy, so the next owner of the lock can
+    /// finish it.
+    ///
+    /// # Errors
+    /// [`Error::NotAnInteger`], [`Error::Overflow`].
+    pub fn add_to_number(&self, live: &Live, hash: KeyHash, delta: i64) -> Result<Option<i64>> {
+        let offset = live.offset();
+        with_scratch(|words| {
+            let valid = self
+                .load_record(offset, words)
+                .filter(|header| self.is_valid(offset, header, words, hash));
+            let Some(header) = valid else {
+                self.drop_damaged(hash, &live.found, &live.header);
+                return Ok(None);
+            };
+            if !header.has(flag::NUMBER) {
+                return Err(Error::NotAnInteger);
+            }
+            let current = header.number(words);
+            let sum = current.checked_add(delta).ok_or(Error::Overflow { current, delta })?;
+            let number_at = header.number_at();
+            words[number_at as usize / 8] = sum as u64;
+            let after = Sequence::new(self.next_version(), header.sequence.flags());
+            let generation = self.arena().generation(live.position.segment);
+            let hasher = &self.cx.hasher;
+            header.with_sequence(after).seal(words, hasher, hash, offset, generation);
+            self.set_word(shard::INTENT_SUM, sum as u64);
+            self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, words[0]);
+            hooks::reach(Point::RewriteHalf);
+            self.region().store(offset + number_at, sum as u64, Ordering::Release);
+            self.end_rewrite(offset, words[0]);
+            Ok(Some(sum))
+        })
+    }
+
+    /// Gives an entry another expiry. None if there was no space for a longer record, or the entry
+    /// was damaged and was removed.
+    pub fn set_expiry(&self, live: &Live, hash: KeyHash, expiry_us: Option<u64>) -> Option<()> {
+        if live.header.has(flag::EXPIRY) {
+            // The race: a reader loads the expiry during this store, or the writer dies. It is one
+            // word with its own check, so both see the old or the new expiry.
+            let word = expiry::word(expiry_us.unwrap_or(expiry::NEVER_US), hash);
+            self.region().store(live.offset() + 8, word, Ordering::Release);
+            return Some(());
+        }
+        let expiry_us = match expiry_us {
+            None => return Some(()),
+            Some(expiry_us) => expiry_us,
+        };
+        with_scratch(|words| {
+            let offset = live.offset();
+            let old = self.load_record(offset, words)?;
+            if !self.is_valid(offset, &old, words, hash) {
+                // The caller looks again, and finds nothing.
+                self.drop_damaged(hash, &live.found, &live.header);
+                return None;
+            }
+            // Does not allocate: see `reserve_scratch`.
+            words.insert(1, expiry::word(expiry_us, hash));
+            words[0] |= flag::EXPIRY;
+            let header = RecordHeader::from_copy(words, &self.cx.shape)?;
+            words.truncate((header.log_bytes / 8) as usize);
+            let kind = self.log_of(live.position.segment);
+            let reservation = self.reserve(kind, header.log_bytes, Need::NewRecord)?;
+            let bits = self.kept_entry_bits(Slot(self.region().get(live.found.at)));
+            self.relocate(&live.found, &header, words, hash, reservation, bits);
+            // Its bodies do not move.
+            self.count_out(kind, &live.header);
+            self.count_in(kind, &header);
+            Some(())
+        })
+    }
+}

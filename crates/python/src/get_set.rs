@@ -1,0 +1,112 @@
+//! `get` and `set` of `Core`, which CPython calls without the argument parsing of PyO3. Must not know
+//! how ([`crate::fastcall`]).
+
+use std::ffi::CStr;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::core::Core;
+use crate::errors::Quick;
+use crate::fastcall::{self, Argument, Method};
+use crate::{keys, ttl};
+
+/// `Core.get`.
+struct Get;
+
+impl Method<Core, 2> for Get {
+    const NAME: &'static CStr = c"get";
+    const DOC: &'static CStr = c"get($self, key, default=None)\n--\n\n\
+        Return the value of `key`, or `default` if it has none.\n\n\
+        Args:\n    \
+            key: A str, bytes, int, or a tuple of these.\n    \
+            default: Returned if the key is missing or expired.\n\n\
+        Returns:\n    \
+            The value, with the type it was stored with; or `default` itself.\n\n\
+        Raises:\n    \
+            KeyTypeError, KeyTooLong: The key is invalid.\n    \
+            EntryCorrupt: The value cannot be decoded.\n    \
+            CacheClosed, CacheLost: The cache cannot be read.\n\n\
+        Example:\n    \
+            >>> cache.set(\"user:42\", {\"name\": \"Ada\"})\n    \
+            >>> cache.get(\"user:42\")\n    \
+            {'name': 'Ada'}\n    \
+            >>> cache.get(\"user:43\", \"nobody\")\n    \
+            'nobody'\n";
+    const PARAMETERS: [&'static str; 2] = ["key", "default"];
+    const REQUIRED: usize = 1;
+
+    #[inline(always)]
+    fn call<'py>(
+        py: Python<'py>,
+        core: &Core,
+        [key, default]: [Argument<'_, 'py>; 2],
+    ) -> Quick<Bound<'py, PyAny>> {
+        let key = key.ok_or_else(not_given)?;
+        let opened = core.opened()?;
+        let found = match keys::plain(&key) {
+            Some(text) => opened.read(py, &key, text.as_bytes()),
+            None => opened.read_other(py, &key),
+        };
+        match found? {
+            Some(value) => Ok(value),
+            None => Ok(default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned())),
+        }
+    }
+}
+
+/// `Core.set`.
+struct Set;
+
+impl Method<Core, 3> for Set {
+    const NAME: &'static CStr = c"set";
+    const DOC: &'static CStr = c"set($self, key, value, ttl=None)\n--\n\n\
+        Store `value` under `key`, replacing any old value.\n\n\
+        Args:\n    \
+            key: A str, bytes, int, or a tuple of these.\n    \
+            value: An object of one of the types listed in `tuckbox.Cache`.\n    \
+            ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.\n\n\
+        Raises:\n    \
+            KeyTypeError, KeyTooLong: The key is invalid.\n    \
+            ValueTypeError, ValueTooLarge: The value cannot be stored.\n    \
+            InvalidTTL: `ttl` is negative, NaN or of another type.\n    \
+            CacheFull: There is no room, even after eviction.\n    \
+            LockTimeout: A live process held the lock for longer than `lock_timeout`.\n    \
+            CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.\n    \
+            MemoryError: This process is out of memory.\n\n\
+        Whatever it raises, the old value is kept.\n\n\
+        Example:\n    \
+            >>> cache.set(\"user:42\", {\"name\": \"Ada\"}, ttl=300)\n    \
+            >>> cache.get_entry(\"user:42\").value\n    \
+            {'name': 'Ada'}\n";
+    const PARAMETERS: [&'static str; 3] = ["key", "value", "ttl"];
+    const REQUIRED: usize = 2;
+
+    #[inline(always)]
+    fn call<'py>(
+        py: Python<'py>,
+        core: &Core,
+        [key, value, ttl]: [Argument<'_, 'py>; 3],
+    ) -> Quick<Bound<'py, PyAny>> {
+        let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
+        let key = keys::encode(&key)?;
+        let ttl = ttl.filter(|ttl| !ttl.is_none());
+        let ttl = ttl::parse(ttl.as_deref())?;
+        core.opened()?.store(py, &value, |cache, value| cache.set(key.bytes(), value, ttl))?;
+        Ok(py.None().into_bound(py))
+    }
+}
+
+#[cold]
+fn not_given() -> PyErr {
+    PyRuntimeError::new_err("a required argument was not given")
+}
+
+/// Adds `get` and `set` to the class.
+///
+/// # Errors
+/// Exceptions of Python.
+pub fn install_methods(py: Python<'_>) -> PyResult<()> {
+    fastcall::install::<Core, Get, 2>(py)?;
+    fastcall::install::<Core, Set, 3>(py)
+}
