@@ -143,8 +143,8 @@ class Canaries:
         self.entries = {("canary", n): workers.value_of(n, n, 60) for n in range(CANARIES)}
         self.cache.set_many(self.entries)
 
-    def judge(self) -> None:
-        self.cache.check()  # The first check repairs what a death left.
+    def judge(self, kills: int) -> None:
+        repaired = self.cache.check()  # The first check repairs what a death left.
         report = self.cache.check()
         assert report.is_sound, report
         assert self.cache.get_many(self.entries) == self.entries, "entries were lost"
@@ -153,7 +153,8 @@ class Canaries:
                 assert workers.is_whole(key, value), "a wrong value is there"
         stats = self.cache.stats()
         assert stats.evictions == 0
-        assert stats.lost_entries == 0
+        # A kill may cost the entry that was being written.
+        assert stats.lost_entries <= kills, (stats, repaired)
         assert stats.reads_given_up == 0
 
     def end(self) -> None:
@@ -168,7 +169,7 @@ def play(path: str, kills: int, seed: int, **options: Any) -> None:
         server.run(kills, random.Random(seed))
     finally:
         server.end()
-    canaries.judge()
+    canaries.judge(kills)
     canaries.end()
 
 
@@ -206,7 +207,7 @@ def test_a_pool_whose_workers_die(
             # over. The others would wait for it without end, and the pool for them.
             for process in team.values():
                 process.kill()
-    canaries.judge()
+    canaries.judge(kills)
     canaries.end()
     trials.add(kills, "kills")
 
@@ -237,7 +238,7 @@ def test_a_development_server(path: str, trials: Trials, size: Any, seed: int) -
         server.stdout.close()
     time.sleep(0.05)
     assert any(str(key).startswith(":1:page-") for key in canaries.cache)
-    canaries.judge()
+    canaries.judge(kills)
     canaries.end()
     trials.add(kills, "kills")
 
