@@ -12,7 +12,7 @@ from benches import words
 from benches.counts import Counts
 from benches.record import Record, Run
 from benches.results import Result, Verdict, results_of, verdict_of
-from benches.row import Figure, Row, spread
+from benches.row import Row, spread
 from benches.rows import ROWS, overview
 from benches.summary import operations_table
 from rig.kept import wrapped
@@ -29,7 +29,7 @@ _SAID: dict[Verdict | None, str] = {
 # Verdicts that are not repeated at each figure.
 _QUIET = frozenset({"met", "no goal"})
 # Columns of text.
-_LEFT = frozenset({"figure", "peer", "interval", "range", "its interval", "goal"})
+_LEFT = frozenset({"figure", "peer", "interval", "goal"})
 # A run is disturbed if other programs had more than this share of the machine's time.
 _DISTURBED_SHARE = 0.05
 
@@ -157,10 +157,8 @@ def _figures(runs: Sequence[Run]) -> list[str]:
                     only: words.amount(figure.theirs, figure.unit),
                     "value": words.value(figure),
                     "interval": words.interval(figure.values),
-                    "range": _extent(figure),
                     "stripped": words.amount(figure.limit, figure.unit),
                     "its value": words.limit_value(figure) if figure.limit else "",
-                    "its interval": words.interval(figure.limit_values) if figure.limit else "",
                     "rounds": f"{len(figure.ours)}" if shows_rounds else "",
                     "goal": _judged(result) if is_last else "",
                 }
@@ -168,12 +166,6 @@ def _figures(runs: Sequence[Run]) -> list[str]:
             if figure.limit and is_last:
                 does.setdefault(figure.limited_by, []).append(words.name(figure))
     return ["\n".join(_table(rows)), *_stripped(does)]
-
-
-def _extent(figure: Figure) -> str:
-    """Return the range, or nothing if the interval is the range."""
-    extent = words.extent(figure.values)
-    return "" if extent == words.interval(figure.values) else extent
 
 
 def _judged(result: Result) -> str:
