@@ -322,18 +322,13 @@ impl Arena {
     /// [`Error::Closed`], [`Error::ReadOnly`], or the error of taking a slot.
     #[inline(always)]
     pub fn owner(&self) -> Result<OwnerId> {
-        match self.attached_owner() {
-            Some(owner) => Ok(owner),
-            None => self.attach(),
-        }
-    }
-
-    /// The owner that this handle's words name, if it has a slot of this process.
-    #[inline(always)]
-    fn attached_owner(&self) -> Option<OwnerId> {
         let attached = self.attached.load(Ordering::Acquire);
-        let is_ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
-        OwnerId::from_bits(attached as u32).filter(|_| is_ours)
+        if attached >> 32 == FORKS.load(Ordering::Relaxed) {
+            if let Some(owner) = OwnerId::from_bits(attached as u32) {
+                return Ok(owner);
+            }
+        }
+        self.attach()
     }
 
     /// As [`Arena::owner`], for reads: none if this handle has no slot to count in, because it is
@@ -343,10 +338,13 @@ impl Arena {
     /// [`Error::Closed`], or another error of taking a slot.
     #[inline(always)]
     pub fn reader(&self) -> Result<Option<OwnerId>> {
-        match self.attached_owner() {
-            Some(owner) => Ok(Some(owner)),
-            None => self.reader_without_slot(),
+        let attached = self.attached.load(Ordering::Acquire);
+        if attached >> 32 == FORKS.load(Ordering::Relaxed) {
+            if let Some(owner) = OwnerId::from_bits(attached as u32) {
+                return Ok(Some(owner));
+            }
         }
+        self.reader_without_slot()
     }
 
     #[cold]
@@ -407,8 +405,12 @@ impl Arena {
         slot: &mut Option<ProcessSlot>,
     ) -> Result<(OwnerId, bool)> {
         self.check_open()?;
-        if let Some(owner) = self.attached_owner() {
-            return Ok((owner, false));
+        let forks = FORKS.load(Ordering::Relaxed);
+        let attached = self.attached.load(Ordering::Acquire);
+        if attached >> 32 == forks {
+            if let Some(owner) = OwnerId::from_bits(attached as u32) {
+                return Ok((owner, false));
+            }
         }
         file.len_bytes()?;
         // An inherited slot is the parent's; its liveness lock notices that when dropped.
@@ -421,7 +423,6 @@ impl Arena {
         }
         *slot = Some(taken);
         self.operations.store(0, Ordering::Relaxed);
-        let forks = FORKS.load(Ordering::Relaxed);
         self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
         Ok((owner, was_abandoned))
     }
