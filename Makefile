@@ -135,7 +135,7 @@ test-bench: $(venv)/built $(venv)/drawing valgrind ## The benchmarks: their judg
 	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
 
 # What cannot be installed does not stop the rest: the page says so.
-bench: $(venv)/built $(venv)/drawing ## Measure Tuckbox and its peers, into docs/performance.md; ARGS=--replace drops earlier runs; QUICK=1 keeps nothing.
+bench: $(venv)/built $(venv)/drawing ## Measure Tuckbox and its peers, into the performance page; ARGS=--replace drops earlier runs; QUICK=1 keeps nothing.
 	-$(python) -m lab install $(addprefix --contestant ,$(bench_peers))
 	$(python) -m benches run $(if $(QUICK),--quick) $(ARGS)
 	$(if $(QUICK),,$(python) -m benches document)
