@@ -11,14 +11,16 @@ import re
 import shutil
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from docutils import nodes
 from sphinx import addnodes
-from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 import tuckbox
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -68,7 +70,7 @@ class FileLinks(SphinxTransform):
 
     default_priority = 400
 
-    def apply(self, **_: Any) -> None:
+    def apply(self, **_: object) -> None:
         """Replace each link to a file."""
         for link in list(self.document.findall(addnodes.download_reference)):
             link.replace_self(self._replacement(link["reftarget"], link))
@@ -135,13 +137,17 @@ for name, definitions in STUB.items():
         tuckbox.Cache.__annotations__[name] = ast.unparse(definitions[0].returns)
 
 
-def _typed(  # noqa: PLR0917 - Sphinx passes positional arguments.
-    _app: Sphinx, what: str, name: str, _object: object, _options: object, signature: str, result: str
-) -> tuple[str, str] | None:
+def _typed(_app: Sphinx, kind: str, name: str, *_: object) -> tuple[str, str] | None:
     method = name.rpartition(".")[2]
-    if what == "method" and method in STUB and method not in vars(tuckbox.Cache):
-        return _signature(STUB[method])
-    return None
+    is_native = kind == "method" and method in STUB and method not in vars(tuckbox.Cache)
+    return _signature(STUB[method]) if is_native else None
+
+
+def _rephrased(
+    _app: Sphinx, _kind: str, _name: str, _object: object, _options: object, lines: list[str]
+) -> None:
+    # For Sphinx, the text before the first colon is the name of an error.
+    lines[:] = [re.sub(r"^    As (`)", r"    others: as \1", line) for line in lines]
 
 
 def setup(app: Sphinx) -> None:
@@ -149,3 +155,5 @@ def setup(app: Sphinx) -> None:
     app.add_transform(FileLinks)
     app.connect("source-read", _show_architecture)
     app.connect("autodoc-process-signature", _typed)
+    # Before Napoleon, which has the standard priority of 500.
+    app.connect("autodoc-process-docstring", _rephrased, priority=400)
