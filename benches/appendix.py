@@ -29,7 +29,7 @@ _SAID: dict[Verdict | None, str] = {
 # Verdicts that are not repeated at each figure.
 _QUIET = frozenset({"met", "no goal"})
 # Columns of text.
-_LEFT = frozenset({"figure", "peer", "interval", "range", "its interval", "goal"})
+_LEFT = frozenset({"figure", "peer", "interval", "its interval", "goal"})
 # A run is disturbed if other programs had more than this share of the machine's time.
 _DISTURBED_SHARE = 0.05
 
@@ -157,7 +157,6 @@ def _figures(runs: Sequence[Run]) -> list[str]:
                     only: words.amount(figure.theirs, figure.unit),
                     "value": words.value(figure),
                     "interval": words.interval(figure.values),
-                    "range": _extent(figure),
                     "stripped": words.amount(figure.limit, figure.unit),
                     "its value": words.limit_value(figure) if figure.limit else "",
                     "its interval": words.interval(figure.limit_values) if figure.limit else "",
@@ -168,12 +167,6 @@ def _figures(runs: Sequence[Run]) -> list[str]:
             if figure.limit and is_last:
                 does.setdefault(figure.limited_by, []).append(words.name(figure))
     return ["\n".join(_table(rows)), *_stripped(does)]
-
-
-def _extent(figure: Figure) -> str:
-    """Return the range, or nothing if the interval is the range."""
-    extent = words.extent(figure.values)
-    return "" if extent == words.interval(figure.values) else extent
 
 
 def _judged(result: Result) -> str:

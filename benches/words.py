@@ -72,11 +72,6 @@ def interval(values: Sequence[float]) -> str:
     return _span(around.low, around.high) if len(values) > 1 else ""
 
 
-def extent(values: Sequence[float]) -> str:
-    """Return the least and the greatest value of some rounds; nothing for one round."""
-    return _span(min(values), max(values)) if len(values) > 1 else ""
-
-
 def suffix(figure: Figure) -> str:
     """Return what follows the number of a value: "x" for a ratio, otherwise the unit."""
     unit = figure.unit if figure.relation == "ours" else "x"

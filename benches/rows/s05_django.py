@@ -30,6 +30,9 @@ _NAMES = {
     _LOCMEM: "LocMemCache, Django",
     _DISKCACHE: "DjangoCache, DiskCache",
 }
+PART = "django/main"
+# Every contestant has room for all entries: a miss is cheaper than a hit.
+VARIANT = "all fit"
 _PHASE = "mix"
 # A round takes half a minute, in the lab's quick form a quarter of a minute.
 _ROUNDS_MAX, _ROUNDS_MAX_QUICK = 6, 3
@@ -44,13 +47,13 @@ def measure(conditions: Conditions) -> list[Figure]:
     """Have the lab measure the three backends."""
     kept_in = conditions.disk / "records"
     rounds = min(conditions.rounds, _ROUNDS_MAX_QUICK if conditions.is_quick else _ROUNDS_MAX)
-    command = [sys.executable, "-m", "lab", "run", "django/main"]
+    command = [sys.executable, "-m", "lab", "run", PART, "--variant", VARIANT]
     command += [f"--{'quick' if conditions.is_quick else 'full'}"]
     command += ["--rounds", str(rounds), "--records", str(kept_in)]
     command += ["--data", str(conditions.tmpfs)]
     for name in _NAMES:
         command += ["--contestant", name]
-    conditions.progress("the lab's suite django/main")
+    conditions.progress(f"the lab's suite {PART}, {VARIANT}")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     found = records.files(kept_in)
     if not found:
@@ -147,6 +150,6 @@ def _last_words(done: subprocess.CompletedProcess[str]) -> str:
 ROW = Row(
     id="S5",
     title="Django, 8 processes",
-    text="the lab's Django suite: 1,100 keys, 90 % gets, 9 % sets, 1 % deletes",
+    text="the lab's Django suite: 1,100 keys that all fit, 90 % gets, 9 % sets, 1 % deletes",
     measure=measure,
 )

@@ -6,8 +6,10 @@ from itertools import product
 
 import pytest
 
-from benches.rows.s05_django import LabError, figures_of
+from benches.rows.s05_django import PART, VARIANT, LabError, figures_of
 from lab.protocol import Action, Tally, Verdict
+from lab.runner.catalogue import PhasesSuite
+from lab.runner.catalogue.suites import suites
 from lab.runner.histograms import encode
 from lab.runner.results import Outcome, Pass, PhaseResult, PhasesCell, Stat
 from rig.stamps import WrongAnswerError
@@ -91,3 +93,13 @@ def test_what_was_not_measured_is_told() -> None:
         figures_of(cells()[:-1], ROUNDS, "killed")
     with pytest.raises(LabError, match="django_locmem: missing"):
         figures_of([*cells(), cell("django_locmem", 3, outcome="missing")], ROUNDS, "")
+
+
+def test_the_variant_is_in_the_lab() -> None:
+    of = {
+        f"{suite.name}/{part.name}": [variant.name for variant in part.variants]
+        for suite in suites().values()
+        if isinstance(suite, PhasesSuite)
+        for part in suite.parts
+    }
+    assert of[PART].count(VARIANT) == 1

@@ -45,7 +45,6 @@ def test_a_page_without_a_mark_is_refused(part: str) -> None:
 def test_each_row_has_its_figures_and_its_verdict() -> None:
     page = page_of(record_of(run(figure())))
     assert "| figure | Tuckbox | dict | value | interval | goal |" in page
-    # For six rounds the interval is the range, which is then not repeated.
     assert "| same keys | 30.5 ns | 20.0 ns | 1.52x | 1.40\u20131.65 | <= 2x |" in page
     assert "#### S1: Get, hit" in page
     assert "one run, 2026-01-02, commit 0123456789ab, 6 rounds." in page
@@ -294,9 +293,9 @@ def test_the_range_of_durations_names_a_unit_once() -> None:
     assert words.durations([110.0, 90.0]) == "90.0\u2013110 ns"
 
 
-def test_the_range_of_values_is_readable_next_to_a_minus_sign() -> None:
-    assert words.extent((3.0, 1.0)) == "1.00\u20133.00"
-    assert words.extent((3.0, -1.0)) == "-1.00 to 3.00"
+def test_an_interval_is_readable_next_to_a_minus_sign() -> None:
+    assert words.interval((3.0, 1.0)) == "1.00\u20133.00"
+    assert words.interval((3.0, -1.0)) == "-1.00 to 3.00"
 
 
 @pytest.mark.parametrize(

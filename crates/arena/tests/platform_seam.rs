@@ -1,7 +1,11 @@
 //! Only `src/platform/linux` knows Linux: its special files, flags, error numbers, system calls and
 //! the crates that name them. The rest of the arena, comments included, names none of them.
 
-use std::path::{Path, PathBuf};
+mod sources;
+
+use std::path::Path;
+
+use sources::rust_files;
 
 /// The folder of a system, which may name anything.
 const SYSTEM: &str = "platform/linux/";
@@ -101,17 +105,6 @@ const NAMES: [&str; 34] = [
     "target_os",
 ];
 
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            rust_files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// What a line names that only a system's folder may name.
 fn of_a_system(line: &str) -> Option<&str> {
     let is_known = |word: &&str| {
@@ -126,13 +119,11 @@ fn of_a_system(line: &str) -> Option<&str> {
 #[test]
 fn linux_is_known_in_its_folder_alone() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    rust_files(&sources, &mut files);
     let mut found = Vec::new();
     let mut in_system = 0;
-    for path in &files {
+    for path in rust_files(&sources) {
         let name = path.strip_prefix(&sources).unwrap().to_str().unwrap();
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
         for (index, line) in text.lines().enumerate() {
             match of_a_system(line) {
                 Some(_) if name.starts_with(SYSTEM) => in_system += 1,

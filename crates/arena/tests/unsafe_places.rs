@@ -1,8 +1,12 @@
 //! Unsafe code is in the listed files of the product and in tests that make system calls, and nowhere
 //! else. A lint demands the reason of each block (`clippy::undocumented_unsafe_blocks`).
 
+mod sources;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+use sources::rust_files;
 
 /// Product files that may contain unsafe code, and the most lines of it. A new one must be noticed
 /// and counted here.
@@ -24,17 +28,6 @@ const PRODUCT: [(&str, usize); 13] = [
 /// Crates that run only in tests.
 const TESTS: [&str; 2] = ["testkit/", "torture/"];
 
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            rust_files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// Whether a line has the word in code, not in a comment or string.
 fn is_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
@@ -44,13 +37,11 @@ fn is_unsafe(line: &str) -> bool {
 
 /// Number of unsafe lines in each file of a folder.
 fn unsafe_lines(crates: &Path) -> BTreeMap<String, usize> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(crates).unwrap() {
-        let sources = entry.unwrap().path().join("src");
-        if sources.is_dir() {
-            rust_files(&sources, &mut files);
-        }
-    }
+    let sources = std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let files: Vec<_> = sources
+        .filter(|sources| sources.is_dir())
+        .flat_map(|sources| rust_files(&sources))
+        .collect();
     assert!(files.len() > 30, "the sources are elsewhere");
     let count = |path: &PathBuf| {
         let text = std::fs::read_to_string(path).unwrap();

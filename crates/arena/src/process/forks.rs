@@ -155,6 +155,6 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             is_free
         });
-        assert!(is_free, "a child would find it taken for ever");
+        assert!(is_free, "a forked child would never get the lock");
     }
 }

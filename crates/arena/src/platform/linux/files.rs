@@ -20,7 +20,7 @@ fn path_text(path: &Path) -> io::Result<CString> {
 
 fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
     let fd = checked(result)?;
-    // SAFETY: the call that made `fd` succeeded, and nobody else knows the number yet.
+    // SAFETY: the call that made `fd` succeeded, and nothing else owns the descriptor yet.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
