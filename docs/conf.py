@@ -126,8 +126,10 @@ def _signature(definitions: list[ast.FunctionDef]) -> tuple[str, str]:
         missing = len(method.args.args) - len(first.args)
         method.args.defaults = [*first.defaults, *[ast.Constant(...)] * missing]
     method.args.args = method.args.args[1:]
-    result = ast.unparse(method.returns) if method.returns else "None"
-    return f"({ast.unparse(method.args)})", result
+    names = [ast.unparse(method.args), ast.unparse(method.returns) if method.returns else "None"]
+    # The names of type variables begin with an underscore.
+    arguments, result = (re.sub(r"\b_([A-Z])\b", r"\1", name) for name in names)
+    return f"({arguments})", result
 
 
 STUB = _stub()
