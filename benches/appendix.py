@@ -12,7 +12,7 @@ from benches import words
 from benches.counts import Counts
 from benches.record import Record, Run
 from benches.results import Result, Verdict, results_of, verdict_of
-from benches.row import Figure, Row, spread
+from benches.row import Row, spread
 from benches.rows import ROWS, overview
 from benches.summary import operations_table
 from rig.kept import wrapped
@@ -29,7 +29,7 @@ _SAID: dict[Verdict | None, str] = {
 # Verdicts that are not repeated at each figure.
 _QUIET = frozenset({"met", "no goal"})
 # Columns of text.
-_LEFT = frozenset({"figure", "peer", "interval", "its interval", "goal"})
+_LEFT = frozenset({"figure", "peer", "interval", "goal"})
 # A run is disturbed if other programs had more than this share of the machine's time.
 _DISTURBED_SHARE = 0.05
 
@@ -159,7 +159,6 @@ def _figures(runs: Sequence[Run]) -> list[str]:
                     "interval": words.interval(figure.values),
                     "stripped": words.amount(figure.limit, figure.unit),
                     "its value": words.limit_value(figure) if figure.limit else "",
-                    "its interval": words.interval(figure.limit_values) if figure.limit else "",
                     "rounds": f"{len(figure.ours)}" if shows_rounds else "",
                     "goal": _judged(result) if is_last else "",
                 }

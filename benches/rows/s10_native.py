@@ -14,7 +14,6 @@ _GOALS = {
 }
 _COMPARED = ("get", "get, in the order of the sets")
 _OURS = "tuckbox"
-_BUFFERED = "tuckbox, buffer used again"
 
 
 def measure(conditions: Conditions) -> list[Figure]:
@@ -36,10 +35,6 @@ def measure(conditions: Conditions) -> list[Figure]:
         for name, peer in peers.items():
             goal = _GOALS.get(name) if what in _COMPARED else None
             found.append(_figure(what, of_cache[_OURS], peer, of_cache[name], goal))
-        if what in _COMPARED:
-            for name in _GOALS:
-                ours, theirs = of_cache[_BUFFERED], of_cache[name]
-                found.append(_figure(f"{what}, into a buffer", ours, peers[name], theirs, None))
     return found
 
 

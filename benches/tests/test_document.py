@@ -110,8 +110,8 @@ def test_a_shown_limit_comes_with_its_program() -> None:
     page = page_of(record_of(run(figure(ours=ABOVE, limit=ABOVE))))
     assert "| limit shown | S1 (Get, hit) |" in page
     assert "The stripped program only does this: only hash." in page
-    assert "| stripped | its value | its interval | goal |" in page
-    assert "| 82.5 ns | 4.12x | 3.50\u20134.75 | <= 2x, limit shown |" in page
+    assert "| stripped | its value | goal |" in page
+    assert "| 82.5 ns | 4.12x | <= 2x, limit shown |" in page
 
 
 def test_each_stripped_program_says_what_it_does() -> None:

@@ -1,7 +1,6 @@
 //! The compared caches, each used as its documentation shows, with space for all entries.
 //!
-//! Owns what a get and a set are for each. A get returns bytes that the program owns. `Buffered` is
-//! the exception: it is shown next to the others, and has no goal.
+//! Owns what a get and a set are for each. A get returns bytes that the program owns.
 
 use std::path::Path;
 
@@ -12,13 +11,8 @@ pub(crate) type Failure = Box<dyn std::error::Error>;
 
 /// A cache under test.
 pub(crate) trait Contestant {
-    /// What a get returns.
-    type Answer<'a>: AsRef<[u8]>
-    where
-        Self: 'a;
-
     /// Looks a key up.
-    fn get(&mut self, key: &str) -> Option<Self::Answer<'_>>;
+    fn get(&mut self, key: &str) -> Option<Vec<u8>>;
 
     /// Stores a copy of a value.
     fn set(&mut self, key: &str, value: &[u8]);
@@ -59,8 +53,6 @@ impl Tuckbox {
 }
 
 impl Contestant for Tuckbox {
-    type Answer<'a> = Vec<u8>;
-
     #[inline]
     fn get(&mut self, key: &str) -> Option<Vec<u8>> {
         self.bytes(key).map(<[u8]>::to_vec)
@@ -69,30 +61,6 @@ impl Contestant for Tuckbox {
     #[inline]
     fn set(&mut self, key: &str, value: &[u8]) {
         self.cache.set(key.as_bytes(), Value::bytes(value), Ttl::Never).expect("a set");
-    }
-}
-
-/// The engine; a get copies into a reused buffer, which is the intended use of its interface.
-pub(crate) struct Buffered(Tuckbox);
-
-impl Buffered {
-    pub(crate) fn new(folder: &Path) -> Result<Buffered, Failure> {
-        let cache = open(folder, "buffered.tuck", &Config::default())?;
-        Ok(Buffered(Tuckbox { cache, buffer: Buffer::new() }))
-    }
-}
-
-impl Contestant for Buffered {
-    type Answer<'a> = &'a [u8];
-
-    #[inline]
-    fn get(&mut self, key: &str) -> Option<&[u8]> {
-        self.0.bytes(key)
-    }
-
-    #[inline]
-    fn set(&mut self, key: &str, value: &[u8]) {
-        self.0.set(key, value);
     }
 }
 
@@ -117,8 +85,6 @@ impl Moka {
 }
 
 impl Contestant for Moka {
-    type Answer<'a> = Vec<u8>;
-
     #[inline]
     fn get(&mut self, key: &str) -> Option<Vec<u8>> {
         self.0.get(key)
@@ -161,11 +127,6 @@ impl QuickCache<ByPayload> {
 }
 
 impl<W: Weighter<String, Vec<u8>> + Clone> Contestant for QuickCache<W> {
-    type Answer<'a>
-        = Vec<u8>
-    where
-        W: 'a;
-
     #[inline]
     fn get(&mut self, key: &str) -> Option<Vec<u8>> {
         self.0.get(key)
@@ -182,8 +143,6 @@ impl<W: Weighter<String, Vec<u8>> + Clone> Contestant for QuickCache<W> {
 pub(crate) struct HashMap(std::collections::HashMap<String, Vec<u8>>);
 
 impl Contestant for HashMap {
-    type Answer<'a> = Vec<u8>;
-
     #[inline]
     fn get(&mut self, key: &str) -> Option<Vec<u8>> {
         self.0.get(key).cloned()

@@ -51,7 +51,7 @@ impl<C: Contestant> Turns for C {
         let mut found = 0;
         for (key, value) in batch.keys.iter().zip(&batch.values) {
             if let Some(answer) = self.get(key) {
-                if answer.as_ref() != value.as_slice() {
+                if answer != *value {
                     return Err(format!("the value of {key} is not the one stored").into());
                 }
                 found += 1;

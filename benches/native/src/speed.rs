@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{json, Map, Value};
 
-use crate::caches::{Buffered, Contestant, Failure, HashMap, Moka, QuickCache, Tuckbox};
+use crate::caches::{Contestant, Failure, HashMap, Moka, QuickCache, Tuckbox};
 use crate::inputs;
 
 const ENTRIES: usize = 20_000;
@@ -68,7 +68,7 @@ impl<C: Contestant> Timed<C> {
         time(|| {
             for key in keys {
                 if let Some(answer) = cache.get(key) {
-                    black_box(answer.as_ref());
+                    black_box(answer.as_slice());
                 }
             }
         })
@@ -88,7 +88,7 @@ impl<C: Contestant> Turns for Timed<C> {
     fn verify(&mut self, inputs: &Inputs) -> Result<(), Failure> {
         for key in &inputs.shuffled {
             let answer = self.0.get(key);
-            if answer.as_ref().map(AsRef::as_ref) != Some(inputs::value_of(key).as_slice()) {
+            if answer != Some(inputs::value_of(key)) {
                 return Err(format!("the value of {key} is not the one that was stored").into());
             }
         }
@@ -146,7 +146,6 @@ pub(crate) fn measure(folder: &Path, rounds: usize, round_ms: u64) -> Result<Val
     moka.0.settle();
     let mut caches: Caches = vec![
         ("tuckbox", Box::new(Timed::filled(Tuckbox::new(folder)?, &inputs))),
-        ("tuckbox, buffer used again", Box::new(Timed::filled(Buffered::new(folder)?, &inputs))),
         ("moka", Box::new(moka)),
         ("quick_cache", Box::new(Timed::filled(QuickCache::new(ROOM_ENTRIES), &inputs))),
         ("HashMap", Box::new(Timed::filled(HashMap::default(), &inputs))),
