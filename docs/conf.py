@@ -32,14 +32,10 @@ author = "the authors of Tuckbox"
 release = tuckbox.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
-suppress_warnings = ["myst.header"]  # A generated page may begin with a lower heading.
 
-default_role = "code"  # The docstrings of the extension are Markdown.
+default_role = "code"  # The docstrings of the extension have Markdown's backticks.
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
 add_module_names = False
 python_display_short_literal_types = True
 
@@ -52,8 +48,6 @@ html_show_copyright = False
 html_copy_source = False
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
-
-linkcheck_timeout = 20
 
 
 def _repository() -> str | None:
