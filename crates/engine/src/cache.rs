@@ -12,7 +12,7 @@ use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::format::{log, plan, shard, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN};
 use crate::index::Lookup;
 use crate::reading::{Buffer, Reader, ScanState};
-use crate::repair::{lock, Audit, Depth, FINDINGS_MAX};
+use crate::repair::{lock, Audit};
 use crate::storage::Context;
 use crate::value::{CheckReport, Config, Entry, Item, Stats, Ttl, Value};
 use crate::writing::{Condition, Store};
@@ -340,14 +340,7 @@ impl Cache {
         let counters = self.cx.arena.counters();
         let counter = |counter: Counter| counters[counter as usize];
         let segments = u64::from(self.cx.arena.segments_present());
-        let (mut free, mut building) = (0, 0);
-        for segment in 0..segments as u32 {
-            match self.cx.arena.segment_owner(segment) {
-                Owner::Free => free += 1,
-                Owner::Builder(_) => building += 1,
-                Owner::Shard(_) | Owner::Unknown(_) => {}
-            }
-        }
+        let (free, building) = self.cx.segments_of_no_shard();
         let index = self.cx.sum_over_shards(shard::INDEX_SEGMENTS);
         let body = self.cx.sum_over_shards(shard::BODY_SEGMENTS);
         let spare = (0..self.cx.shape.shard_count).map(|index| self.cx.spares_of(index)).sum();
@@ -434,29 +427,10 @@ impl Cache {
         self.cx.arena.refresh_length();
         let mut report = CheckReport::default();
         for index in 0..self.cx.shape.shard_count {
-            let found = Audit(&lock::lock(&self.cx, index)?).audit(Depth::Content);
-            report.entries += found.entries;
-            report.entry_bytes += found.entry_bytes;
-            report.lost_entries += found.lost_entries;
-            report.losses.extend(found.losses);
-            report.damaged_entries += found.damaged_entries;
-            report.leaked_segments += found.leaked_segments;
-            report.wrong_counts += found.wrong_counts;
-            report.segments_log += found.segments_log;
-            report.segments_index += found.segments_index;
-            report.segments_body += found.segments_body;
-            report.segments_spare += found.segments_spare;
-            let left = FINDINGS_MAX.saturating_sub(report.findings.len());
-            report.findings.extend(found.findings.into_iter().take(left));
+            Audit(&lock::lock(&self.cx, index)?).check(&mut report);
         }
         self.cx.arena.free_abandoned_segments();
-        for segment in 0..self.cx.arena.segments_present() {
-            match self.cx.arena.segment_owner(segment) {
-                Owner::Free => report.segments_free += 1,
-                Owner::Builder(_) => report.segments_building += 1,
-                Owner::Shard(_) | Owner::Unknown(_) => {}
-            }
-        }
+        (report.segments_free, report.segments_building) = self.cx.segments_of_no_shard();
         self.cx.arena.check_not_lost()?;
         Ok(report)
     }

@@ -196,6 +196,19 @@ impl Context {
         counts.fold(0, u64::saturating_add)
     }
 
+    /// Number of free segments, and of those that a process is filling.
+    pub(crate) fn segments_of_no_shard(&self) -> (u64, u64) {
+        let (mut free, mut building) = (0, 0);
+        for segment in 0..self.arena.segments_present() {
+            match self.arena.segment_owner(segment) {
+                Owner::Free => free += 1,
+                Owner::Builder(_) => building += 1,
+                Owner::Shard(_) | Owner::Unknown(_) => {}
+            }
+        }
+        (free, building)
+    }
+
     /// Number of a shard's spare segments. Read without its lock.
     pub(crate) fn spares_of(&self, shard: u64) -> u64 {
         let at = self.arena.geometry().shard_at(shard) + shard::SPARES;
