@@ -155,10 +155,9 @@ impl Cache {
         self.cx.arena.reader()?;
         self.cx.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
-        let answer = self.reads().read(key, self.cx.hasher.key(key), &mut buffer, false);
-        let found = buffer.outcome(answer)?;
+        let found = self.reads().read(key, self.cx.hasher.key(key), &mut buffer, false)?;
         self.cx.arena.check_not_lost()?;
-        Ok(found && !self.reads().has_expired(&buffer))
+        Ok(found && !self.cx.is_expired(buffer.expiry_us))
     }
 
     /// Stores a value, replacing the present one.
@@ -231,7 +230,7 @@ impl Cache {
         shard.add_word(shard::DELETES, 1);
         drop(shard);
         self.cx.arena.check_not_lost()?;
-        Ok(Some(self.reads().entry_in(buffer)))
+        Ok(Some(buffer.entry(&self.cx.shape)))
     }
 
     /// Gives an entry a new time to live, from now. Whether there was one. The version does not

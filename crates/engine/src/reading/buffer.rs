@@ -108,16 +108,6 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// The result of a read; fits a register.
-pub enum Answer {
-    /// The entry is in the buffer.
-    Found,
-    /// There is no such entry.
-    Missing,
-    /// The read failed; the error is in the buffer.
-    Refused,
-}
-
 impl Buffer {
     /// Space for a record of this many words; none if there is no memory for it.
     #[inline(always)]
@@ -130,7 +120,7 @@ impl Buffer {
 
     /// The entry that was read.
     #[inline(always)]
-    pub(super) fn entry(&self, shape: &Shape) -> Entry<'_> {
+    pub(crate) fn entry(&self, shape: &Shape) -> Entry<'_> {
         let header = &self.header;
         let mut is_in_output = false;
         let value = if header.has(flag::NUMBER) {
@@ -144,15 +134,5 @@ impl Buffer {
         };
         let expiry_us = (self.expiry_us != expiry::NEVER_US).then_some(self.expiry_us);
         Entry { value, expiry_us, version: header.version(self.content), is_in_output }
-    }
-
-    /// Whether the read with this result found an entry, or its error.
-    #[inline(always)]
-    pub(crate) fn outcome(&mut self, answer: Answer) -> Result<bool> {
-        match answer {
-            Answer::Found => Ok(true),
-            Answer::Missing => Ok(false),
-            Answer::Refused => Err(self.take_refusal()),
-        }
     }
 }

@@ -22,12 +22,12 @@ use std::time::Duration;
 use tuckbox_arena::region::View;
 use tuckbox_arena::{Counter, OwnerId};
 
-use super::buffer::{Answer, Buffer};
+use super::buffer::Buffer;
 use super::locked::Entries;
 use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
 use crate::error::{Error, Result};
 use crate::eviction::{sample_hit, Eviction};
-use crate::format::{flag, IndexState, KeyHash, Position, Sequence};
+use crate::format::{flag, IndexState, KeyHash, Sequence};
 use crate::index::Lookup;
 use crate::repair::lock;
 use crate::storage::Context;
@@ -72,15 +72,19 @@ impl<'a> Reader<'a> {
         hash: KeyHash,
         buffer: &mut Buffer,
         notes_hit: bool,
-    ) -> Answer {
+    ) -> Result<bool> {
         match self.try_read(key, hash, buffer, notes_hit) {
-            Attempt::Found => Answer::Found,
-            Attempt::Missing => Answer::Missing,
-            rare => self.read_again(key, hash, buffer, notes_hit, rare),
+            Attempt::Found => Ok(true),
+            Attempt::Missing => Ok(false),
+            rare => match self.read_again(key, hash, buffer, notes_hit, rare) {
+                Some(found) => Ok(found),
+                None => Err(buffer.take_refusal()),
+            },
         }
     }
 
-    /// As [`Reader::read`], after a first attempt with this result.
+    /// As [`Reader::read`], after a first attempt with this result. None if the read failed; the
+    /// error is in the buffer, so that the result fits a register.
     #[cold]
     #[inline(never)]
     fn read_again(
@@ -89,9 +93,8 @@ impl<'a> Reader<'a> {
         hash: KeyHash,
         buffer: &mut Buffer,
         notes_hit: bool,
-        first: Attempt,
-    ) -> Answer {
-        let mut attempt = first;
+        mut attempt: Attempt,
+    ) -> Option<bool> {
         for _ in 1..ATTEMPTS {
             let Attempt::Changed = attempt else { break };
             std::hint::spin_loop();
@@ -103,14 +106,7 @@ impl<'a> Reader<'a> {
             Attempt::Changed => self.read_under_lock(key, hash, buffer),
             Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
         };
-        match result {
-            Ok(true) => Answer::Found,
-            Ok(false) => Answer::Missing,
-            Err(error) => {
-                buffer.refusal = Some(error);
-                Answer::Refused
-            }
-        }
+        result.map_err(|error| buffer.refusal = Some(error)).ok()
     }
 
     #[cold]
@@ -379,7 +375,7 @@ impl<'a> Reader<'a> {
         let content = match steps::copy(&located, &header, words) {
             Some(content) => Some(content),
             None => self
-                .copy_crossing(self.position_in(located.record), words)
+                .copy_across(self.position_in(located.record), words)
                 .then(|| header.content(words)),
         };
         match (steps::is_still_after_copy(&located), content) {
@@ -387,13 +383,6 @@ impl<'a> Reader<'a> {
             (true, None) => Err(CopyError::Damaged),
             (false, _) => Err(CopyError::Changed),
         }
-    }
-
-    /// Copies a record that continues in further segments, which is rare.
-    #[cold]
-    #[inline(never)]
-    fn copy_crossing(self, at: Position, words: &mut [u64]) -> bool {
-        self.copy_across(at, words)
     }
 
     /// Whether the record in the buffer was written at this place under a key with this hash. Sets
@@ -412,18 +401,6 @@ impl<'a> Reader<'a> {
         steps::has_its_checksum(copied, &self.hasher, hash, offset)
     }
 
-    /// The entry in a filled buffer.
-    #[inline(always)]
-    pub(crate) fn entry_in(self, buffer: &Buffer) -> Entry<'_> {
-        buffer.entry(&self.shape)
-    }
-
-    /// Whether the entry in a filled buffer has expired.
-    #[inline(always)]
-    pub(crate) fn has_expired(self, buffer: &Buffer) -> bool {
-        self.is_expired(buffer.expiry_us)
-    }
-
     /// As [`crate::Cache::get`], for callers that have the hash and the owner for this handle's counters;
     /// none if it is read-only.
     #[inline(always)]
@@ -434,13 +411,12 @@ impl<'a> Reader<'a> {
         hash: KeyHash,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Entry<'b>>> {
-        let answer = self.read(key, hash, buffer, owner.is_some());
-        let found = buffer.outcome(answer)?;
-        if found && !self.has_expired(buffer) {
+        let found = self.read(key, hash, buffer, owner.is_some())?;
+        if found && !self.is_expired(buffer.expiry_us) {
             if let Some(owner) = owner {
                 self.arena.count_read(owner, Counter::Hits);
             }
-            return Ok(Some(self.entry_in(buffer)));
+            return Ok(Some(buffer.entry(&self.shape)));
         }
         if let Some(owner) = owner {
             self.arena.check_not_lost()?;

@@ -60,7 +60,7 @@ impl Reader<'_> {
             return Ok(None);
         }
         let key = buffer.header.key(&buffer.record);
-        Ok(Some(Item { key, entry: self.entry_in(buffer) }))
+        Ok(Some(Item { key, entry: buffer.entry(&self.shape) }))
     }
 
     /// Copies the next entry into the buffer; false at the end.
@@ -72,9 +72,8 @@ impl Reader<'_> {
                     *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
                     continue;
                 };
-                let answer = self.read(&key, self.hasher.key(&key), buffer, false);
-                let found = buffer.outcome(answer)?;
-                if found && !self.has_expired(buffer) {
+                let found = self.read(&key, self.hasher.key(&key), buffer, false)?;
+                if found && !self.is_expired(buffer.expiry_us) {
                     return Ok(true);
                 }
                 continue;
@@ -108,7 +107,7 @@ impl Reader<'_> {
             let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer)? else {
                 continue;
             };
-            if !self.has_expired(buffer) && walk.seen.insert(hash) {
+            if !self.is_expired(buffer.expiry_us) && walk.seen.insert(hash) {
                 return Ok(true);
             }
         }

@@ -69,6 +69,8 @@ impl Context {
     /// Copies what follows a place of a log, also from further segments. False if a trailer is
     /// damaged, or a segment is used again meanwhile: before and after the copy, each must have the
     /// generation that the previous trailer names.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn copy_across(&self, mut at: Position, words: &mut [u64]) -> bool {
         let mut done = 0;
         loop {
