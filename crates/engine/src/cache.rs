@@ -207,9 +207,7 @@ impl Cache {
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         let (shard, hash, live) = self.writes().lock_key(key)?;
         let Some(live) = live else { return Ok(false) };
-        shard.remove(hash, &live.found, &live.header);
-        shard.remember_removed(hash, &live.found, &live.header);
-        shard.add_word(shard::DELETES, 1);
+        shard.remove_live(hash, &live, shard::DELETES);
         drop(shard);
         self.cx.arena.check_not_lost()?;
         Ok(true)
@@ -225,9 +223,7 @@ impl Cache {
         if !shard.copy_entry(&live, hash, buffer)? {
             return Ok(None);
         }
-        shard.remove(hash, &live.found, &live.header);
-        shard.remember_removed(hash, &live.found, &live.header);
-        shard.add_word(shard::DELETES, 1);
+        shard.remove_live(hash, &live, shard::DELETES);
         drop(shard);
         self.cx.arena.check_not_lost()?;
         Ok(Some(buffer.entry(&self.cx.shape)))
@@ -308,12 +304,10 @@ impl Cache {
     pub fn expire(&self) -> Result<u64> {
         let mut count = 0;
         for index in 0..self.cx.shape.shard_count {
-            let mut bucket = 0;
-            loop {
+            for first in (0..).step_by(EXPIRE_BUCKETS as usize) {
                 let shard = self.writes().lock(index)?;
-                let (expired, more) = shard.expire_buckets(bucket, EXPIRE_BUCKETS);
+                let (expired, more) = shard.expire_buckets(first, EXPIRE_BUCKETS);
                 count += expired;
-                bucket += EXPIRE_BUCKETS;
                 if !more {
                     break;
                 }
@@ -455,15 +449,12 @@ impl Scan<'_> {
 }
 
 fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
-    let size_bytes = config.size_bytes;
-    if size_bytes < SIZE_BYTES_MIN {
-        let least_bytes = SIZE_BYTES_MIN;
-        let asked_bytes = size_bytes;
+    let asked_bytes = config.size_bytes;
+    let (least_bytes, most_bytes) = (SIZE_BYTES_MIN, SIZE_BYTES_MAX);
+    if asked_bytes < least_bytes {
         return Err(tuckbox_arena::Error::SizeTooSmall { asked_bytes, least_bytes }.into());
     }
-    if size_bytes > SIZE_BYTES_MAX {
-        let most_bytes = SIZE_BYTES_MAX;
-        let asked_bytes = size_bytes;
+    if asked_bytes > most_bytes {
         return Err(tuckbox_arena::Error::SizeTooLarge { asked_bytes, most_bytes }.into());
     }
     if let Some(given) = config.max_entries {
@@ -471,8 +462,8 @@ fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
             return Err(Error::MaxEntriesOutOfRange { given, most: MAX_ENTRIES_MAX });
         }
     }
-    let plan = plan::plan(size_bytes, config.max_entries.unwrap_or(0));
-    let (features_optional, after_power_cut) = (config.favour.word(), config.after_power_cut);
+    let plan = plan::plan(asked_bytes, config.max_entries.unwrap_or(0));
+    let (features_optional, after_power_cut) = (config.favour as u64, config.after_power_cut);
     Ok(tuckbox_arena::Plan { features_optional, after_power_cut, ..plan })
 }
 

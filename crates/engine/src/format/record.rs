@@ -186,16 +186,8 @@ impl RecordHeader {
         let (key_bytes, value_bytes) = (bits(form, KEY_BITS), bits(form >> KEY_BITS, VALUE_BITS));
         let key_at = form_index * 8 + FORM_BYTES;
         let log_bytes = whole_words(key_at + key_bytes + value_bytes);
-        let tag = bits(form >> TAG_SHIFT, TAG_BITS) as u8;
-        Some(RecordHeader {
-            sequence,
-            tag,
-            key_bytes,
-            value_bytes,
-            body_count: 0,
-            log_bytes,
-            key_at,
-        })
+        let (tag, body_count) = (bits(form >> TAG_SHIFT, TAG_BITS) as u8, 0);
+        Some(RecordHeader { sequence, tag, key_bytes, value_bytes, body_count, log_bytes, key_at })
     }
 
     #[inline(always)]

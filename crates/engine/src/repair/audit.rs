@@ -234,7 +234,8 @@ impl Audit<'_> {
             let (sum, number_at) = (self.word(shard::INTENT_SUM), header.number_at());
             words[number_at as usize / 8] = sum;
             let after = header.sequence.without_busy();
-            let is_after = self.is_valid(offset, &header.with_sequence(after), words, hash);
+            let finished = header.with_sequence(after);
+            let is_after = self.valid_content(offset, &finished, words, hash).is_some();
             if is_after {
                 self.region().store(offset + number_at, sum, Ordering::Release);
                 self.region().store(offset, after.0, Ordering::Release);
@@ -455,7 +456,7 @@ impl Audit<'_> {
             return SlotState::Damaged("a segment of its value is missing");
         }
         if cause == Cause::Check {
-            if !self.is_valid(offset, &header, record, hash) {
+            if self.valid_content(offset, &header, record, hash).is_none() {
                 return SlotState::Damaged("its checksum does not match");
             }
             // Skipped if there is no memory for the value.

@@ -91,10 +91,8 @@ impl Shard<'_> {
             return;
         }
         with_scratch(|words| {
-            if let Some(header) = self.load_record(offset, words) {
-                if self.is_valid(offset, &header, words, hash) {
-                    self.free_bodies(&header, words);
-                }
+            if let Some((header, _)) = self.load_valid(offset, words, hash) {
+                self.free_bodies(&header, words);
             }
         });
     }

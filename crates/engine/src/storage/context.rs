@@ -29,11 +29,6 @@ impl Context {
         }
     }
 
-    /// The longest value that this cache accepts, in bytes.
-    pub(crate) fn value_bytes_max(&self) -> usize {
-        self.shape.value_bytes_max as usize
-    }
-
     /// Whether the whole segment can be accessed. Checks the file's length if necessary.
     #[inline(always)]
     pub(crate) fn is_usable(&self, segment: impl Into<u64>) -> bool {
@@ -57,7 +52,7 @@ impl Context {
             return Err(Error::KeyTooLong { len_bytes: key.len(), most_bytes });
         }
         // Keys and record headers count towards the longest value.
-        let most_bytes = self.value_bytes_max();
+        let most_bytes = self.shape.value_bytes_max as usize;
         match value {
             Some(value)
                 if value.len() + key.len() > most_bytes + 256 || value.len() > most_bytes =>
@@ -75,9 +70,7 @@ impl Context {
         match ttl {
             Ttl::Never => None,
             // The end of the file's clock stands for any later time.
-            Ttl::Us(ttl_us) => {
-                Some(self.arena.now_us().saturating_add(ttl_us).min(crate::EXPIRY_US_MAX))
-            }
+            Ttl::Us(us) => Some(self.arena.now_us().saturating_add(us).min(crate::EXPIRY_US_MAX)),
         }
     }
 

@@ -182,18 +182,19 @@ impl Shard<'_> {
         })
     }
 
-    /// Whether a copied record is valid: not busy, and checksum and expiry match.
-    pub fn is_valid(
+    /// Copies a whole record into `words`, with the sum of its content. None if it is not valid.
+    pub fn load_valid(
         &self,
         offset: u64,
-        header: &RecordHeader,
-        words: &[u64],
+        words: &mut Vec<u64>,
         hash: KeyHash,
-    ) -> bool {
-        self.valid_content(offset, header, words, hash).is_some()
+    ) -> Option<(RecordHeader, u64)> {
+        let header = self.load_record(offset, words)?;
+        Some((header, self.valid_content(offset, &header, words, hash)?))
     }
 
-    /// The sum of a record's content, from a copy of it; none if the record is not valid.
+    /// The sum of a record's content, from a copy of it. None if the record is not valid: busy, or
+    /// checksum or expiry do not match.
     pub fn valid_content(
         &self,
         offset: u64,

@@ -13,7 +13,7 @@ use tuckbox_arena::region::fence;
 use crate::error::{Error, Result};
 use crate::eviction::Eviction;
 use crate::format::{
-    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, RecordHeader, Sequence, Slot,
+    expiry, flag, shard, Body, Draft, KeyHash, LogKind, RecordHeader, Sequence, Slot,
 };
 use crate::index::Index;
 use crate::reading::{Entries, Live};
@@ -72,34 +72,24 @@ impl Writer<'_> {
                 None => (None, 0),
             },
         };
-        let holds = match (condition, &live) {
-            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => {
-                true
-            }
-            (Condition::Version(wanted), Some(_)) => version == wanted,
-            _ => false,
+        let holds = match condition {
+            Condition::Always => true,
+            Condition::Absent => live.is_none(),
+            Condition::Present => live.is_some(),
+            Condition::Version(wanted) => live.is_some() && version == wanted,
         };
         if !holds {
             return InPlace::Done(false);
         }
         if let Some(live) = &live {
-            if self.put_over(draft, live) {
+            self.sample_overwrite(draft.hash, draft.header());
+            if self.can_rewrite(live, draft) {
+                self.rewrite(live, draft);
                 self.add_word(shard::SETS, 1);
                 return InPlace::Done(true);
             }
         }
         InPlace::NotEnough(live)
-    }
-
-    /// Stores a draft into the existing record. False if it does not fit.
-    #[inline(always)]
-    fn put_over(&self, draft: &mut Draft<'_>, live: &Live) -> bool {
-        self.sample_overwrite(draft.hash, draft.header());
-        let fits = self.can_rewrite(live, draft);
-        if fits {
-            self.rewrite(live, draft);
-        }
-        fits
     }
 
     /// Stores a draft as a new record, replacing the key's present one if there is one.
@@ -133,31 +123,21 @@ impl Writer<'_> {
         let offset = self.cx.offset_of(reservation.position);
         let generation = self.arena().generation(reservation.position.segment);
         let version = self.next_version();
+        let slot = Slot::new(offset, draft.hash.tag(), bits);
         if tuckbox_arena::mutants::is_on("early-publication") {
-            self.store_slot(slot_at, Slot::new(offset, draft.hash.tag(), bits));
+            self.store_slot(slot_at, slot);
         }
         let words = draft.finish(version, offset, generation, &self.cx.hasher);
         self.append(reservation, words);
         self.adopt_bodies(bodies);
-        self.publish(draft.hash, slot_at, offset, bits, live);
+        self.store_slot(slot_at, slot);
+        if let Some(old) = live {
+            self.count_out(self.log_of(old.position.segment), &old.header);
+            self.free_bodies_at(old.offset(), &old.header, draft.hash);
+            self.retire(old.offset());
+        }
         self.count_in(kind, &header);
         Ok(())
-    }
-
-    /// Makes a slot lead to a new record, and frees the old one.
-    fn publish(
-        &self,
-        hash: KeyHash,
-        slot_at: u64,
-        offset: u64,
-        bits: PolicyBits,
-        old: Option<&Live>,
-    ) {
-        self.store_slot(slot_at, Slot::new(offset, hash.tag(), bits));
-        let Some(old) = old else { return };
-        self.count_out(self.log_of(old.position.segment), &old.header);
-        self.free_bodies_at(old.offset(), &old.header, hash);
-        self.retire(old.offset());
     }
 
     /// Whether a draft fits into the existing record: same form and size, within one segment.
@@ -214,10 +194,7 @@ impl Writer<'_> {
     pub fn add_to_number(&self, live: &Live, hash: KeyHash, delta: i64) -> Result<Option<i64>> {
         let offset = live.offset();
         with_scratch(|words| {
-            let valid = self
-                .load_record(offset, words)
-                .filter(|header| self.is_valid(offset, header, words, hash));
-            let Some(header) = valid else {
+            let Some((header, _)) = self.load_valid(offset, words, hash) else {
                 self.drop_damaged(hash, &live.found, &live.header);
                 return Ok(None);
             };
@@ -251,14 +228,11 @@ impl Writer<'_> {
             self.region().store(live.offset() + 8, word, Ordering::Release);
             return Some(());
         }
-        let expiry_us = match expiry_us {
-            None => return Some(()),
-            Some(expiry_us) => expiry_us,
-        };
+        let Some(expiry_us) = expiry_us else { return Some(()) };
         with_scratch(|words| {
             let offset = live.offset();
             let old = self.load_record(offset, words)?;
-            if !self.is_valid(offset, &old, words, hash) {
+            if self.valid_content(offset, &old, words, hash).is_none() {
                 // The caller looks again, and finds nothing.
                 self.drop_damaged(hash, &live.found, &live.header);
                 return None;
