@@ -11,7 +11,7 @@ pub mod shape;
 pub mod words;
 
 pub use self::draft::Draft;
-pub use self::hash::{Hasher, KeyHash};
+pub use self::hash::{Hasher, KeyHash, RecordPlace};
 pub use self::layout::{
     flag, log, note, policy_selection, shadow, shard, BUCKETS_AT_FIRST, BUCKET_BYTES, BUCKET_WORD,
     GHOST_ROW_BYTES, MAX_ENTRIES_MAX, RECORD_SPACE_MIN, SIZE_BYTES_MIN, SLOTS_PER_BUCKET,

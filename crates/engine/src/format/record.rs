@@ -22,7 +22,7 @@ use tuckbox_arena::region::{bytes_of, bytes_of_mut};
 use tuckbox_arena::sum;
 
 use super::expiry;
-use super::hash::{Hasher, KeyHash};
+use super::hash::{Hasher, KeyHash, RecordPlace};
 use super::layout::flag;
 use super::layout::record::{BODY_WORDS, LONG_VALUE_BITS};
 use super::shape::Shape;
@@ -374,16 +374,8 @@ impl RecordHeader {
 
     /// The checksum of a record with this content at this place.
     #[inline(always)]
-    pub fn checksum(
-        &self,
-        content: u64,
-        hasher: &Hasher,
-        key: KeyHash,
-        offset: u64,
-        generation: u64,
-    ) -> u32 {
-        let sequence = self.sequence.0 & 0xffff_ffff;
-        hasher.checksum(key, content, sequence, offset, generation)
+    pub fn checksum(&self, content: u64, hasher: &Hasher, key: KeyHash, at: RecordPlace) -> u32 {
+        hasher.checksum(key, content, self.sequence.0 & 0xffff_ffff, at)
     }
 
     /// Identifies the state of an entry, in 63 bits: the version's low bits and bits of the
@@ -403,16 +395,8 @@ impl RecordHeader {
     }
 
     /// Gives a copied record the checksum of a new place or content.
-    pub fn seal(
-        &self,
-        words: &mut [u64],
-        hasher: &Hasher,
-        key: KeyHash,
-        offset: u64,
-        generation: u64,
-    ) {
-        let content = self.content(words);
-        let checksum = self.checksum(content, hasher, key, offset, generation);
+    pub fn seal(&self, words: &mut [u64], hasher: &Hasher, key: KeyHash, at: RecordPlace) {
+        let checksum = self.checksum(self.content(words), hasher, key, at);
         words[0] = self.sequence.with_checksum(checksum).0;
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::error::{lengthen, Error, Result};
 use crate::format::{expiry, flag, RecordHeader, Shape};
+use crate::storage::Context;
 use crate::value::{Entry, Value};
 
 /// Where reads copy entries to. Reuse it: it grows to the largest record read and never shrinks.
@@ -91,6 +92,21 @@ impl Buffer {
         }
         self.reserve_value(&header)?;
         Ok(fill(&self.record, &mut self.value))
+    }
+
+    /// Copies what the record in the buffer has in segments of its own, if anything. False if it is
+    /// no longer there.
+    pub(crate) fn load_bodies(&mut self, cx: &Context) -> Result<bool> {
+        let header = self.header;
+        if header.body_count == 0 {
+            return Ok(true);
+        }
+        // Checked before memory is allocated: a damaged list may name more segments than there are.
+        if !cx.has_bodies(&header, &self.record) {
+            return Ok(false);
+        }
+        self.reserve_value(&header)?;
+        Ok(cx.load_bodies(&header, &self.record, &mut self.value))
     }
 
     /// The bytes of a large value, and whether they are in the output buffer.

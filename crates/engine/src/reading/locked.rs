@@ -82,26 +82,15 @@ impl Entries<'_> {
     pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
         let record_words = (live.header.log_bytes / 8) as usize;
         lengthen(&mut buffer.record, record_words)?;
-        let valid = self.load_valid(live.offset(), &mut buffer.record, hash);
-        let valid = valid.map(|(header, content)| {
-            buffer.content = content;
-            header
-        });
-        // Uses the verified copy of the header: the one that was found may have been overwritten
-        // since.
-        if let Some(header) = valid.filter(|header| header.body_count > 0) {
-            buffer.reserve_value(&header)?;
+        if let Some((header, content)) = self.load_valid(live.offset(), &mut buffer.record, hash) {
+            // Not the header that was found: it may have been overwritten since.
+            (buffer.header, buffer.content) = (header, content);
+            buffer.expiry_us = header.expiry_us(&buffer.record, hash).unwrap_or_default();
+            if buffer.load_bodies(self.cx)? {
+                return Ok(true);
+            }
         }
-        let whole = valid.filter(|header| {
-            header.body_count == 0
-                || self.cx.has_bodies(header, &buffer.record)
-                    && self.cx.load_bodies(header, &buffer.record, &mut buffer.value)
-        });
-        let expiry_us = whole.and_then(|header| header.expiry_us(&buffer.record, hash));
-        match whole.zip(expiry_us) {
-            Some((header, expiry_us)) => (buffer.header, buffer.expiry_us) = (header, expiry_us),
-            None => self.drop_damaged(hash, &live.found, &live.header),
-        }
-        Ok(whole.is_some())
+        self.drop_damaged(hash, &live.found, &live.header);
+        Ok(false)
     }
 }

@@ -27,7 +27,7 @@ use super::locked::Entries;
 use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
 use crate::error::{Error, Result};
 use crate::eviction::{sample_hit, Eviction};
-use crate::format::{flag, IndexState, KeyHash, Sequence};
+use crate::format::{flag, IndexState, KeyHash, RecordPlace, Sequence};
 use crate::index::Lookup;
 use crate::repair::lock;
 use crate::storage::Context;
@@ -248,14 +248,13 @@ impl<'a> Reader<'a> {
             Ok(copied) => copied,
             Err(error) => return self.attempt_of(error),
         };
-        let offset = seen.slot.offset();
         if !copied.header.has_key(&buffer.record, key) {
             // Through the buffer: as an argument it would be in memory in all reads.
             buffer.header = copied.header;
-            self.count_if_damaged(buffer, copied.content, offset, copied.generation);
+            self.count_if_damaged(buffer, copied.content, copied.place);
             return None;
         }
-        if !self.verify_copy(&copied, buffer, hash, offset) {
+        if !self.verify_copy(&copied, buffer, hash) {
             self.arena.count(Counter::ChecksumMismatches, 1);
             return None;
         }
@@ -308,10 +307,10 @@ impl<'a> Reader<'a> {
     /// A record with this key's tag but another key, in the buffer: equal tags are rare, or one of
     /// the two is damaged.
     #[cold]
-    fn count_if_damaged(self, buffer: &mut Buffer, content: u64, offset: u64, generation: u64) {
-        let copied = Copied { header: buffer.header, content, generation };
+    fn count_if_damaged(self, buffer: &mut Buffer, content: u64, place: RecordPlace) {
+        let copied = Copied { header: buffer.header, content, place };
         let hash = self.hasher.key(copied.header.key(&buffer.record));
-        if !self.verify_copy(&copied, buffer, hash, offset) {
+        if !self.verify_copy(&copied, buffer, hash) {
             self.arena.count(Counter::ChecksumMismatches, 1);
         }
     }
@@ -354,7 +353,8 @@ impl<'a> Reader<'a> {
         }
         let start = record.view();
         let first = start.load(0, Ordering::Acquire);
-        Ok(Located { record, use_of_segment, generation, start, first })
+        let place = RecordPlace { offset, generation };
+        Ok(Located { record, use_of_segment, place, start, first })
     }
 
     /// Copies a record, and checks that it did not change meanwhile.
@@ -379,7 +379,7 @@ impl<'a> Reader<'a> {
                 .then(|| header.content(words)),
         };
         match (steps::is_still_after_copy(&located), content) {
-            (true, Some(content)) => Ok(Copied { header, content, generation: located.generation }),
+            (true, Some(content)) => Ok(Copied { header, content, place: located.place }),
             (true, None) => Err(CopyError::Damaged),
             (false, _) => Err(CopyError::Changed),
         }
@@ -388,17 +388,11 @@ impl<'a> Reader<'a> {
     /// Whether the record in the buffer was written at this place under a key with this hash. Sets
     /// the buffer's fields from the record in any case.
     #[inline(always)]
-    pub(crate) fn verify_copy(
-        self,
-        copied: &Copied,
-        buffer: &mut Buffer,
-        hash: KeyHash,
-        offset: u64,
-    ) -> bool {
+    pub(crate) fn verify_copy(self, copied: &Copied, buffer: &mut Buffer, hash: KeyHash) -> bool {
         let Copied { header, content, .. } = *copied;
         let Some(expiry_us) = header.expiry_us(&buffer.record, hash) else { return false };
         (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
-        steps::has_its_checksum(copied, &self.hasher, hash, offset)
+        steps::has_its_checksum(copied, &self.hasher, hash)
     }
 
     /// As [`crate::Cache::get`], for callers that have the hash and the owner for this handle's counters;

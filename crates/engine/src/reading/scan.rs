@@ -142,21 +142,13 @@ impl Reader<'_> {
                 }
                 Err(CopyError::Damaged) => return Ok(None),
                 Ok(copied) => {
-                    let header = copied.header;
-                    let hash = self.hasher.key(header.key(&buffer.record));
-                    if !self.verify_copy(&copied, buffer, hash, slot.offset()) {
+                    let hash = self.hasher.key(copied.header.key(&buffer.record));
+                    if !self.verify_copy(&copied, buffer, hash) {
                         return Ok(None);
                     }
-                    if header.body_count != 0 {
-                        if !self.has_bodies(&header, &buffer.record) {
-                            continue;
-                        }
-                        buffer.reserve_value(&header)?;
-                        if !self.load_bodies(&header, &buffer.record, &mut buffer.value) {
-                            continue;
-                        }
+                    if buffer.load_bodies(&self)? {
+                        return Ok(Some(hash.0));
                     }
-                    return Ok(Some(hash.0));
                 }
             }
         }

@@ -9,7 +9,8 @@ use super::context::Context;
 use super::scratch::with_scratch;
 use super::shard::Shard;
 use crate::format::{
-    expiry, flag, KeyHash, Position, RecordHeader, Sequence, Slot, RECORD_SPACE_MIN, TRAILER_BYTES,
+    expiry, flag, KeyHash, Position, RecordHeader, RecordPlace, Sequence, Slot, RECORD_SPACE_MIN,
+    TRAILER_BYTES,
 };
 
 /// [`RECORD_SPACE_MIN`] in words.
@@ -50,6 +51,12 @@ impl Context {
     #[inline(always)]
     pub(crate) fn position_of(&self, offset: u64) -> Option<Position> {
         self.record_at(offset).map(|record| self.position_in(record))
+    }
+
+    /// The place of a record that begins here now.
+    pub(crate) fn record_place(&self, position: Position) -> RecordPlace {
+        let generation = self.arena.generation(position.segment);
+        RecordPlace { offset: self.offset_of(position), generation }
     }
 
     /// The offset of a place in a log.
@@ -202,15 +209,13 @@ impl Shard<'_> {
         words: &[u64],
         hash: KeyHash,
     ) -> Option<u64> {
-        let position = self.cx.position_of(offset)?;
-        let generation = self.arena().generation(position.segment);
-        let hasher = &self.cx.hasher;
-        let content = header.content(words);
+        let generation = self.arena().generation(self.cx.position_of(offset)?.segment);
+        let (content, place) = (header.content(words), RecordPlace { offset, generation });
         let is_valid = !header.sequence.is_busy()
             && header.expiry_us(words, hash).is_some()
             && (tuckbox_arena::mutants::is_on("no-checksum")
                 || header.sequence.checksum()
-                    == header.checksum(content, hasher, hash, offset, generation));
+                    == header.checksum(content, &self.cx.hasher, hash, place));
         is_valid.then_some(content)
     }
 

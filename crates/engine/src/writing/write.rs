@@ -13,7 +13,7 @@ use tuckbox_arena::region::fence;
 use crate::error::{Error, Result};
 use crate::eviction::Eviction;
 use crate::format::{
-    expiry, flag, shard, Body, Draft, KeyHash, LogKind, RecordHeader, Sequence, Slot,
+    expiry, flag, shard, Body, Draft, KeyHash, LogKind, RecordHeader, RecordPlace, Sequence, Slot,
 };
 use crate::index::Index;
 use crate::reading::{Entries, Live};
@@ -120,14 +120,13 @@ impl Writer<'_> {
             Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
             None => self.new_entry_bits(draft.hash, &header),
         };
-        let offset = self.cx.offset_of(reservation.position);
-        let generation = self.arena().generation(reservation.position.segment);
+        let place = self.cx.record_place(reservation.position);
         let version = self.next_version();
-        let slot = Slot::new(offset, draft.hash.tag(), bits);
+        let slot = Slot::new(place.offset, draft.hash.tag(), bits);
         if tuckbox_arena::mutants::is_on("early-publication") {
             self.store_slot(slot_at, slot);
         }
-        let words = draft.finish(version, offset, generation, &self.cx.hasher);
+        let words = draft.finish(version, place, &self.cx.hasher);
         self.append(reservation, words);
         self.adopt_bodies(bodies);
         self.store_slot(slot_at, slot);
@@ -156,7 +155,7 @@ impl Writer<'_> {
         let offset = live.offset();
         let version = self.next_version();
         let generation = self.arena().generation(live.position.segment);
-        let words = draft.finish(version, offset, generation, &self.cx.hasher);
+        let words = draft.finish(version, RecordPlace { offset, generation }, &self.cx.hasher);
         self.begin_rewrite(live.found.at, offset, words[0]);
         // In halves only if a test may stop in between.
         let half = if hooks::ARE_REACHED { words.len().div_ceil(2) } else { 1 };
@@ -206,9 +205,8 @@ impl Writer<'_> {
             let number_at = header.number_at();
             words[number_at as usize / 8] = sum as u64;
             let after = Sequence::new(self.next_version(), header.sequence.flags());
-            let generation = self.arena().generation(live.position.segment);
-            let hasher = &self.cx.hasher;
-            header.with_sequence(after).seal(words, hasher, hash, offset, generation);
+            let place = self.cx.record_place(live.position);
+            header.with_sequence(after).seal(words, &self.cx.hasher, hash, place);
             self.set_word(shard::INTENT_SUM, sum as u64);
             self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, words[0]);
             hooks::reach(Point::RewriteHalf);
