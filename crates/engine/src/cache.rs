@@ -9,9 +9,11 @@ use tuckbox_arena::{Arena, Counter, Place};
 
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
-use crate::format::{log, plan, shard, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN};
+use crate::format::{
+    log, plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN,
+};
 use crate::index::Lookup;
-use crate::reading::{Buffer, Reader, ScanState};
+use crate::reading::{Buffer, Reader, ScanState, WINDOW};
 use crate::repair::{lock, Audit};
 use crate::storage::Context;
 use crate::value::{CheckReport, Config, Entry, Item, Stats, Ttl, Value};
@@ -383,9 +385,26 @@ impl Cache {
         &self,
         keys: &[K],
         buffer: &mut Buffer,
-        answer: impl FnMut(usize, Entry<'_>) -> std::result::Result<(), E>,
+        mut answer: impl FnMut(usize, Entry<'_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        self.reads().get_each(keys, buffer, answer)
+        for key in keys {
+            self.cx.check_lengths(key.as_ref(), None)?;
+        }
+        let mut hashes = [KeyHash(0); WINDOW];
+        for (window, keys) in keys.chunks(WINDOW).enumerate() {
+            for (key, hash) in keys.iter().zip(&mut hashes) {
+                *hash = self.cx.hasher.key(key.as_ref());
+            }
+            self.reads().ask_for(&hashes[..keys.len()]);
+            for (place, (key, hash)) in keys.iter().zip(hashes).enumerate() {
+                // Checked each time: `answer` may have closed the cache.
+                let owner = self.cx.arena.reader().map_err(Error::from)?;
+                if let Some(entry) = self.reads().get_hashed(owner, key.as_ref(), hash, buffer)? {
+                    answer(window * WINDOW + place, entry)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Stores values, replacing present ones, shard by shard, each shard in the order of `entries`.
