@@ -20,5 +20,5 @@ pub use self::layout::{
 pub use self::record::{Body, RecordHeader, Sequence};
 pub use self::shape::{bucket_of, choices_of, shadow_bytes, shadow_rows, Shape};
 pub use self::words::{
-    IndexState, LogKind, PolicyBits, Position, Slot, FREQUENCY_MAX, HALVINGS_MODULUS,
+    segment_of, IndexState, LogKind, PolicyBits, Position, Slot, FREQUENCY_MAX, HALVINGS_MODULUS,
 };

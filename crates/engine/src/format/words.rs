@@ -107,6 +107,11 @@ impl PolicyBits {
     }
 }
 
+/// The segment that a word of the file names: its number plus one. None for 0 or a damaged word.
+pub fn segment_of(word: u64) -> Option<u32> {
+    u32::try_from(word.checked_sub(1)?).ok()
+}
+
 /// A place in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {

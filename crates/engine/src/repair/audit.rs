@@ -15,7 +15,7 @@ use tuckbox_arena::segments::Owner;
 
 use crate::error::lengthen;
 use crate::format::{
-    flag, log, note, shard, LogKind, Position, RecordHeader, Sequence, Shape, Slot,
+    flag, log, note, segment_of, shard, LogKind, Position, RecordHeader, Sequence, Shape, Slot,
 };
 use crate::index::Index;
 use crate::storage::with_scratch;
@@ -302,6 +302,13 @@ impl Audit<'_> {
         Some(())
     }
 
+    /// Whether a segment is the shard's, and nothing else was found to use it.
+    fn is_unreached(&self, segment: u32, reach: &Reach) -> bool {
+        self.owns(segment)
+            && !reach.segments.contains_key(&segment)
+            && !reach.others.contains(&segment)
+    }
+
     fn walk_directory(&self, reach: &mut Reach) -> bool {
         let needed = self.cx.shape.bucket_place(self.index_state().buckets() - 1).0 + 1;
         if needed > self.cx.shape.directory_len {
@@ -310,12 +317,7 @@ impl Audit<'_> {
         let mut count = 0;
         for index in 0..self.cx.shape.directory_len {
             let at = shard::DIRECTORY + index * 8;
-            let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
-            let sound = segment.filter(|segment| {
-                self.owns(*segment)
-                    && !reach.segments.contains_key(segment)
-                    && !reach.others.contains(segment)
-            });
+            let sound = segment_of(self.word(at)).filter(|one| self.is_unreached(*one, reach));
             match sound {
                 Some(segment) => {
                     reach.others.insert(segment);
@@ -445,12 +447,7 @@ impl Audit<'_> {
             }
         }
         let bodies_are_ours = header.bodies(record).all(|body| {
-            u32::try_from(body.segment).is_ok_and(|segment| {
-                self.owns(segment)
-                    && self.arena().generation(segment) == body.generation
-                    && !reach.segments.contains_key(&segment)
-                    && !reach.others.contains(&segment)
-            })
+            self.cx.body_segment(body).is_some_and(|segment| self.is_unreached(segment, reach))
         });
         if !bodies_are_ours {
             return SlotState::Damaged("a segment of its value is missing");
@@ -583,16 +580,12 @@ impl Audit<'_> {
     fn drop_invalid_spares(&self, reach: &mut Reach) {
         for index in 0..shard::SPARE_COUNT {
             let at = shard::SPARES + index * 8;
-            let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
-            let is_ours = segment.is_some_and(|segment| {
-                self.owns(segment)
-                    && !reach.segments.contains_key(&segment)
-                    && reach.others.insert(segment)
-            });
-            if is_ours {
-                reach.spares += 1;
-            } else {
-                self.set_word(at, 0);
+            match segment_of(self.word(at)).filter(|one| self.is_unreached(*one, reach)) {
+                Some(segment) => {
+                    reach.others.insert(segment);
+                    reach.spares += 1;
+                }
+                None => self.set_word(at, 0),
             }
         }
     }

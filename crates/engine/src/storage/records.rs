@@ -9,8 +9,8 @@ use super::context::Context;
 use super::scratch::with_scratch;
 use super::shard::Shard;
 use crate::format::{
-    expiry, flag, KeyHash, Position, RecordHeader, RecordPlace, Sequence, Slot, RECORD_SPACE_MIN,
-    TRAILER_BYTES,
+    expiry, flag, segment_of, KeyHash, Position, RecordHeader, RecordPlace, Sequence, Slot,
+    RECORD_SPACE_MIN, TRAILER_BYTES,
 };
 
 /// [`RECORD_SPACE_MIN`] in words.
@@ -69,7 +69,7 @@ impl Context {
     /// generation when the record was written.
     pub(crate) fn trailer(&self, segment: u32) -> Option<(u32, u64)> {
         let at = self.arena.geometry().segment_at(segment) + self.shape.log_bytes;
-        let next = u32::try_from(self.arena.region().get(at).checked_sub(1)?).ok()?;
+        let next = segment_of(self.arena.region().get(at))?;
         self.is_usable(next).then(|| (next, self.arena.region().get(at + 8)))
     }
 
