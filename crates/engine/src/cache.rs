@@ -42,17 +42,9 @@ impl Cache {
     /// [`Error::Arena`] for all that concerns the file, [`Error::MaxEntriesOutOfRange`].
     pub fn open(place: &Place, config: &Config) -> Result<Cache> {
         let plan = plan_for(config)?;
-        let lay_out = |arena: &Arena| lay_out(arena);
-        let arena = Arena::open(
-            place,
-            config.rights,
-            &plan,
-            plan::layer(),
-            config.clock.clone(),
-            config.waiter.clone(),
-            &lay_out,
-        )?;
-        let cache = Cache::on(arena, config);
+        let (rights, clock, waiter) = (config.rights, config.clock.clone(), config.waiter.clone());
+        let arena = Arena::open(place, rights, &plan, plan::layer(), clock, waiter, &lay_out)?;
+        let cache = Cache { cx: Context::new(arena, config) };
         cache.cx.arena.recover_from_power_cut(|| cache.discard())?;
         Ok(cache)
     }
@@ -80,16 +72,13 @@ impl Cache {
         if let Some(first) = arenas.first() {
             lay_out(first)?;
         }
-        Ok(arenas.into_iter().map(|arena| Cache::on(arena, config)).collect())
+        let on = |arena| Cache { cx: Context::new(arena, config) };
+        Ok(arenas.into_iter().map(on).collect())
     }
 
     /// Declares a participant of the twin dead, with all that it holds. For tests.
     pub fn declare_dead(&self, participant: u32) {
         self.cx.arena.declare_dead(participant);
-    }
-
-    fn on(arena: Arena, config: &Config) -> Cache {
-        Cache { cx: Context::new(arena, config) }
     }
 
     /// The operations that find entries.
@@ -340,12 +329,10 @@ impl Cache {
         let body = self.cx.sum_over_shards(shard::BODY_SEGMENTS);
         let spare = (0..self.cx.shape.shard_count).map(|index| self.cx.spares_of(index)).sum();
         let others = [free, building, index, body, spare];
+        let record_bytes = self.cx.sum_over_logs(log::BYTES);
         Stats {
             entries: self.len(),
-            entry_bytes: self
-                .cx
-                .sum_over_logs(log::BYTES)
-                .wrapping_add(self.cx.sum_over_logs(log::BODY_BYTES)),
+            entry_bytes: record_bytes.wrapping_add(self.cx.sum_over_logs(log::BODY_BYTES)),
             file_bytes: self.cx.arena.region().usable_bytes(),
             size_bytes: self.cx.arena.geometry().plan.size_bytes,
             max_entries: self.cx.shape.max_entries,
@@ -427,7 +414,12 @@ impl Cache {
         walk: &mut ScanState,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Item<'b>>> {
-        self.reads().scan_next(walk, buffer)
+        if !self.reads().walk_on(walk, buffer)? {
+            self.cx.arena.check_not_lost()?;
+            return Ok(None);
+        }
+        let key = buffer.header.key(&buffer.record);
+        Ok(Some(Item { key, entry: buffer.entry(&self.cx.shape) }))
     }
 
     /// Verifies every entry and every segment, and repairs what it can. Writes to a shard wait

@@ -21,7 +21,6 @@ use crate::error::{Error, Result};
 use crate::format::{shard, IndexState, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
 use crate::index::{Index, TaggedSlot};
 use crate::repair::lock;
-use crate::value::Item;
 
 /// Walks of a shard without its lock.
 const WALKS_MAX: u32 = 2;
@@ -37,7 +36,7 @@ type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
 #[derive(Debug, Default)]
 pub struct ScanState {
     shard: u64,
-    bucket: u32,
+    /// The next slot, counted over all buckets.
     slot: u64,
     walks: u32,
     /// The count of moves when this walk of the shard began.
@@ -49,22 +48,8 @@ pub struct ScanState {
 }
 
 impl Reader<'_> {
-    /// The next entry of an iteration; none at the end. See [`crate::Scan::next`].
-    pub fn scan_next<'b>(
-        self,
-        walk: &mut ScanState,
-        buffer: &'b mut Buffer,
-    ) -> Result<Option<Item<'b>>> {
-        if !self.walk_on(walk, buffer)? {
-            self.arena.check_not_lost()?;
-            return Ok(None);
-        }
-        let key = buffer.header.key(&buffer.record);
-        Ok(Some(Item { key, entry: buffer.entry(&self.shape) }))
-    }
-
     /// Copies the next entry into the buffer; false at the end.
-    fn walk_on(self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
+    pub fn walk_on(self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
         self.arena.reader()?;
         while walk.shard < self.shape.shard_count {
             if let Some(listed) = &mut walk.listed {
@@ -81,30 +66,21 @@ impl Reader<'_> {
             let shard_at = self.arena.geometry().shard_at(walk.shard);
             let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Acquire);
             let began = *walk.moves.get_or_insert(state >> 32);
-            if walk.bucket >= IndexState(state).buckets().min(self.shape.buckets_max()) {
+            let buckets = IndexState(state).buckets().min(self.shape.buckets_max());
+            if walk.slot >= u64::from(buckets) * SLOTS_PER_BUCKET {
                 walk.walks += 1;
-                if state >> 32 == began {
+                if state >> 32 == began || walk.walks == READ_ONLY_WALKS_MAX {
                     *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
                 } else if walk.walks < WALKS_MAX || self.arena.is_read_only() {
-                    if walk.walks == READ_ONLY_WALKS_MAX {
-                        *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
-                        continue;
-                    }
-                    walk.bucket = 0;
-                    walk.slot = 0;
-                    walk.moves = None;
+                    (walk.slot, walk.moves) = (0, None);
                 } else {
                     walk.listed = Some(list_unseen(&lock::lock(&self, walk.shard)?, &walk.seen));
                 }
                 continue;
             }
-            let (bucket, place) = (walk.bucket, walk.slot);
+            let (bucket, place) = (walk.slot / SLOTS_PER_BUCKET, walk.slot % SLOTS_PER_BUCKET);
             walk.slot += 1;
-            if walk.slot == SLOTS_PER_BUCKET {
-                walk.slot = 0;
-                walk.bucket += 1;
-            }
-            let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer)? else {
+            let Some(hash) = self.scan_slot(shard_at, bucket as u32, place, buffer)? else {
                 continue;
             };
             if !self.is_expired(buffer.expiry_us) && walk.seen.insert(hash) {
