@@ -128,10 +128,9 @@ impl Eviction<'_> {
         let active = self.active_setting();
         let mut won = [[false; SETTINGS.len()]; EVENTS_MAX];
         for (index, setting) in SETTINGS.iter().enumerate() {
-            let shadow_at =
-                at + policy_selection::SHADOWS + index as u64 * shadow_bytes(shape.shadow_len);
-            let mut shadow =
-                Shadow::load(region, shadow_at, shape.shadow_len, setting, shape.favour);
+            let len = shape.shadow_len;
+            let at = at + policy_selection::SHADOWS + index as u64 * shadow_bytes(len);
+            let mut shadow = Shadow::load(region, at, len, setting, shape.favour);
             for ((event, request), won) in events.iter().zip(&mut won) {
                 let hash = (request >> 32) as u32;
                 let was_there = shadow.apply(*event, hash, cost_of(*request), capacity);

@@ -260,13 +260,9 @@ impl RecordHeader {
         self.sequence.flags() & flag != 0
     }
 
-    /// Offset of the number word in a record that has one.
+    /// Offset of the number word in a record that has one: the first of the content.
     pub fn number_at(&self) -> u64 {
-        if self.has(flag::EXPIRY) {
-            16
-        } else {
-            8
-        }
+        self.content_from() as u64 * 8
     }
 
     /// All bytes of the entry: the record and its bodies.

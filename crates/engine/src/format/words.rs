@@ -175,12 +175,14 @@ impl LogKind {
     /// Both.
     pub const BOTH: [LogKind; 2] = [LogKind::Small, LogKind::Main];
 
+    /// The main log if a bit of the file is set.
+    pub fn of(is_main: bool) -> LogKind {
+        LogKind::BOTH[usize::from(is_main)]
+    }
+
     /// The offset of its words in the shard.
     pub fn at(self) -> u64 {
-        match self {
-            LogKind::Small => shard::SMALL,
-            LogKind::Main => shard::MAIN,
-        }
+        shard::SMALL + (shard::MAIN - shard::SMALL) * self as u64
     }
 }
 

@@ -75,11 +75,7 @@ impl Entry {
     }
 
     fn kind(self) -> LogKind {
-        if self.0 >> 6 & 1 == 1 {
-            LogKind::Main
-        } else {
-            LogKind::Small
-        }
+        LogKind::of(self.0 >> 6 & 1 == 1)
     }
 
     fn cost(self) -> u64 {

@@ -96,7 +96,7 @@ impl Buffer {
 
     /// Copies what the record in the buffer has in segments of its own, if anything. False if it is
     /// no longer there.
-    pub(crate) fn load_bodies(&mut self, cx: &Context) -> Result<bool> {
+    pub(crate) fn load_large_value(&mut self, cx: &Context) -> Result<bool> {
         let header = self.header;
         if header.body_count == 0 {
             return Ok(true);
@@ -116,15 +116,7 @@ impl Buffer {
             _ => (&self.value[..self.header.value_bytes as usize], false),
         }
     }
-}
 
-impl fmt::Debug for Buffer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Buffer").field("header", &self.header).finish_non_exhaustive()
-    }
-}
-
-impl Buffer {
     /// Space for a record of this many words; none if there is no memory for it.
     #[inline(always)]
     pub(super) fn record_space(&mut self, word_count: usize) -> Option<&mut [u64]> {
@@ -150,5 +142,11 @@ impl Buffer {
         };
         let expiry_us = (self.expiry_us != expiry::NEVER_US).then_some(self.expiry_us);
         Entry { value, expiry_us, version: header.version(self.content), is_in_output }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Buffer").field("header", &self.header).finish_non_exhaustive()
     }
 }

@@ -86,7 +86,7 @@ impl Entries<'_> {
             // Not the header that was found: it may have been overwritten since.
             (buffer.header, buffer.content) = (header, content);
             buffer.expiry_us = header.expiry_us(&buffer.record, hash).unwrap_or_default();
-            if buffer.load_bodies(self.cx)? {
+            if buffer.load_large_value(self.cx)? {
                 return Ok(true);
             }
         }

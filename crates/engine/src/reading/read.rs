@@ -333,18 +333,13 @@ impl<'a> Reader<'a> {
         self.copy_record(self.follow(seen)?, buffer)
     }
 
-    /// Prefetches the next lines of a record together with the first.
-    #[inline(always)]
-    fn ask_for_next_lines(self, offset: u64) {
-        self.arena.region().prefetch(offset + NEXT_LINES.start, NEXT_LINES.end - NEXT_LINES.start);
-    }
-
     /// Follows a slot to its record, and checks that it was the slot's record then.
     #[inline(always)]
     fn follow(self, seen: Seen<'a>) -> CopyResult<Located<'a>> {
         let offset = seen.slot.offset();
-        self.ask_for_next_lines(offset);
         let cx: &Context = *self.0;
+        // Together with the first line.
+        cx.arena.region().prefetch(offset + NEXT_LINES.start, NEXT_LINES.end - NEXT_LINES.start);
         let record = cx.record_at(offset).ok_or(CopyError::Damaged)?;
         let use_of_segment = cx.arena.generation_word(record.segment());
         let generation = use_of_segment.load(0, Ordering::Acquire);

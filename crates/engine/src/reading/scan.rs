@@ -122,7 +122,7 @@ impl Reader<'_> {
                     if !self.verify_copy(&copied, buffer, hash) {
                         return Ok(None);
                     }
-                    if buffer.load_bodies(&self)? {
+                    if buffer.load_large_value(&self)? {
                         return Ok(Some(hash.0));
                     }
                 }

@@ -8,6 +8,7 @@
 //! result.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Arguments;
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
@@ -63,9 +64,9 @@ enum Cause {
     Check,
 }
 
-fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
+fn note_finding(report: &mut CheckReport, finding: Arguments<'_>) {
     if report.findings.len() < FINDINGS_MAX {
-        report.findings.push(finding());
+        report.findings.push(finding.to_string());
     }
 }
 
@@ -128,9 +129,7 @@ impl Audit<'_> {
         let mut reach = self.walk_logs(report);
         hooks::reach(Point::RepairStep);
         if !self.walk_directory(&mut reach) {
-            note_finding(report, || {
-                format!("shard {}: the index directory was damaged; it was emptied", self.index)
-            });
+            self.list(report, format_args!("the index directory was damaged; it was emptied"));
             // No death leaves the directory in this state.
             self.count_lost(counted, "the index directory was damaged", report);
             return self.reset(report);
@@ -158,6 +157,11 @@ impl Audit<'_> {
         report.segments_body += reach.others.len() as u64 - reach.index - reach.spares;
     }
 
+    /// Lists a finding about this shard in the report.
+    fn list(&self, report: &mut CheckReport, finding: Arguments<'_>) {
+        note_finding(report, format_args!("shard {}: {finding}", self.index));
+    }
+
     /// The last version that the shard gave out. A count from [`VERSIONS_END`] on is damaged: only
     /// its low bits are kept, as in records, so that no version is given out twice.
     fn plausible_version(&self, last: u64, report: &mut CheckReport) -> u64 {
@@ -165,9 +169,7 @@ impl Audit<'_> {
             return last;
         }
         report.wrong_counts += 1;
-        note_finding(report, || {
-            format!("shard {}: the version counter was damaged: it was {last}", self.index)
-        });
+        self.list(report, format_args!("the version counter was damaged: it was {last}"));
         Sequence::new(last, 0).version()
     }
 
@@ -211,9 +213,7 @@ impl Audit<'_> {
                 self.store_slot(slot_at, Slot::EMPTY);
                 report.damaged_entries += 1;
                 self.count_lost(1, "it was only partly written", report);
-                note_finding(report, || {
-                    format!("shard {}: removed an entry that was only partly written", self.index)
-                });
+                self.list(report, format_args!("removed an entry that was only partly written"));
             }
         }
         self.set_word(shard::INTENT, 0);
@@ -248,9 +248,7 @@ impl Audit<'_> {
         let mut reach = Reach::default();
         for kind in LogKind::BOTH {
             if self.walk_log(kind, &mut reach).is_none() {
-                note_finding(report, || {
-                    format!("shard {}: the {kind:?} log was damaged; it was emptied", self.index)
-                });
+                self.list(report, format_args!("the {kind:?} log was damaged; it was emptied"));
                 reach.segments.retain(|_, (other, _, _)| *other != kind);
                 self.set_word(kind.at() + log::HEAD, 0);
                 self.set_word(kind.at() + log::TAIL, 0);
@@ -339,9 +337,7 @@ impl Audit<'_> {
         for index in 0..self.cx.shape.directory_len {
             self.set_word(shard::DIRECTORY + index * 8, 0);
         }
-        for index in 0..shard::SPARE_COUNT {
-            self.set_word(shard::SPARES + index * 8, 0);
-        }
+        self.spare_words().for_each(|at| self.set_word(at, 0));
         self.set_word(shard::BODY_SEGMENTS, 0);
         // Not counted as leaked: the shard gives them up with their content.
         self.free_unreached(&Reach::default(), &mut CheckReport::default());
@@ -384,9 +380,7 @@ impl Audit<'_> {
                         self.store_slot(at, Slot::EMPTY);
                         report.damaged_entries += 1;
                         self.count_lost(1, why, report);
-                        note_finding(report, || {
-                            format!("shard {}: the entry at {}: {why}", self.index, slot.offset())
-                        });
+                        self.list(report, format_args!("the entry at {}: {why}", slot.offset()));
                     }
                 }
             }
@@ -578,8 +572,7 @@ impl Audit<'_> {
     }
 
     fn drop_invalid_spares(&self, reach: &mut Reach) {
-        for index in 0..shard::SPARE_COUNT {
-            let at = shard::SPARES + index * 8;
+        for at in self.spare_words() {
             match segment_of(self.word(at)).filter(|one| self.is_unreached(*one, reach)) {
                 Some(segment) => {
                     reach.others.insert(segment);
@@ -603,16 +596,14 @@ impl Audit<'_> {
                 self.arena().mark_taken(segment);
                 continue;
             }
-            note_finding(report, || {
-                let (index, what) = (self.index, self.describe(segment));
-                format!("shard {index}: segment {segment} was owned but not in use ({what})")
-            });
+            let what = self.describe(segment);
+            self.list(report, format_args!("segment {segment} was owned but not in use ({what})"));
             self.arena().free_segment(segment);
             report.leaked_segments += 1;
         }
         let hidden = self.arena().reveal_free_segments();
         if hidden > 0 {
-            note_finding(report, || format!("the free map hid {hidden} free segments"));
+            note_finding(report, format_args!("the free map hid {hidden} free segments"));
             report.leaked_segments += u64::from(hidden);
         }
     }
@@ -658,9 +649,7 @@ impl Audit<'_> {
         if was != value {
             self.set_word(at, value);
             report.wrong_counts += 1;
-            note_finding(report, || {
-                format!("shard {}: the counter at {at} was {was} instead of {value}", self.index)
-            });
+            self.list(report, format_args!("the counter at {at} was {was} instead of {value}"));
         }
     }
 }

@@ -27,12 +27,7 @@ impl Context {
 
     /// Copies a large value into the first bytes of `value`, from its bodies and from the rest in
     /// its record. False if a body is no longer what the record says.
-    pub(crate) fn load_bodies(
-        &self,
-        header: &RecordHeader,
-        record: &[u64],
-        value: &mut [u8],
-    ) -> bool {
+    pub fn load_bodies(&self, header: &RecordHeader, record: &[u64], value: &mut [u8]) -> bool {
         let segment_bytes = self.shape.segment_bytes as usize;
         let (bodies, rest) = value.split_at_mut(segment_bytes * header.body_count as usize);
         let load = |(body, target): (Body, &mut [u8])| {

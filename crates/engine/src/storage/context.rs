@@ -93,13 +93,8 @@ impl Context {
 
     /// The sum of a word of all logs. Read without locks.
     pub fn sum_over_logs(&self, word: u64) -> u64 {
-        (0..self.shape.shard_count)
-            .flat_map(|index| LogKind::BOTH.map(|kind| (index, kind)))
-            .map(|(index, kind)| {
-                let at = self.arena.geometry().shard_at(index) + kind.at() + word;
-                self.arena.region().get(at)
-            })
-            .fold(0, u64::wrapping_add)
+        let [small, main] = LogKind::BOTH.map(|kind| self.sum_over_shards(kind.at() + word));
+        small.wrapping_add(main)
     }
 
     /// The sum of a word of all shards. Read without locks.

@@ -129,9 +129,7 @@ impl Shard<'_> {
             self.keep_spares()?;
             // From now on entries are evicted, and their ghosts need space.
             self.open_all_ghosts();
-            if let Some(segment) = self.pop_surplus_spare() {
-                return Some(segment);
-            }
+            return self.pop_surplus_spare().or_else(|| self.take_from_pool());
         }
         self.take_from_pool()
     }
@@ -143,7 +141,7 @@ impl Shard<'_> {
         if !self.pool_is_scarce() {
             return false;
         }
-        let spares = self.cx.spares_of(self.index);
+        let spares = self.spare_words().filter(|at| self.word(*at) != 0).count() as u64;
         if spares >= self.spares_kept() || self.keep_spares().is_some() {
             return false;
         }
@@ -335,10 +333,10 @@ impl Shard<'_> {
         let mut freed = self.free_spares();
         for kind in LogKind::BOTH {
             let head = self.log_word(kind, log::HEAD);
-            if head == 0 || head != self.log_word(kind, log::TAIL) {
+            let Some(position) = Position::from_word(head) else { continue };
+            if head != self.log_word(kind, log::TAIL) {
                 continue;
             }
-            let Some(position) = Position::from_word(head) else { continue };
             self.set_log_word(kind, log::HEAD, 0);
             self.set_log_word(kind, log::TAIL, 0);
             self.set_log_word(kind, log::SEGMENTS, 0);
@@ -374,9 +372,6 @@ impl Shard<'_> {
 
     /// The log of a record, by its segment.
     pub fn log_of(&self, segment: u32) -> LogKind {
-        match self.arena().note(segment, note::EXTENT) & note::EXTENT_MAIN {
-            0 => LogKind::Small,
-            _ => LogKind::Main,
-        }
+        LogKind::of(self.arena().note(segment, note::EXTENT) & note::EXTENT_MAIN != 0)
     }
 }

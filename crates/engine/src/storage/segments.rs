@@ -27,7 +27,8 @@ pub const BUILDERS_LEAVE_PER_SHARD: u64 = 12;
 const UNDER_QUOTA_PART: u64 = 8;
 
 impl Shard<'_> {
-    pub(super) fn spare_words(&self) -> impl Iterator<Item = u64> {
+    /// Where the spare segments' words are.
+    pub fn spare_words(&self) -> impl Iterator<Item = u64> {
         (0..shard::SPARE_COUNT).map(|index| shard::SPARES + index * 8)
     }
 
@@ -81,9 +82,14 @@ impl Shard<'_> {
         self.cx.may_grow_by_less_than(SCARCE_PER_SHARD)
     }
 
-    /// Takes the spare segments from the pool, as far as it has them.
+    /// Takes the spare segments from the pool. None if it does not have them all.
     pub fn keep_spares(&self) -> Option<()> {
-        while (self.spares().len() as u64) < self.spares_kept() {
+        self.keep_at_least(self.spares_kept())
+    }
+
+    #[inline(always)]
+    fn keep_at_least(&self, count: u64) -> Option<()> {
+        while (self.spares().len() as u64) < count {
             self.keep_spare(self.take_from_pool()?)?;
         }
         Some(())
@@ -91,10 +97,8 @@ impl Shard<'_> {
 
     /// A spare segment, if there are more than are kept.
     pub fn pop_surplus_spare(&self) -> Option<u32> {
-        if self.spares().len() as u64 > self.spares_kept() {
-            return self.pop_spare();
-        }
-        None
+        let has_surplus = self.spares().len() as u64 > self.spares_kept();
+        has_surplus.then(|| self.pop_spare())?
     }
 
     /// A segment for the index, which never gives it back.
@@ -120,15 +124,7 @@ impl Shard<'_> {
 
     /// Whether the segment for the next new record is available, or can be taken now.
     pub fn has_segment_ready(&self) -> bool {
-        if !self.pool_is_scarce() || self.spares().len() as u64 > self.spares_kept() {
-            return true;
-        }
-        while self.spares().len() as u64 <= self.spares_kept() {
-            if self.take_from_pool().and_then(|segment| self.keep_spare(segment)).is_none() {
-                return false;
-            }
-        }
-        true
+        !self.pool_is_scarce() || self.keep_at_least(self.spares_kept() + 1).is_some()
     }
 
     /// Frees a segment that was taken and not used.
@@ -169,9 +165,9 @@ impl Context {
     /// Number of segments of a shard's index and entries. Read without its lock.
     pub(super) fn segments_of(&self, shard: u64) -> u64 {
         let at = self.arena.geometry().shard_at(shard);
-        let logs = LogKind::BOTH.map(|kind| kind.at() + log::SEGMENTS);
-        let words = [shard::INDEX_SEGMENTS, shard::BODY_SEGMENTS].into_iter().chain(logs);
-        let counts = words.map(|word| self.arena.region().get(at + word));
+        let [small, main] = LogKind::BOTH.map(|kind| kind.at() + log::SEGMENTS);
+        let words = [shard::INDEX_SEGMENTS, shard::BODY_SEGMENTS, small, main];
+        let counts = words.iter().map(|word| self.arena.region().get(at + word));
         counts.fold(0, u64::saturating_add)
     }
 

@@ -76,9 +76,10 @@ impl Store<'_> {
             };
             let mut spare = DRAFT_WORDS.take();
             let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
-            let mut storing = Storing { key, draft, condition: Condition::Always, tries };
+            let condition = Condition::Always;
+            let mut storing = Storing { key, draft, condition, tries };
             let stored = match shard {
-                Some(shard) => match storing.put_in_place(&shard) {
+                Some(shard) => match shard.put_in_place(key, &mut storing.draft, condition) {
                     InPlace::Done(stored) => {
                         held = Some(shard);
                         Ok(Some(stored))

@@ -66,14 +66,6 @@ pub(super) struct Storing<'a> {
     pub(super) tries: Tries,
 }
 
-impl Storing<'_> {
-    /// Stores the value if that needs no new record in the shard.
-    #[inline(always)]
-    pub(super) fn put_in_place(&mut self, shard: &Writer<'_>) -> InPlace {
-        shard.put_in_place(self.key, &mut self.draft, self.condition)
-    }
-}
-
 thread_local! {
     /// Memory for the drafts of this thread.
     pub(super) static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
@@ -227,7 +219,7 @@ impl<'a> Store<'a> {
     fn attempt(self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
         let index = storing.draft.hash.shard(self.shape.shard_count);
         let shard = self.lock_for(index, storing.tries.lock_budget.remaining(self.lock_limit))?;
-        match storing.put_in_place(&shard) {
+        match shard.put_in_place(storing.key, &mut storing.draft, storing.condition) {
             InPlace::Done(stored) => Ok(Some(stored)),
             InPlace::NotEnough(live) => self.evict_and_put(shard, storing, live, bodies),
         }
@@ -252,7 +244,7 @@ impl<'a> Store<'a> {
         }
         let Storing { draft, tries, .. } = storing;
         let need = if tries.stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
-        if shard.put(draft, live.as_ref(), bodies, need).is_ok() {
+        if shard.put(draft, live.as_ref(), bodies, need).is_some() {
             shard.add_word(shard::SETS, 1);
             shard.tidy();
             return Ok(Some(true));

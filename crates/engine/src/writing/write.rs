@@ -32,11 +32,8 @@ pub enum Condition {
     Version(u64),
 }
 
-/// There is no space for a record: entries have to be evicted first.
-pub(crate) struct NoSpace;
-
 /// The result of storing without a new record.
-pub(crate) enum InPlace {
+pub enum InPlace {
     /// Finished. Whether the condition held.
     Done(bool),
     /// Nothing was stored: a new record is needed. With the key's present entry, if any.
@@ -58,12 +55,7 @@ impl<'a> From<Index<'a>> for Writer<'a> {
 impl Writer<'_> {
     /// Stores a draft if the condition holds and it fits into the existing record.
     #[inline(always)]
-    pub(crate) fn put_in_place(
-        &self,
-        key: &[u8],
-        draft: &mut Draft<'_>,
-        condition: Condition,
-    ) -> InPlace {
+    pub fn put_in_place(&self, key: &[u8], draft: &mut Draft<'_>, condition: Condition) -> InPlace {
         let (live, version) = match condition {
             // The old entry is replaced, whatever it holds.
             Condition::Always => (self.find_key(key, draft.hash), 0),
@@ -92,20 +84,19 @@ impl Writer<'_> {
         InPlace::NotEnough(live)
     }
 
-    /// Stores a draft as a new record, replacing the key's present one if there is one.
+    /// Stores a draft as a new record, replacing the key's present one if there is one. None if
+    /// there is no space for it: entries have to be evicted first.
     pub(crate) fn put(
         &self,
         draft: &mut Draft<'_>,
         live: Option<&Live>,
         bodies: &[Body],
         need: Need,
-    ) -> std::result::Result<(), NoSpace> {
+    ) -> Option<()> {
         debug_assert_eq!(bodies.len() as u64, draft.header().body_count);
         let kind = live.map_or(LogKind::Small, |live| self.log_of(live.position.segment));
         let header = *draft.header();
-        let Some(reservation) = self.reserve(kind, header.log_bytes, need) else {
-            return Err(NoSpace);
-        };
+        let reservation = self.reserve(kind, header.log_bytes, need)?;
         let slot_at = match live {
             Some(live) => Some(live.found.at),
             None => self
@@ -114,7 +105,7 @@ impl Writer<'_> {
         };
         let Some(slot_at) = slot_at else {
             self.cancel(reservation);
-            return Err(NoSpace);
+            return None;
         };
         let bits = match live {
             Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
@@ -136,7 +127,7 @@ impl Writer<'_> {
             self.retire(old.offset());
         }
         self.count_in(kind, &header);
-        Ok(())
+        Some(())
     }
 
     /// Whether a draft fits into the existing record: same form and size, within one segment.
