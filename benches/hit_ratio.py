@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENT = ROOT / "docs" / "hit-ratio.md"
-RECORD = ROOT / "docs" / "hit-ratio.json"
+DOCUMENT = ROOT / "docs" / "explanation" / "hit-ratio.md"
+RECORD = ROOT / "docs" / "explanation" / "hit-ratio.json"
 SHARDS = (1, 4, 16)
 SHARDS_SHOWN = (1, 16)
 FAVOURS = ("balanced", "hits", "bytes")

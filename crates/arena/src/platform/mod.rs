@@ -112,7 +112,7 @@ pub struct Rights {
 /// Two words that tell a file from all others of this machine.
 pub type FileId = [u64; 2];
 
-/// The words that a process slot records of its process, see `docs/format.md`.
+/// The words that a process slot records of its process, see `docs/explanation/format.md`.
 pub struct ProcessIdentity {
     pub pid: u64,
     pub start_ticks: u64,

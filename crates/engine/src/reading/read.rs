@@ -9,7 +9,7 @@
 //! load makes this harmless: a slot is cleared before its segment's generation moves, so the loaded
 //! generation belongs to the use in which the record was written. The last check shows that this
 //! use had not ended when the copy was complete. The proof and the four invariants that writers
-//! keep are in `docs/concurrency.md`, "The lock-free read".
+//! keep are in `docs/explanation/concurrency.md`, "The lock-free read".
 //!
 //! A read that meets a change starts again. After a bounded number of attempts it continues under
 //! the shard's lock, for a short while, and then reports a miss and counts it. A read-only handle
