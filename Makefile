@@ -14,7 +14,7 @@ lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/so
 	lab/requirements-contestants.lock lab/Cargo.lock
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: FORCE help setup build demo lab lab-docs test check prose test-rust test-musl test-torture test-fuzz hit-ratio \
+.PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check prose test-rust test-musl test-torture test-fuzz hit-ratio \
 	test-python test-rig test-lab lab-smoke test-reliability test-bench bench instructions torture \
 	torture-peers valgrind format clean
 
@@ -34,6 +34,10 @@ $(venv)/built: $(venv)/made $(rust_sources) pyproject.toml
 
 $(venv)/drawing: $(venv)/made benches/requirements.lock
 	$(python) -m pip install --quiet --disable-pip-version-check -r benches/requirements.lock
+	@touch $@
+
+$(venv)/writing: $(venv)/made docs/requirements.lock
+	$(python) -m pip install --quiet --disable-pip-version-check -r docs/requirements.lock
 	@touch $@
 
 setup: $(venv)/made ## Make the virtual environment.
@@ -56,7 +60,7 @@ lab-docs: $(venv)/built ## The lab's middle form, 90 minutes at most, into docs/
 test: check test-rust test-musl test-python test-rig test-lab lab-smoke test-bench test-torture test-reliability test-fuzz ## Everything.
 	@echo "make test: all lanes passed"
 
-check: $(venv)/built $(venv)/drawing prose ## Formats, lints, types, prose.
+check: $(venv)/built $(venv)/drawing prose docs ## Formats, lints, types, prose, the site.
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml
@@ -66,8 +70,8 @@ check: $(venv)/built $(venv)/drawing prose ## Formats, lints, types, prose.
 	cargo fmt --all --check --manifest-path benches/limits/Cargo.toml
 	PYO3_PYTHON=$$(realpath $(python)) cargo clippy --quiet --release --manifest-path benches/limits/Cargo.toml \
 		--target-dir target/benches/limits -- -D warnings
-	$(venv)/bin/ruff check python tests rig lab reliability benches
-	$(venv)/bin/ruff format --check python tests rig lab reliability benches
+	$(venv)/bin/ruff check docs/conf.py python tests rig lab reliability benches
+	$(venv)/bin/ruff format --check docs/conf.py python tests rig lab reliability benches
 	$(venv)/bin/mypy
 	$(venv)/bin/mypy --config-file rig/pyproject.toml -p rig
 	$(venv)/bin/mypy --config-file lab/pyproject.toml -p lab
@@ -76,6 +80,13 @@ check: $(venv)/built $(venv)/drawing prose ## Formats, lints, types, prose.
 	$(python) -m reliability document --check
 	$(python) -m benches document --check
 	$(python) -m mypy.stubtest tuckbox._engine
+
+docs: $(venv)/built $(venv)/writing ## The documents as a site, into target/site/index.html; each warning is an error.
+	$(venv)/bin/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going \
+		--doctree-dir target/site-doctrees docs target/site
+
+docs-links: $(venv)/built $(venv)/writing ## Whether the addresses in the documents answer; needs the internet.
+	$(venv)/bin/sphinx-build --builder linkcheck --doctree-dir target/site-doctrees docs target/site-links
 
 prose: $(venv)/made ## Words and sentences of documents, comments and docstrings; the rules are in scripts/prose.
 	$(venv)/bin/ast-grep scan --report-style short
@@ -135,7 +146,7 @@ test-bench: $(venv)/built $(venv)/drawing valgrind ## The benchmarks: their judg
 	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
 
 # What cannot be installed does not stop the rest: the page says so.
-bench: $(venv)/built $(venv)/drawing ## Measure Tuckbox and its peers, into docs/performance.md; ARGS=--replace drops earlier runs; QUICK=1 keeps nothing.
+bench: $(venv)/built $(venv)/drawing ## Measure Tuckbox and its peers, into the performance page; ARGS=--replace drops earlier runs; QUICK=1 keeps nothing.
 	-$(python) -m lab install $(addprefix --contestant ,$(bench_peers))
 	$(python) -m benches run $(if $(QUICK),--quick) $(ARGS)
 	$(if $(QUICK),,$(python) -m benches document)
@@ -161,7 +172,7 @@ format: $(venv)/made ## Format all sources.
 	cargo fmt --all --manifest-path lab/Cargo.toml
 	cargo fmt --all --manifest-path benches/native/Cargo.toml
 	cargo fmt --all --manifest-path benches/limits/Cargo.toml
-	$(venv)/bin/ruff format python tests rig lab reliability benches
+	$(venv)/bin/ruff format docs/conf.py python tests rig lab reliability benches
 	$(venv)/bin/ruff check --fix-only --quiet python tests rig lab reliability benches
 
 clean: ## Remove what was built.

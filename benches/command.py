@@ -30,7 +30,7 @@ _ROUNDS_QUICK = 5
 
 @click.group()
 def main() -> None:
-    """Measure Tuckbox and its peers, and write docs/performance.md."""
+    """Measure Tuckbox and its peers, and write docs/explanation/performance.md."""
 
 
 # The record of quick runs, which the page does not show.
@@ -54,7 +54,7 @@ _QUICK_RECORD = ROOT / "target" / "benches" / "performance.json"
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file of the record.  [default: docs/performance.json; with --quick "
+    help="The file of the record.  [default: docs/explanation/performance.json; with --quick "
     "target/benches/performance.json]",
 )
 def run(only: str, rounds: int | None, quick: bool, replace: bool, out: Path | None) -> None:
@@ -136,13 +136,13 @@ def list_() -> None:
     default=record.PATH,
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file of the record.",
-    show_default="docs/performance.json",
+    show_default="docs/explanation/performance.json",
 )
 @click.option(
     "--check", is_flag=True, help="Write nothing; fail if the page or a chart is out of date."
 )
 def document_(kept_in: Path, check: bool) -> None:
-    """Write the figures of the record into docs/performance.md, and draw its charts."""
+    """Write the figures of the record into docs/explanation/performance.md, and draw its charts."""
     try:
         made = document.make(document.PAGE.read_text("utf-8"), record.read(kept_in), counts.read())
     except (PageError, RecordError) as error:

@@ -1,4 +1,4 @@
-"""Writes the figures of the record into docs/performance.md, and draws its charts.
+"""Writes the figures of the record into docs/explanation/performance.md, and draws its charts.
 
 Owns the generated parts of the page, each between two marks, and the files. Must not measure, nor
 change the rest of the page.
@@ -18,7 +18,7 @@ from benches.rows import ROWS
 from rig.kept import with_part
 from rig.sources import ROOT
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "explanation" / "performance.md"
 
 #: The generated parts, in the order of the page.
 PARTS = ("overview", "growth", "charts", "appendix")
@@ -34,7 +34,7 @@ class Document:
 
 def begin(part: str) -> str:
     """Return the mark before a generated part."""
-    return f"<!-- {part}: written by `python -m benches document` from docs/performance.json -->"
+    return f"<!-- {part}: written by `python -m benches document` from performance.json -->"
 
 
 def end(part: str) -> str:

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENT = ROOT / "docs" / "hit-ratio.md"
-RECORD = ROOT / "docs" / "hit-ratio.json"
+DOCUMENT = ROOT / "docs" / "explanation" / "hit-ratio.md"
+RECORD = ROOT / "docs" / "explanation" / "hit-ratio.json"
+CELLS = ROOT / "docs" / "explanation" / "hit-ratio.csv"
 SHARDS = (1, 4, 16)
-SHARDS_SHOWN = (1, 16)
 FAVOURS = ("balanced", "hits", "bytes")
 #: Every file has a random hash key, which matters most in small cells. Cells of fewer entries than
 #: the second number, or of many sizes and fewer bytes than the third, are replayed several times;
@@ -60,6 +60,10 @@ PAYLOAD_PERCENTS = (100, 119, 130, 155)
 PAYLOAD_JUDGED = 130
 PAYLOAD_ENTRIES_LEAST = 1_000
 SUMMARY = "mean / worst gap"
+#: A policy without a figure for the cell.
+UNKNOWN = "-"
+#: The document has all cells with a greater gap, in points.
+GAP_SHOWN = 1.0
 #: How much more than the limit the values may take in a file with metadata extra, and how often the
 #: file is made again to reach that.
 VALUES_MOST, LONGER_FILES_MOST = 1.005, 4
@@ -364,25 +368,40 @@ Rows = list[list[str]]
 
 def known_columns(cell: Cell) -> list[str]:
     """Return what the known policies hit in a cell."""
-    return [f"{cell.known[name]:.2f}" if name in cell.known else "-" for name in POLICIES]
+    return [f"{cell.known[name]:.2f}" if name in cell.known else UNKNOWN for name in POLICIES]
 
 
 def unit_rows(results: list[Result]) -> tuple[list[str], Rows]:
     """Return heading and rows of the unit-size cells."""
     heading = ["trace", "entries", *POLICIES, "best", "OPT"]
-    heading += [f"Tuckbox, {shards} sh." for shards in SHARDS_SHOWN] + ["gap"]
+    heading += [f"Tuckbox, {shards} shard{'s'[: shards > 1]}" for shards in SHARDS] + ["gap"]
     rows = []
     for result in results:
         cell = result.cell
         row = [cell.trace, f"{cell.limit:,}", *known_columns(cell)]
         row += [f"{cell.best:.2f} {cell.best_policy}", f"{cell.optimum:.2f}"]
-        row += [f"{result.with_shards(shards).hit_ratio:.2f}" for shards in SHARDS_SHOWN]
+        row += [f"{result.with_shards(shards).hit_ratio:.2f}" for shards in SHARDS]
         rows.append([*row, f"{result.gap(result.with_shards(1)):.2f}"])
     row = [SUMMARY, ""] + [known_gaps(results, name) for name in POLICIES] + ["", ""]
-    row += [
-        mean_and_worst(r.gap(r.with_shards(shards)) for r in results) for shards in SHARDS_SHOWN
-    ]
+    row += [mean_and_worst(r.gap(r.with_shards(shards)) for r in results) for shards in SHARDS]
     return heading, [*rows, [*row, ""]]
+
+
+def behind_rows(results: list[Result]) -> tuple[list[str], Rows]:
+    """Return heading and rows of the unit-size cells with the greatest gaps."""
+    found = sorted(results, key=lambda r: -r.gap(r.with_shards(1)))
+    rows = [
+        [
+            result.cell.trace,
+            f"{result.cell.limit:,}",
+            f"{result.cell.best:.2f} {result.cell.best_policy}",
+            f"{result.with_shards(1).hit_ratio:.2f}",
+            f"{result.gap(result.with_shards(1)):.2f}",
+        ]
+        for result in found
+        if result.gap(result.with_shards(1)) > GAP_SHOWN
+    ]
+    return ["trace", "entries", "best", "Tuckbox", "gap"], rows
 
 
 def payload_rows(results: list[Result]) -> tuple[list[str], Rows]:
@@ -407,7 +426,8 @@ def payload_rows(results: list[Result]) -> tuple[list[str], Rows]:
 
 def sized_rows(results: list[Result], in_bytes: bool) -> tuple[list[str], Rows]:
     """Return heading and rows of the sized cells: objects that were hit, or bytes."""
-    names = [*FAVOURS, *(f"{favour}, metadata extra" for favour in FAVOURS)]
+    names = [f"Tuckbox, {favour}" for favour in FAVOURS]
+    names += [f"{name}, metadata extra" for name in names]
     heading = ["trace", "bytes"] + ([] if in_bytes else [*POLICIES])
     heading += ["best"] + ([] if in_bytes else ["OPT"]) + names
     rows = []
@@ -487,12 +507,9 @@ def goal_rows(unit: list[Result], sized: list[Result]) -> tuple[list[str], Rows]
 
 
 def as_markdown(heading: list[str], rows: Rows) -> str:
-    """Return a table, its summary emphasised."""
+    """Return a table."""
     lines = ["| " + " | ".join(heading) + " |", "|:--" + "|--:" * (len(heading) - 1) + "|"]
-    for row in rows:
-        cells = [f"**{part}**" if row[0] == SUMMARY and part else part for part in row]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def show(console: Console, title: str, heading: list[str], rows: Rows) -> None:
@@ -513,6 +530,18 @@ class Section:
     text: str
     heading: list[str]
     rows: Rows
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether the table has a row for each cell, and a summary at its end."""
+        return bool(self.rows) and self.rows[-1][0] == SUMMARY
+
+    def summary(self) -> tuple[list[str], Rows]:
+        """Return heading and rows for the document: of a table with cells, its summary alone."""
+        if not self.has_cells:
+            return self.heading, self.rows
+        policies = zip(self.heading[1:], self.rows[-1][1:], strict=True)
+        return ["policy", SUMMARY], [[name, gaps] for name, gaps in policies if gaps]
 
 
 def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -> list[Section]:
@@ -535,13 +564,16 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
         found.append(
             Section(
                 "Entries of one size",
-                "The limit is the number of entries. The gap is for one shard. Cells too small for "
-                "4 or 16 shards of 64 entries have fewer shards. Cells of fewer than "
+                f"{len(unit)} cells, limited by the number of entries. Cells too small for 4 or 16 "
+                "shards of 64 entries have fewer shards. Cells of fewer than "
                 f"{SMALL_BELOW_ENTRIES:,} entries, or of many sizes below "
                 f"{SMALL_BELOW_BYTES / 1e6:.0f} MB, show the median of {SMALL_REPETITIONS} replays "
                 "by objects hit.",
                 *unit_rows(unit),
             )
+        )
+        found.append(
+            Section(f"Cells with a gap above {GAP_SHOWN:.0f} point", "", *behind_rows(unit))
         )
     if any(result.cell.limit >= PAYLOAD_ENTRIES_LEAST for result in unit):
         found.append(
@@ -592,8 +624,26 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
     return found
 
 
+def write_cells(sections: list[Section]) -> None:
+    """Write a line for each cell and policy: the table, trace, limit, policy and hit ratio."""
+    with CELLS.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["table", "trace", "limit", "policy", "hit_ratio_percent"])
+        for section in sections:
+            if section.has_cells:
+                for trace, limit, *values in section.rows[:-1]:
+                    cell = [section.title, trace, limit.replace(",", "")]
+                    for policy, value in zip(section.heading[2:], values, strict=True):
+                        # The best policy's value has its name behind it.
+                        number, _, name = value.partition(" ")
+                        if number != UNKNOWN:
+                            lines.writerow(
+                                [*cell, f"{policy} ({name})" if name else policy, number]
+                            )
+
+
 def write_document(results: list[Result], sections: list[Section]) -> None:
-    """Write the tables to the document, and everything to the JSON record."""
+    """Write the summaries to the document, all cells to the table, everything to the record."""
     parts = [
         """# Hit ratios
 
@@ -601,13 +651,15 @@ Generated by `make hit-ratio`, which replays traces through the engine. [evictio
 describes the policy and its weaknesses.
 
 Hit ratios are in per cent. A gap is how many points the best online policy is ahead of Tuckbox, 0
-if it is not. The figures of the other policies come with the traces."""
+if it is not. The figures of the other policies come with the traces. A cell is a trace at one cache
+size: [hit-ratio.csv](hit-ratio.csv) has them all."""
     ]
     for section in sections:
         text = "\n".join(textwrap.wrap(section.text, 100))
-        table = as_markdown(section.heading, section.rows)
+        table = as_markdown(*section.summary())
         parts.append("\n\n".join(part for part in (f"## {section.title}", text, table) if part))
     DOCUMENT.write_text("\n\n".join(parts) + "\n")
+    write_cells(sections)
     RECORD.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
 
 
@@ -638,7 +690,8 @@ def main() -> None:
         show(console, section.title, section.heading, section.rows)
     if is_whole:
         write_document(results, sections)
-        console.print(f"written: {DOCUMENT.relative_to(ROOT)}, {RECORD.relative_to(ROOT)}")
+        written = ", ".join(str(path.relative_to(ROOT)) for path in (DOCUMENT, CELLS, RECORD))
+        console.print(f"written: {written}")
 
 
 if __name__ == "__main__":

@@ -263,7 +263,7 @@ def engine_ratios(program: Path, requests: list[Request], arguments: list[str]) 
 
 def measure(program: Path) -> tuple[list[str], list[list[str]]]:
     """Return the heading and the rows of a table of all streams, at two sizes."""
-    heading = ["stream", "entries", "LRU", "S3-FIFO", "Tuckbox", "Tuckbox, 4 sh."]
+    heading = ["stream", "entries", "LRU", "S3-FIFO", "Tuckbox", "Tuckbox, 4 shards"]
     rows = []
     for entries in ENTRIES:
         for stream in STREAMS:

@@ -16,10 +16,10 @@ from rig import kept
 from rig.machine import Disturbance, Machine
 from rig.sources import ROOT, Sources
 
-PATH = ROOT / "docs" / "performance.json"
+PATH = ROOT / "docs" / "explanation" / "performance.json"
 
 #: Files that a run itself changes. They are not part of its sources.
-RESULTS = ("docs/performance*", "benches/instructions.json")
+RESULTS = ("docs/explanation/performance*", "benches/instructions.json")
 
 
 class Run(msgspec.Struct, frozen=True):

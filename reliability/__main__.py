@@ -104,7 +104,7 @@ def list_(families_file: Path) -> None:
 )
 @click.option("--check", is_flag=True, help="Write nothing; fail if the page is out of date.")
 def document_(families_file: Path, kept_in: Path, page: Path, check: bool) -> None:
-    """Write the figures of the records into docs/reliability.md."""
+    """Write the figures of the records into docs/explanation/reliability.md."""
     families = _families(families_file)
     text = page.read_text("utf-8")
     try:

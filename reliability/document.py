@@ -1,4 +1,4 @@
-"""Writes the figures of the records into `docs/reliability.md`.
+"""Writes the figures of the records into `docs/explanation/reliability.md`.
 
 Owns the generated part of the page, between two marks. Must not run anything, nor change the rest.
 """
@@ -15,7 +15,7 @@ from reliability.record import Record
 from rig.kept import with_part, wrapped
 from rig.sources import ROOT
 
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "explanation" / "reliability.md"
 
 BEGIN = "<!-- figures: written by `python -m reliability document` from reliability/records -->"
 END = "<!-- end of the figures -->"

@@ -19,7 +19,7 @@ from rig.sources import Sources
 KEPT = HERE / "records"
 
 # Files that a run itself changes are not part of the sources.
-RESULTS = ("reliability/records", "docs/reliability.md")
+RESULTS = ("reliability/records", "docs/explanation/reliability.md")
 
 Verdict = Literal["good", "failed", "not run"]
 

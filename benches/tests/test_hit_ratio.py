@@ -113,3 +113,21 @@ def test_traces_are_where_the_reader_says_and_nowhere_else(
     assert hit_ratio.find_traces(tmp_path) == tmp_path
     monkeypatch.setenv("TUCKBOX_TRACES", str(tmp_path))
     assert hit_ratio.find_traces(None) == tmp_path
+
+
+def test_the_document_has_summaries_and_the_table_has_all_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {"DOCUMENT": "page.md", "CELLS": "cells.csv", "RECORD": "record.json"}
+    for name, file in places.items():
+        monkeypatch.setattr(hit_ratio, name, tmp_path / file)
+    sized = Cell("sizes", 4_000, True, 50, "best", 50, 100)
+    results = [_result(False, 60, 58), _replayed(sized, _run(50))]
+    hit_ratio.write_document(results, hit_ratio.sections_of(results, None))
+    page = (tmp_path / "page.md").read_text()
+    assert "| Tuckbox, 4 shards | 2.00 / 2.0 |" in page
+    assert "| trace | 4,000 | 60.00 best | 58.00 | 2.00 |" in page
+    cells = (tmp_path / "cells.csv").read_text().splitlines()
+    assert "Entries of one size,trace,4000,best (best),60.00" in cells
+    assert 'Entries of many sizes: objects hit,sizes,4000,"Tuckbox, hits",50.00' in cells
+    assert not any(line.endswith("-") for line in cells)

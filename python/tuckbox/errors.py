@@ -77,15 +77,21 @@ class CacheOpenError(CacheFileError):
 
 
 class DirectoryMissing(CacheOpenError, FileNotFoundError):
-    """The directory of the file does not exist. Tuckbox never creates it."""
+    """The directory of the file does not exist. Create it: Tuckbox never does."""
 
 
 class FileMissing(CacheOpenError, FileNotFoundError):
-    """The file does not exist, and ``read_only`` does not create it."""
+    """The file does not exist, and ``read_only`` does not create it.
+
+    Correct the path, or start a process that writes before one that only reads.
+    """
 
 
 class AccessDenied(CacheOpenError, PermissionError):
-    """This user may not create, read or (unless ``read_only``) write the file."""
+    """This user may not create, read or (unless ``read_only``) write the file.
+
+    Run all processes as one user, or share the file with ``group``.
+    """
 
 
 class UnsafeFile(CacheOpenError):
@@ -96,35 +102,50 @@ class UnsafeFile(CacheOpenError):
 
 
 class NetworkFileSystem(CacheOpenError):
-    """The path is on a file system that other machines can use without sharing memory or locks."""
+    """The path is on a file system that other machines can use without sharing memory or locks.
+
+    Use a local file system, with a cache for each machine.
+    """
 
 
 class NotAFile(CacheOpenError):
-    """The path is a directory or something else that is not a regular file."""
+    """The path is a directory or something else that is not a regular file. Use another path."""
 
 
 class NotACache(CacheOpenError):
-    """The file was not created by Tuckbox. It was not changed."""
+    """The file was not created by Tuckbox. It was not changed. Use another path."""
 
 
 class VersionMismatch(CacheOpenError):
-    """The file is a cache in a format that this version cannot read. It was not changed."""
+    """The file is a cache in a format that this version cannot read. It was not changed.
+
+    Stop its processes and remove it, or use the version that created it.
+    """
 
 
 class CacheCorrupt(CacheOpenError):
-    """The file is a cache with a damaged header. It was not changed."""
+    """The file is a cache with a damaged header. It was not changed.
+
+    Stop its processes and remove it.
+    """
 
 
 class TooManyProcesses(CacheOpenError):
-    """Live processes use every process slot of the file."""
+    """Live processes use every process slot of the file.
+
+    Close handles that are not in use. A file with a larger ``size`` has more slots.
+    """
 
 
 class TooManyCaches(CacheOpenError):
-    """This process has the maximum number of caches open."""
+    """This process has the maximum number of caches open. Close some."""
 
 
 class CacheFull(CacheFileError):
-    """There is no room: the file system is full, or other processes hold the space."""
+    """There is no room: the file system is full, or other processes hold the space.
+
+    Free space on the file system, or try again later.
+    """
 
 
 class CacheLost(CacheFileError):
@@ -135,7 +156,7 @@ class CacheLost(CacheFileError):
 
 
 class CacheClosed(TuckboxError, ValueError):
-    """The cache was used after it was closed."""
+    """The cache was used after it was closed. Open it again."""
 
 
 class CacheReadOnly(TuckboxError):
@@ -143,42 +164,57 @@ class CacheReadOnly(TuckboxError):
 
 
 class LockTimeout(TuckboxError, TimeoutError):
-    """A live process held a lock for longer than ``lock_timeout``. Nothing was changed."""
+    """A live process held a lock for longer than ``lock_timeout``. Nothing was changed.
+
+    Try again. If it happens often, look for a process that is stopped, as by a debugger.
+    """
 
 
 class KeyTypeError(TuckboxError, TypeError):
-    """The key is not a str, bytes, int or a tuple of these."""
+    """The key is not a str, bytes, int or a tuple of these. Convert it."""
 
 
 class KeyTooLong(TuckboxError, ValueError):
-    """The encoded key is longer than 64 KiB."""
+    """The encoded key is longer than 64 KiB. Use a hash of it as the key."""
 
 
 class ValueTypeError(TuckboxError, TypeError):
-    """The value is, or contains, an object of a type that cannot be stored."""
+    """The value is, or contains, an object of a type that cannot be stored.
+
+    Convert it to one of the types that ``Cache`` lists.
+    """
 
 
 class ValueTooLarge(TuckboxError, ValueError):
-    """The value is larger than this cache can hold, even when empty."""
+    """The value is larger than this cache can hold, even when empty.
+
+    Store it in parts, or create the file with a larger ``size``.
+    """
 
 
 class EntryCorrupt(TuckboxError):
     """The bytes of a key or value cannot be decoded by this version.
 
-    Another program or a newer version stored them, or they are damaged.
+    Another program or a newer version stored them, or they are damaged. Delete the entry.
     """
 
 
 class NotAnInteger(TuckboxError, TypeError):
-    """The stored value, or an argument of ``incr`` or ``decr``, is not an int."""
+    """The stored value, or an argument of ``incr`` or ``decr``, is not an int.
+
+    Use a key that only counts.
+    """
 
 
 class IntegerOverflow(TuckboxError, OverflowError):
-    """An argument or the result of ``incr`` or ``decr`` does not fit 64 bits."""
+    """An argument or the result of ``incr`` or ``decr`` does not fit 64 bits.
+
+    The value was not changed. Set a smaller one.
+    """
 
 
 class InvalidArgument(TuckboxError, ValueError):
-    """An argument is invalid, whatever the cache contains."""
+    """An argument is invalid, whatever the cache contains. The message says what it may be."""
 
 
 class InvalidTTL(InvalidArgument):
@@ -216,5 +252,6 @@ class InvalidVersion(InvalidArgument):
 class SizeMismatchWarning(UserWarning):
     """The file has another ``size``, ``max_entries``, ``favour`` or ``after_power_cut``.
 
-    The file keeps its own; the argument was ignored.
+    The file keeps its own; the argument was ignored. Omit it, or remove the file
+    to create it again.
     """

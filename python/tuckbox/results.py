@@ -25,7 +25,7 @@ class Entry(NamedTuple):
     expiry: float | None
     """When the entry expires, in seconds since 1970 (as ``time.time()``); None means never."""
     version: int
-    """The argument for ``cas``. Every change of the value gives the entry a new version: 28 bits
+    """The argument for ``cas``. Every change of the value gives the entry a new version. 28 bits
     count writes, and 35 bits are a checksum of the entry, in case the count wraps around."""
 
 

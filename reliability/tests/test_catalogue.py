@@ -77,7 +77,7 @@ def test_the_numbers_of_broken_rules_are_those_of_the_scripts() -> None:
     (control,) = families["T-G1"].controls
     assert control.breaks.endswith(f"and {len(mutants) - 1} other broken rules")
 
-    page = (ROOT / "docs" / "testing.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "testing.md").read_text()
     rules = len({rule for rule, _ in models})
     assert f"`models.sh controls`: {pairs}one of {rules} broken rules" in page
     assert f"`mutants.sh`: {len(mutants)} broken rules" in page

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.family("T-L1"), pytest.mark.timeout(240)]
 
-# The beginning of the slots of processes, and of what is in each, by docs/format.md.
+# The beginning of the slots of processes, and of what is in each, by docs/explanation/format.md.
 SLOTS_AT = 4096
 SLOT_BYTES = 128
 SLOT_COUNT = 32

@@ -1,7 +1,8 @@
 """T-P1: who may open which file, for what, and what rights a new one gets.
 
 The table of users, modes of directories and files, and ways is judged by rules that are written
-down here once more, without the product: those of the system, then those of docs/semantics.md.
+down here once more, without the product: those of the system, then those of
+docs/reference/semantics.md.
 """
 
 from __future__ import annotations

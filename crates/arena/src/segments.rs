@@ -8,7 +8,7 @@
 //! The race: a reader still copies from a segment that is freed and taken again. The order makes it
 //! harmless: nothing refers to the segment any more, then the generation moves, then the owner word
 //! says free; only a later owner writes its first byte, after a release fence. A reader that sees a
-//! new byte therefore sees the moved generation (`docs/concurrency.md`, "The lock-free
+//! new byte therefore sees the moved generation (`docs/explanation/concurrency.md`, "The lock-free
 //! read").
 
 use std::ops::Range;

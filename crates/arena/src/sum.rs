@@ -10,8 +10,8 @@
 //! if made on purpose.
 //!
 //! The number of words is not part of the sum: the first word of a record tells it. The algorithm
-//! is specified in `docs/format.md`, "Records". It is in this crate because code for one kind
-//! of processor is unsafe to call; it does not touch shared memory.
+//! is specified in `docs/explanation/format.md`, "Records". It is in this crate because code for
+//! one kind of processor is unsafe to call; it does not touch shared memory.
 //! [`SegmentSlice::copy_out_summed`](crate::region::SegmentSlice::copy_out_summed) computes the
 //! same sums.
 
@@ -292,7 +292,8 @@ mod tests {
         }
     }
 
-    /// For authors of other programs for these files; docs/format.md has one of these sums.
+    /// For authors of other programs for these files; docs/explanation/format.md has one of these
+    /// sums.
     #[test]
     fn the_sums_are_those_of_every_build() {
         let words: Vec<u64> = (1..26).collect();

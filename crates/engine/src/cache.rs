@@ -9,10 +9,12 @@ use tuckbox_arena::{Arena, Counter, Place};
 
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
-use crate::format::{log, plan, shard, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN};
+use crate::format::{
+    log, plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN,
+};
 use crate::index::Lookup;
-use crate::reading::{Buffer, Reader, ScanState};
-use crate::repair::{lock, Audit, Depth, FINDINGS_MAX};
+use crate::reading::{Buffer, Reader, ScanState, WINDOW};
+use crate::repair::{lock, Audit};
 use crate::storage::Context;
 use crate::value::{CheckReport, Config, Entry, Item, Stats, Ttl, Value};
 use crate::writing::{Condition, Store};
@@ -40,17 +42,9 @@ impl Cache {
     /// [`Error::Arena`] for all that concerns the file, [`Error::MaxEntriesOutOfRange`].
     pub fn open(place: &Place, config: &Config) -> Result<Cache> {
         let plan = plan_for(config)?;
-        let lay_out = |arena: &Arena| lay_out(arena);
-        let arena = Arena::open(
-            place,
-            config.rights,
-            &plan,
-            plan::layer(),
-            config.clock.clone(),
-            config.waiter.clone(),
-            &lay_out,
-        )?;
-        let cache = Cache::on(arena, config);
+        let (rights, clock, waiter) = (config.rights, config.clock.clone(), config.waiter.clone());
+        let arena = Arena::open(place, rights, &plan, plan::layer(), clock, waiter, &lay_out)?;
+        let cache = Cache { cx: Context::new(arena, config) };
         cache.cx.arena.recover_from_power_cut(|| cache.discard())?;
         Ok(cache)
     }
@@ -78,16 +72,13 @@ impl Cache {
         if let Some(first) = arenas.first() {
             lay_out(first)?;
         }
-        Ok(arenas.into_iter().map(|arena| Cache::on(arena, config)).collect())
+        let on = |arena| Cache { cx: Context::new(arena, config) };
+        Ok(arenas.into_iter().map(on).collect())
     }
 
     /// Declares a participant of the twin dead, with all that it holds. For tests.
     pub fn declare_dead(&self, participant: u32) {
         self.cx.arena.declare_dead(participant);
-    }
-
-    fn on(arena: Arena, config: &Config) -> Cache {
-        Cache { cx: Context::new(arena, config) }
     }
 
     /// The operations that find entries.
@@ -155,10 +146,9 @@ impl Cache {
         self.cx.arena.reader()?;
         self.cx.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
-        let answer = self.reads().read(key, self.cx.hasher.key(key), &mut buffer, false);
-        let found = buffer.outcome(answer)?;
+        let found = self.reads().read(key, self.cx.hasher.key(key), &mut buffer, false)?;
         self.cx.arena.check_not_lost()?;
-        Ok(found && !self.reads().has_expired(&buffer))
+        Ok(found && !self.cx.is_expired(buffer.expiry_us))
     }
 
     /// Stores a value, replacing the present one.
@@ -208,9 +198,7 @@ impl Cache {
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         let (shard, hash, live) = self.writes().lock_key(key)?;
         let Some(live) = live else { return Ok(false) };
-        shard.remove(hash, &live.found, &live.header);
-        shard.remember_removed(hash, &live.found, &live.header);
-        shard.add_word(shard::DELETES, 1);
+        shard.remove_live(hash, &live, shard::DELETES);
         drop(shard);
         self.cx.arena.check_not_lost()?;
         Ok(true)
@@ -226,12 +214,10 @@ impl Cache {
         if !shard.copy_entry(&live, hash, buffer)? {
             return Ok(None);
         }
-        shard.remove(hash, &live.found, &live.header);
-        shard.remember_removed(hash, &live.found, &live.header);
-        shard.add_word(shard::DELETES, 1);
+        shard.remove_live(hash, &live, shard::DELETES);
         drop(shard);
         self.cx.arena.check_not_lost()?;
-        Ok(Some(self.reads().entry_in(buffer)))
+        Ok(Some(buffer.entry(&self.cx.shape)))
     }
 
     /// Gives an entry a new time to live, from now. Whether there was one. The version does not
@@ -309,12 +295,10 @@ impl Cache {
     pub fn expire(&self) -> Result<u64> {
         let mut count = 0;
         for index in 0..self.cx.shape.shard_count {
-            let mut bucket = 0;
-            loop {
+            for first in (0..).step_by(EXPIRE_BUCKETS as usize) {
                 let shard = self.writes().lock(index)?;
-                let (expired, more) = shard.expire_buckets(bucket, EXPIRE_BUCKETS);
+                let (expired, more) = shard.expire_buckets(first, EXPIRE_BUCKETS);
                 count += expired;
-                bucket += EXPIRE_BUCKETS;
                 if !more {
                     break;
                 }
@@ -340,24 +324,15 @@ impl Cache {
         let counters = self.cx.arena.counters();
         let counter = |counter: Counter| counters[counter as usize];
         let segments = u64::from(self.cx.arena.segments_present());
-        let (mut free, mut building) = (0, 0);
-        for segment in 0..segments as u32 {
-            match self.cx.arena.segment_owner(segment) {
-                Owner::Free => free += 1,
-                Owner::Builder(_) => building += 1,
-                Owner::Shard(_) | Owner::Unknown(_) => {}
-            }
-        }
+        let (free, building) = self.cx.segments_of_no_shard();
         let index = self.cx.sum_over_shards(shard::INDEX_SEGMENTS);
         let body = self.cx.sum_over_shards(shard::BODY_SEGMENTS);
         let spare = (0..self.cx.shape.shard_count).map(|index| self.cx.spares_of(index)).sum();
         let others = [free, building, index, body, spare];
+        let record_bytes = self.cx.sum_over_logs(log::BYTES);
         Stats {
             entries: self.len(),
-            entry_bytes: self
-                .cx
-                .sum_over_logs(log::BYTES)
-                .wrapping_add(self.cx.sum_over_logs(log::BODY_BYTES)),
+            entry_bytes: record_bytes.wrapping_add(self.cx.sum_over_logs(log::BODY_BYTES)),
             file_bytes: self.cx.arena.region().usable_bytes(),
             size_bytes: self.cx.arena.geometry().plan.size_bytes,
             max_entries: self.cx.shape.max_entries,
@@ -397,9 +372,26 @@ impl Cache {
         &self,
         keys: &[K],
         buffer: &mut Buffer,
-        answer: impl FnMut(usize, Entry<'_>) -> std::result::Result<(), E>,
+        mut answer: impl FnMut(usize, Entry<'_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        self.reads().get_each(keys, buffer, answer)
+        for key in keys {
+            self.cx.check_lengths(key.as_ref(), None)?;
+        }
+        let mut hashes = [KeyHash(0); WINDOW];
+        for (window, keys) in keys.chunks(WINDOW).enumerate() {
+            for (key, hash) in keys.iter().zip(&mut hashes) {
+                *hash = self.cx.hasher.key(key.as_ref());
+            }
+            self.reads().ask_for(&hashes[..keys.len()]);
+            for (place, (key, hash)) in keys.iter().zip(hashes).enumerate() {
+                // Checked each time: `answer` may have closed the cache.
+                let owner = self.cx.arena.reader().map_err(Error::from)?;
+                if let Some(entry) = self.reads().get_hashed(owner, key.as_ref(), hash, buffer)? {
+                    answer(window * WINDOW + place, entry)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Stores values, replacing present ones, shard by shard, each shard in the order of `entries`.
@@ -422,7 +414,12 @@ impl Cache {
         walk: &mut ScanState,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Item<'b>>> {
-        self.reads().scan_next(walk, buffer)
+        if !self.reads().walk_on(walk, buffer)? {
+            self.cx.arena.check_not_lost()?;
+            return Ok(None);
+        }
+        let key = buffer.header.key(&buffer.record);
+        Ok(Some(Item { key, entry: buffer.entry(&self.cx.shape) }))
     }
 
     /// Verifies every entry and every segment, and repairs what it can. Writes to a shard wait
@@ -434,29 +431,10 @@ impl Cache {
         self.cx.arena.refresh_length();
         let mut report = CheckReport::default();
         for index in 0..self.cx.shape.shard_count {
-            let found = Audit(&lock::lock(&self.cx, index)?).audit(Depth::Content);
-            report.entries += found.entries;
-            report.entry_bytes += found.entry_bytes;
-            report.lost_entries += found.lost_entries;
-            report.losses.extend(found.losses);
-            report.damaged_entries += found.damaged_entries;
-            report.leaked_segments += found.leaked_segments;
-            report.wrong_counts += found.wrong_counts;
-            report.segments_log += found.segments_log;
-            report.segments_index += found.segments_index;
-            report.segments_body += found.segments_body;
-            report.segments_spare += found.segments_spare;
-            let left = FINDINGS_MAX.saturating_sub(report.findings.len());
-            report.findings.extend(found.findings.into_iter().take(left));
+            Audit(&lock::lock(&self.cx, index)?).check(&mut report);
         }
         self.cx.arena.free_abandoned_segments();
-        for segment in 0..self.cx.arena.segments_present() {
-            match self.cx.arena.segment_owner(segment) {
-                Owner::Free => report.segments_free += 1,
-                Owner::Builder(_) => report.segments_building += 1,
-                Owner::Shard(_) | Owner::Unknown(_) => {}
-            }
-        }
+        (report.segments_free, report.segments_building) = self.cx.segments_of_no_shard();
         self.cx.arena.check_not_lost()?;
         Ok(report)
     }
@@ -482,15 +460,12 @@ impl Scan<'_> {
 }
 
 fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
-    let size_bytes = config.size_bytes;
-    if size_bytes < SIZE_BYTES_MIN {
-        let least_bytes = SIZE_BYTES_MIN;
-        let asked_bytes = size_bytes;
+    let asked_bytes = config.size_bytes;
+    let (least_bytes, most_bytes) = (SIZE_BYTES_MIN, SIZE_BYTES_MAX);
+    if asked_bytes < least_bytes {
         return Err(tuckbox_arena::Error::SizeTooSmall { asked_bytes, least_bytes }.into());
     }
-    if size_bytes > SIZE_BYTES_MAX {
-        let most_bytes = SIZE_BYTES_MAX;
-        let asked_bytes = size_bytes;
+    if asked_bytes > most_bytes {
         return Err(tuckbox_arena::Error::SizeTooLarge { asked_bytes, most_bytes }.into());
     }
     if let Some(given) = config.max_entries {
@@ -498,8 +473,8 @@ fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
             return Err(Error::MaxEntriesOutOfRange { given, most: MAX_ENTRIES_MAX });
         }
     }
-    let plan = plan::plan(size_bytes, config.max_entries.unwrap_or(0));
-    let (features_optional, after_power_cut) = (config.favour.word(), config.after_power_cut);
+    let plan = plan::plan(asked_bytes, config.max_entries.unwrap_or(0));
+    let (features_optional, after_power_cut) = (config.favour as u64, config.after_power_cut);
     Ok(tuckbox_arena::Plan { features_optional, after_power_cut, ..plan })
 }
 

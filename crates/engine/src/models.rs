@@ -1,6 +1,6 @@
-//! Models of the protocol of `docs/concurrency.md`: the product's own functions over loom's words
-//! (see `tuckbox_arena::modelled`), in every interleaving and with every value that the C11 memory
-//! model lets a load see. Must not contain protocol code of their own.
+//! Models of the protocol of `docs/explanation/concurrency.md`: the product's own functions over
+//! loom's words (see `tuckbox_arena::modelled`), in every interleaving and with every value that
+//! the C11 memory model lets a load see. Must not contain protocol code of their own.
 //!
 //! A model is small: a cache of the smallest size and two or three parties with one action each.
 //! Loom tries all interleavings with at most [`preemptions`] forced switches. It treats
@@ -211,9 +211,9 @@ impl Before {
         Before { epoch: shard.word(shard::EPOCH), slot_at: live.found.at, slot, segment, record }
     }
 
-    /// Continues the read from there, and checks the claim that `docs/concurrency.md` proves: an
-    /// accepted copy is the record to which the slot led, whatever happened to its segment; if it
-    /// is another record, that one was published before.
+    /// Continues the read from there, and checks the claim that `docs/explanation/concurrency.md`
+    /// proves: an accepted copy is the record to which the slot led, whatever happened to its
+    /// segment; if it is another record, that one was published before.
     fn read_on(&self, cache: &Cache) {
         let shard_at = cache.cx.arena.geometry().shard_at(0);
         let mut buffer = Buffer::new();

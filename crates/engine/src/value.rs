@@ -74,28 +74,20 @@ pub struct Item<'a> {
     pub entry: Entry<'a>,
 }
 
-/// What eviction maximises if the byte limit binds and values differ in size.
+/// What eviction maximises if the byte limit binds and values differ in size. The numbers are those
+/// in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Favour {
     /// A balance of hit ratio and byte hit ratio.
     #[default]
-    Balanced,
+    Balanced = 0,
     /// The hit ratio: many small entries rather than few large ones.
-    Hits,
+    Hits = 1,
     /// The byte hit ratio: sizes do not matter.
-    Bytes,
+    Bytes = 2,
 }
 
 impl Favour {
-    /// For a word of the file.
-    pub(crate) fn word(self) -> u64 {
-        match self {
-            Favour::Balanced => 0,
-            Favour::Hits => 1,
-            Favour::Bytes => 2,
-        }
-    }
-
     /// From a word of the file. An unknown value is as good as the first: it affects only eviction.
     pub(crate) fn from_word(word: u64) -> Favour {
         match word & 3 {

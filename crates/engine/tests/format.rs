@@ -1,5 +1,5 @@
-//! Compares the offsets in `docs/format.md` with the code. A row without a constant fails, and so
-//! does a constant without a row.
+//! Compares the offsets in `docs/explanation/format.md` with the code. A row without a constant
+//! fails, and so does a constant without a row.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,8 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
 
 #[test]
 fn the_document_and_the_code_agree() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
-    let document = std::fs::read_to_string(path).expect("docs/format.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/format.md");
+    let document = std::fs::read_to_string(path).expect("docs/explanation/format.md");
     let mut expected = constants();
     let mut table = "";
     for line in document.lines().filter(|line| line.starts_with('|')) {

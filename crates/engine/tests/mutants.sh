@@ -1,7 +1,7 @@
 #!/bin/bash
-# Tests the tests: for each mutant, a build that breaks one rule of docs/concurrency.md, runs the
-# test that must fail on it. Succeeds only if each of these tests catches its mutant. Prints one line
-# of JSON on standard output, all else on standard error.
+# Tests the tests: for each mutant, a build that breaks one rule of docs/explanation/concurrency.md,
+# runs the test that must fail on it. Succeeds only if each of these tests catches its mutant.
+# Prints one line of JSON on standard output, all else on standard error.
 set -eu -o pipefail
 cd "$(dirname "$0")/../../.."
 

@@ -1,7 +1,7 @@
 //! `torture allocations`: makes the n-th allocation of an operation fail, once or from then on, for
 //! every n up to the number of allocations of the operation.
 //!
-//! Each trial is a forked child on a file with entries. The promises (docs/semantics.md):
+//! Each trial is a forked child on a file with entries. The promises (docs/reference/semantics.md):
 //!
 //! * a thread that has worked before and has a large enough buffer allocates nothing in an
 //!   operation on an entry, so the operation cannot fail;

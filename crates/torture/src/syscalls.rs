@@ -427,7 +427,8 @@ struct Beginning {
     _other: Cache,
 }
 
-/// The word of a held lock, see `docs/format.md`: the owner, and the check of owner and place.
+/// The word of a held lock, see `docs/explanation/format.md`: the owner, and the check of owner and
+/// place.
 fn lock_word(file: &[u8], at: usize, owner: u64) -> u64 {
     let key = |index: usize| {
         let at = header::HASH_KEY as usize + index * 8;

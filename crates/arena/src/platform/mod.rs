@@ -112,8 +112,8 @@ pub struct Rights {
 /// Two words that tell a file from all others of this machine.
 pub type FileId = [u64; 2];
 
-/// The words that a process slot records of its process, see `docs/format.md`: process id, start in
-/// clock ticks, PID namespace, start of the stack.
+/// The words that a process slot records of its process, see `docs/explanation/format.md`: process
+/// id, start in clock ticks, PID namespace, start of the stack.
 pub type ProcessIdentity = [u64; 4];
 
 /// The reference for the boot clock that this process sees.

@@ -10,7 +10,8 @@
 //! An owner is dead if its slot has moved on to another incarnation. It is also dead if its
 //! liveness lock is free *and*, within the same PID namespace, the recorded process has ended or
 //! runs another program. (A process that unmapped the lock by mistake is alive; an `exec` ends all
-//! threads and the mapping but keeps the process id.) See `docs/concurrency.md`, "Death".
+//! threads and the mapping but keeps the process id.) See `docs/explanation/concurrency.md`,
+//! "Death".
 
 mod counter;
 mod forks;

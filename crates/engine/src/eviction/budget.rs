@@ -49,15 +49,8 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn new(steps: u32, if_stuck: IfStuck, unit: Unit) -> Budget {
-        let free_moves = 1 + steps / FREE_MOVE_EACH;
-        Budget {
-            steps,
-            if_stuck,
-            unit,
-            must_gain: steps >= EVICTION_BATCH,
-            free_moves,
-            wanted_bytes: 0,
-        }
+        let (must_gain, free_moves) = (steps >= EVICTION_BATCH, 1 + steps / FREE_MOVE_EACH);
+        Budget { steps, if_stuck, unit, must_gain, free_moves, wanted_bytes: 0 }
     }
 
     pub(super) fn spend(&mut self) -> bool {

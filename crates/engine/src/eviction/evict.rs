@@ -90,22 +90,15 @@ impl Eviction<'_> {
             true => self.candidate(LogKind::Main, budget),
             false => None,
         };
-        match self.victim(budget).or_else(|| oldest(budget)) {
-            Some(victim) => {
-                self.drop_oldest(&victim, Reason::Evicted);
-                budget.spend();
-                true
-            }
-            None if small_first || budget.steps == 0 => budget.steps == 0,
-            None => match self.candidate(LogKind::Small, budget) {
-                Some(candidate) => {
-                    self.drop_oldest(&candidate, Reason::Evicted);
-                    budget.spend();
-                    true
-                }
-                None => false,
-            },
-        }
+        let entry = match self.victim(budget).or_else(|| oldest(budget)) {
+            None if small_first || budget.steps == 0 => return budget.steps == 0,
+            None => self.candidate(LogKind::Small, budget),
+            victim => victim,
+        };
+        let Some(entry) = entry else { return false };
+        self.drop_oldest(&entry, Reason::Evicted);
+        budget.spend();
+        true
     }
 }
 

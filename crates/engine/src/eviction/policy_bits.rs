@@ -4,13 +4,14 @@
 use super::Eviction;
 use crate::format::{log, KeyHash, LogKind, PolicyBits, RecordHeader, Slot};
 use crate::index::Found;
-use crate::policy::newcomer;
+use crate::policy::{newcomer, Event};
 
 impl Eviction<'_> {
     /// The policy bits of a new entry in the small log.
     pub fn new_entry_bits(&self, hash: KeyHash, header: &RecordHeader) -> PolicyBits {
         self.measure_sample();
-        self.sample_insert(hash, header);
+        // A lookup that missed and was followed by a store.
+        self.sample(Event::Read, hash, header);
         let ghost = self.take_ghost(hash);
         let small_entries = || self.log_count(LogKind::Small, log::ENTRIES);
         let idle = || self.idle_at_main_tail();
@@ -36,6 +37,7 @@ impl Eviction<'_> {
             .is_some_and(|at| self.log_of(at.segment) == LogKind::Main);
         let bits = self.kept_entry_bits(found.slot);
         self.put_ghost(hash, bits.frequency() + bits.hits(), !is_main);
-        self.sample_remove(hash, header);
+        // No shadow may hit the key.
+        self.sample(Event::Removed, hash, header);
     }
 }

@@ -46,26 +46,15 @@ impl Eviction<'_> {
         active_setting(self.word(shard::SETTING))
     }
 
-    /// Replays a lookup that missed and was followed by a store.
-    #[inline]
-    pub(super) fn sample_insert(&self, hash: KeyHash, header: &RecordHeader) {
-        self.sample(Event::Read, hash, header);
-    }
-
     /// Replays an overwrite.
     #[inline(always)]
     pub fn sample_overwrite(&self, hash: KeyHash, header: &RecordHeader) {
         self.sample(Event::Overwritten, hash, header);
     }
 
-    /// Replays a removal or expiry: no shadow may hit the key.
-    #[inline]
-    pub(super) fn sample_remove(&self, hash: KeyHash, header: &RecordHeader) {
-        self.sample(Event::Removed, hash, header);
-    }
-
+    /// Replays an event if its key is sampled.
     #[inline(always)]
-    fn sample(&self, event: Event, hash: KeyHash, header: &RecordHeader) {
+    pub(super) fn sample(&self, event: Event, hash: KeyHash, header: &RecordHeader) {
         if u64::from(hash.first()) < self.word(shard::SAMPLED_BELOW) {
             self.replay(event, hash.0 >> 32 << 32 | size_of(header, &self.cx.shape));
         }
@@ -139,10 +128,9 @@ impl Eviction<'_> {
         let active = self.active_setting();
         let mut won = [[false; SETTINGS.len()]; EVENTS_MAX];
         for (index, setting) in SETTINGS.iter().enumerate() {
-            let shadow_at =
-                at + policy_selection::SHADOWS + index as u64 * shadow_bytes(shape.shadow_len);
-            let mut shadow =
-                Shadow::load(region, shadow_at, shape.shadow_len, setting, shape.favour);
+            let len = shape.shadow_len;
+            let at = at + policy_selection::SHADOWS + index as u64 * shadow_bytes(len);
+            let mut shadow = Shadow::load(region, at, len, setting, shape.favour);
             for ((event, request), won) in events.iter().zip(&mut won) {
                 let hash = (request >> 32) as u32;
                 let was_there = shadow.apply(*event, hash, cost_of(*request), capacity);

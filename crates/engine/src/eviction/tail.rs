@@ -69,22 +69,11 @@ impl Eviction<'_> {
             return RecordState::Unreadable;
         };
         let Some(hash) = self.key_hash_at(offset, &header) else { return RecordState::Unreadable };
-        match self.slots_of(hash).and_then(|mut slots| slots.find(|it| it.slot.offset() == offset))
-        {
-            None => RecordState::Dead(end),
-            Some(found) => {
-                let frequency = self.halved(found.slot, position);
-                RecordState::Live(Candidate {
-                    kind,
-                    position,
-                    offset,
-                    header,
-                    hash,
-                    found,
-                    frequency,
-                })
-            }
-        }
+        let slots = self.slots_of(hash);
+        let found = slots.and_then(|mut slots| slots.find(|it| it.slot.offset() == offset));
+        let Some(found) = found else { return RecordState::Dead(end) };
+        let frequency = self.halved(found.slot, position);
+        RecordState::Live(Candidate { kind, position, offset, header, hash, found, frequency })
     }
 
     /// Moves the log tail past an entry to which no slot leads any more.
@@ -150,6 +139,7 @@ impl Eviction<'_> {
 
     /// Removes an entry from the index and the counts. Its record becomes dead space.
     fn drop_entry(&self, candidate: &Candidate, reason: Reason) {
+        let from_main = candidate.kind == LogKind::Main;
         match reason {
             Reason::Evicted => {
                 let bits = Slot(self.region().get(candidate.found.at)).policy();
@@ -158,16 +148,12 @@ impl Eviction<'_> {
                     self.count_increments(bits.hits());
                 }
                 self.prepare_ghost(candidate.hash);
-                self.put_ghost(candidate.hash, frequency, candidate.kind == LogKind::Main);
+                self.put_ghost(candidate.hash, frequency, from_main);
                 self.add_word(shard::CLOCK, 1);
                 self.add_word(shard::EVICTIONS, 1);
             }
             Reason::Expired => {
-                self.put_ghost(
-                    candidate.hash,
-                    candidate.frequency,
-                    candidate.kind == LogKind::Main,
-                );
+                self.put_ghost(candidate.hash, candidate.frequency, from_main);
                 self.add_word(shard::EXPIRATIONS, 1);
             }
             Reason::Damaged => self.add_word(shard::LOST, 1),
@@ -195,7 +181,7 @@ impl Eviction<'_> {
     ) -> Option<bool> {
         let moved = with_scratch(|words| {
             let header = self.load_record(candidate.offset, words)?;
-            if !self.is_valid(candidate.offset, &header, words, candidate.hash) {
+            if self.valid_content(candidate.offset, &header, words, candidate.hash).is_none() {
                 return Some(false);
             }
             let reservation = self.reserve(to, header.log_bytes, Need::Move)?;

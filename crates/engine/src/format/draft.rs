@@ -4,7 +4,7 @@
 use tuckbox_arena::region::bytes_of_mut;
 
 use super::expiry;
-use super::hash::{Hasher, KeyHash};
+use super::hash::{Hasher, KeyHash, RecordPlace};
 use super::layout::flag;
 use super::layout::record::{BODY_WORDS, WORDS_MAX};
 use super::record::{Body, RecordHeader, Sequence};
@@ -101,16 +101,10 @@ impl<'a> Draft<'a> {
 
     /// The finished words for this version and place.
     #[inline(always)]
-    pub fn finish(
-        &mut self,
-        version: u64,
-        offset: u64,
-        generation: u64,
-        hasher: &Hasher,
-    ) -> &[u64] {
+    pub fn finish(&mut self, version: u64, place: RecordPlace, hasher: &Hasher) -> &[u64] {
         let header =
             self.header.with_sequence(Sequence::new(version, self.header.sequence.flags()));
-        let checksum = header.checksum(self.content, hasher, self.hash, offset, generation);
+        let checksum = header.checksum(self.content, hasher, self.hash, place);
         self.words[0] = header.sequence.with_checksum(checksum).0;
         &self.words[..(header.log_bytes / 8) as usize]
     }
@@ -129,13 +123,13 @@ mod tests {
     use super::super::record::{KEY_BITS, RESERVED_SHIFT, VALUE_BITS, VERSION_BITS};
     use super::*;
 
-    const PLACE: (u64, u64) = (4096, 7);
+    const PLACE: RecordPlace = RecordPlace { offset: 4096, generation: 7 };
 
     fn finished(key: &[u8], value: Value<'_>, expiry_us: Option<u64>, version: u64) -> Vec<u64> {
         let (hasher, shape) = (Hasher::new([5, 6]), shape());
         let (hash, mut spare) = (hasher.key(key), Vec::new());
         let draft = Draft::new(key, hash, value, expiry_us, &shape, &mut spare);
-        draft.unwrap().finish(version, PLACE.0, PLACE.1, &hasher).to_vec()
+        draft.unwrap().finish(version, PLACE, &hasher).to_vec()
     }
 
     fn shape() -> Shape {
@@ -178,12 +172,10 @@ mod tests {
                         }
                     }
                     let content = header.content(&words);
-                    let checksum = header.checksum(content, &hasher, hash, PLACE.0, PLACE.1);
+                    let checksum = header.checksum(content, &hasher, hash, PLACE);
                     assert_eq!(checksum, header.sequence.checksum());
-                    assert_ne!(
-                        checksum,
-                        header.checksum(content, &hasher, hash, PLACE.0 + 8, PLACE.1)
-                    );
+                    let behind = RecordPlace { offset: PLACE.offset + 8, ..PLACE };
+                    assert_ne!(checksum, header.checksum(content, &hasher, hash, behind));
                 }
             }
         }

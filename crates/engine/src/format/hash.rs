@@ -70,6 +70,15 @@ impl KeyHash {
     }
 }
 
+/// Where a record begins, and the use of its segment in which it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordPlace {
+    /// Its offset.
+    pub offset: u64,
+    /// The generation of its segment.
+    pub generation: u64,
+}
+
 impl Hasher {
     /// From the random key of the file.
     pub fn new(key: [u64; 2]) -> Hasher {
@@ -95,26 +104,20 @@ impl Hasher {
         XxHash3_64::oneshot_with_secret(&self.secret, bytes).expect("the secret is long enough")
     }
 
-    /// The checksum of a record: of its key, content, word 0, offset and segment generation, so
-    /// that a record of another place or an earlier use of the segment does not match.
+    /// The checksum of a record: of its key, content, word 0 and place, so that a record of another place or an earlier use of the segment does not match.
     #[inline(always)]
-    pub fn checksum(
-        &self,
-        key: KeyHash,
-        content: u64,
-        sequence: u64,
-        offset: u64,
-        generation: u64,
-    ) -> u32 {
-        let state = sequence ^ generation.rotate_left(48);
+    pub fn checksum(&self, key: KeyHash, content: u64, sequence: u64, place: RecordPlace) -> u32 {
+        let state = sequence ^ place.generation.rotate_left(48);
         let first = fold(key.0 ^ self.mixers[0], state ^ self.mixers[1]);
-        fold(first ^ content ^ offset, self.mixers[2] | 1) as u32
+        fold(first ^ content ^ place.offset, self.mixers[2] | 1) as u32
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PLACE: RecordPlace = RecordPlace { offset: 4096, generation: 7 };
 
     #[test]
     fn files_hash_differently() {
@@ -132,7 +135,7 @@ mod tests {
         // Each step is a bijection, so one wrong hash or checksum changes the result.
         let digest = (0..=bytes.len()).fold(0u64, |digest, count| {
             let hash = hasher.bytes(&bytes[..count]);
-            let sum = hasher.checksum(KeyHash(hash), hash, count as u64, 4096, 7);
+            let sum = hasher.checksum(KeyHash(hash), hash, count as u64, PLACE);
             (digest.rotate_left(29) ^ hash)
                 .wrapping_add(u64::from(sum))
                 .wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -143,13 +146,13 @@ mod tests {
     #[test]
     fn a_checksum_depends_on_every_part() {
         let hasher = Hasher::new([5, 6]);
-        let base = hasher.checksum(KeyHash(1), 2, 5, 4096, 7);
+        let base = hasher.checksum(KeyHash(1), 2, 5, PLACE);
         for other in [
-            hasher.checksum(KeyHash(9), 2, 5, 4096, 7),
-            hasher.checksum(KeyHash(1), 9, 5, 4096, 7),
-            hasher.checksum(KeyHash(1), 2, 9, 4096, 7),
-            hasher.checksum(KeyHash(1), 2, 5, 4104, 7),
-            hasher.checksum(KeyHash(1), 2, 5, 4096, 8),
+            hasher.checksum(KeyHash(9), 2, 5, PLACE),
+            hasher.checksum(KeyHash(1), 9, 5, PLACE),
+            hasher.checksum(KeyHash(1), 2, 9, PLACE),
+            hasher.checksum(KeyHash(1), 2, 5, RecordPlace { offset: 4104, ..PLACE }),
+            hasher.checksum(KeyHash(1), 2, 5, RecordPlace { generation: 8, ..PLACE }),
         ] {
             assert_ne!(base, other);
         }

@@ -1,6 +1,6 @@
 //! The engine's part of the file: offsets in shards, index segments and log segments, and the flags
-//! of records. Must not know what they are used for. `docs/format.md` describes them; a test
-//! compares the two.
+//! of records. Must not know what they are used for. `docs/explanation/format.md` describes them; a
+//! test compares the two.
 
 /// Offsets in a shard. Readers access only the second cache line.
 pub mod shard {

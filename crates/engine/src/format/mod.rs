@@ -11,7 +11,7 @@ pub mod shape;
 pub mod words;
 
 pub use self::draft::Draft;
-pub use self::hash::{Hasher, KeyHash};
+pub use self::hash::{Hasher, KeyHash, RecordPlace};
 pub use self::layout::{
     flag, log, note, policy_selection, shadow, shard, BUCKETS_AT_FIRST, BUCKET_BYTES, BUCKET_WORD,
     GHOST_ROW_BYTES, MAX_ENTRIES_MAX, RECORD_SPACE_MIN, SIZE_BYTES_MIN, SLOTS_PER_BUCKET,
@@ -20,5 +20,5 @@ pub use self::layout::{
 pub use self::record::{Body, RecordHeader, Sequence};
 pub use self::shape::{bucket_of, choices_of, shadow_bytes, shadow_rows, Shape};
 pub use self::words::{
-    IndexState, LogKind, PolicyBits, Position, Slot, FREQUENCY_MAX, HALVINGS_MODULUS,
+    segment_of, IndexState, LogKind, PolicyBits, Position, Slot, FREQUENCY_MAX, HALVINGS_MODULUS,
 };

@@ -22,7 +22,7 @@ use tuckbox_arena::region::{bytes_of, bytes_of_mut};
 use tuckbox_arena::sum;
 
 use super::expiry;
-use super::hash::{Hasher, KeyHash};
+use super::hash::{Hasher, KeyHash, RecordPlace};
 use super::layout::flag;
 use super::layout::record::{BODY_WORDS, LONG_VALUE_BITS};
 use super::shape::Shape;
@@ -186,16 +186,8 @@ impl RecordHeader {
         let (key_bytes, value_bytes) = (bits(form, KEY_BITS), bits(form >> KEY_BITS, VALUE_BITS));
         let key_at = form_index * 8 + FORM_BYTES;
         let log_bytes = whole_words(key_at + key_bytes + value_bytes);
-        let tag = bits(form >> TAG_SHIFT, TAG_BITS) as u8;
-        Some(RecordHeader {
-            sequence,
-            tag,
-            key_bytes,
-            value_bytes,
-            body_count: 0,
-            log_bytes,
-            key_at,
-        })
+        let (tag, body_count) = (bits(form >> TAG_SHIFT, TAG_BITS) as u8, 0);
+        Some(RecordHeader { sequence, tag, key_bytes, value_bytes, body_count, log_bytes, key_at })
     }
 
     #[inline(always)]
@@ -268,13 +260,9 @@ impl RecordHeader {
         self.sequence.flags() & flag != 0
     }
 
-    /// Offset of the number word in a record that has one.
+    /// Offset of the number word in a record that has one: the first of the content.
     pub fn number_at(&self) -> u64 {
-        if self.has(flag::EXPIRY) {
-            16
-        } else {
-            8
-        }
+        self.content_from() as u64 * 8
     }
 
     /// All bytes of the entry: the record and its bodies.
@@ -382,16 +370,8 @@ impl RecordHeader {
 
     /// The checksum of a record with this content at this place.
     #[inline(always)]
-    pub fn checksum(
-        &self,
-        content: u64,
-        hasher: &Hasher,
-        key: KeyHash,
-        offset: u64,
-        generation: u64,
-    ) -> u32 {
-        let sequence = self.sequence.0 & 0xffff_ffff;
-        hasher.checksum(key, content, sequence, offset, generation)
+    pub fn checksum(&self, content: u64, hasher: &Hasher, key: KeyHash, at: RecordPlace) -> u32 {
+        hasher.checksum(key, content, self.sequence.0 & 0xffff_ffff, at)
     }
 
     /// Identifies the state of an entry, in 63 bits: the version's low bits and bits of the
@@ -411,16 +391,8 @@ impl RecordHeader {
     }
 
     /// Gives a copied record the checksum of a new place or content.
-    pub fn seal(
-        &self,
-        words: &mut [u64],
-        hasher: &Hasher,
-        key: KeyHash,
-        offset: u64,
-        generation: u64,
-    ) {
-        let content = self.content(words);
-        let checksum = self.checksum(content, hasher, key, offset, generation);
+    pub fn seal(&self, words: &mut [u64], hasher: &Hasher, key: KeyHash, at: RecordPlace) {
+        let checksum = self.checksum(self.content(words), hasher, key, at);
         words[0] = self.sequence.with_checksum(checksum).0;
     }
 }

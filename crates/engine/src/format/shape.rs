@@ -22,8 +22,6 @@ pub struct Shape {
     pub segment_bytes: u64,
     /// The same as a power of two.
     pub segment_shift: u32,
-    /// The bits of an offset within a segment.
-    segment_mask: u64,
     /// Bytes of a log segment that records may use.
     pub log_bytes: u64,
     /// Longer records may cross the end of a segment; shorter ones leave a gap there.
@@ -92,7 +90,6 @@ impl Shape {
             segment_bytes,
             record_words_max: (record_bytes_max / 8) as usize,
             segment_shift: segment_bytes.trailing_zeros(),
-            segment_mask: segment_bytes - 1,
             log_bytes: segment_bytes - TRAILER_BYTES,
             crossing_bytes: segment_bytes / 16,
             directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
@@ -144,7 +141,7 @@ impl Shape {
     pub fn ghosts_place(&self, bucket: u32) -> (u64, u64) {
         let byte = u64::from(bucket) * GHOST_ROW_BYTES;
         let group = byte >> self.segment_shift;
-        (group * INDEX_GROUP + INDEX_GROUP - 1, byte & self.segment_mask)
+        (group * INDEX_GROUP + INDEX_GROUP - 1, byte & (self.segment_bytes - 1))
     }
 
     /// Whether this index directory entry is for ghosts, which need not exist.

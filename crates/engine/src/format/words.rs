@@ -107,6 +107,11 @@ impl PolicyBits {
     }
 }
 
+/// The segment that a word of the file names: its number plus one. None for 0 or a damaged word.
+pub fn segment_of(word: u64) -> Option<u32> {
+    u32::try_from(word.checked_sub(1)?).ok()
+}
+
 /// A place in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
@@ -170,12 +175,14 @@ impl LogKind {
     /// Both.
     pub const BOTH: [LogKind; 2] = [LogKind::Small, LogKind::Main];
 
+    /// The main log if a bit of the file is set.
+    pub fn of(is_main: bool) -> LogKind {
+        LogKind::BOTH[usize::from(is_main)]
+    }
+
     /// The offset of its words in the shard.
     pub fn at(self) -> u64 {
-        match self {
-            LogKind::Small => shard::SMALL,
-            LogKind::Main => shard::MAIN,
-        }
+        shard::SMALL + (shard::MAIN - shard::SMALL) * self as u64
     }
 }
 

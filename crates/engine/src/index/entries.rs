@@ -38,11 +38,10 @@ impl Index<'_> {
         reservation: Reservation,
         bits: PolicyBits,
     ) {
-        let offset = self.cx.offset_of(reservation.position);
-        let generation = self.arena().generation(reservation.position.segment);
-        header.seal(words, &self.cx.hasher, hash, offset, generation);
+        let place = self.cx.record_place(reservation.position);
+        header.seal(words, &self.cx.hasher, hash, place);
         self.append(reservation, words);
-        self.store_slot(found.at, Slot::new(offset, hash.tag(), bits));
+        self.store_slot(found.at, Slot::new(place.offset, hash.tag(), bits));
         self.retire(found.slot.offset());
     }
 }

@@ -32,23 +32,13 @@ impl Index<'_> {
         let slots_max = entries.max(ENTRIES_MIN) * SLOTS_PER_ENTRY_MAX;
         for _ in 0..SPLITS_PER_INSERT {
             let (first, second) = self.choices(hash);
-            let first_at = self.bucket(first)?;
-            if let Some(at) = self.free_slot(first_at) {
+            if let Some(at) = self.free_slot(self.bucket(first)?) {
                 return Some(at);
             }
-            let second_at = self.bucket(second)?;
-            if second != first {
-                if let Some(at) = self.free_slot(second_at) {
-                    return Some(at);
-                }
-            }
-            if let Some(at) = self.move_one_away(&[first], 3) {
+            let free = self.free_slot(self.bucket(second)?);
+            let free = free.or_else(|| self.move_one_away(&[first], 3));
+            if let Some(at) = free.or_else(|| self.move_one_away(&[second], 2)) {
                 return Some(at);
-            }
-            if second != first {
-                if let Some(at) = self.move_one_away(&[second], 2) {
-                    return Some(at);
-                }
             }
             if slots() > slots_max || !self.split() {
                 return None;
@@ -71,17 +61,14 @@ impl Index<'_> {
             }
             let other_at = self.bucket(other)?;
             let free = match self.free_slot(other_at) {
-                Some(free) => free,
                 None if depth > 1 => {
                     let mut longer: SmallVec<[u32; 4]> = SmallVec::from_slice(path);
                     longer.push(other);
-                    match self.move_one_away(&longer, depth - 1) {
-                        Some(free) => free,
-                        None => continue,
-                    }
+                    self.move_one_away(&longer, depth - 1)
                 }
-                None => continue,
+                free => free,
             };
+            let Some(free) = free else { continue };
             // Loaded again: a reader may have added a hit.
             let slot = Slot(self.region().get(at));
             self.store_slot(free, slot);

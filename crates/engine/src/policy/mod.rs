@@ -19,7 +19,7 @@
 //!   favour.
 //! * **Compaction**: while the logs hold much dead space, live entries move and none is dropped.
 //!
-//! Sources, reasons and figures are in `docs/eviction.md`.
+//! Sources, reasons and figures are in `docs/explanation/eviction.md`.
 
 mod ghosts;
 pub mod rules;

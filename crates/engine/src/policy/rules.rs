@@ -1,5 +1,5 @@
 //! The rules of the policy, as verdicts: what becomes of the oldest entry of a log. Must not know how
-//! a verdict is carried out. The rules and their reasons are in `docs/eviction.md`.
+//! a verdict is carried out. The rules and their reasons are in `docs/explanation/eviction.md`.
 //!
 //! The same rules run over the logs of the file and over those of the shadow caches: see [`Logs`].
 
@@ -144,7 +144,7 @@ pub fn main_oldest(entry: Facts, is_cheap: impl FnOnce() -> bool) -> Verdict {
 /// per byte, as in GDSF (Cherkasova 1998), without a word or an order of its own.
 pub fn is_kept_as_cheap(favour: Favour, entry: Facts, mean_cost: u64, chance: u64) -> bool {
     let price = entry.cost / entry.frequency.max(1);
-    // The `rounds` of `docs/eviction.md`, in quarters.
+    // The `rounds` of `docs/explanation/eviction.md`, in quarters.
     let rounds = match favour {
         Favour::Hits => 16,
         Favour::Balanced | Favour::Bytes => 2,

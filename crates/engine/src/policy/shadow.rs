@@ -75,11 +75,7 @@ impl Entry {
     }
 
     fn kind(self) -> LogKind {
-        if self.0 >> 6 & 1 == 1 {
-            LogKind::Main
-        } else {
-            LogKind::Small
-        }
+        LogKind::of(self.0 >> 6 & 1 == 1)
     }
 
     fn cost(self) -> u64 {
@@ -165,36 +161,26 @@ impl<'a, W: Words> Shadow<'a, W> {
         words.load(at, &mut loaded[..HEADER_WORDS + len]);
         let mut header = [0; HEADER_WORDS];
         header.copy_from_slice(&loaded[..HEADER_WORDS]);
-        let mut entries = [Entry::NONE; LEN_MAX];
-        let (mut members, mut used) = ([0; 2], [0; 2]);
-        let (mut tags, mut stamps) = ([0; LEN_MAX], [0; LEN_MAX]);
-        let mut in_log = [[0; LEN_MAX]; 2];
-        for (place, word) in loaded[HEADER_WORDS..HEADER_WORDS + len].iter().enumerate() {
-            let entry = Entry(*word);
-            entries[place] = entry;
-            (tags[place], stamps[place]) = (entry.tag(), entry.stamp());
-            if entry.is_taken() {
-                let log = entry.kind() as usize;
-                in_log[log][place] = u16::MAX;
-                members[log] |= 1 << place;
-                used[log] += entry.cost();
-            }
-        }
-        Shadow {
+        let mut shadow = Shadow {
             words,
             at,
             len,
             setting,
             favour,
             header,
-            entries,
-            tags,
-            stamps,
-            in_log,
+            entries: [Entry::NONE; LEN_MAX],
+            tags: [0; LEN_MAX],
+            stamps: [0; LEN_MAX],
+            in_log: [[0; LEN_MAX]; 2],
             changed: 0,
-            members,
-            used,
+            members: [0; 2],
+            used: [0; 2],
+        };
+        for (place, word) in loaded[HEADER_WORDS..HEADER_WORDS + len].iter().enumerate() {
+            shadow.set(place, Entry(*word));
         }
+        shadow.changed = 0;
+        shadow
     }
 
     /// Writes back what changed.

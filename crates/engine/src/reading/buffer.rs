@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::error::{lengthen, Error, Result};
 use crate::format::{expiry, flag, RecordHeader, Shape};
+use crate::storage::Context;
 use crate::value::{Entry, Value};
 
 /// Where reads copy entries to. Reuse it: it grows to the largest record read and never shrinks.
@@ -93,6 +94,21 @@ impl Buffer {
         Ok(fill(&self.record, &mut self.value))
     }
 
+    /// Copies what the record in the buffer has in segments of its own, if anything. False if it is
+    /// no longer there.
+    pub(crate) fn load_large_value(&mut self, cx: &Context) -> Result<bool> {
+        let header = self.header;
+        if header.body_count == 0 {
+            return Ok(true);
+        }
+        // Checked before memory is allocated: a damaged list may name more segments than there are.
+        if !cx.has_bodies(&header, &self.record) {
+            return Ok(false);
+        }
+        self.reserve_value(&header)?;
+        Ok(cx.load_bodies(&header, &self.record, &mut self.value))
+    }
+
     /// The bytes of a large value, and whether they are in the output buffer.
     pub(crate) fn large_value(&self) -> (&[u8], bool) {
         match &self.output {
@@ -100,25 +116,7 @@ impl Buffer {
             _ => (&self.value[..self.header.value_bytes as usize], false),
         }
     }
-}
 
-impl fmt::Debug for Buffer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Buffer").field("header", &self.header).finish_non_exhaustive()
-    }
-}
-
-/// The result of a read; fits a register.
-pub enum Answer {
-    /// The entry is in the buffer.
-    Found,
-    /// There is no such entry.
-    Missing,
-    /// The read failed; the error is in the buffer.
-    Refused,
-}
-
-impl Buffer {
     /// Space for a record of this many words; none if there is no memory for it.
     #[inline(always)]
     pub(super) fn record_space(&mut self, word_count: usize) -> Option<&mut [u64]> {
@@ -130,7 +128,7 @@ impl Buffer {
 
     /// The entry that was read.
     #[inline(always)]
-    pub(super) fn entry(&self, shape: &Shape) -> Entry<'_> {
+    pub(crate) fn entry(&self, shape: &Shape) -> Entry<'_> {
         let header = &self.header;
         let mut is_in_output = false;
         let value = if header.has(flag::NUMBER) {
@@ -145,14 +143,10 @@ impl Buffer {
         let expiry_us = (self.expiry_us != expiry::NEVER_US).then_some(self.expiry_us);
         Entry { value, expiry_us, version: header.version(self.content), is_in_output }
     }
+}
 
-    /// Whether the read with this result found an entry, or its error.
-    #[inline(always)]
-    pub(crate) fn outcome(&mut self, answer: Answer) -> Result<bool> {
-        match answer {
-            Answer::Found => Ok(true),
-            Answer::Missing => Ok(false),
-            Answer::Refused => Err(self.take_refusal()),
-        }
+impl fmt::Debug for Buffer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Buffer").field("header", &self.header).finish_non_exhaustive()
     }
 }

@@ -46,18 +46,18 @@ impl Entries<'_> {
         };
         match self.expiry_us_at(live.offset(), &live.header, hash) {
             Some(expiry_us) if !self.cx.is_expired(expiry_us) => return Some(live),
-            Some(_) => self.remove_expired(hash, &live),
+            Some(_) => self.remove_live(hash, &live, shard::EXPIRATIONS),
             None => self.drop_damaged(hash, &live.found, &live.header),
         }
         None
     }
 
-    /// Removes an entry that has expired.
+    /// Removes an entry that has expired or is not wanted any more; `counter` counts that.
     #[cold]
-    fn remove_expired(&self, hash: KeyHash, live: &Live) {
+    pub fn remove_live(&self, hash: KeyHash, live: &Live, counter: u64) {
         self.remove(hash, &live.found, &live.header);
         self.remember_removed(hash, &live.found, &live.header);
-        self.add_word(shard::EXPIRATIONS, 1);
+        self.add_word(counter, 1);
     }
 
     /// As [`Entries::find_key`], for callers that need a readable entry or its version: removes it
@@ -66,8 +66,7 @@ impl Entries<'_> {
     pub fn find_valid(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
         let live = self.find_key(key, hash)?;
         let version = with_scratch(|words| {
-            let header = self.load_record(live.offset(), words)?;
-            let content = self.valid_content(live.offset(), &header, words, hash)?;
+            let (header, content) = self.load_valid(live.offset(), words, hash)?;
             Some(header.version(content))
         });
         if version.is_none() {
@@ -81,29 +80,17 @@ impl Entries<'_> {
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
     pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
-        let offset = live.offset();
         let record_words = (live.header.log_bytes / 8) as usize;
         lengthen(&mut buffer.record, record_words)?;
-        let valid = self.load_record(offset, &mut buffer.record).filter(|header| {
-            let content = self.valid_content(offset, header, &buffer.record, hash);
-            buffer.content = content.unwrap_or_default();
-            content.is_some()
-        });
-        // Uses the verified copy of the header: the one that was found may have been overwritten
-        // since.
-        if let Some(header) = valid.filter(|header| header.body_count > 0) {
-            buffer.reserve_value(&header)?;
+        if let Some((header, content)) = self.load_valid(live.offset(), &mut buffer.record, hash) {
+            // Not the header that was found: it may have been overwritten since.
+            (buffer.header, buffer.content) = (header, content);
+            buffer.expiry_us = header.expiry_us(&buffer.record, hash).unwrap_or_default();
+            if buffer.load_large_value(self.cx)? {
+                return Ok(true);
+            }
         }
-        let whole = valid.filter(|header| {
-            header.body_count == 0
-                || self.cx.has_bodies(header, &buffer.record)
-                    && self.cx.load_bodies(header, &buffer.record, &mut buffer.value)
-        });
-        let expiry_us = whole.and_then(|header| header.expiry_us(&buffer.record, hash));
-        match whole.zip(expiry_us) {
-            Some((header, expiry_us)) => (buffer.header, buffer.expiry_us) = (header, expiry_us),
-            None => self.drop_damaged(hash, &live.found, &live.header),
-        }
-        Ok(whole.is_some())
+        self.drop_damaged(hash, &live.found, &live.header);
+        Ok(false)
     }
 }

@@ -1,4 +1,4 @@
-//! Reads of many keys. Must not know how one key is read.
+//! Prefetching for reads of many keys. Must not know how a key is read.
 //!
 //! Reads prefetch the memory of the next keys while one is read. In a cache larger than the
 //! processor's own, a read waits twice: for its buckets and for a record. So for each window of
@@ -7,52 +7,22 @@
 
 use std::sync::atomic::Ordering;
 
-use super::buffer::Buffer;
 use super::read::Reader;
-use crate::error::Error;
 use crate::format::{choices_of, shard, IndexState, KeyHash};
 use crate::storage::RECORD_BYTES;
-use crate::value::Entry;
 
 /// Keys to prefetch at once: about as many lines as a processor fetches in parallel.
-const WINDOW: usize = 16;
+pub const WINDOW: usize = 16;
 /// A smaller file is mostly in the processor's own caches once it is in use.
 const FAR_FROM_BYTES: u64 = 16 << 20;
 
 impl Reader<'_> {
-    /// Reads the entries of all `keys`, in order. Calls `answer` with the position of each key that
-    /// has an entry, and the entry. An error of `answer` ends the reading.
-    ///
-    /// # Errors
-    /// As [`crate::Cache::get`], before the first key is read if one is too long; the errors of `answer`.
-    pub fn get_each<K: AsRef<[u8]>, E: From<Error>>(
-        self,
-        keys: &[K],
-        buffer: &mut Buffer,
-        mut answer: impl FnMut(usize, Entry<'_>) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
-        for key in keys {
-            self.check_lengths(key.as_ref(), None)?;
+    /// Prefetches what reads of these keys will need, if that pays.
+    pub(crate) fn ask_for(self, hashes: &[KeyHash]) {
+        if self.arena.region().usable_bytes() >= FAR_FROM_BYTES {
+            hashes.iter().for_each(|hash| self.ask_for_buckets(*hash));
+            hashes.iter().for_each(|hash| self.ask_for_record(*hash));
         }
-        let is_far = self.arena.region().usable_bytes() >= FAR_FROM_BYTES;
-        let mut hashes = [KeyHash(0); WINDOW];
-        for (window, keys) in keys.chunks(WINDOW).enumerate() {
-            for (key, hash) in keys.iter().zip(&mut hashes) {
-                *hash = self.hasher.key(key.as_ref());
-            }
-            if is_far {
-                hashes[..keys.len()].iter().for_each(|hash| self.ask_for_buckets(*hash));
-                hashes[..keys.len()].iter().for_each(|hash| self.ask_for_record(*hash));
-            }
-            for (place, (key, hash)) in keys.iter().zip(hashes).enumerate() {
-                // Checked each time: `answer` may have closed the cache.
-                let owner = self.arena.reader().map_err(Error::from)?;
-                if let Some(entry) = self.get_hashed(owner, key.as_ref(), hash, buffer)? {
-                    answer(window * WINDOW + place, entry)?;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The position of a hash's shard, and the state of its index.

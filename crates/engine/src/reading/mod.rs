@@ -10,5 +10,6 @@ pub mod steps;
 
 pub use self::buffer::{Buffer, OutputBuffer};
 pub use self::locked::{Entries, Live};
+pub use self::many::WINDOW;
 pub use self::read::Reader;
 pub use self::scan::ScanState;

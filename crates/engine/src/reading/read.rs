@@ -9,7 +9,7 @@
 //! load makes this harmless: a slot is cleared before its segment's generation moves, so the loaded
 //! generation belongs to the use in which the record was written. The last check shows that this
 //! use had not ended when the copy was complete. The proof and the four invariants that writers
-//! keep are in `docs/concurrency.md`, "The lock-free read".
+//! keep are in `docs/explanation/concurrency.md`, "The lock-free read".
 //!
 //! A read that meets a change starts again. After a bounded number of attempts it continues under
 //! the shard's lock, for a short while, and then reports a miss and counts it. A read-only handle
@@ -22,12 +22,12 @@ use std::time::Duration;
 use tuckbox_arena::region::View;
 use tuckbox_arena::{Counter, OwnerId};
 
-use super::buffer::{Answer, Buffer};
+use super::buffer::Buffer;
 use super::locked::Entries;
 use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
 use crate::error::{Error, Result};
 use crate::eviction::{sample_hit, Eviction};
-use crate::format::{flag, IndexState, KeyHash, Position, Sequence};
+use crate::format::{flag, IndexState, KeyHash, RecordPlace, Sequence};
 use crate::index::Lookup;
 use crate::repair::lock;
 use crate::storage::Context;
@@ -72,15 +72,19 @@ impl<'a> Reader<'a> {
         hash: KeyHash,
         buffer: &mut Buffer,
         notes_hit: bool,
-    ) -> Answer {
+    ) -> Result<bool> {
         match self.try_read(key, hash, buffer, notes_hit) {
-            Attempt::Found => Answer::Found,
-            Attempt::Missing => Answer::Missing,
-            rare => self.read_again(key, hash, buffer, notes_hit, rare),
+            Attempt::Found => Ok(true),
+            Attempt::Missing => Ok(false),
+            rare => match self.read_again(key, hash, buffer, notes_hit, rare) {
+                Some(found) => Ok(found),
+                None => Err(buffer.take_refusal()),
+            },
         }
     }
 
-    /// As [`Reader::read`], after a first attempt with this result.
+    /// As [`Reader::read`], after a first attempt with this result. None if the read failed; the
+    /// error is in the buffer, so that the result fits a register.
     #[cold]
     #[inline(never)]
     fn read_again(
@@ -89,9 +93,8 @@ impl<'a> Reader<'a> {
         hash: KeyHash,
         buffer: &mut Buffer,
         notes_hit: bool,
-        first: Attempt,
-    ) -> Answer {
-        let mut attempt = first;
+        mut attempt: Attempt,
+    ) -> Option<bool> {
         for _ in 1..ATTEMPTS {
             let Attempt::Changed = attempt else { break };
             std::hint::spin_loop();
@@ -103,14 +106,7 @@ impl<'a> Reader<'a> {
             Attempt::Changed => self.read_under_lock(key, hash, buffer),
             Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
         };
-        match result {
-            Ok(true) => Answer::Found,
-            Ok(false) => Answer::Missing,
-            Err(error) => {
-                buffer.refusal = Some(error);
-                Answer::Refused
-            }
-        }
+        result.map_err(|error| buffer.refusal = Some(error)).ok()
     }
 
     #[cold]
@@ -252,14 +248,13 @@ impl<'a> Reader<'a> {
             Ok(copied) => copied,
             Err(error) => return self.attempt_of(error),
         };
-        let offset = seen.slot.offset();
         if !copied.header.has_key(&buffer.record, key) {
             // Through the buffer: as an argument it would be in memory in all reads.
             buffer.header = copied.header;
-            self.count_if_damaged(buffer, copied.content, offset, copied.generation);
+            self.count_if_damaged(buffer, copied.content, copied.place);
             return None;
         }
-        if !self.verify_copy(&copied, buffer, hash, offset) {
+        if !self.verify_copy(&copied, buffer, hash) {
             self.arena.count(Counter::ChecksumMismatches, 1);
             return None;
         }
@@ -312,10 +307,10 @@ impl<'a> Reader<'a> {
     /// A record with this key's tag but another key, in the buffer: equal tags are rare, or one of
     /// the two is damaged.
     #[cold]
-    fn count_if_damaged(self, buffer: &mut Buffer, content: u64, offset: u64, generation: u64) {
-        let copied = Copied { header: buffer.header, content, generation };
+    fn count_if_damaged(self, buffer: &mut Buffer, content: u64, place: RecordPlace) {
+        let copied = Copied { header: buffer.header, content, place };
         let hash = self.hasher.key(copied.header.key(&buffer.record));
-        if !self.verify_copy(&copied, buffer, hash, offset) {
+        if !self.verify_copy(&copied, buffer, hash) {
             self.arena.count(Counter::ChecksumMismatches, 1);
         }
     }
@@ -338,18 +333,13 @@ impl<'a> Reader<'a> {
         self.copy_record(self.follow(seen)?, buffer)
     }
 
-    /// Prefetches the next lines of a record together with the first.
-    #[inline(always)]
-    fn ask_for_next_lines(self, offset: u64) {
-        self.arena.region().prefetch(offset + NEXT_LINES.start, NEXT_LINES.end - NEXT_LINES.start);
-    }
-
     /// Follows a slot to its record, and checks that it was the slot's record then.
     #[inline(always)]
     fn follow(self, seen: Seen<'a>) -> CopyResult<Located<'a>> {
         let offset = seen.slot.offset();
-        self.ask_for_next_lines(offset);
         let cx: &Context = *self.0;
+        // Together with the first line.
+        cx.arena.region().prefetch(offset + NEXT_LINES.start, NEXT_LINES.end - NEXT_LINES.start);
         let record = cx.record_at(offset).ok_or(CopyError::Damaged)?;
         let use_of_segment = cx.arena.generation_word(record.segment());
         let generation = use_of_segment.load(0, Ordering::Acquire);
@@ -358,7 +348,8 @@ impl<'a> Reader<'a> {
         }
         let start = record.view();
         let first = start.load(0, Ordering::Acquire);
-        Ok(Located { record, use_of_segment, generation, start, first })
+        let place = RecordPlace { offset, generation };
+        Ok(Located { record, use_of_segment, place, start, first })
     }
 
     /// Copies a record, and checks that it did not change meanwhile.
@@ -379,49 +370,24 @@ impl<'a> Reader<'a> {
         let content = match steps::copy(&located, &header, words) {
             Some(content) => Some(content),
             None => self
-                .copy_crossing(self.position_in(located.record), words)
+                .copy_across(self.position_in(located.record), words)
                 .then(|| header.content(words)),
         };
         match (steps::is_still_after_copy(&located), content) {
-            (true, Some(content)) => Ok(Copied { header, content, generation: located.generation }),
+            (true, Some(content)) => Ok(Copied { header, content, place: located.place }),
             (true, None) => Err(CopyError::Damaged),
             (false, _) => Err(CopyError::Changed),
         }
     }
 
-    /// Copies a record that continues in further segments, which is rare.
-    #[cold]
-    #[inline(never)]
-    fn copy_crossing(self, at: Position, words: &mut [u64]) -> bool {
-        self.copy_across(at, words)
-    }
-
     /// Whether the record in the buffer was written at this place under a key with this hash. Sets
     /// the buffer's fields from the record in any case.
     #[inline(always)]
-    pub(crate) fn verify_copy(
-        self,
-        copied: &Copied,
-        buffer: &mut Buffer,
-        hash: KeyHash,
-        offset: u64,
-    ) -> bool {
+    pub(crate) fn verify_copy(self, copied: &Copied, buffer: &mut Buffer, hash: KeyHash) -> bool {
         let Copied { header, content, .. } = *copied;
         let Some(expiry_us) = header.expiry_us(&buffer.record, hash) else { return false };
         (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
-        steps::has_its_checksum(copied, &self.hasher, hash, offset)
-    }
-
-    /// The entry in a filled buffer.
-    #[inline(always)]
-    pub(crate) fn entry_in(self, buffer: &Buffer) -> Entry<'_> {
-        buffer.entry(&self.shape)
-    }
-
-    /// Whether the entry in a filled buffer has expired.
-    #[inline(always)]
-    pub(crate) fn has_expired(self, buffer: &Buffer) -> bool {
-        self.is_expired(buffer.expiry_us)
+        steps::has_its_checksum(copied, &self.hasher, hash)
     }
 
     /// As [`crate::Cache::get`], for callers that have the hash and the owner for this handle's counters;
@@ -434,13 +400,12 @@ impl<'a> Reader<'a> {
         hash: KeyHash,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Entry<'b>>> {
-        let answer = self.read(key, hash, buffer, owner.is_some());
-        let found = buffer.outcome(answer)?;
-        if found && !self.has_expired(buffer) {
+        let found = self.read(key, hash, buffer, owner.is_some())?;
+        if found && !self.is_expired(buffer.expiry_us) {
             if let Some(owner) = owner {
                 self.arena.count_read(owner, Counter::Hits);
             }
-            return Ok(Some(self.entry_in(buffer)));
+            return Ok(Some(buffer.entry(&self.shape)));
         }
         if let Some(owner) = owner {
             self.arena.check_not_lost()?;

@@ -21,7 +21,6 @@ use crate::error::{Error, Result};
 use crate::format::{shard, IndexState, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
 use crate::index::{Index, TaggedSlot};
 use crate::repair::lock;
-use crate::value::Item;
 
 /// Walks of a shard without its lock.
 const WALKS_MAX: u32 = 2;
@@ -37,7 +36,7 @@ type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
 #[derive(Debug, Default)]
 pub struct ScanState {
     shard: u64,
-    bucket: u32,
+    /// The next slot, counted over all buckets.
     slot: u64,
     walks: u32,
     /// The count of moves when this walk of the shard began.
@@ -49,22 +48,8 @@ pub struct ScanState {
 }
 
 impl Reader<'_> {
-    /// The next entry of an iteration; none at the end. See [`crate::Scan::next`].
-    pub fn scan_next<'b>(
-        self,
-        walk: &mut ScanState,
-        buffer: &'b mut Buffer,
-    ) -> Result<Option<Item<'b>>> {
-        if !self.walk_on(walk, buffer)? {
-            self.arena.check_not_lost()?;
-            return Ok(None);
-        }
-        let key = buffer.header.key(&buffer.record);
-        Ok(Some(Item { key, entry: self.entry_in(buffer) }))
-    }
-
     /// Copies the next entry into the buffer; false at the end.
-    fn walk_on(self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
+    pub fn walk_on(self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
         self.arena.reader()?;
         while walk.shard < self.shape.shard_count {
             if let Some(listed) = &mut walk.listed {
@@ -72,9 +57,8 @@ impl Reader<'_> {
                     *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
                     continue;
                 };
-                let answer = self.read(&key, self.hasher.key(&key), buffer, false);
-                let found = buffer.outcome(answer)?;
-                if found && !self.has_expired(buffer) {
+                let found = self.read(&key, self.hasher.key(&key), buffer, false)?;
+                if found && !self.is_expired(buffer.expiry_us) {
                     return Ok(true);
                 }
                 continue;
@@ -82,33 +66,24 @@ impl Reader<'_> {
             let shard_at = self.arena.geometry().shard_at(walk.shard);
             let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Acquire);
             let began = *walk.moves.get_or_insert(state >> 32);
-            if walk.bucket >= IndexState(state).buckets().min(self.shape.buckets_max()) {
+            let buckets = IndexState(state).buckets().min(self.shape.buckets_max());
+            if walk.slot >= u64::from(buckets) * SLOTS_PER_BUCKET {
                 walk.walks += 1;
-                if state >> 32 == began {
+                if state >> 32 == began || walk.walks == READ_ONLY_WALKS_MAX {
                     *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
                 } else if walk.walks < WALKS_MAX || self.arena.is_read_only() {
-                    if walk.walks == READ_ONLY_WALKS_MAX {
-                        *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
-                        continue;
-                    }
-                    walk.bucket = 0;
-                    walk.slot = 0;
-                    walk.moves = None;
+                    (walk.slot, walk.moves) = (0, None);
                 } else {
                     walk.listed = Some(list_unseen(&lock::lock(&self, walk.shard)?, &walk.seen));
                 }
                 continue;
             }
-            let (bucket, place) = (walk.bucket, walk.slot);
+            let (bucket, place) = (walk.slot / SLOTS_PER_BUCKET, walk.slot % SLOTS_PER_BUCKET);
             walk.slot += 1;
-            if walk.slot == SLOTS_PER_BUCKET {
-                walk.slot = 0;
-                walk.bucket += 1;
-            }
-            let Some(hash) = self.scan_slot(shard_at, bucket, place, buffer)? else {
+            let Some(hash) = self.scan_slot(shard_at, bucket as u32, place, buffer)? else {
                 continue;
             };
-            if !self.has_expired(buffer) && walk.seen.insert(hash) {
+            if !self.is_expired(buffer.expiry_us) && walk.seen.insert(hash) {
                 return Ok(true);
             }
         }
@@ -143,21 +118,13 @@ impl Reader<'_> {
                 }
                 Err(CopyError::Damaged) => return Ok(None),
                 Ok(copied) => {
-                    let header = copied.header;
-                    let hash = self.hasher.key(header.key(&buffer.record));
-                    if !self.verify_copy(&copied, buffer, hash, slot.offset()) {
+                    let hash = self.hasher.key(copied.header.key(&buffer.record));
+                    if !self.verify_copy(&copied, buffer, hash) {
                         return Ok(None);
                     }
-                    if header.body_count != 0 {
-                        if !self.has_bodies(&header, &buffer.record) {
-                            continue;
-                        }
-                        buffer.reserve_value(&header)?;
-                        if !self.load_bodies(&header, &buffer.record, &mut buffer.value) {
-                            continue;
-                        }
+                    if buffer.load_large_value(&self)? {
+                        return Ok(Some(hash.0));
                     }
-                    return Ok(Some(hash.0));
                 }
             }
         }

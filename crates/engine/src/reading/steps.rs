@@ -8,7 +8,9 @@ use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::mutants;
 use tuckbox_arena::region::{fence, SegmentSlice, View};
 
-use crate::format::{flag, shard, Hasher, KeyHash, RecordHeader, Sequence, Slot, TRAILER_BYTES};
+use crate::format::{
+    flag, shard, Hasher, KeyHash, RecordHeader, RecordPlace, Sequence, Slot, TRAILER_BYTES,
+};
 use crate::index::{Lookup, ReadersLine, TaggedSlot};
 use crate::storage::RECORD_START_WORDS;
 
@@ -45,10 +47,10 @@ impl<'a> Seen<'a> {
 pub struct Located<'a> {
     /// The record and what follows it in its segment.
     pub record: SegmentSlice<'a>,
-    /// The generation word of its segment, and its value.
+    /// The generation word of its segment.
     pub use_of_segment: View<'a, 1>,
-    /// See above.
-    pub generation: u64,
+    /// Its place, with the value of that word.
+    pub place: RecordPlace,
     /// The record's first words, and the value of word 0.
     pub start: View<'a, RECORD_START_WORDS>,
     /// See above.
@@ -71,8 +73,8 @@ pub struct Copied {
     pub header: RecordHeader,
     /// The sum of its content.
     pub content: u64,
-    /// The generation of its segment.
-    pub generation: u64,
+    /// Its place.
+    pub place: RecordPlace,
 }
 
 /// Why a record was not copied.
@@ -160,7 +162,7 @@ pub fn is_still(located: &Located<'_>) -> bool {
         fence(Ordering::Acquire);
     }
     located.start.get(0) == located.first
-        && located.use_of_segment.load(0, Ordering::Acquire) == located.generation
+        && located.use_of_segment.load(0, Ordering::Acquire) == located.place.generation
 }
 
 /// As [`is_still`], once the record is copied.
@@ -172,8 +174,8 @@ pub fn is_still_after_copy(located: &Located<'_>) -> bool {
 
 /// Whether a copied record has the checksum of this place and a key with this hash.
 #[inline(always)]
-pub fn has_its_checksum(copied: &Copied, hasher: &Hasher, hash: KeyHash, offset: u64) -> bool {
-    let Copied { header, content, generation } = *copied;
+pub fn has_its_checksum(copied: &Copied, hasher: &Hasher, hash: KeyHash) -> bool {
+    let Copied { header, content, place } = *copied;
     mutants::is_on("no-checksum")
-        || header.sequence.checksum() == header.checksum(content, hasher, hash, offset, generation)
+        || header.sequence.checksum() == header.checksum(content, hasher, hash, place)
 }

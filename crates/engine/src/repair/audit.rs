@@ -8,7 +8,7 @@
 //! result.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
+use std::fmt::Arguments;
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
@@ -16,54 +16,33 @@ use tuckbox_arena::segments::Owner;
 
 use crate::error::lengthen;
 use crate::format::{
-    flag, log, note, shard, LogKind, Position, RecordHeader, Sequence, Shape, Slot,
+    flag, log, note, segment_of, shard, LogKind, Position, RecordHeader, Sequence, Shape, Slot,
 };
 use crate::index::Index;
 use crate::storage::with_scratch;
 use crate::value::{CheckReport, Loss};
 
 /// Most findings in a report.
-pub const FINDINGS_MAX: usize = 100;
+const FINDINGS_MAX: usize = 100;
 
 /// No shard ever counts this many writes.
 const VERSIONS_END: u64 = 1 << 63;
 
-/// How much of each record an audit reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// Header and key: enough to verify lists and counts.
-    Structure,
-    /// Every byte, against the checksum.
-    Content,
-}
-
 /// What the logs reach: for each segment its log and the bytes between which records may begin. No
 /// hash tables: the standard library's panic if the system has no random numbers for them.
+#[derive(Default)]
 struct Reach {
     segments: BTreeMap<u32, (LogKind, u64, u64)>,
     others: BTreeSet<u32>,
     /// How many of the others are index and how many spare; the rest are bodies.
     index: u64,
     spares: u64,
-    /// Segment and byte where verified entries begin, and the length of their records. Only with
-    /// [`Depth::Content`].
+    /// Segment and byte where verified entries begin, and the length of their records. Only for
+    /// [`Cause::Check`].
     entries: BTreeMap<(u32, u64), u64>,
     /// Bytes at the beginning of a segment that belong to a verified entry of the previous one.
-    /// Only with [`Depth::Content`].
+    /// Only for [`Cause::Check`].
     rests: BTreeMap<u32, u64>,
-}
-
-impl Reach {
-    fn nothing() -> Reach {
-        Reach {
-            segments: BTreeMap::new(),
-            others: BTreeSet::new(),
-            index: 0,
-            spares: 0,
-            entries: BTreeMap::new(),
-            rests: BTreeMap::new(),
-        }
-    }
 }
 
 /// A recount of one log.
@@ -79,37 +58,37 @@ struct Count {
 enum Cause {
     /// Its last writer died: counts may be ahead of or behind what it did.
     Death,
-    /// It should be sound: an entry that is counted but not found has been lost.
+    /// It seems damaged: an entry that is counted but not found has been lost.
+    Damage,
+    /// A user asked: as [`Cause::Damage`], and every byte is read, against the checksums.
     Check,
 }
 
-fn note_finding(report: &mut CheckReport, finding: impl FnOnce() -> String) {
+fn note_finding(report: &mut CheckReport, finding: Arguments<'_>) {
     if report.findings.len() < FINDINGS_MAX {
-        report.findings.push(finding());
+        report.findings.push(finding.to_string());
     }
 }
 
-/// A locked shard that is being verified.
-pub struct Audit<'s, 'a>(pub &'s Index<'a>);
-
-impl<'a> Deref for Audit<'_, 'a> {
-    type Target = Index<'a>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Index<'a> {
-        self.0
-    }
+layer! {
+    /// A locked shard that is being verified.
+    Audit(&'a Index<'a>)
 }
 
-impl Audit<'_, '_> {
+impl Audit<'_> {
     /// Repairs what a dead writer left half done.
     pub fn repair(&self) {
-        self.audit_for(Cause::Death, Depth::Structure);
+        self.audit(Cause::Death, &mut CheckReport::default());
     }
 
     /// Repairs damage to the lists and counts of a shard that should be sound.
     pub fn repair_damage(&self) {
-        self.audit_for(Cause::Check, Depth::Structure);
+        self.audit(Cause::Damage, &mut CheckReport::default());
+    }
+
+    /// Verifies the whole shard and repairs it. Adds what was found to the report.
+    pub fn check(&self, report: &mut CheckReport) {
+        self.audit(Cause::Check, report);
     }
 
     /// Checks that the shard owns all segments that its logs and index name, and repairs it if not.
@@ -140,57 +119,47 @@ impl Audit<'_, '_> {
         count
     }
 
-    /// Verifies the whole shard and repairs it.
-    pub fn audit(&self, depth: Depth) -> CheckReport {
-        self.audit_for(Cause::Check, depth)
-    }
-
-    fn audit_for(&self, cause: Cause, depth: Depth) -> CheckReport {
-        let mut report = CheckReport::default();
-        let counted = self.entries();
-        self.set_word(
-            shard::SEQUENCE,
-            self.plausible_version(self.word(shard::SEQUENCE), &mut report),
-        );
-        self.resolve_intent(&mut report);
+    fn audit(&self, cause: Cause, report: &mut CheckReport) {
+        let counted = self.plausible(self.entries());
+        let damaged_before = report.damaged_entries;
+        let version = self.plausible_version(self.word(shard::SEQUENCE), report);
+        self.set_word(shard::SEQUENCE, version);
+        self.resolve_intent(report);
         hooks::reach(Point::RepairStep);
-        let mut reach = self.walk_logs(&mut report);
+        let mut reach = self.walk_logs(report);
         hooks::reach(Point::RepairStep);
         if !self.walk_directory(&mut reach) {
-            note_finding(&mut report, || {
-                format!("shard {}: the index directory was damaged; it was emptied", self.index)
-            });
+            self.list(report, format_args!("the index directory was damaged; it was emptied"));
             // No death leaves the directory in this state.
-            self.count_lost(
-                self.plausible(counted),
-                "the index directory was damaged",
-                &mut report,
-            );
-            self.reset(&mut report);
-            return report;
+            self.count_lost(counted, "the index directory was damaged", report);
+            return self.reset(report);
         }
         hooks::reach(Point::RepairStep);
-        let counts = self.walk_index(depth, &mut reach, &mut report);
+        let counts = self.walk_index(cause, &mut reach, report);
         hooks::reach(Point::RepairStep);
-        if depth == Depth::Content {
+        if cause == Cause::Check {
             self.repair_dead_records(&reach);
         }
         self.drop_invalid_spares(&mut reach);
         hooks::reach(Point::RepairStep);
-        self.free_unreached(&reach, &mut report);
+        self.free_unreached(&reach, report);
         hooks::reach(Point::RepairStep);
         // Entries dropped by a walk are reported by now; others without a slot are only counted.
-        let found = counts.iter().map(|count| count.entries).sum::<u64>() + report.damaged_entries;
-        if cause == Cause::Check {
-            let missing = self.plausible(counted).saturating_sub(found);
-            self.count_lost(missing, "no index slot points to it", &mut report);
+        let dropped = report.damaged_entries - damaged_before;
+        let found = counts.iter().map(|count| count.entries).sum::<u64>() + dropped;
+        if cause != Cause::Death {
+            self.count_lost(counted.saturating_sub(found), "no index slot points to it", report);
         }
-        self.correct_counts(counts, &mut report);
-        report.segments_log = reach.segments.len() as u64;
-        report.segments_index = reach.index;
-        report.segments_spare = reach.spares;
-        report.segments_body = reach.others.len() as u64 - reach.index - reach.spares;
-        report
+        self.correct_counts(counts, report);
+        report.segments_log += reach.segments.len() as u64;
+        report.segments_index += reach.index;
+        report.segments_spare += reach.spares;
+        report.segments_body += reach.others.len() as u64 - reach.index - reach.spares;
+    }
+
+    /// Lists a finding about this shard in the report.
+    fn list(&self, report: &mut CheckReport, finding: Arguments<'_>) {
+        note_finding(report, format_args!("shard {}: {finding}", self.index));
     }
 
     /// The last version that the shard gave out. A count from [`VERSIONS_END`] on is damaged: only
@@ -200,9 +169,7 @@ impl Audit<'_, '_> {
             return last;
         }
         report.wrong_counts += 1;
-        note_finding(report, || {
-            format!("shard {}: the version counter was damaged: it was {last}", self.index)
-        });
+        self.list(report, format_args!("the version counter was damaged: it was {last}"));
         Sequence::new(last, 0).version()
     }
 
@@ -219,7 +186,7 @@ impl Audit<'_, '_> {
         }
         self.add_word(shard::LOST, entries);
         report.lost_entries += entries;
-        match report.losses.iter_mut().find(|loss| loss.reason == why) {
+        match report.losses.iter_mut().find(|loss| (loss.shard, loss.reason) == (self.index, why)) {
             Some(loss) => loss.entries += entries,
             None => report.losses.push(Loss { shard: self.index, entries, reason: why }),
         }
@@ -246,9 +213,7 @@ impl Audit<'_, '_> {
                 self.store_slot(slot_at, Slot::EMPTY);
                 report.damaged_entries += 1;
                 self.count_lost(1, "it was only partly written", report);
-                note_finding(report, || {
-                    format!("shard {}: removed an entry that was only partly written", self.index)
-                });
+                self.list(report, format_args!("removed an entry that was only partly written"));
             }
         }
         self.set_word(shard::INTENT, 0);
@@ -269,7 +234,8 @@ impl Audit<'_, '_> {
             let (sum, number_at) = (self.word(shard::INTENT_SUM), header.number_at());
             words[number_at as usize / 8] = sum;
             let after = header.sequence.without_busy();
-            let is_after = self.is_valid(offset, &header.with_sequence(after), words, hash);
+            let finished = header.with_sequence(after);
+            let is_after = self.valid_content(offset, &finished, words, hash).is_some();
             if is_after {
                 self.region().store(offset + number_at, sum, Ordering::Release);
                 self.region().store(offset, after.0, Ordering::Release);
@@ -279,12 +245,10 @@ impl Audit<'_, '_> {
     }
 
     fn walk_logs(&self, report: &mut CheckReport) -> Reach {
-        let mut reach = Reach::nothing();
+        let mut reach = Reach::default();
         for kind in LogKind::BOTH {
             if self.walk_log(kind, &mut reach).is_none() {
-                note_finding(report, || {
-                    format!("shard {}: the {kind:?} log was damaged; it was emptied", self.index)
-                });
+                self.list(report, format_args!("the {kind:?} log was damaged; it was emptied"));
                 reach.segments.retain(|_, (other, _, _)| *other != kind);
                 self.set_word(kind.at() + log::HEAD, 0);
                 self.set_word(kind.at() + log::TAIL, 0);
@@ -319,8 +283,7 @@ impl Audit<'_, '_> {
             if !shape.is_place(first) || !shape.is_place(end) || first > end {
                 return None;
             }
-            let mark = if kind == LogKind::Main { note::EXTENT_MAIN } else { 0 };
-            if extent & note::EXTENT_MAIN != mark {
+            if self.log_of(segment) != kind {
                 return None;
             }
             reach.segments.insert(segment, (kind, first, end));
@@ -337,6 +300,13 @@ impl Audit<'_, '_> {
         Some(())
     }
 
+    /// Whether a segment is the shard's, and nothing else was found to use it.
+    fn is_unreached(&self, segment: u32, reach: &Reach) -> bool {
+        self.owns(segment)
+            && !reach.segments.contains_key(&segment)
+            && !reach.others.contains(&segment)
+    }
+
     fn walk_directory(&self, reach: &mut Reach) -> bool {
         let needed = self.cx.shape.bucket_place(self.index_state().buckets() - 1).0 + 1;
         if needed > self.cx.shape.directory_len {
@@ -345,12 +315,7 @@ impl Audit<'_, '_> {
         let mut count = 0;
         for index in 0..self.cx.shape.directory_len {
             let at = shard::DIRECTORY + index * 8;
-            let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
-            let sound = segment.filter(|segment| {
-                self.owns(*segment)
-                    && !reach.segments.contains_key(segment)
-                    && !reach.others.contains(segment)
-            });
+            let sound = segment_of(self.word(at)).filter(|one| self.is_unreached(*one, reach));
             match sound {
                 Some(segment) => {
                     reach.others.insert(segment);
@@ -372,26 +337,22 @@ impl Audit<'_, '_> {
         for index in 0..self.cx.shape.directory_len {
             self.set_word(shard::DIRECTORY + index * 8, 0);
         }
-        for index in 0..shard::SPARE_COUNT {
-            self.set_word(shard::SPARES + index * 8, 0);
-        }
+        self.spare_words().for_each(|at| self.set_word(at, 0));
         self.set_word(shard::BODY_SEGMENTS, 0);
-        let nothing = Reach::nothing();
         // Not counted as leaked: the shard gives them up with their content.
-        self.free_unreached(&nothing, &mut CheckReport::default());
+        self.free_unreached(&Reach::default(), &mut CheckReport::default());
         // The shard's own segments are free by now, so there is one.
-        report.segments_index = u64::from(self.lay_out_index());
+        report.segments_index += u64::from(self.lay_out_index());
         report.wrong_counts += 1;
     }
 
-    fn walk_index(&self, depth: Depth, reach: &mut Reach, report: &mut CheckReport) -> [Count; 2] {
-        let buckets = self.bucket_count();
+    fn walk_index(&self, cause: Cause, reach: &mut Reach, report: &mut CheckReport) -> [Count; 2] {
         let mut counts = [Count::default(); 2];
         let mut version = self.word(shard::SEQUENCE);
         let (mut record, mut value) = (Vec::new(), Vec::new());
-        for bucket in 0..buckets {
+        for bucket in 0..self.bucket_count() {
             for (at, slot) in self.taken_slots(bucket) {
-                match self.verify_slot(bucket, slot, depth, reach, &mut record, &mut value) {
+                match self.verify_slot(bucket, slot, cause, reach, &mut record, &mut value) {
                     SlotState::Sound(kind, header) => {
                         let count = &mut counts[kind as usize];
                         count.entries += 1;
@@ -402,7 +363,7 @@ impl Audit<'_, '_> {
                             reach.others.insert(body.segment as u32);
                         }
                         if let Some(at) = self.cx.position_of(slot.offset()) {
-                            if depth == Depth::Content {
+                            if cause == Cause::Check {
                                 reach.entries.insert((at.segment, at.byte), header.log_bytes);
                                 self.note_rests(at, header.log_bytes, reach);
                             }
@@ -419,16 +380,16 @@ impl Audit<'_, '_> {
                         self.store_slot(at, Slot::EMPTY);
                         report.damaged_entries += 1;
                         self.count_lost(1, why, report);
-                        note_finding(report, || {
-                            format!("shard {}: the entry at {}: {why}", self.index, slot.offset())
-                        });
+                        self.list(report, format_args!("the entry at {}: {why}", slot.offset()));
                     }
                 }
             }
         }
         self.set_word(shard::SEQUENCE, self.plausible_version(version, report));
-        report.entries = counts.iter().map(|count| count.entries).sum();
-        report.entry_bytes = counts.iter().map(|count| count.bytes + count.body_bytes).sum();
+        for count in &counts {
+            report.entries += count.entries;
+            report.entry_bytes += count.bytes + count.body_bytes;
+        }
         counts
     }
 
@@ -436,7 +397,7 @@ impl Audit<'_, '_> {
         &self,
         bucket: u32,
         slot: Slot,
-        depth: Depth,
+        cause: Cause,
         reach: &Reach,
         record: &mut Vec<u64>,
         value: &mut Vec<u8>,
@@ -480,18 +441,13 @@ impl Audit<'_, '_> {
             }
         }
         let bodies_are_ours = header.bodies(record).all(|body| {
-            u32::try_from(body.segment).is_ok_and(|segment| {
-                self.owns(segment)
-                    && self.arena().generation(segment) == body.generation
-                    && !reach.segments.contains_key(&segment)
-                    && !reach.others.contains(&segment)
-            })
+            self.cx.body_segment(body).is_some_and(|segment| self.is_unreached(segment, reach))
         });
         if !bodies_are_ours {
             return SlotState::Damaged("a segment of its value is missing");
         }
-        if depth == Depth::Content {
-            if !self.is_valid(offset, &header, record, hash) {
+        if cause == Cause::Check {
+            if self.valid_content(offset, &header, record, hash).is_none() {
                 return SlotState::Damaged("its checksum does not match");
             }
             // Skipped if there is no memory for the value.
@@ -616,18 +572,13 @@ impl Audit<'_, '_> {
     }
 
     fn drop_invalid_spares(&self, reach: &mut Reach) {
-        for index in 0..shard::SPARE_COUNT {
-            let at = shard::SPARES + index * 8;
-            let segment = self.word(at).checked_sub(1).and_then(|word| u32::try_from(word).ok());
-            let is_ours = segment.is_some_and(|segment| {
-                self.owns(segment)
-                    && !reach.segments.contains_key(&segment)
-                    && reach.others.insert(segment)
-            });
-            if is_ours {
-                reach.spares += 1;
-            } else {
-                self.set_word(at, 0);
+        for at in self.spare_words() {
+            match segment_of(self.word(at)).filter(|one| self.is_unreached(*one, reach)) {
+                Some(segment) => {
+                    reach.others.insert(segment);
+                    reach.spares += 1;
+                }
+                None => self.set_word(at, 0),
             }
         }
     }
@@ -645,16 +596,14 @@ impl Audit<'_, '_> {
                 self.arena().mark_taken(segment);
                 continue;
             }
-            note_finding(report, || {
-                let (index, what) = (self.index, self.describe(segment));
-                format!("shard {index}: segment {segment} was owned but not in use ({what})")
-            });
+            let what = self.describe(segment);
+            self.list(report, format_args!("segment {segment} was owned but not in use ({what})"));
             self.arena().free_segment(segment);
             report.leaked_segments += 1;
         }
         let hidden = self.arena().reveal_free_segments();
         if hidden > 0 {
-            note_finding(report, || format!("the free map hid {hidden} free segments"));
+            note_finding(report, format_args!("the free map hid {hidden} free segments"));
             report.leaked_segments += u64::from(hidden);
         }
     }
@@ -700,9 +649,7 @@ impl Audit<'_, '_> {
         if was != value {
             self.set_word(at, value);
             report.wrong_counts += 1;
-            note_finding(report, || {
-                format!("shard {}: the counter at {at} was {was} instead of {value}", self.index)
-            });
+            self.list(report, format_args!("the counter at {at} was {was} instead of {value}"));
         }
     }
 }

@@ -4,4 +4,4 @@
 mod audit;
 pub mod lock;
 
-pub use self::audit::{Audit, Depth, FINDINGS_MAX};
+pub use self::audit::Audit;

@@ -13,44 +13,34 @@ use super::shard::Shard;
 use crate::format::{shard, Body, KeyHash, RecordHeader};
 
 impl Context {
+    /// The segment of a body; none if it does not exist or is in another use by now.
+    pub(crate) fn body_segment(&self, body: Body) -> Option<u32> {
+        let segment = u32::try_from(body.segment).ok().filter(|one| self.is_usable(*one))?;
+        (self.arena.generation(segment) == body.generation).then_some(segment)
+    }
+
     /// Whether all bodies that a record names exist.
     pub(crate) fn has_bodies(&self, header: &RecordHeader, record: &[u64]) -> bool {
-        let is_there = |body: Body| {
-            u32::try_from(body.segment).is_ok_and(|segment| {
-                self.is_usable(segment) && self.arena.generation(segment) == body.generation
-            })
-        };
-        header.bodies(record).all(is_there)
+        header.bodies(record).all(|body| self.body_segment(body).is_some())
             && header.body_count <= u64::from(self.arena.segments_present())
     }
 
     /// Copies a large value into the first bytes of `value`, from its bodies and from the rest in
     /// its record. False if a body is no longer what the record says.
-    pub(crate) fn load_bodies(
-        &self,
-        header: &RecordHeader,
-        record: &[u64],
-        value: &mut [u8],
-    ) -> bool {
+    pub fn load_bodies(&self, header: &RecordHeader, record: &[u64], value: &mut [u8]) -> bool {
         let segment_bytes = self.shape.segment_bytes as usize;
         let (bodies, rest) = value.split_at_mut(segment_bytes * header.body_count as usize);
-        let mut is_whole = true;
-        let mut copy = || {
-            for (body, target) in header.bodies(record).zip(bodies.chunks_exact_mut(segment_bytes))
-            {
-                let segment = body.segment as u32;
-                let segment_at = self.arena.geometry().segment_at(segment);
-                self.arena.region().copy_out_bytes(segment_at, target);
-                fence(Ordering::Acquire);
-                if self.arena.generation(segment) != body.generation
-                    || self.hasher.bytes(target) != body.hash
-                {
-                    is_whole = false;
-                    return;
-                }
-            }
+        let load = |(body, target): (Body, &mut [u8])| {
+            let segment = body.segment as u32;
+            let segment_at = self.arena.geometry().segment_at(segment);
+            self.arena.region().copy_out_bytes(segment_at, target);
+            fence(Ordering::Acquire);
+            self.arena.generation(segment) == body.generation
+                && self.hasher.bytes(target) == body.hash
         };
-        self.arena.waiter().finish(&mut copy);
+        let mut parts = header.bodies(record).zip(bodies.chunks_exact_mut(segment_bytes));
+        let mut is_whole = false;
+        self.arena.waiter().finish(&mut || is_whole = parts.all(load));
         if is_whole {
             let tail = header.tail(record, &self.shape);
             rest[..tail.len()].copy_from_slice(tail);
@@ -63,10 +53,8 @@ impl Shard<'_> {
     /// Frees the bodies of a record to which no slot leads any more. `words` is a copy of the
     /// record.
     pub fn free_bodies(&self, header: &RecordHeader, words: &[u64]) {
-        for body in header.bodies(words) {
-            let Ok(segment) = u32::try_from(body.segment) else { continue };
-            let is_ours = self.owns(segment) && self.arena().generation(segment) == body.generation;
-            if is_ours {
+        for segment in header.bodies(words).filter_map(|body| self.cx.body_segment(body)) {
+            if self.owns(segment) {
                 self.end_and_put_back(segment);
                 self.subtract_word(shard::BODY_SEGMENTS, 1);
             }
@@ -91,10 +79,8 @@ impl Shard<'_> {
             return;
         }
         with_scratch(|words| {
-            if let Some(header) = self.load_record(offset, words) {
-                if self.is_valid(offset, &header, words, hash) {
-                    self.free_bodies(&header, words);
-                }
+            if let Some((header, _)) = self.load_valid(offset, words, hash) {
+                self.free_bodies(&header, words);
             }
         });
     }

@@ -29,11 +29,6 @@ impl Context {
         }
     }
 
-    /// The longest value that this cache accepts, in bytes.
-    pub(crate) fn value_bytes_max(&self) -> usize {
-        self.shape.value_bytes_max as usize
-    }
-
     /// Whether the whole segment can be accessed. Checks the file's length if necessary.
     #[inline(always)]
     pub(crate) fn is_usable(&self, segment: impl Into<u64>) -> bool {
@@ -57,7 +52,7 @@ impl Context {
             return Err(Error::KeyTooLong { len_bytes: key.len(), most_bytes });
         }
         // Keys and record headers count towards the longest value.
-        let most_bytes = self.value_bytes_max();
+        let most_bytes = self.shape.value_bytes_max as usize;
         match value {
             Some(value)
                 if value.len() + key.len() > most_bytes + 256 || value.len() > most_bytes =>
@@ -75,9 +70,7 @@ impl Context {
         match ttl {
             Ttl::Never => None,
             // The end of the file's clock stands for any later time.
-            Ttl::Us(ttl_us) => {
-                Some(self.arena.now_us().saturating_add(ttl_us).min(crate::EXPIRY_US_MAX))
-            }
+            Ttl::Us(us) => Some(self.arena.now_us().saturating_add(us).min(crate::EXPIRY_US_MAX)),
         }
     }
 
@@ -100,13 +93,8 @@ impl Context {
 
     /// The sum of a word of all logs. Read without locks.
     pub fn sum_over_logs(&self, word: u64) -> u64 {
-        (0..self.shape.shard_count)
-            .flat_map(|index| LogKind::BOTH.map(|kind| (index, kind)))
-            .map(|(index, kind)| {
-                let at = self.arena.geometry().shard_at(index) + kind.at() + word;
-                self.arena.region().get(at)
-            })
-            .fold(0, u64::wrapping_add)
+        let [small, main] = LogKind::BOTH.map(|kind| self.sum_over_shards(kind.at() + word));
+        small.wrapping_add(main)
     }
 
     /// The sum of a word of all shards. Read without locks.

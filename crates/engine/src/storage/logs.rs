@@ -10,7 +10,9 @@ use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 
 use super::shard::Shard;
-use crate::format::{log, note, shard, LogKind, Position, RecordHeader, RECORD_SPACE_MIN};
+use crate::format::{
+    log, note, segment_of, shard, LogKind, Position, RecordHeader, RECORD_SPACE_MIN,
+};
 
 /// What a segment is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,15 +76,11 @@ impl Shard<'_> {
         self.cursor(kind, log::HEAD)
     }
 
-    fn is_log_head_damaged(&self, kind: LogKind) -> bool {
-        self.log_word(kind, log::HEAD) != 0 && self.head_cursor(kind).is_none()
-    }
-
     /// Whether the ends of a log are damaged. Then no eviction helps until the shard has been
     /// repaired.
     pub fn has_damaged_log(&self) -> bool {
         let is_sound = |kind: LogKind| {
-            if self.log_word(kind, log::HEAD) == 0 {
+            if self.log_is_empty(kind) {
                 return self.log_word(kind, log::TAIL) == 0;
             }
             let ends = [self.head_cursor(kind), self.tail_cursor(kind)];
@@ -111,9 +109,9 @@ impl Shard<'_> {
 
     /// Counts a record as no longer being in a log.
     pub fn count_out(&self, kind: LogKind, header: &RecordHeader) {
+        let body_bytes = header.body_count * self.cx.shape.segment_bytes;
         self.subtract_word(kind.at() + log::ENTRIES, 1);
         self.subtract_word(kind.at() + log::BYTES, header.log_bytes);
-        let body_bytes = header.body_count * self.cx.shape.segment_bytes;
         self.subtract_word(kind.at() + log::BODY_BYTES, body_bytes);
     }
 
@@ -131,9 +129,7 @@ impl Shard<'_> {
             self.keep_spares()?;
             // From now on entries are evicted, and their ghosts need space.
             self.open_all_ghosts();
-            if let Some(segment) = self.pop_surplus_spare() {
-                return Some(segment);
-            }
+            return self.pop_surplus_spare().or_else(|| self.take_from_pool());
         }
         self.take_from_pool()
     }
@@ -165,7 +161,7 @@ impl Shard<'_> {
     pub fn reserve(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Reservation> {
         let shape = &self.cx.shape;
         let head = self.head_cursor(kind);
-        if head.is_none() && self.is_log_head_damaged(kind) {
+        if head.is_none() && !self.log_is_empty(kind) {
             // Nothing may be written before the shard has been repaired.
             return None;
         }
@@ -181,18 +177,15 @@ impl Shard<'_> {
         }
         let mut segments = SmallVec::new();
         for _ in 0..count {
-            match self.take_for_log(need) {
-                Some(segment) => segments.push(segment),
-                None => {
-                    segments.into_iter().for_each(|segment| self.put_back(segment));
-                    return None;
-                }
-            }
+            let Some(segment) = self.take_for_log(need) else {
+                segments.into_iter().for_each(|segment| self.put_back(segment));
+                return None;
+            };
+            segments.push(segment);
         }
-        let position = if opens_segment {
-            Position { segment: segments[0], byte: 0 }
-        } else {
-            head.expect("there is space in it")
+        let position = match opens_segment {
+            true => Position { segment: segments[0], byte: 0 },
+            false => head.expect("there is space in it"),
         };
         Some(Reservation { kind, position, log_bytes, segments, opens_segment })
     }
@@ -256,11 +249,8 @@ impl Shard<'_> {
         }
         hooks::reach(Point::RecordWritten);
         if self.log_word(reservation.kind, log::TAIL) == 0 {
-            self.set_log_word(
-                reservation.kind,
-                log::TAIL,
-                before.unwrap_or(reservation.position).word(),
-            );
+            let tail = before.unwrap_or(reservation.position);
+            self.set_log_word(reservation.kind, log::TAIL, tail.word());
         }
         self.add_word(reservation.kind.at() + log::SEGMENTS, reservation.segments.len() as u64);
         self.set_log_word(reservation.kind, log::HEAD, at.word());
@@ -289,7 +279,7 @@ impl Shard<'_> {
 
     /// The segment after this one in its log.
     pub fn next_in_log(&self, segment: u32) -> Option<u32> {
-        let next = u32::try_from(self.arena().note(segment, note::NEXT).checked_sub(1)?).ok()?;
+        let next = segment_of(self.arena().note(segment, note::NEXT))?;
         self.cx.is_usable(next).then_some(next)
     }
 
@@ -326,9 +316,8 @@ impl Shard<'_> {
         let Some(from) = self.tail_cursor(kind) else { return true };
         let first = self.arena().note(to.segment, note::EXTENT) >> 32;
         let count = self.count_between(from.segment, to.segment);
-        let Some(count) = count.filter(|count| *count == 0 || to.byte == first) else {
-            return false;
-        };
+        let count = count.filter(|count| *count == 0 || to.byte == first);
+        let Some(count) = count else { return false };
         self.set_log_word(kind, log::TAIL, to.word());
         if count > 0 {
             hooks::reach(Point::SegmentUnlinked);
@@ -344,10 +333,10 @@ impl Shard<'_> {
         let mut freed = self.free_spares();
         for kind in LogKind::BOTH {
             let head = self.log_word(kind, log::HEAD);
-            if head == 0 || head != self.log_word(kind, log::TAIL) {
+            let Some(position) = Position::from_word(head) else { continue };
+            if head != self.log_word(kind, log::TAIL) {
                 continue;
             }
-            let Some(position) = Position::from_word(head) else { continue };
             self.set_log_word(kind, log::HEAD, 0);
             self.set_log_word(kind, log::TAIL, 0);
             self.set_log_word(kind, log::SEGMENTS, 0);
@@ -370,25 +359,19 @@ impl Shard<'_> {
     /// Empties both logs. No slot may refer to them.
     pub fn reset_logs(&self) {
         for kind in LogKind::BOTH {
-            let left = match (self.tail_cursor(kind), self.head_cursor(kind)) {
-                // Segments that a damaged log does not reach stay the shard's; `check` finds them.
-                (Some(tail), Some(head)) => self
-                    .count_between(tail.segment, head.segment)
-                    .map(|count| (tail.segment, count + 1)),
-                _ => None,
-            };
+            // Segments that a damaged log does not reach stay the shard's; `check` finds them.
+            let ends = self.tail_cursor(kind).zip(self.head_cursor(kind));
+            let count =
+                ends.and_then(|(tail, head)| self.count_between(tail.segment, head.segment));
             self.forget_log(kind);
-            if let Some((first, count)) = left {
-                self.put_back_from(first, count);
+            if let Some(((tail, _), count)) = ends.zip(count) {
+                self.put_back_from(tail.segment, count + 1);
             }
         }
     }
 
     /// The log of a record, by its segment.
     pub fn log_of(&self, segment: u32) -> LogKind {
-        match self.arena().note(segment, note::EXTENT) & note::EXTENT_MAIN {
-            0 => LogKind::Small,
-            _ => LogKind::Main,
-        }
+        LogKind::of(self.arena().note(segment, note::EXTENT) & note::EXTENT_MAIN != 0)
     }
 }

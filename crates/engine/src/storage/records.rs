@@ -9,7 +9,8 @@ use super::context::Context;
 use super::scratch::with_scratch;
 use super::shard::Shard;
 use crate::format::{
-    expiry, flag, KeyHash, Position, RecordHeader, Sequence, Slot, RECORD_SPACE_MIN, TRAILER_BYTES,
+    expiry, flag, segment_of, KeyHash, Position, RecordHeader, RecordPlace, Sequence, Slot,
+    RECORD_SPACE_MIN, TRAILER_BYTES,
 };
 
 /// [`RECORD_SPACE_MIN`] in words.
@@ -52,6 +53,12 @@ impl Context {
         self.record_at(offset).map(|record| self.position_in(record))
     }
 
+    /// The place of a record that begins here now.
+    pub(crate) fn record_place(&self, position: Position) -> RecordPlace {
+        let generation = self.arena.generation(position.segment);
+        RecordPlace { offset: self.offset_of(position), generation }
+    }
+
     /// The offset of a place in a log.
     #[inline]
     pub(crate) fn offset_of(&self, position: Position) -> u64 {
@@ -62,13 +69,15 @@ impl Context {
     /// generation when the record was written.
     pub(crate) fn trailer(&self, segment: u32) -> Option<(u32, u64)> {
         let at = self.arena.geometry().segment_at(segment) + self.shape.log_bytes;
-        let next = u32::try_from(self.arena.region().get(at).checked_sub(1)?).ok()?;
+        let next = segment_of(self.arena.region().get(at))?;
         self.is_usable(next).then(|| (next, self.arena.region().get(at + 8)))
     }
 
     /// Copies what follows a place of a log, also from further segments. False if a trailer is
     /// damaged, or a segment is used again meanwhile: before and after the copy, each must have the
     /// generation that the previous trailer names.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn copy_across(&self, mut at: Position, words: &mut [u64]) -> bool {
         let mut done = 0;
         loop {
@@ -180,18 +189,19 @@ impl Shard<'_> {
         })
     }
 
-    /// Whether a copied record is valid: not busy, and checksum and expiry match.
-    pub fn is_valid(
+    /// Copies a whole record into `words`, with the sum of its content. None if it is not valid.
+    pub fn load_valid(
         &self,
         offset: u64,
-        header: &RecordHeader,
-        words: &[u64],
+        words: &mut Vec<u64>,
         hash: KeyHash,
-    ) -> bool {
-        self.valid_content(offset, header, words, hash).is_some()
+    ) -> Option<(RecordHeader, u64)> {
+        let header = self.load_record(offset, words)?;
+        Some((header, self.valid_content(offset, &header, words, hash)?))
     }
 
-    /// The sum of a record's content, from a copy of it; none if the record is not valid.
+    /// The sum of a record's content, from a copy of it. None if the record is not valid: busy, or
+    /// checksum or expiry do not match.
     pub fn valid_content(
         &self,
         offset: u64,
@@ -199,15 +209,13 @@ impl Shard<'_> {
         words: &[u64],
         hash: KeyHash,
     ) -> Option<u64> {
-        let position = self.cx.position_of(offset)?;
-        let generation = self.arena().generation(position.segment);
-        let hasher = &self.cx.hasher;
-        let content = header.content(words);
+        let generation = self.arena().generation(self.cx.position_of(offset)?.segment);
+        let (content, place) = (header.content(words), RecordPlace { offset, generation });
         let is_valid = !header.sequence.is_busy()
             && header.expiry_us(words, hash).is_some()
             && (tuckbox_arena::mutants::is_on("no-checksum")
                 || header.sequence.checksum()
-                    == header.checksum(content, hasher, hash, offset, generation));
+                    == header.checksum(content, &self.cx.hasher, hash, place));
         is_valid.then_some(content)
     }
 

@@ -15,7 +15,7 @@ use tuckbox_arena::segments::Owner;
 
 use super::context::Context;
 use super::shard::Shard;
-use crate::format::{log, shard};
+use crate::format::{log, segment_of, shard, LogKind};
 
 /// The pool is scarce when there are fewer segments than this per shard.
 const SCARCE_PER_SHARD: u64 = 4;
@@ -27,7 +27,8 @@ pub const BUILDERS_LEAVE_PER_SHARD: u64 = 12;
 const UNDER_QUOTA_PART: u64 = 8;
 
 impl Shard<'_> {
-    pub(super) fn spare_words(&self) -> impl Iterator<Item = u64> {
+    /// Where the spare segments' words are.
+    pub fn spare_words(&self) -> impl Iterator<Item = u64> {
         (0..shard::SPARE_COUNT).map(|index| shard::SPARES + index * 8)
     }
 
@@ -36,28 +37,21 @@ impl Shard<'_> {
     /// two.
     pub fn spares_kept(&self) -> u64 {
         let segments_each = self.arena().geometry().segment_count / self.cx.shape.shard_count;
-        if segments_each < 32 {
-            1
-        } else {
-            2
-        }
+        1 + u64::from(segments_each >= 32)
     }
 
     /// The spare segments.
     pub fn spares(&self) -> SmallVec<[u32; shard::SPARE_COUNT as usize]> {
-        self.spare_words()
-            .filter_map(|at| u32::try_from(self.word(at).checked_sub(1)?).ok())
-            .collect()
+        self.spare_words().filter_map(|at| segment_of(self.word(at))).collect()
     }
 
     pub(super) fn pop_spare(&self) -> Option<u32> {
         let mut words = self.spare_words().map(|at| (at, self.word(at)));
         let (at, word) = words.find(|(_, word)| *word != 0)?;
-        let segment = u32::try_from(word - 1).ok();
         self.set_word(at, 0);
         self.arena().begin_use();
         // A damaged word may name a segment that is in use, or none.
-        segment.filter(|segment| self.owns(*segment))
+        segment_of(word).filter(|segment| self.owns(*segment))
     }
 
     /// Whether a segment exists and belongs to this shard.
@@ -66,29 +60,17 @@ impl Shard<'_> {
             && self.arena().segment_owner(segment) == Owner::Shard(self.index as u32)
     }
 
-    /// Stores a segment that was just taken as a spare. None if there are enough; the segment is
+    /// Keeps a segment that was just taken as a spare. None if there are enough; the segment is
     /// free again then.
     fn keep_spare(&self, segment: u32) -> Option<()> {
-        if !self.push_spare(segment) {
-            self.arena().release_segment(segment);
-            return None;
-        }
-        Some(())
-    }
-
-    fn push_spare(&self, segment: u32) -> bool {
         // Empty, or naming a segment that is not ours: damage must not use up the places.
-        let is_free = |at: &u64| {
-            let named = self.word(*at).checked_sub(1).and_then(|named| u32::try_from(named).ok());
-            !named.is_some_and(|named| self.owns(named))
-        };
-        match self.spare_words().find(is_free) {
-            Some(at) => {
-                self.set_word(at, u64::from(segment) + 1);
-                true
-            }
-            None => false,
+        let is_free = |at: &u64| !segment_of(self.word(*at)).is_some_and(|named| self.owns(named));
+        let place = self.spare_words().find(is_free);
+        match place {
+            Some(at) => self.set_word(at, u64::from(segment) + 1),
+            None => self.arena().release_segment(segment),
         }
+        place.map(|_| ())
     }
 
     pub(crate) fn take_from_pool(&self) -> Option<u32> {
@@ -100,9 +82,14 @@ impl Shard<'_> {
         self.cx.may_grow_by_less_than(SCARCE_PER_SHARD)
     }
 
-    /// Takes the spare segments from the pool, as far as it has them.
+    /// Takes the spare segments from the pool. None if it does not have them all.
     pub fn keep_spares(&self) -> Option<()> {
-        while (self.spares().len() as u64) < self.spares_kept() {
+        self.keep_at_least(self.spares_kept())
+    }
+
+    #[inline(always)]
+    fn keep_at_least(&self, count: u64) -> Option<()> {
+        while (self.spares().len() as u64) < count {
             self.keep_spare(self.take_from_pool()?)?;
         }
         Some(())
@@ -110,10 +97,8 @@ impl Shard<'_> {
 
     /// A spare segment, if there are more than are kept.
     pub fn pop_surplus_spare(&self) -> Option<u32> {
-        if self.spares().len() as u64 > self.spares_kept() {
-            return self.pop_spare();
-        }
-        None
+        let has_surplus = self.spares().len() as u64 > self.spares_kept();
+        has_surplus.then(|| self.pop_spare())?
     }
 
     /// A segment for the index, which never gives it back.
@@ -139,22 +124,16 @@ impl Shard<'_> {
 
     /// Whether the segment for the next new record is available, or can be taken now.
     pub fn has_segment_ready(&self) -> bool {
-        if !self.pool_is_scarce() || self.spares().len() as u64 > self.spares_kept() {
-            return true;
-        }
-        while self.spares().len() as u64 <= self.spares_kept() {
-            if self.take_from_pool().and_then(|segment| self.keep_spare(segment)).is_none() {
-                return false;
-            }
-        }
-        true
+        !self.pool_is_scarce() || self.keep_at_least(self.spares_kept() + 1).is_some()
     }
 
     /// Frees a segment that was taken and not used.
     pub fn put_back(&self, segment: u32) {
         // One more than are kept, for the next segment of a log.
         let wanted = self.pool_is_scarce() && self.spares().len() as u64 <= self.spares_kept();
-        if !(wanted && self.push_spare(segment)) {
+        if wanted {
+            self.keep_spare(segment);
+        } else {
             self.arena().release_segment(segment);
         }
     }
@@ -186,14 +165,23 @@ impl Context {
     /// Number of segments of a shard's index and entries. Read without its lock.
     pub(super) fn segments_of(&self, shard: u64) -> u64 {
         let at = self.arena.geometry().shard_at(shard);
-        let words = [
-            shard::INDEX_SEGMENTS,
-            shard::BODY_SEGMENTS,
-            shard::SMALL + log::SEGMENTS,
-            shard::MAIN + log::SEGMENTS,
-        ];
+        let [small, main] = LogKind::BOTH.map(|kind| kind.at() + log::SEGMENTS);
+        let words = [shard::INDEX_SEGMENTS, shard::BODY_SEGMENTS, small, main];
         let counts = words.iter().map(|word| self.arena.region().get(at + word));
         counts.fold(0, u64::saturating_add)
+    }
+
+    /// Number of free segments, and of those that a process is filling.
+    pub(crate) fn segments_of_no_shard(&self) -> (u64, u64) {
+        let (mut free, mut building) = (0, 0);
+        for segment in 0..self.arena.segments_present() {
+            match self.arena.segment_owner(segment) {
+                Owner::Free => free += 1,
+                Owner::Builder(_) => building += 1,
+                Owner::Shard(_) | Owner::Unknown(_) => {}
+            }
+        }
+        (free, building)
     }
 
     /// Number of a shard's spare segments. Read without its lock.
@@ -230,7 +218,6 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::LogKind;
     use crate::{Cache, Config, Place, Ttl, Value};
 
     fn open() -> Cache {

@@ -3,7 +3,7 @@
 
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
-use tuckbox_arena::OperationGuard;
+use tuckbox_arena::{Error as ArenaError, OperationGuard};
 
 use crate::error::{Error, Result};
 use crate::eviction::{Eviction, IfStuck, EVICTION_BATCH};
@@ -26,13 +26,7 @@ pub(super) fn build(
     let wanted_bytes = parts.len() * std::mem::size_of::<Body>();
     bodies.try_reserve_exact(parts.len()).map_err(|_| Error::OutOfMemory { wanted_bytes })?;
     for part in parts {
-        let segment = match take(cx, home, count) {
-            Ok(segment) => segment,
-            Err(error) => {
-                drop_all(cx, &bodies);
-                return Err(error);
-            }
-        };
+        let segment = take(cx, home, count).inspect_err(|_| drop_all(cx, &bodies))?;
         let mut hash = 0;
         let mut copy = || {
             cx.arena.region().copy_in_bytes(cx.arena.geometry().segment_at(segment), part);
@@ -42,10 +36,8 @@ pub(super) fn build(
         if ran.is_err() || operation.is_of_parent() {
             cx.arena.free_own_segment(segment);
             drop_all(cx, &bodies);
-            return Err(match ran {
-                Err(_) => tuckbox_arena::Error::Interrupted.into(),
-                Ok(()) => tuckbox_arena::Error::Forked.into(),
-            });
+            let error = if ran.is_err() { ArenaError::Interrupted } else { ArenaError::Forked };
+            return Err(error.into());
         }
         let generation = cx.arena.generation(segment);
         bodies.push(Body { segment: u64::from(segment), generation, hash });
@@ -70,13 +62,9 @@ fn take(cx: &Context, home: u64, count: u64) -> Result<u32> {
         lock::lock(cx, home)?.keep_spares();
     }
     let take = || cx.take_or_grow(owner);
-    if let Some(segment) = take() {
+    let was_freed = || cx.arena.reveal_free_segments() + cx.arena.free_abandoned_segments() > 0;
+    if let Some(segment) = take().or_else(|| was_freed().then(take)?) {
         return Ok(segment);
-    }
-    if cx.arena.reveal_free_segments() + cx.arena.free_abandoned_segments() > 0 {
-        if let Some(segment) = take() {
-            return Ok(segment);
-        }
     }
     // A full file system keeps the file short. A value too large for a file of that length is
     // refused before anything is evicted for it.

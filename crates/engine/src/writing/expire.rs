@@ -12,10 +12,8 @@ impl Writer<'_> {
         let end = from.saturating_add(count).min(self.bucket_count());
         for bucket in from..end {
             for (at, slot) in self.taken_slots(bucket) {
-                let Some(header) = self.load_header(slot.offset()) else { continue };
-                if !header.has(flag::EXPIRY) {
-                    continue;
-                }
+                let header = self.load_header(slot.offset());
+                let Some(header) = header.filter(|it| it.has(flag::EXPIRY)) else { continue };
                 let Some(hash) = self.hash_of(slot) else { continue };
                 let found = Found { at, slot };
                 match self.expiry_us_at(slot.offset(), &header, hash) {

@@ -4,7 +4,7 @@
 //! to hold it only briefly. Each is stored as if it were alone: a death leaves some of them stored,
 //! and costs at most one entry.
 
-use super::store::{LockBudget, Store, Storing, DRAFT_WORDS};
+use super::store::{Store, Storing, Tries, DRAFT_WORDS};
 use super::write::{Condition, InPlace};
 use crate::error::{lengthen, Result};
 use crate::format::layout::record::WORDS_MAX;
@@ -38,10 +38,7 @@ impl Store<'_> {
         }
         for (index, mut next) in (0..).zip(firsts) {
             while let Some(place) = next {
-                let mut spare = DRAFT_WORDS.take();
-                let stored = self.set_group(index, place, entries, &places, ttl, &mut spare);
-                DRAFT_WORDS.set(spare);
-                next = stored?;
+                next = self.set_group(index, place, entries, &places, ttl)?;
             }
         }
         self.arena.check_not_lost()?;
@@ -57,29 +54,32 @@ impl Store<'_> {
         entries: &[(&[u8], Value<'_>)],
         places: &[(KeyHash, Option<usize>)],
         ttl: Ttl,
-        spare: &mut Vec<u64>,
     ) -> Result<Option<usize>> {
         // Before a lock is taken, because nothing is allocated under it.
+        let mut spare = DRAFT_WORDS.take();
         if spare.len() < SHORT_WORDS {
-            lengthen(spare, SHORT_WORDS)?;
+            lengthen(&mut spare, SHORT_WORDS)?;
         }
+        DRAFT_WORDS.set(spare);
         let expiry_us = self.expiry_of(ttl);
         let (mut held, mut next) = (None, Some(first));
         for _ in 0..GROUP {
             let Some(place) = next else { break };
             let ((key, value), (hash, after)) = (entries[place], places[place]);
-            let mut lock_budget = LockBudget::default();
+            let mut tries = Tries::default();
             let is_short = self.is_short(key, value);
             let shard = match held.take().filter(|_| is_short) {
                 None if is_short => {
-                    Some(self.lock_for(index, lock_budget.remaining(self.lock_limit))?)
+                    Some(self.lock_for(index, tries.lock_budget.remaining(self.lock_limit))?)
                 }
                 held => held,
             };
-            let draft = Draft::new(key, hash, value, expiry_us, &self.shape, spare)?;
-            let mut storing = Storing::new(key, draft, Condition::Always, lock_budget);
+            let mut spare = DRAFT_WORDS.take();
+            let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
+            let condition = Condition::Always;
+            let mut storing = Storing { key, draft, condition, tries };
             let stored = match shard {
-                Some(shard) => match storing.put_in_place(&shard) {
+                Some(shard) => match shard.put_in_place(key, &mut storing.draft, condition) {
                     InPlace::Done(stored) => {
                         held = Some(shard);
                         Ok(Some(stored))
@@ -88,12 +88,10 @@ impl Store<'_> {
                 },
                 None => Ok(None),
             };
-            let (stored, words) = match stored {
-                Ok(Some(stored)) => (Ok(stored), storing.into_spare()),
-                unfinished => self.finish_store(storing, unfinished),
-            };
-            *spare = words;
-            stored?;
+            match stored {
+                Ok(Some(_)) => DRAFT_WORDS.set(storing.draft.into_spare()),
+                unfinished => _ = self.finish_store(storing, unfinished)?,
+            }
             next = after;
         }
         Ok(next)

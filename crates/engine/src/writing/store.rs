@@ -29,7 +29,7 @@ const DONOR_TRIES_MAX: u32 = 64;
 /// The time that a write which locks its shard repeatedly may wait: the configured limit for the
 /// first lock, and the same again for all others together.
 #[derive(Default)]
-pub(crate) struct LockBudget {
+pub(super) struct LockBudget {
     asked: bool,
     // Set at the second lock: most writes take one lock and need no clock.
     again: Option<Instant>,
@@ -37,7 +37,7 @@ pub(crate) struct LockBudget {
 
 impl LockBudget {
     #[inline(always)]
-    pub(crate) fn remaining(&mut self, limit: Duration) -> Duration {
+    pub(super) fn remaining(&mut self, limit: Duration) -> Duration {
         if !std::mem::replace(&mut self.asked, true) {
             return limit;
         }
@@ -46,55 +46,29 @@ impl LockBudget {
     }
 }
 
-/// A value that is being stored.
-pub(crate) struct Storing<'a> {
-    key: &'a [u8],
-    draft: Draft<'a>,
-    condition: Condition,
-    lock_budget: LockBudget,
+/// What the attempts so far have used up.
+#[derive(Default)]
+pub(super) struct Tries {
+    pub(super) lock_budget: LockBudget,
     /// Whether the shard was repaired already because its logs were damaged.
     was_repaired: bool,
-    /// How often a larger shard may still be asked to evict.
-    donor_tries_left: u32,
+    /// How often a larger shard was asked to evict.
+    donor: u32,
     /// How often nothing could be evicted.
     stuck: u64,
 }
 
-impl<'a> Storing<'a> {
-    #[inline(always)]
-    pub(crate) fn new(
-        key: &'a [u8],
-        draft: Draft<'a>,
-        condition: Condition,
-        lock_budget: LockBudget,
-    ) -> Storing<'a> {
-        Storing {
-            key,
-            draft,
-            condition,
-            lock_budget,
-            was_repaired: false,
-            donor_tries_left: DONOR_TRIES_MAX,
-            stuck: 0,
-        }
-    }
-
-    /// Stores the value if that needs no new record in the shard.
-    #[inline(always)]
-    pub(crate) fn put_in_place(&mut self, shard: &Writer<'_>) -> InPlace {
-        shard.put_in_place(self.key, &mut self.draft, self.condition)
-    }
-
-    /// Returns the draft's memory.
-    #[inline(always)]
-    pub(crate) fn into_spare(self) -> Vec<u64> {
-        self.draft.into_spare()
-    }
+/// A value that is being stored.
+pub(super) struct Storing<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) draft: Draft<'a>,
+    pub(super) condition: Condition,
+    pub(super) tries: Tries,
 }
 
 thread_local! {
     /// Memory for the drafts of this thread.
-    pub(crate) static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+    pub(super) static DRAFT_WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
 layer! {
@@ -142,39 +116,32 @@ impl<'a> Store<'a> {
         let expiry_us = self.expiry_of(ttl);
         let mut spare = DRAFT_WORDS.take();
         let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
-        let mut storing = Storing::new(key, draft, condition, LockBudget::default());
+        let mut storing = Storing { key, draft, condition, tries: Tries::default() };
         // Nearly always the first attempt succeeds. Everything else is in functions of its own.
         let stored = match storing.draft.header().body_count {
             0 => self.attempt(&mut storing, &[]),
             _ => Ok(None),
         };
         let Ok(Some(stored)) = stored else {
-            return self.store_slowly(storing, stored);
+            return self.finish_store(storing, stored);
         };
-        DRAFT_WORDS.set(storing.into_spare());
+        DRAFT_WORDS.set(storing.draft.into_spare());
         self.arena.check_not_lost()?;
         Ok(stored)
     }
 
-    /// Continues [`Store::store`] if the first attempt did not finish it.
-    #[inline(never)]
-    fn store_slowly(self, storing: Storing<'_>, first: Result<Option<bool>>) -> Result<bool> {
-        let (stored, spare) = self.finish_store(storing, first);
-        DRAFT_WORDS.set(spare);
-        self.arena.check_not_lost()?;
-        stored
-    }
-
-    /// Finishes what the first attempt did not. Also returns the draft's memory.
+    /// Finishes what the first attempt did not.
     // Passed by value: a reference would force it onto the stack in the common case, too.
     #[inline(never)]
-    pub(crate) fn finish_store(
+    pub(super) fn finish_store(
         self,
         mut storing: Storing<'_>,
         first: Result<Option<bool>>,
-    ) -> (Result<bool>, Vec<u64>) {
+    ) -> Result<bool> {
         let stored = first.and_then(|_| self.store_or_repair(&mut storing));
-        (stored, storing.into_spare())
+        DRAFT_WORDS.set(storing.draft.into_spare());
+        self.arena.check_not_lost()?;
+        stored
     }
 
     fn store_or_repair(self, storing: &mut Storing<'_>) -> Result<bool> {
@@ -183,11 +150,11 @@ impl<'a> Store<'a> {
             // tells which, and fixes damage.
             Err(Error::Full { .. }) => {
                 let index = storing.draft.hash.shard(self.shape.shard_count);
-                let limit = storing.lock_budget.remaining(self.lock_limit);
+                let limit = storing.tries.lock_budget.remaining(self.lock_limit);
                 let shard = self.lock_for(index, limit)?;
                 Audit(&shard).repair_damage();
                 drop(shard);
-                storing.stuck = 0;
+                storing.tries.stuck = 0;
                 let result = self.store_with_bodies(storing);
                 if matches!(result, Err(Error::Full { .. })) {
                     // Or the file was truncated, and the missing segments look taken.
@@ -221,13 +188,9 @@ impl<'a> Store<'a> {
         storing: &mut Storing<'_>,
         operation: &OperationGuard<'_>,
     ) -> Result<bool> {
+        let home = storing.draft.hash.shard(self.shape.shard_count);
         let bodies = match storing.draft.value() {
-            Value::Bytes { bytes, .. } => bodies::build(
-                self.0,
-                operation,
-                storing.draft.hash.shard(self.shape.shard_count),
-                bytes,
-            )?,
+            Value::Bytes { bytes, .. } => bodies::build(self.0, operation, home, bytes)?,
             Value::Int(_) => Vec::new(),
         };
         storing.draft.set_bodies(&bodies);
@@ -243,7 +206,7 @@ impl<'a> Store<'a> {
             if let Some(stored) = self.attempt(storing, bodies)? {
                 return Ok(stored);
             }
-            if storing.stuck > BATCHES_WITHOUT_GAIN {
+            if storing.tries.stuck > BATCHES_WITHOUT_GAIN {
                 break;
             }
         }
@@ -255,8 +218,8 @@ impl<'a> Store<'a> {
     #[inline(always)]
     fn attempt(self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
         let index = storing.draft.hash.shard(self.shape.shard_count);
-        let shard = self.lock_for(index, storing.lock_budget.remaining(self.lock_limit))?;
-        match storing.put_in_place(&shard) {
+        let shard = self.lock_for(index, storing.tries.lock_budget.remaining(self.lock_limit))?;
+        match shard.put_in_place(storing.key, &mut storing.draft, storing.condition) {
             InPlace::Done(stored) => Ok(Some(stored)),
             InPlace::NotEnough(live) => self.evict_and_put(shard, storing, live, bodies),
         }
@@ -264,7 +227,7 @@ impl<'a> Store<'a> {
 
     /// As [`Store::attempt`], for a value that needs a new record.
     #[inline(never)]
-    pub(crate) fn evict_and_put(
+    pub(super) fn evict_and_put(
         self,
         shard: Writer<'_>,
         storing: &mut Storing<'_>,
@@ -279,33 +242,33 @@ impl<'a> Store<'a> {
             }
             return Ok(None);
         }
-        let draft = &mut storing.draft;
-        let need = if storing.stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
-        if shard.put(draft, live.as_ref(), bodies, need).is_ok() {
+        let Storing { draft, tries, .. } = storing;
+        let need = if tries.stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
+        if shard.put(draft, live.as_ref(), bodies, need).is_some() {
             shard.add_word(shard::SETS, 1);
             shard.tidy();
             return Ok(Some(true));
         }
         let index = shard.index;
         // Evicting elsewhere does not help a damaged log.
-        if shard.has_damaged_log() && !std::mem::replace(&mut storing.was_repaired, true) {
+        if shard.has_damaged_log() && !std::mem::replace(&mut tries.was_repaired, true) {
             Audit(&shard).repair_damage();
             return Ok(None);
         }
         let donor = self.donor_for(index);
-        if donor != index && storing.donor_tries_left > 0 {
+        if donor != index && tries.donor < DONOR_TRIES_MAX {
             drop(shard);
-            storing.donor_tries_left =
-                if self.free_space_in(donor)? { storing.donor_tries_left - 1 } else { 0 };
+            tries.donor =
+                if self.free_space_in(donor)? { tries.donor + 1 } else { DONOR_TRIES_MAX };
             return Ok(None);
         }
-        let if_stuck = IfStuck::after(storing.stuck);
+        let if_stuck = IfStuck::after(tries.stuck);
         let more =
             shard.free_space(EVICTION_BATCH, if_stuck, draft.header().total_bytes(&self.shape));
         drop(shard);
         if !more {
             self.free_space_elsewhere(index, if_stuck)?;
-            storing.stuck += 1;
+            tries.stuck += 1;
         }
         Ok(None)
     }

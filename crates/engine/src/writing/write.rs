@@ -13,7 +13,7 @@ use tuckbox_arena::region::fence;
 use crate::error::{Error, Result};
 use crate::eviction::Eviction;
 use crate::format::{
-    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, RecordHeader, Sequence, Slot,
+    expiry, flag, shard, Body, Draft, KeyHash, LogKind, RecordHeader, RecordPlace, Sequence, Slot,
 };
 use crate::index::Index;
 use crate::reading::{Entries, Live};
@@ -32,11 +32,8 @@ pub enum Condition {
     Version(u64),
 }
 
-/// There is no space for a record: entries have to be evicted first.
-pub(crate) struct NoSpace;
-
 /// The result of storing without a new record.
-pub(crate) enum InPlace {
+pub enum InPlace {
     /// Finished. Whether the condition held.
     Done(bool),
     /// Nothing was stored: a new record is needed. With the key's present entry, if any.
@@ -58,12 +55,7 @@ impl<'a> From<Index<'a>> for Writer<'a> {
 impl Writer<'_> {
     /// Stores a draft if the condition holds and it fits into the existing record.
     #[inline(always)]
-    pub(crate) fn put_in_place(
-        &self,
-        key: &[u8],
-        draft: &mut Draft<'_>,
-        condition: Condition,
-    ) -> InPlace {
+    pub fn put_in_place(&self, key: &[u8], draft: &mut Draft<'_>, condition: Condition) -> InPlace {
         let (live, version) = match condition {
             // The old entry is replaced, whatever it holds.
             Condition::Always => (self.find_key(key, draft.hash), 0),
@@ -72,18 +64,19 @@ impl Writer<'_> {
                 None => (None, 0),
             },
         };
-        let holds = match (condition, &live) {
-            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => {
-                true
-            }
-            (Condition::Version(wanted), Some(_)) => version == wanted,
-            _ => false,
+        let holds = match condition {
+            Condition::Always => true,
+            Condition::Absent => live.is_none(),
+            Condition::Present => live.is_some(),
+            Condition::Version(wanted) => live.is_some() && version == wanted,
         };
         if !holds {
             return InPlace::Done(false);
         }
         if let Some(live) = &live {
-            if self.put_over(draft, live) {
+            self.sample_overwrite(draft.hash, draft.header());
+            if self.can_rewrite(live, draft) {
+                self.rewrite(live, draft);
                 self.add_word(shard::SETS, 1);
                 return InPlace::Done(true);
             }
@@ -91,31 +84,19 @@ impl Writer<'_> {
         InPlace::NotEnough(live)
     }
 
-    /// Stores a draft into the existing record. False if it does not fit.
-    #[inline(always)]
-    fn put_over(&self, draft: &mut Draft<'_>, live: &Live) -> bool {
-        self.sample_overwrite(draft.hash, draft.header());
-        let fits = self.can_rewrite(live, draft);
-        if fits {
-            self.rewrite(live, draft);
-        }
-        fits
-    }
-
-    /// Stores a draft as a new record, replacing the key's present one if there is one.
+    /// Stores a draft as a new record, replacing the key's present one if there is one. None if
+    /// there is no space for it: entries have to be evicted first.
     pub(crate) fn put(
         &self,
         draft: &mut Draft<'_>,
         live: Option<&Live>,
         bodies: &[Body],
         need: Need,
-    ) -> std::result::Result<(), NoSpace> {
+    ) -> Option<()> {
         debug_assert_eq!(bodies.len() as u64, draft.header().body_count);
         let kind = live.map_or(LogKind::Small, |live| self.log_of(live.position.segment));
         let header = *draft.header();
-        let Some(reservation) = self.reserve(kind, header.log_bytes, need) else {
-            return Err(NoSpace);
-        };
+        let reservation = self.reserve(kind, header.log_bytes, need)?;
         let slot_at = match live {
             Some(live) => Some(live.found.at),
             None => self
@@ -124,40 +105,29 @@ impl Writer<'_> {
         };
         let Some(slot_at) = slot_at else {
             self.cancel(reservation);
-            return Err(NoSpace);
+            return None;
         };
         let bits = match live {
             Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
             None => self.new_entry_bits(draft.hash, &header),
         };
-        let offset = self.cx.offset_of(reservation.position);
-        let generation = self.arena().generation(reservation.position.segment);
+        let place = self.cx.record_place(reservation.position);
         let version = self.next_version();
+        let slot = Slot::new(place.offset, draft.hash.tag(), bits);
         if tuckbox_arena::mutants::is_on("early-publication") {
-            self.store_slot(slot_at, Slot::new(offset, draft.hash.tag(), bits));
+            self.store_slot(slot_at, slot);
         }
-        let words = draft.finish(version, offset, generation, &self.cx.hasher);
+        let words = draft.finish(version, place, &self.cx.hasher);
         self.append(reservation, words);
         self.adopt_bodies(bodies);
-        self.publish(draft.hash, slot_at, offset, bits, live);
+        self.store_slot(slot_at, slot);
+        if let Some(old) = live {
+            self.count_out(self.log_of(old.position.segment), &old.header);
+            self.free_bodies_at(old.offset(), &old.header, draft.hash);
+            self.retire(old.offset());
+        }
         self.count_in(kind, &header);
-        Ok(())
-    }
-
-    /// Makes a slot lead to a new record, and frees the old one.
-    fn publish(
-        &self,
-        hash: KeyHash,
-        slot_at: u64,
-        offset: u64,
-        bits: PolicyBits,
-        old: Option<&Live>,
-    ) {
-        self.store_slot(slot_at, Slot::new(offset, hash.tag(), bits));
-        let Some(old) = old else { return };
-        self.count_out(self.log_of(old.position.segment), &old.header);
-        self.free_bodies_at(old.offset(), &old.header, hash);
-        self.retire(old.offset());
+        Some(())
     }
 
     /// Whether a draft fits into the existing record: same form and size, within one segment.
@@ -176,7 +146,7 @@ impl Writer<'_> {
         let offset = live.offset();
         let version = self.next_version();
         let generation = self.arena().generation(live.position.segment);
-        let words = draft.finish(version, offset, generation, &self.cx.hasher);
+        let words = draft.finish(version, RecordPlace { offset, generation }, &self.cx.hasher);
         self.begin_rewrite(live.found.at, offset, words[0]);
         // In halves only if a test may stop in between.
         let half = if hooks::ARE_REACHED { words.len().div_ceil(2) } else { 1 };
@@ -214,10 +184,7 @@ impl Writer<'_> {
     pub fn add_to_number(&self, live: &Live, hash: KeyHash, delta: i64) -> Result<Option<i64>> {
         let offset = live.offset();
         with_scratch(|words| {
-            let valid = self
-                .load_record(offset, words)
-                .filter(|header| self.is_valid(offset, header, words, hash));
-            let Some(header) = valid else {
+            let Some((header, _)) = self.load_valid(offset, words, hash) else {
                 self.drop_damaged(hash, &live.found, &live.header);
                 return Ok(None);
             };
@@ -229,9 +196,8 @@ impl Writer<'_> {
             let number_at = header.number_at();
             words[number_at as usize / 8] = sum as u64;
             let after = Sequence::new(self.next_version(), header.sequence.flags());
-            let generation = self.arena().generation(live.position.segment);
-            let hasher = &self.cx.hasher;
-            header.with_sequence(after).seal(words, hasher, hash, offset, generation);
+            let place = self.cx.record_place(live.position);
+            header.with_sequence(after).seal(words, &self.cx.hasher, hash, place);
             self.set_word(shard::INTENT_SUM, sum as u64);
             self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, words[0]);
             hooks::reach(Point::RewriteHalf);
@@ -251,14 +217,11 @@ impl Writer<'_> {
             self.region().store(live.offset() + 8, word, Ordering::Release);
             return Some(());
         }
-        let expiry_us = match expiry_us {
-            None => return Some(()),
-            Some(expiry_us) => expiry_us,
-        };
+        let Some(expiry_us) = expiry_us else { return Some(()) };
         with_scratch(|words| {
             let offset = live.offset();
             let old = self.load_record(offset, words)?;
-            if !self.is_valid(offset, &old, words, hash) {
+            if self.valid_content(offset, &old, words, hash).is_none() {
                 // The caller looks again, and finds nothing.
                 self.drop_damaged(hash, &live.found, &live.header);
                 return None;

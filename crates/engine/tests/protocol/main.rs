@@ -1,5 +1,5 @@
-//! Tests of the protocol in docs/concurrency.md: what readers may see and survivors may find when
-//! any two parties meet between any two steps.
+//! Tests of the protocol in docs/explanation/concurrency.md: what readers may see and survivors may
+//! find when any two parties meet between any two steps.
 //!
 //! They run on the in-process twin, whose handles act as separate processes, with the hooks of
 //! `tuckbox_arena::hooks`, by which a thread stops, stalls or dies at a named point. `script` plays
