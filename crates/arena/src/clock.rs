@@ -36,7 +36,7 @@ fn is_plausible(time_us: u64) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockDomain {
     /// Tells this boot from others; never 0.
-    boot: u64,
+    pub boot: u64,
     /// Whether the system told the boot. Otherwise all boots look the same.
     is_boot_known: bool,
     /// The reference of this process's boot clock.
@@ -60,12 +60,7 @@ impl ClockDomain {
         ClockDomain { boot: 1, is_boot_known: true, frame: TimeFrame { namespace: 0, ahead_us: 0 } }
     }
 
-    /// Identifies the boot of the machine; never 0.
-    pub fn boot(self) -> u64 {
-        self.boot
-    }
-
-    /// As [`ClockDomain::boot`], for callers that must tell two boots apart.
+    /// As `boot`, for callers that must tell two boots apart.
     ///
     /// # Errors
     /// The system has no boot id.

@@ -1,7 +1,6 @@
 //! What can go wrong between a program and its cache file. Every variant says what happened and to
 //! what; `Display` adds what to do. Must not know keys and values: those errors are the engine's.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,14 +11,19 @@ use crate::platform::advice;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// All the space that a file could have if it were alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Space {
     /// The length of its file system.
+    #[error("its file system has space for only {total_bytes} bytes")]
     FileSystem {
         /// In bytes, as the file system says.
         total_bytes: u64,
     },
     /// This machine's memory, because the file is kept there.
+    #[error(
+        "it is kept in memory, and this machine has only {total_bytes} bytes of memory and swap \
+         space"
+    )]
     Memory {
         /// In bytes, with the swap space.
         total_bytes: u64,
@@ -31,21 +35,6 @@ impl Space {
     pub fn total_bytes(self) -> u64 {
         let (Space::FileSystem { total_bytes } | Space::Memory { total_bytes }) = self;
         total_bytes
-    }
-}
-
-impl fmt::Display for Space {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Space::FileSystem { total_bytes } => {
-                write!(formatter, "its file system has space for only {total_bytes} bytes")
-            }
-            Space::Memory { total_bytes } => write!(
-                formatter,
-                "it is kept in memory, and this machine has only {total_bytes} bytes of memory \
-                 and swap space"
-            ),
-        }
     }
 }
 
@@ -250,8 +239,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// The system's error at an action: "open", "map".
-    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
-        Error::Io { action, path: path.into(), source }
+    /// Makes errors of the system at an action: "open", "map".
+    pub(crate) fn cannot<'a>(
+        action: &'static str,
+        path: &'a Path,
+    ) -> impl Fn(io::Error) -> Error + Copy + 'a {
+        move |source| Error::Io { action, path: path.into(), source }
     }
 }

@@ -93,8 +93,8 @@ impl Mapping {
     /// Whether the file is shorter than it was seen to be.
     fn is_truncated(&self) -> bool {
         self.base.load(Ordering::Acquire) != 0
-            && files::file_bytes(self.fd.load(Ordering::Relaxed))
-                .is_some_and(|bytes| bytes < self.usable_bytes.load(Ordering::Relaxed))
+            && files::status(self.fd.load(Ordering::Relaxed))
+                .is_some_and(|(_, bytes)| bytes < self.usable_bytes.load(Ordering::Relaxed))
     }
 
     fn replace_by_zeros(&self) -> bool {

@@ -37,22 +37,32 @@ pub struct CacheFile {
     file: Option<File>,
     /// The path; for a file without a name, its future path.
     path: PathBuf,
-    /// The temporary name to remove if the file is given up, if it has one.
-    temporary: Option<PathBuf>,
     /// Whether the file has the name in `path`.
     is_named: bool,
     id: FileId,
 }
 
+/// A new file's way to its name. Removes the file's temporary name when dropped.
+pub struct NewName<'a> {
+    directory: &'a Directory,
+    /// None if the file has no name yet, or already its own.
+    temporary: Option<PathBuf>,
+}
+
+impl Drop for NewName<'_> {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // Safe to ignore: the name of a leftover file says what it is.
+            let _ = self.directory.remove(temporary);
+        }
+    }
+}
+
 fn refuse_kind(data: &Metadata, path: &Path) -> Result<()> {
-    let kind = data.file_type();
-    let kind = match () {
-        () if kind.is_file() => return Ok(()),
-        () if kind.is_symlink() => "a symbolic link",
-        () if kind.is_dir() => "a directory",
-        () => files::special_kind(kind),
-    };
-    Err(Error::NotAFile { path: path.into(), kind })
+    match files::special_kind(data) {
+        Some(kind) => Err(Error::NotAFile { path: path.into(), kind }),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a size that a new file could never reach. Space that others use now does not matter.
@@ -67,16 +77,16 @@ fn require_space(most: Option<Space>, path: &Path, size_bytes: u64) -> Result<()
 
 impl CacheFile {
     fn new(file: File, path: &Path) -> Result<(CacheFile, Metadata)> {
-        let data = file.metadata().map_err(|error| Error::io("examine", path, error))?;
+        let data = file.metadata().map_err(Error::cannot("examine", path))?;
         refuse_kind(&data, path)?;
         let (id, file, path) = (files::identify(&data), Some(file), path.into());
-        Ok((CacheFile { file, path, temporary: None, is_named: false, id }, data))
+        Ok((CacheFile { file, path, is_named: false, id }, data))
     }
 
     /// Opens an existing file if it is safe to use; none if there is no file.
     pub fn open(directory: &Directory, rights: Rights) -> Result<Option<CacheFile>> {
-        let path = directory.path();
-        let refused = |error| Error::io("open", path, error);
+        let path = &directory.path;
+        let refused = Error::cannot("open", path);
         let look = || directory.examine().map_err(refused);
         let mut link_checks = 0;
         for _ in 0..ATTEMPTS {
@@ -114,7 +124,7 @@ impl CacheFile {
 
     /// Opens the unnamed file of another process of this user by the path that it shows.
     pub fn open_shown(path: &Path) -> Result<CacheFile> {
-        let file = files::open_shown(path).map_err(|error| Error::io("open", path, error))?;
+        let file = files::open_shown(path).map_err(Error::cannot("open", path))?;
         let (file, data) = CacheFile::new(file, path)?;
         if files::links(&data) != 0 || !files::belongs_to_us(&data) {
             return Err(Error::Unsafe {
@@ -132,8 +142,7 @@ impl CacheFile {
     /// [`Error::SizeBeyondSpace`], [`Error::NoSpace`], [`Error::Io`].
     pub fn private(len_bytes: u64, size_bytes: u64) -> Result<CacheFile> {
         let path = Path::new("(private cache)");
-        let file =
-            files::memory_file("tuckbox").map_err(|error| Error::io("create", path, error))?;
+        let file = files::memory_file("tuckbox").map_err(Error::cannot("create", path))?;
         require_space(space::most(&file), path, size_bytes)?;
         let (file, _) = CacheFile::new(file, path)?;
         files::set_rights(file.file(), path, Rights::default())?;
@@ -152,81 +161,41 @@ impl CacheFile {
         len_bytes: u64,
         size_bytes: u64,
         rights: Rights,
-    ) -> Result<CacheFile> {
-        let path = directory.path();
+    ) -> Result<(CacheFile, NewName<'_>)> {
+        let path = &directory.path;
         directory.check_new_file(rights)?;
         require_space(directory.most_space(), path, size_bytes)?;
-        let file = match directory.create_nameless() {
-            Ok(file) => CacheFile::new(file, path)?.0,
-            Err(_) => CacheFile::create_named(directory)?,
-        };
-        let made = files::set_rights(file.file(), path, rights);
-        match made.and_then(|()| file.allocate(0, len_bytes)) {
-            Ok(()) => Ok(file),
-            Err(error) => {
-                file.discard(directory);
-                Err(error)
-            }
-        }
+        let mut new_name = NewName { directory, temporary: None };
+        let created = directory.create_nameless().or_else(|_| {
+            let random = getrandom::u64().unwrap_or_else(|_| clock::boot_time_us());
+            let name = directory.name.display();
+            let temporary = PathBuf::from(format!(".{name}.{random:016x}.new"));
+            directory.create_named(&temporary).inspect(|_| new_name.temporary = Some(temporary))
+        });
+        let (file, _) = CacheFile::new(created.map_err(Error::cannot("create", path))?, path)?;
+        files::set_rights(file.file(), path, rights)?;
+        file.allocate(0, len_bytes)?;
+        Ok((file, new_name))
     }
 
-    /// Creates a file under a temporary name.
-    fn create_named(directory: &Directory) -> Result<CacheFile> {
-        let name = directory.name().display();
-        let random = getrandom::u64().unwrap_or_else(|_| clock::boot_time_us());
-        let temporary = PathBuf::from(format!(".{name}.{random:016x}.new"));
-        let file = directory
-            .create_named(&temporary)
-            .map_err(|error| Error::io("create", directory.path(), error))?;
-        match CacheFile::new(file, directory.path()) {
-            Ok((mut file, _)) => {
-                file.temporary = Some(temporary);
-                Ok(file)
-            }
-            Err(error) => {
-                let _ = directory.remove(&temporary);
-                Err(error)
-            }
-        }
-    }
-
-    /// Syncs a file from [`CacheFile::create`], then gives it its name. If another process has
+    /// Syncs a file from [`CacheFile::create`], then gives it its own name. If another process has
     /// taken the name, removes the new file and returns false.
-    pub fn publish(&mut self, directory: &Directory) -> Result<bool> {
+    pub fn publish(&mut self, mut new_name: NewName<'_>) -> Result<bool> {
         let durable = match crate::mutants::is_on("early-name") {
             true => Ok(()),
             false => space::make_durable(self.fd()),
         };
-        let temporary = self.temporary.as_deref();
-        let published = durable.and_then(|()| directory.name_file(self.file(), temporary));
-        match published {
+        let NewName { directory, temporary } = &mut new_name;
+        match durable.and_then(|()| directory.name_file(self.file(), temporary.as_deref())) {
             Ok(()) => {
                 directory.make_durable();
-                self.temporary = None;
+                *temporary = None;
                 self.is_named = true;
                 Ok(true)
             }
-            Err(error) => {
-                self.discard(directory);
-                match error.kind() {
-                    ErrorKind::AlreadyExists => Ok(false),
-                    _ if crate::mutants::is_on("ignored-error") => Ok(true),
-                    _ => Err(Error::io("create", directory.path(), error)),
-                }
-            }
-        }
-    }
-
-    /// The temporary name to remove if the file is given up, if it has one.
-    pub fn temporary_name(&self) -> Option<PathBuf> {
-        self.temporary.clone()
-    }
-
-    /// Removes a file that never got its name.
-    fn discard(&self, directory: &Directory) {
-        if let Some(temporary) = &self.temporary {
-            // Safe to ignore: the name of a leftover file says what it is.
-            let _ = directory.remove(temporary);
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(_) if crate::mutants::is_on("ignored-error") => Ok(true),
+            Err(error) => Err(Error::cannot("create", &directory.path)(error)),
         }
     }
 
@@ -259,7 +228,7 @@ impl CacheFile {
                 Error::NoSpace { path: self.path.clone(), wanted_bytes: len_bytes }
             }
             NotAllocated::NotGrowable => Error::NotGrowable { path: self.path.clone() },
-            NotAllocated::Other(error) => Error::io("allocate space for", &self.path, error),
+            NotAllocated::Other(error) => Error::cannot("allocate space for", &self.path)(error),
         })
     }
 
@@ -269,7 +238,7 @@ impl CacheFile {
     /// [`Error::Io`], [`Error::Lost`] if the descriptor no longer leads to this file.
     pub fn sync(&self) -> Result<()> {
         self.len_bytes()?;
-        space::make_durable(self.fd()).map_err(|error| Error::io("sync", &self.path, error))
+        space::make_durable(self.fd()).map_err(Error::cannot("sync", &self.path))
     }
 
     /// The present length of the file.
@@ -277,13 +246,10 @@ impl CacheFile {
     /// # Errors
     /// [`Error::Lost`] if the descriptor was closed by other code and reused for another file.
     pub fn len_bytes(&self) -> Result<u64> {
-        let lost = || Error::Lost { path: self.path.clone() };
-        // Asked more than once: a shard that cannot learn the length would evict.
-        let data = files::metadata(self.file()).map_err(|_| lost())?;
-        if files::identify(&data) != self.id {
-            return Err(lost());
+        match files::status(self.fd()) {
+            Some((id, len_bytes)) if id == self.id => Ok(len_bytes),
+            _ => Err(Error::Lost { path: self.path.clone() }),
         }
-        Ok(data.len())
     }
 
     /// Overwrites an existing word by a plain write, without the mapping.
@@ -295,7 +261,7 @@ impl CacheFile {
             return Err(Error::Lost { path: self.path.clone() });
         }
         files::overwrite(self.file(), at, &word.to_ne_bytes())
-            .map_err(|error| Error::io("write to", &self.path, error))
+            .map_err(Error::cannot("write to", &self.path))
     }
 
     /// Whether the file is still the one at its path.

@@ -25,11 +25,8 @@ pub struct Identity {
 impl Identity {
     /// A new identity from the system's random numbers.
     pub fn random() -> Identity {
-        let mut words = [0u64; 4];
-        for word in &mut words {
-            *word = getrandom::u64().unwrap_or_else(|_| fallback_random());
-        }
-        Identity { cache_id: [words[0], words[1]], hash_key: [words[2], words[3]] }
+        let random = || getrandom::u64().unwrap_or_else(|_| fallback_random());
+        Identity { cache_id: [random(), random()], hash_key: [random(), random()] }
     }
 }
 
@@ -98,44 +95,36 @@ pub fn read(
     file_bytes: u64,
     above: Layer,
 ) -> Result<(Geometry, Identity)> {
-    let path = || path.to_path_buf();
+    let mismatch = |found, known| Err(Error::VersionMismatch { path: path.into(), found, known });
+    let damaged = |what| Err(Error::Damaged { path: path.into(), what });
     if region.get(header::MAGIC) != MAGIC {
-        return Err(Error::NotACache { path: path(), reason: "its magic bytes are wrong" });
+        return Err(Error::NotACache { path: path.into(), reason: "its magic bytes are wrong" });
     }
     if region.get(header::BYTE_ORDER) != BYTE_ORDER_MARK {
-        return Err(Error::VersionMismatch {
-            path: path(),
-            found: "unknown (opposite byte order)".into(),
-            known: format!("{FORMAT_VERSION} (this machine's byte order)"),
-        });
+        let known = format!("{FORMAT_VERSION} (this machine's byte order)");
+        return mismatch("unknown (opposite byte order)".into(), known);
     }
     let version = region.get(header::FORMAT_VERSION);
     if version != FORMAT_VERSION {
-        return Err(Error::VersionMismatch {
-            path: path(),
-            found: version.to_string(),
-            known: FORMAT_VERSION.to_string(),
-        });
+        return mismatch(version.to_string(), FORMAT_VERSION.to_string());
     }
     if region.get(header::CHECKSUM) != checksum(region) {
-        return Err(Error::Damaged { path: path(), what: "the header's checksum does not match" });
+        return damaged("the header's checksum does not match");
     }
     let signature = region.get(header::LAYOUT_SIGNATURE);
     let ours = layout::signature(above.signature);
     if signature != ours {
-        return Err(Error::VersionMismatch {
-            path: path(),
-            found: format!("{version} with layout {signature:016x}"),
-            known: format!("{FORMAT_VERSION} with layout {ours:016x}"),
-        });
+        return mismatch(
+            format!("{version} with layout {signature:016x}"),
+            format!("{FORMAT_VERSION} with layout {ours:016x}"),
+        );
     }
     let required = region.get(header::FEATURES_REQUIRED);
     if required & !AfterPowerCut::KNOWN_FEATURES != 0 {
-        return Err(Error::VersionMismatch {
-            path: path(),
-            found: format!("{version} with features {required:#x}"),
-            known: format!("{FORMAT_VERSION} without them"),
-        });
+        return mismatch(
+            format!("{version} with features {required:#x}"),
+            format!("{FORMAT_VERSION} without them"),
+        );
     }
     let word = |offset| region.get(offset);
     let plan = Plan {
@@ -158,18 +147,16 @@ pub fn read(
         && plan.table_bytes <= 1 << 32
         && plan.size_bytes <= layout::SIZE_BYTES_MAX
         && (above.makes)(&plan);
-    let impossible = || Error::Damaged { path: path(), what: "its header has impossible sizes" };
-    if !sane {
-        return Err(impossible());
-    }
-    let geometry = Geometry::new(plan).map_err(|_| impossible())?;
-    let same = geometry.segment_count == word(header::SEGMENT_COUNT)
-        && geometry.process_count == word(header::PROCESS_COUNT);
-    if !same {
-        return Err(impossible());
-    }
+    let is_same = |geometry: &Geometry| {
+        geometry.segment_count == word(header::SEGMENT_COUNT)
+            && geometry.process_count == word(header::PROCESS_COUNT)
+    };
+    let geometry = if sane { Geometry::new(plan).ok() } else { None };
+    let Some(geometry) = geometry.filter(is_same) else {
+        return damaged("its header has impossible sizes");
+    };
     if file_bytes < geometry.pool_at {
-        return Err(Error::Damaged { path: path(), what: "the file was truncated" });
+        return damaged("the file was truncated");
     }
     let identity = Identity {
         cache_id: [word(header::CACHE_ID), word(header::CACHE_ID + 8)],

@@ -65,6 +65,7 @@ pub const ARE_REACHED: bool = cfg!(feature = "hooks");
 mod imp {
     use super::Point;
     use std::cell::RefCell;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     type Hook = Box<dyn FnMut(Point)>;
 
@@ -74,52 +75,47 @@ mod imp {
 
     /// Runs `hook` at every point that this thread reaches, until [`clear`].
     pub fn set(hook: impl FnMut(Point) + 'static) {
-        HOOK.with(|slot| *slot.borrow_mut() = Some(Box::new(hook)));
+        HOOK.set(Some(Box::new(hook)));
     }
 
     /// Removes the hook of [`set`].
     pub fn clear() {
-        HOOK.with(|slot| *slot.borrow_mut() = None);
+        HOOK.set(None);
     }
 
     /// Called by the protocols. The hook is taken out while it runs, so that it can use the cache
     /// without being called again.
     pub fn reach(point: Point) {
-        let taken = HOOK.with(|slot| slot.borrow_mut().take());
-        if let Some(mut hook) = taken {
+        if let Some(mut hook) = HOOK.take() {
             hook(point);
-            HOOK.with(|slot| {
-                let mut slot = slot.borrow_mut();
-                if slot.is_none() {
-                    *slot = Some(hook);
-                }
-            });
+            // The hook may have set another.
+            let next = HOOK.take().unwrap_or(hook);
+            HOOK.set(Some(next));
         }
+    }
+
+    static PRETENDED_BOOT: AtomicU64 = AtomicU64::new(0);
+
+    /// Makes this process assume another boot of the machine from now on. For tests.
+    pub fn pretend_boot(boot: u64) {
+        PRETENDED_BOOT.store(boot, Ordering::Relaxed);
+    }
+
+    /// The boot that a test has set.
+    pub(crate) fn pretended_boot() -> Option<u64> {
+        Some(PRETENDED_BOOT.load(Ordering::Relaxed)).filter(|boot| *boot != 0)
     }
 }
 
 #[cfg(feature = "hooks")]
-pub use imp::{clear, reach, set};
+pub(crate) use imp::pretended_boot;
+#[cfg(feature = "hooks")]
+pub use imp::{clear, pretend_boot, reach, set};
 
 /// Called by the protocols; does nothing in this build.
 #[cfg(not(feature = "hooks"))]
 #[inline(always)]
 pub fn reach(_point: Point) {}
-
-/// Makes this process assume another boot of the machine from now on. For tests.
-#[cfg(feature = "hooks")]
-pub fn pretend_boot(boot: u64) {
-    PRETENDED_BOOT.store(boot, std::sync::atomic::Ordering::Relaxed);
-}
-
-#[cfg(feature = "hooks")]
-static PRETENDED_BOOT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-
-/// The boot that a test has set.
-#[cfg(feature = "hooks")]
-pub(crate) fn pretended_boot() -> Option<u64> {
-    Some(PRETENDED_BOOT.load(std::sync::atomic::Ordering::Relaxed)).filter(|boot| *boot != 0)
-}
 
 /// The boot that a test has set: none in this build.
 #[cfg(not(feature = "hooks"))]

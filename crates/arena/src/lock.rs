@@ -23,6 +23,7 @@ use crate::arena::Arena;
 use crate::error::{Error, Result};
 use crate::platform::wait;
 use crate::process::{Counter, OwnerId, FORKS};
+use crate::region::Word;
 
 const WAITERS: u64 = 1 << 31;
 /// Names no owner, and differs from the zero of a normal release.
@@ -30,9 +31,9 @@ const ABANDONED: u64 = 1 << 30;
 /// How long a waiter spins before its first sleep: longer than nearly all holds. A sleeper gives up
 /// its core, and with more processes than cores it gets the core back only after the others' time
 /// slices, which are a hundred times as long.
-const SPIN_FOR: Duration = Duration::from_micros(if cfg!(loom) { 0 } else { 64 });
+const SPIN_FOR: Duration = Duration::from_micros(64);
 /// Attempts between two looks at the clock.
-const SPINS: u32 = if cfg!(loom) { 0 } else { 32 };
+const SPINS: u32 = 32;
 const FIRST_SLICE: Duration = Duration::from_millis(2);
 const SLICE: Duration = Duration::from_millis(25);
 
@@ -46,6 +47,12 @@ pub enum Acquired {
     TakenOver,
 }
 
+/// Takes the lock if its word is still `seen`; whether it did. `mine` is the word of the new owner.
+#[inline(always)]
+fn take_if(word: &Word, seen: u64, mine: u64) -> bool {
+    word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
 impl Arena {
     /// Acquires the lock whose word is at `offset`. Waits at most `limit`.
     ///
@@ -55,9 +62,7 @@ impl Arena {
     #[inline]
     pub fn lock(&self, offset: u64, limit: Duration) -> Result<Acquired> {
         let me = self.enter()?;
-        let word = self.region().lock_word(offset);
-        let mine = self.lock_bits(offset, me);
-        if word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if take_if(self.region().lock_word(offset), 0, self.lock_bits(offset, me)) {
             return Ok(Acquired::Clean);
         }
         self.wait_for(offset, me, limit).inspect_err(|_| self.leave())
@@ -69,9 +74,7 @@ impl Arena {
     /// [`Error::Closed`], or the error of taking a process slot after a fork.
     pub fn try_lock(&self, offset: u64) -> Result<bool> {
         let me = self.enter()?;
-        let word = self.region().lock_word(offset);
-        let mine = self.lock_bits(offset, me);
-        let taken = word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let taken = take_if(self.region().lock_word(offset), 0, self.lock_bits(offset, me));
         if !taken {
             self.leave();
         }
@@ -157,11 +160,10 @@ impl Arena {
         let mut me = entered.0;
         let mut mine = self.lock_bits(offset, me);
         let began = Instant::now();
-        loop {
+        // A model sleeps at once: spinning would only add steps.
+        while !cfg!(loom) {
             for _ in 0..SPINS {
-                if word.load(Ordering::Relaxed) == 0
-                    && word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
-                {
+                if word.load(Ordering::Relaxed) == 0 && take_if(word, 0, mine) {
                     return Ok(Acquired::Clean);
                 }
                 std::hint::spin_loop();
@@ -177,8 +179,7 @@ impl Arena {
                 // Free, or a word that names nobody. Keep the waiters bit: others may still be
                 // asleep.
                 let bit = if crate::mutants::is_on("one-sleeper") { 0 } else { WAITERS };
-                let mine = mine | bit;
-                if word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                if take_if(word, seen, mine | bit) {
                     if seen & !WAITERS == 0 {
                         return Ok(Acquired::Clean);
                     }
@@ -192,11 +193,8 @@ impl Arena {
                 return Err(Error::LockTimeout { waited });
             }
             let asleep_on = seen | WAITERS;
-            if seen != asleep_on
-                && word
-                    .compare_exchange(seen, asleep_on, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_err()
-            {
+            let order = Ordering::Relaxed;
+            if seen != asleep_on && word.compare_exchange(seen, asleep_on, order, order).is_err() {
                 continue;
             }
             let nap = slice.min(limit - waited);
@@ -215,7 +213,8 @@ impl Arena {
                 mine = self.lock_bits(offset, me);
                 *entered = (me, forks);
             } else if !self.is_still(me) {
-                return Err(self.closed_or_lost().unwrap_or(Error::Closed));
+                self.check_open()?;
+                return Err(Error::Closed);
             }
             self.check_not_truncated()?;
             slice = SLICE;
@@ -223,12 +222,8 @@ impl Arena {
             let unchanged = word.load(Ordering::Relaxed) & !WAITERS == seen & !WAITERS;
             if unchanged && owner != me && self.counts_as_dead(owner) {
                 let theirs = word.load(Ordering::Relaxed);
-                let mine = mine | WAITERS;
-                if theirs & !WAITERS == seen & !WAITERS
-                    && word
-                        .compare_exchange(theirs, mine, Ordering::Acquire, Ordering::Relaxed)
-                        .is_ok()
-                {
+                let is_same = theirs & !WAITERS == seen & !WAITERS;
+                if is_same && take_if(word, theirs, mine | WAITERS) {
                     self.count(Counter::Takeovers, 1);
                     return Ok(Acquired::TakenOver);
                 }

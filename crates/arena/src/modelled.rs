@@ -87,6 +87,16 @@ struct Modelled {
     sleepers: Condvar,
 }
 
+/// An access to loom's word if there is one, else to the plain word.
+macro_rules! access {
+    ($word:expr, $of_loom:ident, $access:ident($($argument:expr),*)) => {
+        match $word.$of_loom() {
+            Some(word) => word.$access($($argument),*),
+            None => $word.plain.$access($($argument),*),
+        }
+    };
+}
+
 impl Word {
     pub(crate) fn new(index: usize) -> Word {
         Word { index, plain: 0.into(), modelled: OnceLock::new() }
@@ -123,17 +133,11 @@ impl Word {
     }
 
     pub(crate) fn load(&self, order: Ordering) -> u64 {
-        match self.modelled() {
-            Some(word) => word.load(order),
-            None => self.plain.load(order),
-        }
+        access!(self, modelled, load(order))
     }
 
     pub(crate) fn store(&self, value: u64, order: Ordering) {
-        match self.modelled_to_write() {
-            Some(word) => word.store(value, order),
-            None => self.plain.store(value, order),
-        }
+        access!(self, modelled_to_write, store(value, order))
     }
 
     pub(crate) fn compare_exchange(
@@ -143,76 +147,33 @@ impl Word {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u64, u64> {
-        match self.modelled_to_write() {
-            Some(word) => word.compare_exchange(current, new, success, failure),
-            None => self.plain.compare_exchange(current, new, success, failure),
-        }
+        access!(self, modelled_to_write, compare_exchange(current, new, success, failure))
     }
 
     pub(crate) fn fetch_add(&self, amount: u64, order: Ordering) -> u64 {
-        match self.modelled_to_write() {
-            Some(word) => word.fetch_add(amount, order),
-            None => self.plain.fetch_add(amount, order),
-        }
+        access!(self, modelled_to_write, fetch_add(amount, order))
     }
 
     pub(crate) fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
-        match self.modelled_to_write() {
-            Some(word) => word.fetch_or(bits, order),
-            None => self.plain.fetch_or(bits, order),
-        }
+        access!(self, modelled_to_write, fetch_or(bits, order))
     }
 
     pub(crate) fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
-        match self.modelled_to_write() {
-            Some(word) => word.fetch_and(bits, order),
-            None => self.plain.fetch_and(bits, order),
-        }
+        access!(self, modelled_to_write, fetch_and(bits, order))
     }
 
-    fn swap(&self, value: u64, order: Ordering) -> u64 {
-        match self.modelled_to_write() {
-            Some(word) => word.swap(value, order),
-            None => self.plain.swap(value, order),
-        }
-    }
-}
-
-/// A lock word. The kernel checks its low half.
-#[derive(Debug, Clone, Copy)]
-pub struct LockWord<'a>(pub(crate) &'a Word);
-
-impl LockWord<'_> {
-    pub(crate) fn load(self, order: Ordering) -> u64 {
-        self.0.load(order)
-    }
-
-    pub(crate) fn store(self, value: u64, order: Ordering) {
-        self.0.store(value, order);
-    }
-
-    pub(crate) fn swap(self, value: u64, order: Ordering) -> u64 {
-        self.0.swap(value, order)
-    }
-
-    pub(crate) fn compare_exchange(
-        self,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u64, u64> {
-        self.0.compare_exchange(current, new, success, failure)
+    pub(crate) fn swap(&self, value: u64, order: Ordering) -> u64 {
+        access!(self, modelled_to_write, swap(value, order))
     }
 }
 
 /// Wait and wake, as the system does.
 pub(crate) mod wait {
-    use super::{is_begun, LockWord, Ordering, HAS_TIME};
+    use super::{is_begun, Ordering, Word, HAS_TIME};
 
     /// A thread that finds `value` is asleep before anybody can wake it.
-    pub fn sleep_while(word: LockWord<'_>, value: u32, _limit: std::time::Duration) {
-        let timeless = word.0.modelled.get().filter(|_| !HAS_TIME.load(Ordering::SeqCst));
+    pub fn sleep_while(word: &Word, value: u32, _limit: std::time::Duration) {
+        let timeless = word.modelled.get().filter(|_| !HAS_TIME.load(Ordering::SeqCst));
         let Some(at) = timeless else { return loom::thread::yield_now() };
         let kernel = at.kernel.lock().expect("nobody panics with it");
         // The kernel's load always sees the newest store.
@@ -221,9 +182,9 @@ pub(crate) mod wait {
         }
     }
 
-    pub fn wake_one(word: LockWord<'_>) {
+    pub fn wake_one(word: &Word) {
         let timeless = is_begun() && !HAS_TIME.load(Ordering::SeqCst);
-        if let Some(at) = word.0.modelled.get().filter(|_| timeless) {
+        if let Some(at) = word.modelled.get().filter(|_| timeless) {
             let _kernel = at.kernel.lock().expect("nobody panics with it");
             at.sleepers.notify_one();
         }

@@ -216,11 +216,8 @@ impl Arena {
     /// Sets one of the three words for the layer above.
     #[inline(always)]
     pub fn set_note(&self, segment: u32, index: u64, value: u64) {
-        self.region().store(
-            self.geometry().segment_word_at(segment::NOTES + index, segment),
-            value,
-            Ordering::Release,
-        );
+        let at = self.geometry().segment_word_at(segment::NOTES + index, segment);
+        self.region().store(at, value, Ordering::Release);
     }
 }
 

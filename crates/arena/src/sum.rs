@@ -212,15 +212,16 @@ mod by_table {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
+    use crate::region::{Pool, Region};
 
     /// [`digest_of`] the right sums.
-    pub(crate) const DIGEST: u64 = 0xa114_3780_c716_6118;
+    const DIGEST: u64 = 0xa114_3780_c716_6118;
 
     /// Sums of the first words of a sequence, for many counts, as one number. Each step of the fold
     /// is a bijection, so one wrong sum always changes the result.
-    pub(crate) fn digest_of(path: impl Fn(&[u64]) -> u64) -> u64 {
+    fn digest_of(path: impl Fn(&[u64]) -> u64) -> u64 {
         let words: Vec<u64> = (1..=300u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let counts = (0..=72).chain([127, 128, 129, 255, 256, 300]);
         counts.fold(0, |digest: u64, count| {
@@ -233,6 +234,25 @@ pub(crate) mod tests {
     fn the_paths_agree_with_those_of_every_other_system() {
         assert_eq!(digest_of(of), DIGEST, "by instructions: {}", has_instructions());
         assert_eq!(digest_of(by_table::of), DIGEST, "by table");
+    }
+
+    /// Sums that are computed while the words are copied.
+    #[test]
+    fn sums_of_copies_are_those_of_every_other_system() {
+        let mut region = Region::heap(64 + 4096);
+        region.set_pool(Pool { at: 64, segment_shift: 12, segment_count: 1 });
+        for from in [1, 2] {
+            let digest = digest_of(|words| {
+                // A copy has at least two words.
+                let from = if words.is_empty() { 2 } else { from };
+                region.copy_in(64 + 8 * from as u64, words);
+                let mut target = vec![0; from + words.len()];
+                let sum = region.segment_slice(64).unwrap().copy_out_summed(&mut target, from);
+                assert_eq!(target[from..], *words);
+                sum
+            });
+            assert_eq!(digest, DIGEST, "from word {from}");
+        }
     }
 
     #[test]

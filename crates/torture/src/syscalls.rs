@@ -285,9 +285,10 @@ struct Fault {
 impl Fault {
     /// Whether the fault keeps the file from growing, so that entries are evicted.
     fn is_about_length(&self) -> bool {
-        // Rust's library looks at a file by another call where the C library is musl.
-        let look = if cfg!(target_env = "musl") { libc::SYS_fstat } else { libc::SYS_statx };
-        let is_look = self.kind == look as u64 && self.count > 1;
+        // glibc's `fstat` is either call. In musl, `newfstatat` looks at paths alone.
+        let is_fstat = self.kind == libc::SYS_fstat as u64
+            || self.kind == libc::SYS_newfstatat as u64 && !cfg!(target_env = "musl");
+        let is_look = is_fstat && self.count > 1;
         is_look || self.kind == libc::SYS_fallocate as u64
     }
 

@@ -50,6 +50,13 @@ enum Membership {
     Twin { dead: Arc<Vec<AtomicBool>>, file_bytes: Arc<AtomicU64> },
 }
 
+/// What the host program provides.
+#[derive(Clone)]
+struct Host {
+    clock: Clock,
+    waiter: Arc<dyn Waiter>,
+}
+
 /// Shared memory with segments, locks and participants.
 pub struct Arena {
     region: Region,
@@ -74,8 +81,7 @@ pub struct Arena {
     /// The boot in which this handle was opened; 0 if unknown.
     boot: u64,
     anchor_us: AtomicU64,
-    clock: Clock,
-    waiter: Arc<dyn Waiter>,
+    host: Host,
 }
 
 impl Arena {
@@ -94,18 +100,18 @@ impl Arena {
         waiter: Arc<dyn Waiter>,
         lay_out: &dyn Fn(&Arena) -> Result<()>,
     ) -> Result<Arena> {
+        let host = Host { clock, waiter };
         let path = match place {
             // So that the program may change its working directory.
             Place::Path(path) => &std::path::absolute(path).unwrap_or_else(|_| path.clone()),
             Place::Shown(path) => {
                 let file = CacheFile::open_shown(path)?;
-                return Arena::from_file(file, None, layer, clock, waiter);
+                return Arena::from_file(file, None, layer, host);
             }
             Place::Private => {
                 let geometry = Geometry::new(plan.clone())?;
                 let file = CacheFile::private(first_bytes(&geometry), geometry.plan.size_bytes)?;
-                let new = Some(geometry);
-                let arena = Arena::from_file(file, new, layer, clock, waiter)?;
+                let arena = Arena::from_file(file, Some(geometry), layer, host)?;
                 lay_out(&arena)?;
                 return Ok(arena);
             }
@@ -114,30 +120,20 @@ impl Arena {
         loop {
             if let Some(file) = CacheFile::open(&directory, rights)? {
                 if rights.read_only {
-                    return Arena::read_only(file, layer, clock, waiter);
+                    return Arena::read_only(file, layer, host);
                 }
-                return Arena::from_file(file, None, layer, clock, waiter);
+                return Arena::from_file(file, None, layer, host);
             }
             if rights.read_only {
                 return Err(Error::Missing { path: path.clone() });
             }
             let geometry = Geometry::new(plan.clone())?;
             let (first_bytes, size_bytes) = (first_bytes(&geometry), geometry.plan.size_bytes);
-            let file = CacheFile::create(&directory, first_bytes, size_bytes, rights)?;
-            let temporary_name = file.temporary_name();
-            let made = Arena::from_file(file, Some(geometry), layer, clock.clone(), waiter.clone())
-                .and_then(|arena| lay_out(&arena).map(|()| arena));
-            let mut arena = match made {
-                Ok(arena) => arena,
-                Err(error) => {
-                    if let Some(temporary_name) = temporary_name {
-                        let _ = directory.remove(&temporary_name);
-                    }
-                    return Err(error);
-                }
-            };
+            let (file, new_name) = CacheFile::create(&directory, first_bytes, size_bytes, rights)?;
+            let mut arena = Arena::from_file(file, Some(geometry), layer, host.clone())?;
+            lay_out(&arena)?;
             let Membership::File { file, .. } = &mut arena.membership else { unreachable!() };
-            if file.publish(&directory)? {
+            if file.publish(new_name)? {
                 return Ok(arena);
             }
             // Another process was faster: use its file.
@@ -145,19 +141,14 @@ impl Arena {
     }
 
     /// A read-only handle, whose mapping is read-only too.
-    fn read_only(
-        file: CacheFile,
-        layer: Layer,
-        clock: Clock,
-        waiter: Arc<dyn Waiter>,
-    ) -> Result<Arena> {
+    fn read_only(file: CacheFile, layer: Layer, host: Host) -> Result<Arena> {
         let path = file.path().to_path_buf();
         let file_bytes = file.len_bytes()?;
         let (geometry, identity) = read_header(&file, file_bytes, layer)?;
         let region = map(&file, geometry.file_bytes_max(), false)?;
         region.set_usable(file_bytes);
         let membership = Membership::Reader { file, rows_made: AtomicU64::new(u64::MAX) };
-        let mut arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+        let mut arena = Arena::on(region, geometry, identity, path, membership, host);
         if arena.discards() {
             // An unknown boot is one in which the cache was not used.
             arena.boot = ClockDomain::now().and_then(ClockDomain::known_boot).unwrap_or(0);
@@ -171,8 +162,7 @@ impl Arena {
         file: CacheFile,
         new: Option<Geometry>,
         layer: Layer,
-        clock: Clock,
-        waiter: Arc<dyn Waiter>,
+        host: Host,
     ) -> Result<Arena> {
         let path = file.path().to_path_buf();
         let file_bytes = file.len_bytes()?;
@@ -189,20 +179,19 @@ impl Arena {
         let region = map(&file, geometry.file_bytes_max(), true)?;
         region.set_usable(file_bytes);
         // A process that mistakes its domain would create a row with another time.
-        let domain =
-            ClockDomain::now().map_err(|error| Error::io("read the clock for", &path, error))?;
+        let domain = ClockDomain::now().map_err(Error::cannot("read the clock for", &path))?;
         if geometry.plan.after_power_cut == AfterPowerCut::Discard {
-            domain.known_boot().map_err(|error| Error::io("open", &path, error))?;
+            domain.known_boot().map_err(Error::cannot("open", &path))?;
         }
         let identity = identity.unwrap_or_else(|| {
             let identity = Identity::random();
             header::write(&region, &geometry, &identity, layer.signature);
-            use_mark::recovered(&region, domain.boot());
+            use_mark::recovered(&region, domain.boot);
             identity
         });
         let membership = Membership::File { file, slot: ForkMutex::new(None) };
-        let mut arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
-        arena.boot = domain.boot();
+        let mut arena = Arena::on(region, geometry, identity, path, membership, host);
+        arena.boot = domain.boot;
         arena.attach()?;
         arena.init_clock(domain)?;
         arena.check_not_lost()?;
@@ -215,8 +204,7 @@ impl Arena {
         identity: Identity,
         path: PathBuf,
         membership: Membership,
-        clock: Clock,
-        waiter: Arc<dyn Waiter>,
+        host: Host,
     ) -> Arena {
         region.set_pool(geometry.pool());
         Arena {
@@ -234,8 +222,7 @@ impl Arena {
             operations: AtomicU32::new(0),
             boot: 0,
             anchor_us: AtomicU64::new(0),
-            clock,
-            waiter,
+            host,
         }
     }
 
@@ -258,6 +245,7 @@ impl Arena {
         let file_bytes = Arc::new(AtomicU64::new(first_bytes));
         let identity = Identity { cache_id: [1, 2], hash_key: [3, 4] };
         header::write(&memory, &geometry, &identity, signature);
+        let host = Host { clock, waiter };
         let dead = Arc::new((0..participants).map(|_| AtomicBool::new(false)).collect::<Vec<_>>());
         (0..participants)
             .map(|slot| {
@@ -271,9 +259,8 @@ impl Arena {
                     file_bytes: Arc::clone(&file_bytes),
                 };
                 let path = PathBuf::from("(in-process twin)");
-                let (clock, waiter) = (clock.clone(), Arc::clone(&waiter));
-                let geometry = geometry.clone();
-                let arena = Arena::on(region, geometry, identity, path, membership, clock, waiter);
+                let (geometry, host) = (geometry.clone(), host.clone());
+                let arena = Arena::on(region, geometry, identity, path, membership, host);
                 let attached = FORKS.load(Ordering::Relaxed) << 32 | owner;
                 arena.attached.store(attached, Ordering::Relaxed);
                 arena.init_clock(ClockDomain::twin())?;
@@ -313,17 +300,20 @@ impl Arena {
 
     /// A path by which a process that is not our child can open the same memory while we live.
     pub fn shown_path(&self) -> Option<PathBuf> {
+        self.file().map(|file| files::shown_path(file.fd()))
+    }
+
+    /// The file; none for a twin.
+    fn file(&self) -> Option<&CacheFile> {
         match &self.membership {
-            Membership::File { file, .. } | Membership::Reader { file, .. } => {
-                Some(files::shown_path(file.fd()))
-            }
+            Membership::File { file, .. } | Membership::Reader { file, .. } => Some(file),
             Membership::Twin { .. } => None,
         }
     }
 
     /// The host's way to sleep and to run long work.
     pub fn waiter(&self) -> &dyn Waiter {
-        &*self.waiter
+        &*self.host.waiter
     }
 
     /// The owner that this handle's words name. A forked child without a slot takes one first.
@@ -362,9 +352,7 @@ impl Arena {
         if !self.is_read_only() {
             return self.reader_in_child();
         }
-        if let Some(error) = self.closed_or_lost() {
-            return Err(error);
-        }
+        self.check_open()?;
         self.refresh_clock();
         Ok(None)
     }
@@ -372,9 +360,7 @@ impl Arena {
     /// A forked child that gets no slot can still read, but is not counted. It tries for a slot at
     /// most once a second, because each attempt is a system call per slot.
     fn reader_in_child(&self) -> Result<Option<OwnerId>> {
-        if let Some(error) = self.closed_or_lost() {
-            return Err(error);
-        }
+        self.check_open()?;
         let now_s = platform::clock::coarse_seconds();
         if self.slots_full_s.load(Ordering::Relaxed) == now_s {
             return Ok(None);
@@ -395,23 +381,35 @@ impl Arena {
 
     #[cold]
     fn attach(&self) -> Result<OwnerId> {
-        let (file, slot) = match &self.membership {
-            Membership::File { file, slot } => (file, slot),
+        let (owner, was_abandoned) = match &self.membership {
+            Membership::File { file, slot } => slot.with(|slot| self.take_slot(file, slot))?,
             Membership::Reader { .. } => {
-                let read_only = || Error::ReadOnly { path: self.path.clone() };
-                return Err(self.closed_or_lost().unwrap_or_else(read_only));
+                self.check_open()?;
+                return Err(Error::ReadOnly { path: self.path.clone() });
             }
             Membership::Twin { .. } => return Err(Error::Closed),
         };
-        let mut slot = slot.lock();
-        if let Some(error) = self.closed_or_lost() {
-            return Err(error);
+        if was_abandoned {
+            // The dead owner of this slot may have been filling segments that no shard knows.
+            self.reveal_free_segments();
+            self.free_abandoned_segments();
         }
+        Ok(owner)
+    }
+
+    /// Takes a slot, unless another thread has. Returns the owner, and whether the slot's previous
+    /// owner died in it.
+    fn take_slot(
+        &self,
+        file: &CacheFile,
+        slot: &mut Option<ProcessSlot>,
+    ) -> Result<(OwnerId, bool)> {
+        self.check_open()?;
         let forks = FORKS.load(Ordering::Relaxed);
         let attached = self.attached.load(Ordering::Acquire);
         if attached >> 32 == forks {
             if let Some(owner) = OwnerId::from_bits(attached as u32) {
-                return Ok(owner);
+                return Ok((owner, false));
             }
         }
         file.len_bytes()?;
@@ -426,13 +424,7 @@ impl Arena {
         *slot = Some(taken);
         self.operations.store(0, Ordering::Relaxed);
         self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
-        drop(slot);
-        if was_abandoned {
-            // The dead owner of this slot may have been filling segments that no shard knows.
-            self.reveal_free_segments();
-            self.free_abandoned_segments();
-        }
-        Ok(owner)
+        Ok((owner, was_abandoned))
     }
 
     /// Ends this handle's participation; later operations return [`Error::Closed`]. Waits for
@@ -456,9 +448,7 @@ impl Arena {
             while ours && self.operations.load(Ordering::SeqCst) > mine {
                 std::thread::sleep(Duration::from_micros(50));
             }
-            if let Some(slot) = slot.lock().take() {
-                slot.release(&self.region, &self.geometry);
-            }
+            slot.with(|slot| slot.take().map(|slot| slot.release(&self.region, &self.geometry)));
             if ours {
                 self.mark_closed(file);
             }
@@ -470,14 +460,15 @@ impl Arena {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// The error if this handle is closed or lost.
-    pub(crate) fn closed_or_lost(&self) -> Option<Error> {
-        if self.is_closed() {
-            Some(Error::Closed)
-        } else if self.lost.load(Ordering::Acquire) {
-            Some(Error::Lost { path: self.path.clone() })
-        } else {
-            None
+    /// Checks that this handle is neither closed nor known to be lost.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Lost`].
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match () {
+            () if self.is_closed() => Err(Error::Closed),
+            () if self.lost.load(Ordering::Acquire) => Err(Error::Lost { path: self.path.clone() }),
+            () => Ok(()),
         }
     }
 
@@ -506,9 +497,9 @@ impl Arena {
         if let Membership::File { file, slot } = &self.membership {
             let cannot_let_go = self.region.is_lost() && !crate::mutants::is_on("lost-slot-kept");
             if cannot_let_go && !self.released_in_file.swap(true, Ordering::AcqRel) {
-                if let Some(slot) = &*slot.lock() {
-                    slot.release_in_file(file, &self.geometry);
-                }
+                slot.with(|slot| {
+                    slot.as_ref().map(|slot| slot.release_in_file(file, &self.geometry))
+                });
             }
         }
         // No operation enters any more. `close` still needs the fork count to wait for those
@@ -527,10 +518,7 @@ impl Arena {
             return PathStatus::InPlace;
         }
         self.path_checked_s.store(now_s, Ordering::Relaxed);
-        match &self.membership {
-            Membership::File { file, .. } | Membership::Reader { file, .. } => file.path_status(),
-            Membership::Twin { .. } => PathStatus::InPlace,
-        }
+        self.file().map_or(PathStatus::InPlace, CacheFile::path_status)
     }
 
     /// Whether `owner` is still this handle's identity; false once the handle is being closed. A
@@ -543,9 +531,10 @@ impl Arena {
     /// without a slot of this process.
     pub(crate) fn slot_owner(&self) -> Option<OwnerId> {
         match &self.membership {
-            Membership::File { slot, .. } => {
-                slot.lock().as_ref().filter(|slot| slot.is_of_this_process()).map(|slot| slot.owner)
-            }
+            Membership::File { slot, .. } => slot.with(|slot| {
+                let is_ours = |slot: &&ProcessSlot| slot.liveness_lock.is_of_this_process();
+                slot.as_ref().filter(is_ours).map(|slot| slot.owner)
+            }),
             Membership::Reader { .. } => None,
             Membership::Twin { .. } => self.owner().ok(),
         }
@@ -557,10 +546,9 @@ impl Arena {
             return false;
         }
         match &self.membership {
-            Membership::File { slot, .. } => slot
-                .lock()
-                .as_ref()
-                .is_some_and(|slot| slot.is_dead(&self.region, &self.geometry, owner)),
+            Membership::File { slot, .. } => slot.with(|slot| {
+                slot.as_ref().is_some_and(|slot| slot.is_dead(&self.region, &self.geometry, owner))
+            }),
             Membership::Reader { .. } => false,
             Membership::Twin { dead, .. } => {
                 dead.get(owner.slot() as usize).is_none_or(|dead| dead.load(Ordering::Acquire))
@@ -612,8 +600,7 @@ impl Drop for Arena {
 }
 
 fn map(file: &CacheFile, len_bytes: u64, writable: bool) -> Result<Region> {
-    Region::map(file.fd(), len_bytes, writable)
-        .map_err(|error| Error::io("map", file.path(), error))
+    Region::map(file.fd(), len_bytes, writable).map_err(Error::cannot("map", file.path()))
 }
 
 fn read_header(file: &CacheFile, file_bytes: u64, layer: Layer) -> Result<(Geometry, Identity)> {

@@ -46,7 +46,7 @@ impl Arena {
     /// The file's time in microseconds since 1970.
     #[inline]
     pub fn now_us(&self) -> u64 {
-        match &self.clock {
+        match &self.host.clock {
             Clock::System => {
                 platform::clock::boot_time_us().wrapping_add(self.anchor_us.load(Ordering::Relaxed))
             }

@@ -35,7 +35,7 @@ pub use self::system::clock;
 /// Accesses beyond the end of a mapped file, which must not end the process.
 ///
 /// - `handle`: calls a function at each such access and continues if it says so. The function makes
-///   only calls that are allowed there: `space::zeros_over` and `files::file_bytes`.
+///   only calls that are allowed there: `space::zeros_over` and `files::status`.
 pub use self::system::faults;
 
 /// A directory that is held open, and who may use its files.
@@ -52,10 +52,10 @@ pub use self::system::directory::Directory;
 ///
 /// - `memory_file`: a file without a name for this process and its children. `shown_path`,
 ///   `open_shown`: a path by which other processes open it.
-/// - `metadata`, `identify`, `links`, `belongs_to_us`, `special_kind`, `set_rights`, `overwrite`,
-///   `descriptor`: of an open file.
-/// - `file_id`, `file_bytes`: by descriptor, without memory allocation, also in a signal handler and
-///   in a forked child.
+/// - `identify`, `links`, `belongs_to_us`, `special_kind`, `set_rights`, `overwrite`, `descriptor`:
+///   of an open file.
+/// - `status`: which file a descriptor leads to, and its length. Allocates no memory and may be
+///   called in a signal handler and in a forked child.
 pub use self::system::files;
 
 /// Forks. A system without them does nothing in `at_fork`.
@@ -112,13 +112,9 @@ pub struct Rights {
 /// Two words that tell a file from all others of this machine.
 pub type FileId = [u64; 2];
 
-/// The words that a process slot records of its process, see `docs/explanation/format.md`.
-pub struct ProcessIdentity {
-    pub pid: u64,
-    pub start_ticks: u64,
-    pub pid_namespace: u64,
-    pub stack_start: u64,
-}
+/// The words that a process slot records of its process, see `docs/explanation/format.md`: process
+/// id, start in clock ticks, PID namespace, start of the stack.
+pub type ProcessIdentity = [u64; 4];
 
 /// The reference for the boot clock that this process sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 //! the descriptors that a child closes. Must not know what the descriptors are for.
 
 use std::cell::RefCell;
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, Once};
 
@@ -29,39 +28,19 @@ fn fork_lock() -> MutexGuard<'static, ()> {
 #[derive(Debug)]
 pub struct ForkMutex<T>(Mutex<T>);
 
-/// Access to a [`ForkMutex`] value. Fields drop in order, so the inner mutex is free before the
-/// fork lock: a child forked in between would inherit it locked by a thread that does not exist
-/// there. Two local guards would not guarantee this order.
-pub struct ForkMutexGuard<'a, T> {
-    held: MutexGuard<'a, T>,
-    _fork_lock: MutexGuard<'static, ()>,
-}
-
 impl<T> ForkMutex<T> {
     /// Wraps a value.
     pub fn new(value: T) -> ForkMutex<T> {
         ForkMutex(Mutex::new(value))
     }
 
-    /// Locks the fork lock and the value until the guard is dropped.
-    pub fn lock(&self) -> ForkMutexGuard<'_, T> {
+    /// Calls `act` while the fork lock and the value are locked.
+    pub fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        // Locals drop in reverse order, so the inner mutex is free before the fork lock: a child
+        // forked in between would inherit it locked by a thread that does not exist there.
         let _fork_lock = fork_lock();
-        let held = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
-        ForkMutexGuard { held, _fork_lock }
-    }
-}
-
-impl<T> Deref for ForkMutexGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.held
-    }
-}
-
-impl<T> DerefMut for ForkMutexGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.held
+        let mut held = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
+        act(&mut held)
     }
 }
 
@@ -112,7 +91,8 @@ impl ClosedInChild {
 
     /// Whether the descriptor still leads to its file. One system call, no allocation.
     pub fn is_open(self, fd: i32) -> bool {
-        files::file_id(fd) == Some(FILES[self.0].each_ref().map(|id| id.load(Ordering::Relaxed)))
+        let listed = FILES[self.0].each_ref().map(|id| id.load(Ordering::Relaxed));
+        files::status(fd).is_some_and(|(id, _)| id == listed)
     }
 
     /// Removes the descriptor from the list and closes it.
@@ -142,11 +122,11 @@ mod tests {
         let is_free = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    *guarded.lock() += 1;
+                    guarded.with(|count| *count += 1);
                 }
             });
             // Wait until the other thread is running.
-            while *guarded.lock() == 0 {}
+            while guarded.with(|count| *count == 0) {}
             let is_free = (0..100_000).all(|_| {
                 let _fork_lock = fork_lock();
                 let free = guarded.0.try_lock().is_ok();

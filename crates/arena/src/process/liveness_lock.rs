@@ -25,7 +25,7 @@ impl LivenessLock {
     pub fn open(file: i32) -> io::Result<Option<LivenessLock>> {
         let fd = liveness::open_again(file)?;
         // Needed when the lock is closed.
-        let Some(id) = files::file_id(fd) else {
+        let Some((id, _)) = files::status(fd) else {
             let error = io::Error::last_os_error();
             forks::close(fd);
             return Err(error);

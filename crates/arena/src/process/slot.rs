@@ -9,12 +9,18 @@ use super::liveness_lock::LivenessLock;
 use super::owner::OwnerId;
 use crate::error::{Error, Result};
 use crate::file::CacheFile;
-use crate::layout::process as slot_layout;
-use crate::layout::Geometry;
-use crate::platform::{liveness, ProcessIdentity};
+use crate::layout::{process as slot_layout, Geometry};
+use crate::platform::liveness;
 use crate::region::Region;
 
 const TAKEN: u64 = 1 << 32;
+/// Where the words of a [`ProcessIdentity`](crate::platform::ProcessIdentity) are in a slot.
+const IDENTITY: [u64; 4] = [
+    slot_layout::PID,
+    slot_layout::START_TICKS,
+    slot_layout::PID_NAMESPACE,
+    slot_layout::STACK_START,
+];
 
 /// A process slot that this handle holds.
 #[derive(Debug)]
@@ -23,18 +29,14 @@ pub struct ProcessSlot {
     pub owner: OwnerId,
     /// Whether the slot's previous owner died in it.
     pub was_abandoned: bool,
-    liveness_lock: LivenessLock,
+    /// Shows that this process is alive.
+    pub liveness_lock: LivenessLock,
 }
 
 /// Whether the process recorded in a slot is alive, as far as this process can tell. An error means
 /// that nobody could tell: a process out of descriptors must not take others for dead.
 fn recorded_process_is_alive(region: &Region, at: u64) -> std::io::Result<bool> {
-    liveness::is_alive(&ProcessIdentity {
-        pid: region.get(at + slot_layout::PID),
-        start_ticks: region.get(at + slot_layout::START_TICKS),
-        pid_namespace: region.get(at + slot_layout::PID_NAMESPACE),
-        stack_start: region.get(at + slot_layout::STACK_START),
-    })
+    liveness::is_alive(IDENTITY.map(|word| region.get(at + word)))
 }
 
 /// Whether any participant is alive, as far as this process can tell. If none is, everything that
@@ -61,7 +63,7 @@ impl ProcessSlot {
         file: i32,
         path: &Path,
     ) -> Result<ProcessSlot> {
-        let io = |source| Error::io("take a process slot of", path, source);
+        let io = Error::cannot("take a process slot of", path);
         let liveness_lock = LivenessLock::open(file)
             .map_err(io)?
             .ok_or(Error::TooManyHandles { limit: CLOSED_IN_CHILD_MAX })?;
@@ -82,10 +84,7 @@ impl ProcessSlot {
                 continue;
             }
             let incarnation = (state as u32).wrapping_add(1);
-            region.set(at + slot_layout::PID, identity.pid);
-            region.set(at + slot_layout::START_TICKS, identity.start_ticks);
-            region.set(at + slot_layout::PID_NAMESPACE, identity.pid_namespace);
-            region.set(at + slot_layout::STACK_START, identity.stack_start);
+            IDENTITY.iter().zip(identity).for_each(|(word, value)| region.set(at + word, value));
             let state = TAKEN | u64::from(incarnation);
             region.store(at + slot_layout::STATE, state, Ordering::Release);
             let owner = OwnerId::new(slot, incarnation);
@@ -93,11 +92,6 @@ impl ProcessSlot {
         }
         let slots = geometry.process_count as u32;
         Err(Error::TooManyProcesses { path: path.into(), slots })
-    }
-
-    /// Whether the slot was taken by this process, not inherited over a fork.
-    pub fn is_of_this_process(&self) -> bool {
-        self.liveness_lock.is_of_this_process()
     }
 
     /// Gives the slot back, unless it is the parent's.

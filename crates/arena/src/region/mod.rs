@@ -24,7 +24,7 @@ use crate::platform::space;
 #[cfg(loom)]
 pub use crate::modelled::fence;
 #[cfg(loom)]
-pub(crate) use crate::modelled::{LockWord, Word};
+pub(crate) use crate::modelled::Word;
 #[cfg(not(loom))]
 pub use std::sync::atomic::fence;
 
@@ -33,11 +33,7 @@ pub use self::view::{LinePair, SegmentSlice, View};
 
 /// A word of shared memory; under loom a modelled one.
 #[cfg(not(loom))]
-type Word = AtomicU64;
-
-/// A lock word.
-#[cfg(not(loom))]
-pub(crate) type LockWord<'a> = &'a AtomicU64;
+pub(crate) type Word = AtomicU64;
 
 /// Bytes of a word.
 pub const WORD: u64 = 8;
@@ -282,11 +278,8 @@ impl Region {
 
     /// The lock word at `offset`, which a thread can sleep on.
     #[inline(always)]
-    pub(crate) fn lock_word(&self, offset: u64) -> LockWord<'_> {
-        #[cfg(not(loom))]
-        return self.word(offset);
-        #[cfg(loom)]
-        LockWord(self.word(offset))
+    pub(crate) fn lock_word(&self, offset: u64) -> &Word {
+        self.word(offset)
     }
 
     /// Reads a word.

@@ -255,25 +255,6 @@ mod tests {
         }
     }
 
-    /// As `sum::tests`, for sums that are computed while the words are copied.
-    #[test]
-    fn sums_of_copies_are_those_of_every_other_system() {
-        let mut region = Region::heap(64 + 4096);
-        region.set_pool(Pool { at: 64, segment_shift: 12, segment_count: 1 });
-        for from in [1, 2] {
-            let digest = sum::tests::digest_of(|words| {
-                // A copy has at least two words.
-                let from = if words.is_empty() { 2 } else { from };
-                region.copy_in(64 + 8 * from as u64, words);
-                let mut target = vec![0; from + words.len()];
-                let sum = region.segment_slice(64).unwrap().copy_out_summed(&mut target, from);
-                assert_eq!(target[from..], *words);
-                sum
-            });
-            assert_eq!(digest, sum::tests::DIGEST, "from word {from}");
-        }
-    }
-
     #[test]
     #[should_panic(expected = "outside of")]
     fn a_summed_copy_past_the_end_is_refused() {

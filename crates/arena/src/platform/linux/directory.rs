@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -28,8 +28,9 @@ pub struct Directory {
     file: File,
     data: Metadata,
     /// The file's path as given.
-    path: PathBuf,
-    name: OsString,
+    pub path: PathBuf,
+    /// The name of the file in it.
+    pub name: PathBuf,
 }
 
 impl Directory {
@@ -44,24 +45,15 @@ impl Directory {
             return Err(Error::NotAFile { path: path.into(), kind: "a directory" });
         };
         let file = walk(path, parent_of(path))?;
-        let refused = |error| Error::io("examine the directory of", path, error);
-        let data = file.metadata().map_err(refused)?;
+        let data = file.metadata().map_err(Error::cannot("examine the directory of", path))?;
         refuse_network(&file, &data, path)?;
-        Ok(Directory { file, data, path: path.into(), name: name.to_owned() })
+        Ok(Directory { file, data, path: path.into(), name: name.into() })
     }
 
-    /// The name of the file in it.
-    pub fn name(&self) -> &Path {
-        Path::new(&self.name)
-    }
-
-    /// The file's path as given.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn open_at(&self, name: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
-        files::open_at(self.file.as_raw_fd(), name, flags)
+    /// Opens a file in it. Follows no symbolic link.
+    fn open_at(&self, name: &Path, flags: libc::c_int) -> io::Result<File> {
+        let follow = if crate::mutants::is_on("follow") { 0 } else { libc::O_NOFOLLOW };
+        files::open_at(self.file.as_raw_fd(), name, flags | follow)
     }
 
     /// Refuses the open file if another user could have put it there, or can change or remove it.
@@ -85,8 +77,8 @@ impl Directory {
     /// Examines the file without opening it, because opening a device or a named pipe has side
     /// effects. None if there is no file.
     pub fn examine(&self) -> io::Result<Option<Metadata>> {
-        match self.open_at(self.name(), libc::O_PATH | follow()) {
-            Ok(fd) => File::from(fd).metadata().map(Some),
+        match self.open_at(&self.name, libc::O_PATH) {
+            Ok(file) => file.metadata().map(Some),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(error) => Err(error),
         }
@@ -95,8 +87,8 @@ impl Directory {
     /// Opens the file. None if it has been replaced or removed since it was examined.
     pub fn open_file(&self, rights: Rights) -> io::Result<Option<File>> {
         let access = if rights.read_only { libc::O_RDONLY } else { libc::O_RDWR };
-        match self.open_at(self.name(), access | follow() | libc::O_NONBLOCK) {
-            Ok(fd) => Ok(Some(fd.into())),
+        match self.open_at(&self.name, access | libc::O_NONBLOCK) {
+            Ok(file) => Ok(Some(file)),
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ELOOP | libc::EISDIR | libc::ENXIO) => Ok(None),
                 _ => Err(error),
@@ -107,20 +99,19 @@ impl Directory {
     /// Creates an unnamed file, which vanishes unless [`Directory::name_file`] names it. An error
     /// if the directory is not writable, or its file system has no unnamed files.
     pub fn create_nameless(&self) -> io::Result<File> {
-        self.open_at(Path::new("."), libc::O_RDWR | libc::O_TMPFILE).map(File::from)
+        self.open_at(Path::new("."), libc::O_RDWR | libc::O_TMPFILE)
     }
 
     /// Creates a file under a temporary name.
     pub fn create_named(&self, temporary: &Path) -> io::Result<File> {
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        self.open_at(temporary, flags).map(File::from)
+        self.open_at(temporary, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
     }
 
     /// Gives a new file its name, unless the name is taken (`AlreadyExists`).
     pub fn name_file(&self, file: &File, temporary: Option<&Path>) -> io::Result<()> {
         match temporary {
-            Some(temporary) => files::rename_new(self.file.as_raw_fd(), temporary, self.name()),
-            None => files::link_new(file.as_raw_fd(), self.file.as_raw_fd(), self.name()),
+            Some(temporary) => files::rename_new(self.file.as_raw_fd(), temporary, &self.name),
+            None => files::link_new(file.as_raw_fd(), self.file.as_raw_fd(), &self.name),
         }
     }
 
@@ -143,49 +134,39 @@ impl Directory {
     }
 }
 
-fn follow() -> libc::c_int {
-    if crate::mutants::is_on("follow") {
-        0
-    } else {
-        libc::O_NOFOLLOW
-    }
-}
-
 /// Opens the directory at `folder` step by step. Follows only symbolic links of root and of this
 /// user: those of others could lead anywhere.
 fn walk(path: &Path, folder: &Path) -> Result<File> {
+    let cannot = Error::cannot("open", path);
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => {
             let (shown, command) = (folder.display(), quoted(folder));
             let advice = format!(
                 "the directory {shown} does not exist; create it first: mkdir -m 700 {command}"
             );
-            Error::io("open", path, io::Error::new(io::ErrorKind::NotFound, advice))
+            cannot(io::Error::new(io::ErrorKind::NotFound, advice))
         }
-        _ => Error::io("open", path, error),
+        _ => cannot(error),
     };
-    let flags = libc::O_PATH | libc::O_DIRECTORY;
+    let start = |at: &str| files::open(Path::new(at), libc::O_PATH | libc::O_DIRECTORY);
     let begin = if folder.is_absolute() { "/" } else { "." };
-    let mut here = files::open(Path::new(begin), flags).map_err(refused)?;
+    let mut here = start(begin).map_err(refused)?;
     let mut way: VecDeque<OsString> = steps(folder).collect();
     let mut links = 0;
     while let Some(step) = way.pop_front() {
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
-        let next = files::open_at(here.as_raw_fd(), Path::new(&step), flags).map_err(refused)?;
-        let next = File::from(next);
+        let step = Path::new(&step);
+        let next = files::open_at(here.as_raw_fd(), step, flags).map_err(refused)?;
         let data = next.metadata().map_err(refused)?;
         if !data.is_symlink() {
-            here = next.into();
+            here = next;
             continue;
         }
         let owner = data.uid();
         if !(trust::may_lead(owner) || crate::mutants::is_on("follow")) {
             return Err(unsafe_file(
                 path,
-                format!(
-                    "the symbolic link {} in its path belongs to user {owner}",
-                    Path::new(&step).display()
-                ),
+                format!("the symbolic link {} in its path belongs to user {owner}", step.display()),
                 "use a path without that link".into(),
             ));
         }
@@ -195,18 +176,14 @@ fn walk(path: &Path, folder: &Path) -> Result<File> {
         }
         let target = files::read_link(next.as_raw_fd()).map_err(refused)?;
         if target.is_absolute() {
-            let flags = libc::O_PATH | libc::O_DIRECTORY;
-            here = files::open(Path::new("/"), flags).map_err(refused)?;
+            here = start("/").map_err(refused)?;
         }
-        for step in steps(&target).collect::<Vec<_>>().into_iter().rev() {
-            way.push_front(step);
-        }
+        way = steps(&target).chain(way).collect();
     }
-    let held = File::from(here);
-    if !held.metadata().map_err(refused)?.is_dir() {
+    if !here.metadata().map_err(refused)?.is_dir() {
         return Err(refused(io::Error::from_raw_os_error(libc::ENOTDIR)));
     }
-    Ok(held)
+    Ok(here)
 }
 
 fn steps(path: &Path) -> impl Iterator<Item = OsString> + '_ {

@@ -2,9 +2,9 @@
 //! (`trust.rs`) or how a path is followed (`directory.rs`).
 
 use std::ffi::{CString, OsString};
-use std::fs::{File, FileType, Metadata, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -18,19 +18,19 @@ fn path_text(path: &Path) -> io::Result<CString> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the path contains a NUL byte"))
 }
 
-fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
+fn owned(result: libc::c_int) -> io::Result<File> {
     let fd = checked(result)?;
     // SAFETY: the call that made `fd` succeeded, and nothing else owns the descriptor yet.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// Opens a file with the given flags (`O_CLOEXEC` is added). A new file is private.
-pub(super) fn open(path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
+pub(super) fn open(path: &Path, flags: libc::c_int) -> io::Result<File> {
     open_at(libc::AT_FDCWD, path, flags)
 }
 
 /// As [`open`], with a relative path from an open directory.
-pub(super) fn open_at(directory: i32, path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
+pub(super) fn open_at(directory: i32, path: &Path, flags: libc::c_int) -> io::Result<File> {
     let (path, flags) = (path_text(path)?, flags | libc::O_CLOEXEC);
     // SAFETY: `path` is a NUL-terminated string that outlives the call.
     owned(unsafe { libc::openat(directory, path.as_ptr(), flags, 0o600 as libc::c_uint) })
@@ -42,10 +42,7 @@ pub(super) fn read_link(fd: i32) -> io::Result<PathBuf> {
     // SAFETY: the empty path is NUL-terminated, and the buffer has the length that is passed.
     let len_bytes =
         unsafe { libc::readlinkat(fd, c"".as_ptr(), text.as_mut_ptr().cast(), text.len()) };
-    if len_bytes < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    text.truncate(len_bytes as usize);
+    text.truncate(checked(len_bytes as libc::c_int)? as usize);
     Ok(OsString::from_vec(text).into())
 }
 
@@ -64,7 +61,7 @@ pub fn descriptor(file: &File) -> i32 {
 pub fn memory_file(name: &str) -> io::Result<File> {
     let name = path_text(Path::new(name))?;
     // SAFETY: `name` is a NUL-terminated string that outlives the call.
-    owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) }).map(File::from)
+    owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })
 }
 
 /// A path by which other processes of this user open a file of this process.
@@ -74,24 +71,22 @@ pub fn shown_path(fd: i32) -> PathBuf {
 
 /// Opens a file by its [`shown_path`].
 pub fn open_shown(path: &Path) -> io::Result<File> {
-    open(path, libc::O_RDWR).map(File::from)
+    open(path, libc::O_RDWR)
 }
 
 /// Names an unnamed file in a directory, unless the name is taken (`EEXIST`).
 pub(super) fn link_new(fd: i32, directory: i32, to: &Path) -> io::Result<()> {
-    let source = path_text(Path::new(&format!("/proc/self/fd/{fd}")))?;
-    let target = path_text(to)?;
+    link(Path::new(&format!("/proc/self/fd/{fd}")), directory, to, libc::AT_SYMLINK_FOLLOW)
+}
+
+/// Gives a file another name in a directory, unless the name is taken (`EEXIST`). `from` may be in
+/// the directory, or absolute.
+fn link(from: &Path, directory: i32, to: &Path, flags: libc::c_int) -> io::Result<()> {
+    let (source, target) = (path_text(from)?, path_text(to)?);
     // SAFETY: both are NUL-terminated strings that outlive the call.
-    checked(unsafe {
-        libc::linkat(
-            libc::AT_FDCWD,
-            source.as_ptr(),
-            directory,
-            target.as_ptr(),
-            libc::AT_SYMLINK_FOLLOW,
-        )
-    })
-    .map(|_| ())
+    let result =
+        unsafe { libc::linkat(directory, source.as_ptr(), directory, target.as_ptr(), flags) };
+    checked(result).map(|_| ())
 }
 
 /// Renames a file within a directory, unless the name is taken (`EEXIST`).
@@ -108,20 +103,12 @@ pub(super) fn rename_new(directory: i32, from: &Path, to: &Path) -> io::Result<(
             libc::RENAME_NOREPLACE,
         )
     };
-    if result == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
+    match checked(result as libc::c_int) {
         // The file system lacks the flag; a hard link does not replace a file either.
-        Some(libc::EINVAL | libc::ENOSYS) => {
-            // SAFETY: both are NUL-terminated strings that outlive the call.
-            checked(unsafe {
-                libc::linkat(directory, source.as_ptr(), directory, target.as_ptr(), 0)
-            })?;
-            remove_at(directory, from)
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+            link(from, directory, to, 0).and_then(|()| remove_at(directory, from))
         }
-        _ => Err(error),
+        renamed => renamed.map(|_| ()),
     }
 }
 
@@ -132,45 +119,22 @@ pub(super) fn remove_at(directory: i32, name: &Path) -> io::Result<()> {
     checked(unsafe { libc::unlinkat(directory, name.as_ptr(), 0) }).map(|_| ())
 }
 
-fn status(fd: i32) -> Option<libc::stat> {
+/// Which file an open descriptor leads to, and its length in bytes; none if it is not open or nobody
+/// can tell. Allocates nothing: a signal handler and the child's side of a fork may call it.
+pub fn status(fd: i32) -> Option<(FileId, u64)> {
     // SAFETY: all-zero bytes are a valid `stat`, which is a plain C structure.
     let mut data: libc::stat = unsafe { std::mem::zeroed() };
     for _ in 0..ATTEMPTS {
         // SAFETY: the structure outlives the call, which fills it in.
         if unsafe { libc::fstat(fd, &mut data) } == 0 {
-            return Some(data);
+            return Some(([data.st_dev, data.st_ino], data.st_size as u64));
         }
+        // A closed descriptor stays closed; other errors may pass.
         if io::Error::last_os_error().raw_os_error() == Some(libc::EBADF) {
             break;
         }
     }
     None
-}
-
-/// Device and inode of an open descriptor; none if it is not open or nobody can tell. Allocates
-/// nothing, so the child's side of a fork may call it.
-pub fn file_id(fd: i32) -> Option<FileId> {
-    status(fd).map(|data| [data.st_dev, data.st_ino])
-}
-
-/// Length of the file behind a descriptor; none if it is not open. Async-signal-safe.
-pub fn file_bytes(fd: i32) -> Option<u64> {
-    status(fd).map(|data| data.st_size as u64)
-}
-
-/// What is known of an open file.
-///
-/// # Errors
-/// The system's error, if it does not pass. A closed descriptor stays closed.
-pub fn metadata(file: &File) -> io::Result<Metadata> {
-    let mut data = file.metadata();
-    for _ in 1..ATTEMPTS {
-        match &data {
-            Err(error) if error.raw_os_error() != Some(libc::EBADF) => data = file.metadata(),
-            _ => break,
-        }
-    }
-    data
 }
 
 /// Device and inode of a file.
@@ -188,12 +152,16 @@ pub fn belongs_to_us(data: &Metadata) -> bool {
     data.uid() == effective_user()
 }
 
-/// What a file is that is neither a regular file, a directory nor a symbolic link.
-pub fn special_kind(kind: FileType) -> &'static str {
+/// What a file is, with its article; none for a regular file.
+pub fn special_kind(data: &Metadata) -> Option<&'static str> {
+    let kind = data.file_type();
     match () {
-        () if kind.is_fifo() => "a named pipe",
-        () if kind.is_socket() => "a socket",
-        () => "a device",
+        () if kind.is_file() => None,
+        () if kind.is_symlink() => Some("a symbolic link"),
+        () if kind.is_dir() => Some("a directory"),
+        () if kind.is_fifo() => Some("a named pipe"),
+        () if kind.is_socket() => Some("a socket"),
+        () => Some("a device"),
     }
 }
 
@@ -204,12 +172,12 @@ pub fn set_rights(file: &File, path: &Path, rights: Rights) -> Result<()> {
         Some(group) => {
             // The group first: members of the old group must not get access in between.
             std::os::unix::fs::fchown(file, None, Some(group))
-                .map_err(|source| Error::io("set the group of", path, source))?;
+                .map_err(Error::cannot("set the group of", path))?;
             0o660
         }
     };
     file.set_permissions(Permissions::from_mode(mode))
-        .map_err(|source| Error::io("set the permissions of", path, source))
+        .map_err(Error::cannot("set the permissions of", path))
 }
 
 /// Overwrites bytes of a file.

@@ -12,21 +12,21 @@ use crate::platform::ProcessIdentity;
 const NOT_SHOWN: &str = "there is no /proc/self/fd; mount /proc in this chroot or container, or \
     open an existing cache with read_only";
 
-fn byte_lock(kind: libc::c_int, at: u64) -> libc::flock {
+/// Does `command` with a lock of one byte, and returns the lock as the system leaves it.
+fn byte_lock(fd: i32, command: libc::c_int, kind: libc::c_int, at: u64) -> io::Result<libc::flock> {
     // SAFETY: all-zero bytes are a valid `flock`, which is a plain C structure.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
     lock.l_start = at as libc::off_t;
     lock.l_len = 1;
-    lock
+    // SAFETY: the structure outlives the call, which may change it.
+    checked(unsafe { libc::fcntl(fd, command, &mut lock) }).map(|_| lock)
 }
 
 /// Tries to lock one byte for this open file description; whether it is locked now.
 pub fn try_lock_byte(fd: i32, at: u64) -> io::Result<bool> {
-    let lock = byte_lock(libc::F_WRLCK, at);
-    // SAFETY: the structure outlives the call.
-    match checked(unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &lock) }) {
+    match byte_lock(fd, libc::F_OFD_SETLK, libc::F_WRLCK, at) {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
             Ok(false)
@@ -37,16 +37,12 @@ pub fn try_lock_byte(fd: i32, at: u64) -> io::Result<bool> {
 
 /// Releases a byte lock.
 pub fn unlock_byte(fd: i32, at: u64) -> io::Result<()> {
-    let lock = byte_lock(libc::F_UNLCK, at);
-    // SAFETY: the structure outlives the call.
-    checked(unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &lock) }).map(|_| ())
+    byte_lock(fd, libc::F_OFD_SETLK, libc::F_UNLCK, at).map(|_| ())
 }
 
 /// Whether another open file description has the byte locked.
 pub fn byte_is_locked(fd: i32, at: u64) -> io::Result<bool> {
-    let mut lock = byte_lock(libc::F_WRLCK, at);
-    // SAFETY: the structure outlives the call, which fills it in.
-    checked(unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &mut lock) })?;
+    let lock = byte_lock(fd, libc::F_OFD_GETLK, libc::F_WRLCK, at)?;
     Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
 }
 
@@ -56,14 +52,10 @@ pub fn byte_is_locked(fd: i32, at: u64) -> io::Result<bool> {
 /// The system's error, or what to do if `/proc` does not show this process.
 pub fn open_again(fd: i32) -> io::Result<i32> {
     let shown = Path::new("/proc/self/fd");
-    let opened =
-        files::open(&shown.join(fd.to_string()), libc::O_RDWR).map_err(|error| {
-            match shown.exists() {
-                true => error,
-                false => io::Error::other(NOT_SHOWN),
-            }
-        })?;
-    Ok(opened.into_raw_fd())
+    match files::open(&shown.join(fd.to_string()), libc::O_RDWR) {
+        Err(_) if !shown.exists() => Err(io::Error::other(NOT_SHOWN)),
+        opened => opened.map(IntoRawFd::into_raw_fd),
+    }
 }
 
 /// Length of the mapping by [`keep_open`].
@@ -124,21 +116,20 @@ fn parse_process_start(text: &str) -> Option<(u64, u64)> {
 pub fn own_identity() -> io::Result<ProcessIdentity> {
     let pid = u64::from(std::process::id());
     let (start_ticks, stack_start) = process_start(pid)?.unwrap_or((0, 0));
-    Ok(ProcessIdentity { pid, start_ticks, pid_namespace: pid_namespace()?, stack_start })
+    Ok([pid, start_ticks, pid_namespace()?, stack_start])
 }
 
 /// Whether a process is alive and runs the program that it ran then, as far as this namespace can
 /// tell.
-pub fn is_alive(recorded: &ProcessIdentity) -> io::Result<bool> {
-    if recorded.pid_namespace == 0 || recorded.pid_namespace != pid_namespace()? {
+pub fn is_alive(recorded: ProcessIdentity) -> io::Result<bool> {
+    let [pid, ticks_then, namespace_then, stack_then] = recorded;
+    if namespace_then == 0 || namespace_then != pid_namespace()? {
         return Ok(false);
     }
-    let Some((start_ticks, stack_start)) = process_start(recorded.pid)? else {
-        return Ok(false);
-    };
-    let stack_then = recorded.stack_start;
-    let is_same_program = stack_start == stack_then || stack_start == 0 || stack_then == 0;
-    Ok(start_ticks == recorded.start_ticks && is_same_program)
+    Ok(process_start(pid)?.is_some_and(|(start_ticks, stack_start)| {
+        let is_same_program = stack_start == stack_then || stack_start == 0 || stack_then == 0;
+        start_ticks == ticks_then && is_same_program
+    }))
 }
 
 #[cfg(test)]

@@ -65,8 +65,8 @@ const NETWORK_PROGRAMS: [&str; 24] = [
 /// # Errors
 /// [`Error::NetworkFileSystem`].
 pub fn refuse_network(file: &File, data: &Metadata, path: &Path) -> Result<()> {
-    let found = space::file_system(file)
-        .map_err(|error| Error::io("examine the file system of", path, error))?;
+    let found =
+        space::file_system(file).map_err(Error::cannot("examine the file system of", path))?;
     let found = match found.kind {
         FUSE => {
             let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();

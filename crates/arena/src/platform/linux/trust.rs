@@ -25,66 +25,56 @@ pub fn check_file(
     data: &Metadata,
     rights: Rights,
 ) -> Result<()> {
-    let mode = data.mode();
+    let refuse = |reason, remedy| Err(unsafe_file(path, reason, remedy));
+    let (owner, file_group, bits) = (data.uid(), data.gid(), data.mode() & 0o7777);
     let command = quoted(path);
     if data.nlink() > 1 {
         let (count, folder) = (data.nlink(), quoted(parent_of(path)));
-        return Err(unsafe_file(
-            path,
+        return refuse(
             format!("it has {count} hard links, so it may be another file of this user"),
             format!(
                 "remove the wrong link; to list the links, run: \
                  find {folder} -xdev -samefile {command}"
             ),
-        ));
+        );
     }
-    let is_ours = data.uid() == effective_user();
+    let user = effective_user();
     let wanted = if rights.read_only { 0o040 } else { 0o060 };
     if let Some(group) = rights.group {
-        if data.gid() != group || mode & wanted != wanted {
-            let found = format!("group {} and mode {:04o}", data.gid(), mode & 0o7777);
-            return Err(unsafe_file(
-                path,
+        if file_group != group || bits & wanted != wanted {
+            let found = format!("group {file_group} and mode {bits:04o}");
+            return refuse(
                 format!("it is not shared with group {group}: it has {found}"),
                 format!("run: chgrp {group} {command} && chmod 660 {command}"),
-            ));
+            );
         }
-    } else if mode & 0o020 != 0 {
-        return Err(unsafe_file(
-            path,
-            format!("its mode {:04o} lets group {} write to it", mode & 0o7777, data.gid()),
-            format!(
-                "run: chmod go-w {command}, or pass group={} if its members should share it",
-                data.gid()
-            ),
-        ));
+    } else if bits & 0o020 != 0 {
+        let sharing = format!("pass group={file_group} if its members should share it");
+        return refuse(
+            format!("its mode {bits:04o} lets group {file_group} write to it"),
+            format!("run: chmod go-w {command}, or {sharing}"),
+        );
     }
-    if mode & 0o002 != 0 {
-        return Err(unsafe_file(
-            path,
-            format!("its mode {:04o} lets every user write to it", mode & 0o7777),
+    if bits & 0o002 != 0 {
+        return refuse(
+            format!("its mode {bits:04o} lets every user write to it"),
             format!("run: chmod o-w {command}"),
-        ));
+        );
     }
     // A read-only open of another user's file trusts whoever can put files there; sharing a
     // file with a group trusts its members.
-    let may_read = rights.read_only && (data.uid() == 0 || data.uid() == directory.uid());
-    if !(is_ours || rights.group.is_some() || may_read) {
-        return Err(unsafe_file(
-            path,
-            format!(
-                "it belongs to user {}, but this process runs as user {}",
-                data.uid(),
-                effective_user()
-            ),
-            if rights.read_only {
-                "move it to a directory of that user, or choose another path".into()
-            } else {
-                "open it as that user or with read_only, or choose another path".into()
-            },
-        ));
+    let may_read = rights.read_only && (owner == 0 || owner == directory.uid());
+    if !(owner == user || rights.group.is_some() || may_read) {
+        let remedy = match rights.read_only {
+            true => "move it to a directory of that user",
+            false => "open it as that user or with read_only",
+        };
+        return refuse(
+            format!("it belongs to user {owner}, but this process runs as user {user}"),
+            format!("{remedy}, or choose another path"),
+        );
     }
-    check_directory(path, directory, data.uid(), rights)
+    check_directory(path, directory, owner, rights)
 }
 
 /// Refuses the directory if others could replace the file of `owner` in it.
@@ -97,40 +87,29 @@ pub fn check_directory(
     owner: u32,
     rights: Rights,
 ) -> Result<()> {
-    let (mode, user) = (directory.mode(), directory.uid());
+    let refuse = |reason, remedy| Err(unsafe_file(path, reason, remedy));
+    let (user, group, bits) = (directory.uid(), directory.gid(), directory.mode() & 0o7777);
     let folder = parent_of(path);
     let shown = folder.display();
-    let is_groups = rights.group == Some(directory.gid());
-    let is_trusted = user == effective_user() || user == owner || is_root(user) || is_groups;
-    if !is_trusted {
-        return Err(unsafe_file(
-            path,
+    let is_groups = rights.group == Some(group);
+    let is_ours = user == effective_user();
+    if !(is_ours || user == owner || is_root(user) || is_groups) {
+        return refuse(
             format!("its directory {shown} belongs to user {user}, who can replace it"),
             "choose a directory that belongs to you or to root".into(),
-        ));
+        );
     }
-    let group_is_ours =
-        mode & 0o020 != 0 && user == effective_user() && is_private_group(directory.gid(), user);
+    let group_is_ours = bits & 0o020 != 0 && is_ours && is_private_group(group, user);
     let others = if is_groups || group_is_ours { 0o002 } else { 0o022 };
-    if mode & STICKY == 0 && mode & others != 0 {
-        let whom = if mode & 0o002 != 0 {
-            "every user".into()
-        } else {
-            format!("group {}", directory.gid())
-        };
+    if bits & STICKY == 0 && bits & others != 0 {
+        let is_everybodys = bits & 0o002 != 0;
+        let whom = if is_everybodys { "every user".into() } else { format!("group {group}") };
         let change = if is_groups { "o-w" } else { "go-w" };
-        return Err(unsafe_file(
-            path,
-            format!(
-                "the mode {:04o} of its directory {shown} lets {whom} replace it",
-                mode & 0o7777
-            ),
-            format!(
-                "run: chmod {change} {}, or use a new directory: mkdir -m 700 {}",
-                quoted(folder),
-                quoted(&folder.join("tuckbox"))
-            ),
-        ));
+        let (command, new) = (quoted(folder), quoted(&folder.join("tuckbox")));
+        return refuse(
+            format!("the mode {bits:04o} of its directory {shown} lets {whom} replace it"),
+            format!("run: chmod {change} {command}, or use a new directory: mkdir -m 700 {new}"),
+        );
     }
     Ok(())
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use crate::region::LockWord;
+use crate::region::Word;
 
 /// The half of a lock word that the kernel checks: a futex has 32 bits.
-fn low_half(word: LockWord<'_>) -> *mut u32 {
+fn low_half(word: &Word) -> *mut u32 {
     word.as_ptr().cast::<u32>().wrapping_add(usize::from(cfg!(target_endian = "big")))
 }
 
 /// Sleeps while `word` holds `value`, at most `limit`. May wake early without a reason.
 #[cfg(not(miri))]
-pub fn sleep_while(word: LockWord<'_>, value: u32, limit: Duration) {
+pub fn sleep_while(word: &Word, value: u32, limit: Duration) {
     let limit = libc::timespec {
         tv_sec: limit.as_secs() as _,
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
@@ -23,13 +23,13 @@ pub fn sleep_while(word: LockWord<'_>, value: u32, limit: Duration) {
 /// Always wakes early: Miri would take the kernel's load of half a word for a load of this program,
 /// and loads must not be narrower than the others.
 #[cfg(miri)]
-pub fn sleep_while(_word: LockWord<'_>, _value: u32, _limit: Duration) {
+pub fn sleep_while(_word: &Word, _value: u32, _limit: Duration) {
     std::thread::yield_now();
 }
 
 /// Wakes one sleeper.
 #[cold]
-pub fn wake_one(word: LockWord<'_>) {
+pub fn wake_one(word: &Word) {
     // SAFETY: the word outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAKE, 1) };
 }
