@@ -104,7 +104,8 @@ impl Hasher {
         XxHash3_64::oneshot_with_secret(&self.secret, bytes).expect("the secret is long enough")
     }
 
-    /// The checksum of a record: of its key, content, word 0 and place, so that a record of another place or an earlier use of the segment does not match.
+    /// The checksum of a record: of its key, content, word 0 and place, so that a record of another
+    /// place or an earlier use of the segment does not match.
     #[inline(always)]
     pub fn checksum(&self, key: KeyHash, content: u64, sequence: u64, place: RecordPlace) -> u32 {
         let state = sequence ^ place.generation.rotate_left(48);
