@@ -132,7 +132,7 @@ $(venv)/contestants: $(venv)/built $(venv)/lab-sources $(lab_installs)
 	@touch $@
 
 test-lab: $(venv)/contestants ## The lab, with contestants and servers that must be caught.
-	$(venv)/bin/pytest -c lab/pyproject.toml lab/tests
+	$(venv)/bin/pytest -c lab/pyproject.toml --numprocesses 2 --dist loadfile lab/tests
 
 lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
 	$(python) -m lab run smoke --smoke
