@@ -29,12 +29,24 @@ pub enum Space {
         total_bytes: u64,
     },
 }
+    /// The memory of this process's container or service, because the file is kept there.
+    #[error(
+        "it is kept in memory, and this container or service may use only {total_bytes} bytes of \
+         memory and swap space"
+    )]
+    Container {
+        /// In bytes, with the machine's swap space.
+        total_bytes: u64,
+    },
 
 impl Space {
     /// The space in bytes.
     pub fn total_bytes(self) -> u64 {
-        let (Space::FileSystem { total_bytes } | Space::Memory { total_bytes }) = self;
-        total_bytes
+        match self {
+            Space::FileSystem { total_bytes }
+            | Space::Memory { total_bytes }
+            | Space::Container { total_bytes } => total_bytes,
+        }
     }
 }
 
