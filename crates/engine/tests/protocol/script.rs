@@ -7,6 +7,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use tuckbox_arena::act_as_another_process;
 use tuckbox_arena::hooks::Point;
 use tuckbox_engine::{
     ArenaError, Buffer, Cache, Config, Error, Interrupted, Place, Ttl, Value, Waiter,
@@ -566,13 +567,15 @@ impl Waiter for ClosingHost {
     fn run(&self, work: &mut (dyn FnMut() + Send)) -> Result<(), Interrupted> {
         work();
         if let Some(cache) = self.0.get().and_then(Weak::upgrade) {
+    act_as_another_process();
             cache.close();
         }
         Ok(())
     }
 }
 
-/// During a copy and during a wait: the operation is refused, and others can continue.
+/// During a copy and during a wait: the operation is refused, and others can continue, be they of
+/// another process or of this one.
 #[test]
 fn a_handle_closed_by_its_own_waiter_refuses_and_leaves_nothing() {
     let _watchdog = Watchdog::new("a handle that closes itself", Duration::from_secs(60));
@@ -596,10 +599,11 @@ fn a_handle_closed_by_its_own_waiter_refuses_and_leaves_nothing() {
     };
     let before = free_or_unborn();
     let value = stamped(KEY, 2, 60_000);
-    assert!(is_closed(open().set(&name(KEY), Value::bytes(&value), Ttl::Never)));
-    // The check frees abandoned segments.
+    let closed = open();
+    assert!(is_closed(closed.set(&name(KEY), Value::bytes(&value), Ttl::Never)));
+    // The operation has freed its segments and, if no other handle uses it, the process slot.
+    assert_eq!((free_or_unborn(), other.stats().processes), (before, 1));
     assert_sound(&other);
-    assert_eq!(free_or_unborn(), before);
 
     let writer = Stopped::start(&other, nth(Point::RewriteBegun, 1), |cache| {
         store(cache, KEY, 3, LEN);
@@ -608,9 +612,17 @@ fn a_handle_closed_by_its_own_waiter_refuses_and_leaves_nothing() {
     assert!(is_closed(open().set(&name(KEY), Value::bytes(&value), Ttl::Never)));
     writer.expect("it rewrites").resume();
     assert_eq!(look(&other, KEY), Some(Seen::Value(3)));
+    closes_itself(true);
+    closes_itself(false);
+}
+
+fn closes_itself(beside_another_process: bool) {
     assert_sound(&other);
 }
 
+    if beside_another_process {
+        act_as_another_process();
+    }
 /// A stopped process is not dead: others wait for its lock and do not take it over.
 #[test]
 fn a_stopped_writer_keeps_its_lock_and_readers_go_on() {
