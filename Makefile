@@ -12,6 +12,8 @@ bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap 
 lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/source.toml lab/*/*/host.toml) \
 	$(shell find lab/contestants lab/hosts/native -name '*.rs' -o -name Cargo.toml) \
 	lab/requirements-contestants.lock lab/Cargo.lock
+lanes := check test-rust test-musl test-python test-rig test-lab lab-smoke test-bench test-torture \
+	test-reliability test-fuzz
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check prose test-rust test-musl test-torture test-fuzz hit-ratio \
@@ -57,7 +59,8 @@ lab-docs: $(venv)/built ## The lab's middle form, 90 minutes at most, into docs/
 	-$(python) -m lab run --middle --resume $(ARGS)
 	$(python) -m lab publish
 
-test: check test-rust test-musl test-python test-rig test-lab lab-smoke test-bench test-torture test-reliability test-fuzz ## Everything.
+test: ## Everything, lane by lane, with the time that each takes.
+	@for lane in $(lanes); do SECONDS=0; $(MAKE) --no-print-directory $$lane; echo "make $$lane: $$SECONDS s"; done
 	@echo "make test: all lanes passed"
 
 check: $(venv)/built $(venv)/drawing prose docs ## Formats, lints, types, prose, the site.

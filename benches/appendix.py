@@ -120,6 +120,8 @@ def _section(row: Row, runs: Sequence[Run], usual: str) -> str:
         parts.append(wrapped(f"{row.text[:1].upper()}{row.text[1:]}."))
     if not runs:
         parts.append("Not measured.")
+    elif _is_only_drawn(runs):
+        parts.append("See the chart; its figures are in `performance.json`.")
     elif row.id != overview.ROW.id:
         parts += _figures(runs)
     elif len(runs) == 1:
@@ -133,6 +135,11 @@ def _section(row: Row, runs: Sequence[Run], usual: str) -> str:
         numbered = enumerate(remarks, start=1)
         parts.append("\n".join(f"- Run {number}: {remark}." for number, remark in numbered))
     return "\n\n".join(parts)
+
+
+def _is_only_drawn(runs: Sequence[Run]) -> bool:
+    """Return whether the chart has every figure of a row, and no figure a goal."""
+    return all(result.latest.at is not None and result.goal is None for result in _results(runs))
 
 
 def _figures(runs: Sequence[Run]) -> list[str]:

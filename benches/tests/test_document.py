@@ -174,6 +174,19 @@ def test_points_of_a_curve_are_drawn_and_the_same_figures_give_the_same_chart() 
     assert curves.draw("Set, overwrite", results_of([slower])) != picture
 
 
+def test_a_row_that_is_only_drawn_has_no_table() -> None:
+    points = [figure(at=count, goal=None) for count in (1_000, 10_000)]
+    said = "See the chart; its figures are in `performance.json`."
+    page = page_of(record_of(run(*points), row_id="S3"))
+    assert said in page
+    assert "| same keys, 1,000 entries |" not in page
+    with_a_goal = page_of(record_of(run(*points, figure(at=100_000)), row_id="S3"))
+    with_another_figure = page_of(record_of(run(*points, figure(goal=None)), row_id="S3"))
+    for page in (with_a_goal, with_another_figure):
+        assert said not in page
+        assert "| same keys, 1,000 entries |" in page
+
+
 def test_a_curve_of_tuckbox_is_drawn_once_for_several_peers() -> None:
     points = [
         dataclasses.replace(figure(at=count), peer=peer)
