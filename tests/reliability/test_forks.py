@@ -383,7 +383,7 @@ def test_a_child_without_a_slot_can_read(opened: Any, path: str, trials: Trials)
                 for _ in range(3):
                     assert cache["key"] == "value"
                     assert cache.get_many(["key"]) == {"key": "value"}
-                    assert list(cache) == ["key"]
+                    assert "key" in list(cache)
                 with pytest.raises(TooManyProcesses):
                     cache["key"] = "other"
                 status = 0

@@ -69,7 +69,7 @@ def test_small_entries_are_stored_after_it_and_it_makes_room(opened: Any, path: 
     cache["large"] = bytes(cache.stats().largest_value_bytes)
     for number in range(200):
         cache["few", number] = value_of(number, 1_000)
-    # What fits beside it evicts nothing.
+    # What fits next to it evicts nothing.
     assert len(cache) == 201
     assert cache.stats().evictions == 0
     for number in range(40_000):
