@@ -18,7 +18,7 @@ from rig.stamps import WrongAnswerError
 _MIB = 1 << 20
 _SIZES = (_MIB, 8 * _MIB, 64 * _MIB, 256 * _MIB)
 _SIZES_QUICK = (_MIB, 8 * _MIB, 64 * _MIB)
-# A value may take a quarter of a cache.
+# Room for a value and the one that replaces it, among others.
 _ROOM_SHARE = 5
 
 

@@ -131,14 +131,15 @@ class CacheCorrupt(CacheOpenError):
 
 
 class TooManyProcesses(CacheOpenError):
-    """Live processes use every process slot of the file.
+    """The maximum number of processes use the cache: ``stats().processes_max``.
 
-    Close handles that are not in use. A file with a larger ``size`` has more slots.
+    End one of them, or open with ``read_only``. A cache with a larger ``size`` allows more
+    processes, up to 1,024.
     """
 
 
 class TooManyCaches(CacheOpenError):
-    """This process has the maximum number of caches open. Close some."""
+    """This process has the maximum number of cache files open: 1,024. Close some."""
 
 
 class CacheFull(CacheFileError):

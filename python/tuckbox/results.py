@@ -51,6 +51,13 @@ class Stats:
     """Maximum length of the file."""
     max_entries: int
     """Maximum number of entries; 0 means no limit."""
+    largest_value_bytes: int
+    """Maximum length of a value as it is stored. A longer one raises ValueTooLarge."""
+    processes: int
+    """Processes that use the cache now. A process counts once, however many handles it has, and
+    not at all if all of them are read-only."""
+    processes_max: int
+    """Maximum number of such processes. Opening in one more raises TooManyProcesses."""
     hits: int
     """Reads that found an entry."""
     misses: int

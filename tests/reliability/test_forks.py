@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import pytest
 
 from processes import workers
+from processes.children import children
 from reliability.children import (
     CANARIES,
     OPERATIONS,
@@ -372,28 +373,23 @@ def test_a_fork_in_a_handler_while_a_large_value_is_built(
 
 
 def test_a_child_without_a_slot_can_read(opened: Any, path: str, trials: Trials) -> None:
-    cache = opened(path, size="8 MiB")
+    cache = opened(path, size="256 KiB")
     cache["key"] = "value"
-    others = []
-    with contextlib.suppress(TooManyProcesses):
-        while True:
-            others.append(Cache(path))
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            for _ in range(3):
-                assert cache["key"] == "value"
-                assert cache.get_many(["key"]) == {"key": "value"}
-                assert list(cache) == ["key"]
-            with pytest.raises(TooManyProcesses):
-                cache["key"] = "other"
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    for other in others:
-        other.close()
+    with children(cache, cache.stats().processes_max - 1):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for _ in range(3):
+                    assert cache["key"] == "value"
+                    assert cache.get_many(["key"]) == {"key": "value"}
+                    assert "key" in list(cache)
+                with pytest.raises(TooManyProcesses):
+                    cache["key"] = "other"
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     trials.add(1, "children without a slot")

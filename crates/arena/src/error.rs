@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::layout;
 use crate::platform::advice;
 
 /// The result of an operation on the arena.
@@ -28,13 +29,25 @@ pub enum Space {
         /// In bytes, with the swap space.
         total_bytes: u64,
     },
+    /// The memory of this process's container or service, because the file is kept there.
+    #[error(
+        "it is kept in memory, and this container or service may use only {total_bytes} bytes of \
+         memory and swap space"
+    )]
+    Container {
+        /// In bytes, with the machine's swap space.
+        total_bytes: u64,
+    },
 }
 
 impl Space {
     /// The space in bytes.
     pub fn total_bytes(self) -> u64 {
-        let (Space::FileSystem { total_bytes } | Space::Memory { total_bytes }) = self;
-        total_bytes
+        match self {
+            Space::FileSystem { total_bytes }
+            | Space::Memory { total_bytes }
+            | Space::Container { total_bytes } => total_bytes,
+        }
     }
 }
 
@@ -193,8 +206,8 @@ pub enum Error {
     },
     /// Live processes hold all process slots of the file.
     #[error(
-        "all {slots} process slots of {path} are in use; close a process or handle that has it \
-         open, or create the cache with a larger size"
+        "{path} is already used by {slots} processes, the maximum for its size; end one of them, \
+         open it with read_only{}", more_processes(.slots)
     )]
     TooManyProcesses {
         /// The cache file.
@@ -202,10 +215,10 @@ pub enum Error {
         /// How many slots the file has.
         slots: u32,
     },
-    /// More handles in one process than can be kept safe over `fork`.
-    #[error("this process already has {limit} caches open, the maximum; share one handle instead")]
-    TooManyHandles {
-        /// The limit of open handles in one process.
+    /// More files in one process than can be kept safe over `fork`.
+    #[error("this process already has {limit} cache files open, the maximum; close one first")]
+    TooManyFiles {
+        /// The limit of open files in one process.
         limit: usize,
     },
     /// A live process held the lock for the whole time limit. Nothing was changed.
@@ -236,6 +249,17 @@ pub enum Error {
         /// The cache file.
         path: PathBuf,
     },
+}
+
+/// How a cache gets more process slots than these.
+fn more_processes(slots: &u32) -> String {
+    match layout::more_processes_than(u64::from(*slots)) {
+        Some((size_bytes, count)) => {
+            let size_mib = size_bytes >> 20;
+            format!(", or create it with size \"{size_mib} MiB\" or more, for {count} processes")
+        }
+        None => String::new(),
+    }
 }
 
 impl Error {

@@ -15,7 +15,7 @@ use std::sync::Once;
 
 use crate::platform::{faults, files, space, Fault};
 
-/// A handle has one mapping, plus one of the header alone while it is opened.
+/// A file has one mapping, a read-only handle too, plus one of the header alone while it is opened.
 const MAPPINGS_MAX: usize = 2048;
 
 /// A mapping of this process.
@@ -91,7 +91,7 @@ impl Mapping {
     }
 
     /// Whether the file is shorter than it was seen to be.
-    fn is_truncated(&self) -> bool {
+    pub fn is_truncated(&self) -> bool {
         self.base.load(Ordering::Acquire) != 0
             && files::status(self.fd.load(Ordering::Relaxed))
                 .is_some_and(|(_, bytes)| bytes < self.usable_bytes.load(Ordering::Relaxed))

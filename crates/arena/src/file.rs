@@ -8,6 +8,7 @@
 use std::fs::{File, Metadata};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result, Space};
@@ -38,7 +39,7 @@ pub struct CacheFile {
     /// The path; for a file without a name, its future path.
     path: PathBuf,
     /// Whether the file has the name in `path`.
-    is_named: bool,
+    is_named: AtomicBool,
     id: FileId,
 }
 
@@ -80,7 +81,7 @@ impl CacheFile {
         let data = file.metadata().map_err(Error::cannot("examine", path))?;
         refuse_kind(&data, path)?;
         let (id, file, path) = (files::identify(&data), Some(file), path.into());
-        Ok((CacheFile { file, path, is_named: false, id }, data))
+        Ok((CacheFile { file, path, is_named: AtomicBool::new(false), id }, data))
     }
 
     /// Opens an existing file if it is safe to use; none if there is no file.
@@ -95,7 +96,7 @@ impl CacheFile {
             // Replaced or removed meanwhile.
             let Some(opened) = directory.open_file(rights).map_err(refused)? else { continue };
             let (mut file, data) = CacheFile::new(opened, path)?;
-            file.is_named = true;
+            *file.is_named.get_mut() = true;
             // The name must still lead to this file and be its only one: a second name that came
             // and went could have made us open another file of this user.
             let Some(after) = look()? else { continue };
@@ -180,7 +181,7 @@ impl CacheFile {
 
     /// Syncs a file from [`CacheFile::create`], then gives it its own name. If another process has
     /// taken the name, removes the new file and returns false.
-    pub fn publish(&mut self, mut new_name: NewName<'_>) -> Result<bool> {
+    pub fn publish(&self, mut new_name: NewName<'_>) -> Result<bool> {
         let durable = match crate::mutants::is_on("early-name") {
             true => Ok(()),
             false => space::make_durable(self.fd()),
@@ -190,7 +191,7 @@ impl CacheFile {
             Ok(()) => {
                 directory.make_durable();
                 *temporary = None;
-                self.is_named = true;
+                self.is_named.store(true, Ordering::Relaxed);
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
@@ -270,7 +271,7 @@ impl CacheFile {
     /// root directory does not find it either. Creating a new cache at the path makes the
     /// difference visible.
     pub fn path_status(&self) -> PathStatus {
-        if !self.is_named {
+        if !self.is_named.load(Ordering::Relaxed) {
             return PathStatus::InPlace;
         }
         // Other code may have closed the descriptor; then only the path can tell.
@@ -283,6 +284,11 @@ impl CacheFile {
             Ok(data) if files::identify(&data) != self.id => PathStatus::Replaced,
             _ => PathStatus::InPlace,
         }
+    }
+
+    /// What tells this file from others.
+    pub fn id(&self) -> FileId {
+        self.id
     }
 
     /// The descriptor.

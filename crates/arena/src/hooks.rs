@@ -54,6 +54,8 @@ pub enum Point {
     GrowthBegun,
     /// A clear has advanced the epoch, but not emptied the logs.
     EpochAdvanced,
+    /// An empty index has its first number of buckets again, but its other segments are not free.
+    IndexReset,
     /// A repairer has finished one part of its work, but not begun the next.
     RepairStep,
 }

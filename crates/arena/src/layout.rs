@@ -214,12 +214,17 @@ pub struct Geometry {
     segment_mask: u64,
 }
 
+/// Number of process slots of caches from these sizes on.
+const PROCESS_COUNTS: [(u64, u64); 3] = [(0, 32), (1 << 20, 128), (16 << 20, 1024)];
+
 fn process_count_for(size_bytes: u64) -> u64 {
-    match size_bytes {
-        0..=0x0F_FFFF => 32,
-        0x10_0000..=0xFF_FFFF => 128,
-        _ => 1024,
-    }
+    let fitting = PROCESS_COUNTS.iter().rfind(|(least_bytes, _)| *least_bytes <= size_bytes);
+    fitting.map_or(0, |(_, count)| *count)
+}
+
+/// The least size of a cache with more process slots than `count`, and how many it has.
+pub fn more_processes_than(count: u64) -> Option<(u64, u64)> {
+    PROCESS_COUNTS.into_iter().find(|(_, more)| *more > count)
 }
 
 impl Geometry {

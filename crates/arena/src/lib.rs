@@ -36,7 +36,7 @@ mod process;
 mod use_mark;
 mod waiter;
 
-pub use arena::{Arena, OperationGuard, Place};
+pub use arena::{act_as_another_process, Arena, OperationGuard, Place};
 pub use error::{Error, Result, Space};
 pub use file::PathStatus;
 pub use layout::{AfterPowerCut, Geometry, Layer, Plan};

@@ -168,9 +168,8 @@ impl Arena {
         self.release_segment(segment);
     }
 
-    /// Frees a segment that this handle was filling, within a [`Arena::guard_operation`]. Does
-    /// nothing if the segment is no longer this handle's: the thread closed the handle meanwhile,
-    /// or this is a forked child and the segment is the parent's.
+    /// Frees a segment that this thread was filling, within a [`Arena::guard_operation`], also if
+    /// the handle was closed meanwhile. Does nothing in a forked child: the segment is the parent's.
     pub fn free_own_segment(&self, segment: u32) {
         let ours = self.slot_owner().map(Owner::Builder);
         if ours == Some(self.segment_owner(segment)) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tuckbox_arena::layout::process;
-use tuckbox_arena::NativeWaiter;
+use tuckbox_arena::{act_as_another_process, NativeWaiter};
 
 use opened::open;
 
@@ -36,6 +36,7 @@ fn a_process_without_descriptors_in_another_pid_namespace_is_alive() {
     lost.iter().for_each(|fd| assert_eq!(unsafe { libc::close(*fd) }, 0));
     let slot_at = daemon.geometry().process_at(owner.slot());
     daemon.region().set(slot_at + process::PID_NAMESPACE, 1);
+    act_as_another_process();
     let other = open(&path, Arc::new(NativeWaiter));
     assert_ne!(other.owner().unwrap().slot(), owner.slot(), "its slot was taken from it");
     assert!(!other.is_dead(owner));

@@ -151,6 +151,12 @@ pub struct Stats {
     pub size_bytes: u64,
     /// Limit of entries, 0 for none.
     pub max_entries: u64,
+    /// The longest value.
+    pub value_bytes_max: u64,
+    /// Processes that use the cache, those with read-only handles alone aside.
+    pub processes: u64,
+    /// How many processes can use it at once.
+    pub processes_max: u64,
     /// What eviction maximises.
     pub favour: Favour,
     /// What happens to the entries if the machine stops while the cache is in use.

@@ -5,7 +5,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/../../.."
 
-# mutant, test file, test
+# mutant, test file (of the engine, or arena:file), test
 mutants="
 one-slot-load       protocol  an_unpublished_record_is_not_read_by_a_reader_with_an_old_slot
 no-generation       protocol  an_unpublished_record_is_not_read_by_a_reader_with_an_old_generation
@@ -20,6 +20,7 @@ no-checksum         damage    sampled_bytes_of_the_pool
 no-loss             damage    lost_entries_are_reported_and_counted
 other-tag           golden    files_of_this_format_are_read_exactly
 lost-slot-kept      truncation nor_after_noticing_the_truncation
+slot-not-shared     arena:shared_slots a_handle_that_is_closed_leaves_the_locks_of_the_others
 follow              files     a_link_in_place_of_the_file_is_not_followed
 "
 
@@ -34,8 +35,10 @@ while read -r mutant file test; do
         echo "no rule is called $mutant" >&2
         exit 1
     fi
-    command=(cargo test --quiet --profile checked -p tuckbox-engine
-        --features hooks,mutants --test "$file")
+    package=tuckbox-engine
+    case $file in arena:*) package=tuckbox-arena ;; esac
+    command=(cargo test --quiet --profile checked -p $package
+        --features hooks,mutants --test "${file#arena:}")
     if TUCKBOX_MUTANT=$mutant RUST_BACKTRACE=0 "${command[@]}" -- "$test" > "$log" 2>&1; then
         echo "mutant $mutant ESCAPED $test" >&2
         failures+="${failures:+, }\"$mutant escaped $test\""

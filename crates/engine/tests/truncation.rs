@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
 use tuckbox_arena::{
-    Acquired, AfterPowerCut, Arena, Error, Layer, NativeWaiter, Place, Plan, Rights,
+    act_as_another_process, Acquired, AfterPowerCut, Arena, Error, Layer, NativeWaiter, Place,
+    Plan, Rights,
 };
 use tuckbox_testkit::specimen::Scratch;
 
@@ -37,7 +38,9 @@ fn truncate_under_a_holder(notices: bool, ends: fn(Arena) -> Option<Arena>) {
     let scratch = Scratch::new();
     let Place::Path(path) = scratch.place() else { unreachable!("a scratch file has a path") };
     std::fs::remove_file(&path).unwrap();
-    let (holder, other) = (open(&path), open(&path));
+    let holder = open(&path);
+    act_as_another_process();
+    let other = open(&path);
     let (lock, pool) = (holder.geometry().shards_at, holder.geometry().pool_at);
     assert_eq!(holder.lock(lock, LIMIT).unwrap(), Acquired::Clean);
 

@@ -200,7 +200,7 @@ fn convert_arena(
         ArenaError::TooManyProcesses { path, .. } => {
             TooManyProcesses::new_err((none, message, text(&path)))
         }
-        ArenaError::TooManyHandles { .. } => TooManyCaches::new_err((none, message, text(own))),
+        ArenaError::TooManyFiles { .. } => TooManyCaches::new_err((none, message, text(own))),
         ArenaError::LockTimeout { .. } => LockTimeout::new_err(message),
         // The waiter set the exception of the signal handler as the current exception.
         ArenaError::Interrupted => {

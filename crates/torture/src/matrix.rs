@@ -73,8 +73,9 @@ pub struct Child {
     pub list: PathBuf,
 }
 
-/// All points of the engine except two, which the protocol's tests play: `OtherKeyFound` needs keys
-/// with the same tag, and `RareRecordFound` a read of a number or a long record.
+/// All points of the engine except three, which the protocol's tests play: `OtherKeyFound` needs
+/// keys with the same tag, `RareRecordFound` a read of a number or a long record, and `IndexReset` a
+/// value that takes nearly the whole cache.
 const POINTS: [&str; 23] = [
     "StateLoaded",
     "SlotLoaded",

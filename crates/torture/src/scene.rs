@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tuckbox_arena::act_as_another_process;
 use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
 use tuckbox_testkit::stamp::{self, Stamp};
 
@@ -131,13 +132,16 @@ pub fn look(cache: &Cache, key: &[u8]) -> Option<bool> {
     }
 }
 
-/// Opens `count` further handles at once. Each takes a process slot. An error if one of the slots
-/// is not available.
+/// Opens a handle for each of `count` further processes. Each takes a process slot. An error if one
+/// of the slots is not available.
 ///
 /// # Errors
 /// As [`Cache::open`].
 pub fn open_many(path: &std::path::Path, count: usize) -> tuckbox_engine::Result<()> {
-    let handles: Result<Vec<Cache>, Error> =
-        (0..count).map(|_| crate::worker::open(path)).collect();
+    let open = |_| {
+        act_as_another_process();
+        crate::worker::open(path)
+    };
+    let handles: Result<Vec<Cache>, Error> = (0..count).map(open).collect();
     handles.map(drop)
 }

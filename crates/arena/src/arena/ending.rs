@@ -21,7 +21,7 @@ impl Arena {
         self.geometry.plan.after_power_cut == AfterPowerCut::Discard
     }
 
-    /// Marks the cache as in use by this handle, which has just taken its slot.
+    /// Marks the cache as in use by this process, which has just taken its slot.
     pub(super) fn mark_in_use(&self, file: &CacheFile) -> Result<()> {
         if !self.discards() {
             return Ok(());
@@ -30,11 +30,12 @@ impl Arena {
         use_mark::begin(&self.region, self.boot, || file.sync())
     }
 
-    /// Marks the cache as clean if this handle was the last one. It has released its slot.
+    /// Marks the cache as clean if no process uses it any more. This one has released its slot.
     pub(super) fn mark_closed(&self, file: &CacheFile) {
         let is_lost = self.region.is_lost() || self.lost.load(Ordering::Acquire);
         if self.discards() && !is_lost {
-            let is_anyone_alive = || process::is_anyone_alive(&self.region, &self.geometry, file);
+            let alive = || process::slots_alive(&self.region, &self.geometry, file);
+            let is_anyone_alive = || alive().next().is_some();
             use_mark::end(&self.region, self.boot, is_anyone_alive, || file.sync());
         }
     }

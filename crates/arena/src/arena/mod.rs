@@ -1,9 +1,11 @@
 //! The arena: a mapped file, or its in-process twin, and this handle's participation in it. Owns
 //! opening, attaching to a process slot, and closing. Must not know what is in shards and segments.
 //!
-//! Its submodules own the file's length, the file's time, and the operations that closing waits
-//! for.
+//! Its submodules own what the handles of a process share, what processes count, the file's length,
+//! the file's time, and the operations that closing waits for.
 
+mod attachment;
+mod counting;
 mod ending;
 mod length;
 mod operations;
@@ -14,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::attachment::act_as_another_process;
+use self::attachment::Attachment;
 pub use self::operations::OperationGuard;
 use crate::clock::{self, Clock, ClockDomain};
 use crate::error::{Error, Result};
@@ -21,7 +25,7 @@ use crate::file::{CacheFile, PathStatus};
 use crate::header::{self, Identity};
 use crate::layout::{process as slot_layout, AfterPowerCut, Geometry, Layer, Plan, HEADER_BYTES};
 use crate::platform::{self, files, space, Directory, Rights};
-use crate::process::{Counter, ForkMutex, OwnerId, ProcessSlot, COUNTER_COUNT, FORKS};
+use crate::process::{OwnerId, FORKS};
 use crate::region::Region;
 use crate::use_mark;
 use crate::waiter::Waiter;
@@ -39,12 +43,12 @@ pub enum Place {
 
 /// How this handle participates.
 enum Membership {
-    /// Holds a process slot; none once closed. The owner's bits are also in `Arena::attached`,
-    /// where hot paths read them.
-    File { file: CacheFile, slot: ForkMutex<Option<ProcessSlot>> },
+    /// Uses the process slot of its attachment until it is closed. The owner's bits are also in
+    /// `Arena::attached`, where hot paths read them.
+    File { file: Arc<CacheFile>, attachment: Arc<Attachment> },
     /// Read-only: has no slot, takes no lock and counts nothing. `rows_made` is the number of clock
     /// rows when it last looked for one of this boot.
-    Reader { file: CacheFile, rows_made: AtomicU64 },
+    Reader { file: Arc<CacheFile>, rows_made: AtomicU64 },
     /// A participant of the twin. Tests set `dead[slot]` to kill it; `file_bytes` is the length
     /// that a file would have.
     Twin { dead: Arc<Vec<AtomicBool>>, file_bytes: Arc<AtomicU64> },
@@ -69,8 +73,6 @@ pub struct Arena {
     closed: AtomicBool,
     /// The file was truncated, or is no longer the one at its path.
     lost: AtomicBool,
-    /// The mapping is lost, and the process slot was given back in the file.
-    released_in_file: AtomicBool,
     /// When the file's path was last checked, see [`Arena::check_path`].
     path_checked_s: AtomicU64,
     /// When a read last found all process slots taken.
@@ -130,9 +132,9 @@ impl Arena {
             let geometry = Geometry::new(plan.clone())?;
             let (first_bytes, size_bytes) = (first_bytes(&geometry), geometry.plan.size_bytes);
             let (file, new_name) = CacheFile::create(&directory, first_bytes, size_bytes, rights)?;
-            let mut arena = Arena::from_file(file, Some(geometry), layer, host.clone())?;
+            let arena = Arena::from_file(file, Some(geometry), layer, host.clone())?;
             lay_out(&arena)?;
-            let Membership::File { file, .. } = &mut arena.membership else { unreachable!() };
+            let Membership::File { file, .. } = &arena.membership else { unreachable!() };
             if file.publish(new_name)? {
                 return Ok(arena);
             }
@@ -147,6 +149,7 @@ impl Arena {
         let (geometry, identity) = read_header(&file, file_bytes, layer)?;
         let region = map(&file, geometry.file_bytes_max(), false)?;
         region.set_usable(file_bytes);
+        let file = Arc::new(file);
         let membership = Membership::Reader { file, rows_made: AtomicU64::new(u64::MAX) };
         let mut arena = Arena::on(region, geometry, identity, path, membership, host);
         if arena.discards() {
@@ -164,32 +167,32 @@ impl Arena {
         layer: Layer,
         host: Host,
     ) -> Result<Arena> {
-        let path = file.path().to_path_buf();
+        let (path, file) = (file.path().to_path_buf(), Arc::new(file));
         let file_bytes = file.len_bytes()?;
+        let is_new = new.is_some();
         let (geometry, identity) = match new {
-            Some(geometry) => (geometry, None),
+            Some(geometry) => (geometry, Identity::random()),
             None => {
                 let (geometry, identity) = read_header(&file, file_bytes, layer)?;
                 if file_bytes < geometry.file_bytes_max() {
                     file.require_growable()?;
                 }
-                (geometry, Some(identity))
+                (geometry, identity)
             }
         };
-        let region = map(&file, geometry.file_bytes_max(), true)?;
+        let attachment = Attachment::find_or_map(&file, &geometry, identity.cache_id)?;
+        let region = attachment.region();
         region.set_usable(file_bytes);
         // A process that mistakes its domain would create a row with another time.
         let domain = ClockDomain::now().map_err(Error::cannot("read the clock for", &path))?;
         if geometry.plan.after_power_cut == AfterPowerCut::Discard {
             domain.known_boot().map_err(Error::cannot("open", &path))?;
         }
-        let identity = identity.unwrap_or_else(|| {
-            let identity = Identity::random();
+        if is_new {
             header::write(&region, &geometry, &identity, layer.signature);
             use_mark::recovered(&region, domain.boot);
-            identity
-        });
-        let membership = Membership::File { file, slot: ForkMutex::new(None) };
+        }
+        let membership = Membership::File { file, attachment };
         let mut arena = Arena::on(region, geometry, identity, path, membership, host);
         arena.boot = domain.boot;
         arena.attach()?;
@@ -216,7 +219,6 @@ impl Arena {
             attached: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
-            released_in_file: AtomicBool::new(false),
             path_checked_s: AtomicU64::new(platform::clock::coarse_seconds()),
             slots_full_s: AtomicU64::new(u64::MAX),
             operations: AtomicU32::new(0),
@@ -250,7 +252,7 @@ impl Arena {
         (0..participants)
             .map(|slot| {
                 let at = geometry.process_at(slot);
-                let region = memory.share().expect("it is no mapping");
+                let region = memory.share();
                 region.set_usable(first_bytes);
                 region.set(at + slot_layout::STATE, 1 << 32 | 1);
                 let owner = u64::from(1u32 << 12 | (slot + 1));
@@ -366,7 +368,7 @@ impl Arena {
             return Ok(None);
         }
         match self.attach() {
-            Err(Error::TooManyProcesses { .. } | Error::TooManyHandles { .. }) => {
+            Err(Error::TooManyProcesses { .. } | Error::TooManyFiles { .. }) => {
                 self.slots_full_s.store(now_s, Ordering::Relaxed);
                 Ok(None)
             }
@@ -382,7 +384,9 @@ impl Arena {
     #[cold]
     fn attach(&self) -> Result<OwnerId> {
         let (owner, was_abandoned) = match &self.membership {
-            Membership::File { file, slot } => slot.with(|slot| self.take_slot(file, slot))?,
+            Membership::File { file, attachment } => {
+                attachment.with(|held| self.join_or_take_slot(file, held))?
+            }
             Membership::Reader { .. } => {
                 self.check_open()?;
                 return Err(Error::ReadOnly { path: self.path.clone() });
@@ -395,36 +399,6 @@ impl Arena {
             self.free_abandoned_segments();
         }
         Ok(owner)
-    }
-
-    /// Takes a slot, unless another thread has. Returns the owner, and whether the slot's previous
-    /// owner died in it.
-    fn take_slot(
-        &self,
-        file: &CacheFile,
-        slot: &mut Option<ProcessSlot>,
-    ) -> Result<(OwnerId, bool)> {
-        self.check_open()?;
-        let forks = FORKS.load(Ordering::Relaxed);
-        let attached = self.attached.load(Ordering::Acquire);
-        if attached >> 32 == forks {
-            if let Some(owner) = OwnerId::from_bits(attached as u32) {
-                return Ok((owner, false));
-            }
-        }
-        file.len_bytes()?;
-        // An inherited slot is the parent's; its liveness lock notices that when dropped.
-        drop(slot.take());
-        let taken = ProcessSlot::take(&self.region, &self.geometry, file.fd(), &self.path)?;
-        let (owner, was_abandoned) = (taken.owner, taken.was_abandoned);
-        if let Err(error) = self.mark_in_use(file) {
-            taken.release(&self.region, &self.geometry);
-            return Err(error);
-        }
-        *slot = Some(taken);
-        self.operations.store(0, Ordering::Relaxed);
-        self.attached.store(forks << 32 | u64::from(owner.bits()), Ordering::Release);
-        Ok((owner, was_abandoned))
     }
 
     /// Ends this handle's participation; later operations return [`Error::Closed`]. Waits for
@@ -441,18 +415,17 @@ impl Arena {
         }
         clock::record_time(&self.region, self.now_us());
         let attached = self.attached.swap(0, Ordering::SeqCst);
-        if let Membership::File { file, slot } = &self.membership {
-            let ours = attached >> 32 == FORKS.load(Ordering::Relaxed);
-            // This thread's own operations continue after this, and find the handle closed.
-            let mine = self.operations_of_this_thread();
-            while ours && self.operations.load(Ordering::SeqCst) > mine {
-                std::thread::sleep(Duration::from_micros(50));
-            }
-            slot.with(|slot| slot.take().map(|slot| slot.release(&self.region, &self.geometry)));
-            if ours {
-                self.mark_closed(file);
-            }
+        // A forked child that has not used the handle uses no slot, and a twin's is its own.
+        let is_twin = matches!(self.membership, Membership::Twin { .. });
+        if is_twin || attached >> 32 != FORKS.load(Ordering::Relaxed) {
+            return;
         }
+        // This thread's own operations continue after this, and find the handle closed.
+        let mine = self.operations_of_this_thread();
+        while self.operations.load(Ordering::SeqCst) > mine {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        self.leave_slot();
     }
 
     /// Whether [`Arena::close`] was called.
@@ -485,21 +458,18 @@ impl Arena {
         Ok(())
     }
 
-    /// Marks this handle's file as lost. The handle keeps its process slot until it is closed,
+    /// Marks this handle's file as lost. The handle uses the process slot until it is closed,
     /// because its threads may be in the middle of operations.
     ///
     /// If the mapping itself is lost, no lock can be released any more, so other processes must see
-    /// this handle as dead: the slot is given back in the file. The two losses may be found in
+    /// this process as dead: the slot is given back in the file. The two losses may be found in
     /// either order.
     #[cold]
     pub fn mark_lost(&self) -> Error {
         self.lost.store(true, Ordering::Release);
-        if let Membership::File { file, slot } = &self.membership {
-            let cannot_let_go = self.region.is_lost() && !crate::mutants::is_on("lost-slot-kept");
-            if cannot_let_go && !self.released_in_file.swap(true, Ordering::AcqRel) {
-                slot.with(|slot| {
-                    slot.as_ref().map(|slot| slot.release_in_file(file, &self.geometry))
-                });
+        if let Membership::File { file, attachment } = &self.membership {
+            if self.region.is_lost() && !crate::mutants::is_on("lost-slot-kept") {
+                attachment.with(|held| held.give_back_in_file(file, &self.geometry));
             }
         }
         // No operation enters any more. `close` still needs the fork count to wait for those
@@ -527,69 +497,21 @@ impl Arena {
         self.attached.load(Ordering::SeqCst) as u32 == owner.bits()
     }
 
-    /// The owner that this handle's words name, also while another thread waits in `close`. None
-    /// without a slot of this process.
-    pub(crate) fn slot_owner(&self) -> Option<OwnerId> {
-        match &self.membership {
-            Membership::File { slot, .. } => slot.with(|slot| {
-                let is_ours = |slot: &&ProcessSlot| slot.liveness_lock.is_of_this_process();
-                slot.as_ref().filter(is_ours).map(|slot| slot.owner)
-            }),
-            Membership::Reader { .. } => None,
-            Membership::Twin { .. } => self.owner().ok(),
-        }
-    }
-
-    /// Whether a participant is dead. This handle itself never is.
+    /// Whether a participant is dead. This process itself never is.
     pub fn is_dead(&self, owner: OwnerId) -> bool {
         if Ok(owner.bits()) == self.owner().map(OwnerId::bits).map_err(|_| ()) {
             return false;
         }
         match &self.membership {
-            Membership::File { slot, .. } => slot.with(|slot| {
-                slot.as_ref().is_some_and(|slot| slot.is_dead(&self.region, &self.geometry, owner))
+            Membership::File { attachment, .. } => attachment.with(|held| {
+                let others = held.slot().filter(|slot| slot.owner != owner);
+                others.is_some_and(|slot| slot.is_dead(&self.region, &self.geometry, owner))
             }),
             Membership::Reader { .. } => false,
             Membership::Twin { dead, .. } => {
                 dead.get(owner.slot() as usize).is_none_or(|dead| dead.load(Ordering::Acquire))
             }
         }
-    }
-
-    /// Adds to a counter of this handle's process slot, if it has one.
-    #[inline(always)]
-    pub fn count(&self, counter: Counter, amount: u64) {
-        if let Ok(Some(owner)) = self.reader() {
-            self.count_for(owner, counter, amount);
-        }
-    }
-
-    /// As [`Arena::count`], for callers that already have the owner.
-    #[inline(always)]
-    pub fn count_for(&self, owner: OwnerId, counter: Counter, amount: u64) {
-        let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
-        self.region.add(at + counter as u64 * 8, amount);
-    }
-
-    /// Counts a read. Not atomic, because that would cost a tenth of the read. When several threads
-    /// of a process read at once, some counts are lost.
-    #[inline(always)]
-    pub fn count_read(&self, owner: OwnerId, counter: Counter) {
-        let at = self.geometry.process_at(owner.slot()) + slot_layout::COUNTERS;
-        let count = self.region.view::<1>(at + counter as u64 * 8);
-        count.set(0, count.get(0).wrapping_add(1));
-    }
-
-    /// The sums of all process slots' counters.
-    pub fn counters(&self) -> [u64; COUNTER_COUNT] {
-        let mut sums = [0u64; COUNTER_COUNT];
-        for slot in 0..self.geometry.process_count as u32 {
-            let at = self.geometry.process_at(slot) + slot_layout::COUNTERS;
-            for (index, sum) in sums.iter_mut().enumerate() {
-                *sum = sum.wrapping_add(self.region.get(at + index as u64 * 8));
-            }
-        }
-        sums
     }
 }
 

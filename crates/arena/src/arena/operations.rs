@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::Arena;
+use super::attachment::Held;
+use super::{Arena, Membership};
 use crate::error::Result;
 use crate::process::{OwnerId, FORKS};
 
@@ -44,13 +45,17 @@ impl Arena {
         self.operations.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Makes closing wait until the returned guard is dropped. For work in this handle's name
-    /// outside of any lock; a lock does the same.
+    /// Makes closing wait until the returned guard is dropped, and keeps the process slot until
+    /// then. For work in this process's name outside of any lock.
     ///
     /// # Errors
     /// [`crate::Error::Closed`], or the error of taking a slot after a fork.
     pub fn guard_operation(&self) -> Result<OperationGuard<'_>> {
         let owner = self.enter()?;
+        // So that the slot outlives a handle that host code closes in this thread.
+        if let Membership::File { attachment, .. } = &self.membership {
+            attachment.with(Held::join);
+        }
         Ok(OperationGuard {
             owner,
             forks: FORKS.load(Ordering::Relaxed),
@@ -114,6 +119,7 @@ impl Drop for OperationGuard<'_> {
     fn drop(&mut self) {
         // In a child that was forked meanwhile no operation has been entered.
         if !self.is_of_parent() {
+            self.host_code.arena.leave_slot();
             self.host_code.arena.leave();
         }
     }

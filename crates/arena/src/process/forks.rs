@@ -30,7 +30,7 @@ pub struct ForkMutex<T>(Mutex<T>);
 
 impl<T> ForkMutex<T> {
     /// Wraps a value.
-    pub fn new(value: T) -> ForkMutex<T> {
+    pub const fn new(value: T) -> ForkMutex<T> {
         ForkMutex(Mutex::new(value))
     }
 
@@ -39,6 +39,11 @@ impl<T> ForkMutex<T> {
         // Locals drop in reverse order, so the inner mutex is free before the fork lock: a child
         // forked in between would inherit it locked by a thread that does not exist there.
         let _fork_lock = fork_lock();
+        self.within(act)
+    }
+
+    /// As [`ForkMutex::with`], inside another one's.
+    pub fn within<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let mut held = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
         act(&mut held)
     }

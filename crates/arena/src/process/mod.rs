@@ -1,7 +1,8 @@
 //! The processes that share a cache: the slots in the file that name them, and whether they live.
 //! Must not know locks, segments or the cache.
 //!
-//! A handle holds a slot together with a *liveness lock*: one byte of the file, locked through an
+//! A process holds one slot for all its handles on a file (`arena/attachment.rs`), together with a
+//! *liveness lock*: one byte of the file, locked through an
 //! open file of its own, which the system releases however the process ends. A descriptor and a
 //! mapping keep that file open; a forked child inherits neither. Words in the file name a slot and
 //! its incarnation, never a process id, so processes of different containers can share a cache. A
@@ -22,4 +23,4 @@ mod slot;
 pub use counter::{Counter, COUNTER_COUNT};
 pub use forks::{ForkMutex, FORKS};
 pub use owner::OwnerId;
-pub use slot::{is_anyone_alive, ProcessSlot};
+pub use slot::{slots_alive, ProcessSlot};

@@ -22,7 +22,7 @@ const IDENTITY: [u64; 4] = [
     slot_layout::STACK_START,
 ];
 
-/// A process slot that this handle holds.
+/// A process slot that this process holds, for all its handles on the file.
 #[derive(Debug)]
 pub struct ProcessSlot {
     /// The owner as lock and owner words name it.
@@ -39,10 +39,15 @@ fn recorded_process_is_alive(region: &Region, at: u64) -> std::io::Result<bool> 
     liveness::is_alive(IDENTITY.map(|word| region.get(at + word)))
 }
 
-/// Whether any participant is alive, as far as this process can tell. If none is, everything that
-/// participants wrote is in the file. For a handle that has released its own slot.
-pub fn is_anyone_alive(region: &Region, geometry: &Geometry, file: &CacheFile) -> bool {
-    (0..geometry.process_count as u32).map(|slot| geometry.process_at(slot)).any(|at| {
+/// The slots of processes that are alive, as far as this process can tell. If there are none,
+/// everything that processes wrote is in the file.
+pub fn slots_alive<'a>(
+    region: &'a Region,
+    geometry: &'a Geometry,
+    file: &'a CacheFile,
+) -> impl Iterator<Item = u32> + 'a {
+    (0..geometry.process_count as u32).filter(move |slot| {
+        let at = geometry.process_at(*slot);
         let is_taken = region.load(at + slot_layout::STATE, Ordering::Acquire) & TAKEN != 0;
         is_taken
             && match liveness::byte_is_locked(file.fd(), at) {
@@ -56,7 +61,7 @@ impl ProcessSlot {
     /// Takes the first slot that is free or whose owner is dead. The caller holds the fork lock.
     ///
     /// # Errors
-    /// [`Error::TooManyProcesses`], [`Error::TooManyHandles`], or the system's error.
+    /// [`Error::TooManyProcesses`], [`Error::TooManyFiles`], or the system's error.
     pub fn take(
         region: &Region,
         geometry: &Geometry,
@@ -66,7 +71,7 @@ impl ProcessSlot {
         let io = Error::cannot("take a process slot of", path);
         let liveness_lock = LivenessLock::open(file)
             .map_err(io)?
-            .ok_or(Error::TooManyHandles { limit: CLOSED_IN_CHILD_MAX })?;
+            .ok_or(Error::TooManyFiles { limit: CLOSED_IN_CHILD_MAX })?;
         let identity = liveness::own_identity().map_err(io)?;
         for slot in 0..geometry.process_count as u32 {
             let at = geometry.process_at(slot);
@@ -94,6 +99,13 @@ impl ProcessSlot {
         Err(Error::TooManyProcesses { path: path.into(), slots })
     }
 
+    /// Whether the file says that this process has the slot.
+    pub fn is_in_file(&self, region: &Region, geometry: &Geometry) -> bool {
+        let at = geometry.process_at(self.owner.slot());
+        let state = region.load(at + slot_layout::STATE, Ordering::Acquire);
+        state & TAKEN != 0 && OwnerId::new(self.owner.slot(), state as u32) == self.owner
+    }
+
     /// Gives the slot back, unless it is the parent's.
     pub fn release(self, region: &Region, geometry: &Geometry) {
         if self.liveness_lock.is_of_this_process() {
@@ -118,7 +130,7 @@ impl ProcessSlot {
         }
     }
 
-    /// Whether `owner`, which is not this handle, is dead. Asks the system.
+    /// Whether `owner`, which is not this process, is dead. Asks the system.
     pub fn is_dead(&self, region: &Region, geometry: &Geometry, owner: OwnerId) -> bool {
         if u64::from(owner.slot()) >= geometry.process_count {
             return true;

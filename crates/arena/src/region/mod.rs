@@ -51,10 +51,25 @@ const LINE_WORDS: usize = 8;
 
 enum Backing {
     /// A shared mapping of a file. If the file turns out to be shorter, it becomes zeros: see
-    /// `fault`.
-    Mapping(&'static Mapping),
+    /// `fault`. The second value ends it with its last region.
+    Mapping(&'static Mapping, Arc<Mapped>),
     /// The in-process twin, for tests and tools.
     Heap(Arc<[Word]>),
+}
+
+/// A mapping, which ends when this is dropped.
+struct Mapped {
+    mapping: &'static Mapping,
+    base: usize,
+    len_bytes: usize,
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // First: as soon as the address is free, it may become another mapping's.
+        self.mapping.end();
+        space::unmap(self.base as *mut u8, self.len_bytes);
+    }
 }
 
 /// Memory that others write to.
@@ -129,11 +144,13 @@ impl Region {
         }
     }
 
-    /// Another region over the same memory, with a usable part of its own: a process's mapping for
-    /// the twin's participants. None for a mapping.
-    pub(crate) fn share(&self) -> Option<Region> {
-        let Backing::Heap(memory) = &self.backing else { return None };
-        Some(Region::on(self.base, self.reserved_bytes, Backing::Heap(Arc::clone(memory))))
+    /// Another region over the same memory, with no usable part and no pool yet.
+    pub(crate) fn share(&self) -> Region {
+        let backing = match &self.backing {
+            Backing::Mapping(mapping, mapped) => Backing::Mapping(mapping, Arc::clone(mapped)),
+            Backing::Heap(memory) => Backing::Heap(Arc::clone(memory)),
+        };
+        Region::on(self.base, self.reserved_bytes, backing)
     }
 
     /// Maps `reserved_bytes` of `fd`, shared; none are usable until [`Region::set_usable`]. A write
@@ -145,8 +162,10 @@ impl Region {
         let mapping = Mapping::reserve(fd).ok_or_else(space::no_memory)?;
         let base = space::map_shared(fd, reserved_bytes as usize, writable)
             .inspect_err(|_| mapping.end())?;
-        mapping.begin(base, reserved_bytes as usize);
-        Ok(Region::on(base, reserved_bytes, Backing::Mapping(mapping)))
+        let len_bytes = reserved_bytes as usize;
+        mapping.begin(base, len_bytes);
+        let mapped = Arc::new(Mapped { mapping, base: base.expose_provenance(), len_bytes });
+        Ok(Region::on(base, reserved_bytes, Backing::Mapping(mapping, mapped)))
     }
 
     /// Whether an access met the end of the file. From then on reads return zeros and writes are
@@ -154,7 +173,15 @@ impl Region {
     #[inline]
     pub fn is_lost(&self) -> bool {
         match &self.backing {
-            Backing::Mapping(mapping) => mapping.is_lost(),
+            Backing::Mapping(mapping, _) => mapping.is_lost(),
+            Backing::Heap(_) => false,
+        }
+    }
+
+    /// Whether the file is shorter now than a region over this mapping has seen it.
+    pub(crate) fn is_truncated(&self) -> bool {
+        match &self.backing {
+            Backing::Mapping(mapping, _) => mapping.is_truncated(),
             Backing::Heap(_) => false,
         }
     }
@@ -169,7 +196,7 @@ impl Region {
         let bytes = bytes.min(self.reserved_bytes);
         self.usable_words.fetch_max(bytes / WORD, Ordering::Relaxed);
         self.usable_lines.fetch_max(lines_in(bytes / WORD), Ordering::Relaxed);
-        if let Backing::Mapping(mapping) = &self.backing {
+        if let Backing::Mapping(mapping, _) = &self.backing {
             mapping.set_usable(bytes);
         }
         // Last: a thread that sees a segment may access it.
@@ -260,7 +287,7 @@ impl Region {
     fn checked(&self, offset: u64, word_count: u64) -> Words<'_> {
         match &self.backing {
             Backing::Heap(memory) => &memory[(offset / WORD) as usize..][..word_count as usize],
-            Backing::Mapping(_) => panic!("a model has no file"),
+            Backing::Mapping(..) => panic!("a model has no file"),
         }
     }
 
@@ -475,16 +502,6 @@ pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
 }
 
-impl Drop for Region {
-    fn drop(&mut self) {
-        if let Backing::Mapping(mapping) = self.backing {
-            // First: as soon as the address is free, it may become another mapping's.
-            mapping.end();
-            space::unmap(self.base, self.reserved_bytes as usize);
-        }
-    }
-}
-
 /// The difference between the bytes of a word from `at` on and `bytes`, of which there is at least
 /// one. 0 if they are equal.
 #[inline(always)]
@@ -566,7 +583,7 @@ mod tests {
         assert_eq!(region.view::<8>(64).get(7), 7);
         let pair = LinePair::new(region.view(0), region.view(64));
         assert_eq!(pair.load(15, Ordering::Relaxed), 7);
-        let again = region.share().unwrap();
+        let again = region.share();
         again.set_usable(64);
         assert_eq!(again.view::<8>(0).get(7), 0);
         again.set_usable(128);
@@ -579,7 +596,7 @@ mod tests {
         for word in 0..56 {
             whole.set(word * 8, word);
         }
-        let mut region = whole.share().unwrap();
+        let mut region = whole.share();
         region.set_usable(64 + 128 + 64);
         region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 2 });
         let first_of = |region: &Region, segment, byte| {
@@ -605,7 +622,7 @@ mod tests {
         for word in 0..56 {
             whole.set(word * 8, word);
         }
-        let mut region = whole.share().unwrap();
+        let mut region = whole.share();
         assert!(region.segment_slice(0).is_none() && region.segment_slice(64).is_none());
         region.set_usable(64 + 256);
         region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 3 });

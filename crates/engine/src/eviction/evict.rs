@@ -29,7 +29,8 @@ impl Eviction<'_> {
                 Some(kind) => self.compact_one(kind, &mut budget),
                 None => self.evict_one(&mut budget),
             };
-            if !more && if_stuck == IfStuck::Drop && self.free_empty_logs() {
+            let is_empty = !more && if_stuck == IfStuck::Drop;
+            if is_empty && (self.shrink_if_empty() || self.free_empty_logs()) {
                 return true;
             }
             if !more {

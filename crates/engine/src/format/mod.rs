@@ -18,7 +18,7 @@ pub use self::layout::{
     TRAILER_BYTES,
 };
 pub use self::record::{Body, RecordHeader, Sequence};
-pub use self::shape::{bucket_of, choices_of, shadow_bytes, shadow_rows, Shape};
+pub use self::shape::{bucket_of, choices_of, most_bodies, shadow_bytes, shadow_rows, Shape};
 pub use self::words::{
     segment_of, IndexState, LogKind, PolicyBits, Position, Slot, FREQUENCY_MAX, HALVINGS_MODULUS,
 };

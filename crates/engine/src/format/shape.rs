@@ -45,6 +45,21 @@ pub struct Shape {
     pub batches_max: u64,
 }
 
+/// A value fills at most seven eighths of the segments: the index is in the rest.
+const BODIES_OF_EIGHT: u64 = 7;
+/// Segments that a shard keeps even if it has no entry: the first of its index, two spare ones, and
+/// the head of each log.
+const KEPT_PER_SHARD: u64 = 5;
+/// Segments for the record that lists the bodies.
+const KEPT_FOR_RECORD: u64 = 3;
+
+/// The most bodies of a value in a file of this many segments.
+pub fn most_bodies(segment_count: u64, shard_count: u64) -> u64 {
+    let kept = KEPT_PER_SHARD * shard_count + KEPT_FOR_RECORD;
+    let most = (segment_count * BODIES_OF_EIGHT / 8).min(segment_count.saturating_sub(kept));
+    most.max(segment_count / 4)
+}
+
 /// Entries of a shard's index directory.
 pub fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
     // Whole groups and whole cache lines.
@@ -83,7 +98,8 @@ impl Shape {
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
         let before_directory = shard::DIRECTORY + policy_selection_bytes(shadow_len);
-        let bodies_max = (geometry.segment_count / 4).min(record::VALUE_BYTES_MAX / segment_bytes);
+        let bodies_max = most_bodies(geometry.segment_count, plan.shard_count)
+            .min(record::VALUE_BYTES_MAX / segment_bytes);
         let record_bytes_max =
             record::bytes_max(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_max);
         Shape {
@@ -212,7 +228,7 @@ mod tests {
     #[test]
     fn the_longest_value_fits_into_its_form() {
         let shape = |size_bytes| Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
-        assert_eq!(shape(1 << 30).value_bytes_max >> 20, 255);
+        assert_eq!(shape(1 << 30).value_bytes_max >> 20, 895);
         for size_bytes in [1 << 38, 1 << 40, 1 << 42] {
             let most = shape(size_bytes).value_bytes_max;
             assert!((1 << 35..=record::VALUE_BYTES_MAX).contains(&most), "{most}");

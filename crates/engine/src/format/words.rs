@@ -156,6 +156,11 @@ impl IndexState {
         IndexState((self.0 | u64::from(self.count() == 0)).wrapping_add(1))
     }
 
+    /// With another number of buckets, which counts as a move.
+    pub fn with_buckets(self, count: u32) -> IndexState {
+        IndexState(self.0 & !u64::from(u32::MAX) | u64::from(count)).with_move()
+    }
+
     /// With one more move of an entry between its choices.
     pub fn with_move(self) -> IndexState {
         IndexState(self.0.wrapping_add(1 << 32))

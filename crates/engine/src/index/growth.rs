@@ -1,5 +1,6 @@
 //! Slots for new entries: splitting buckets as the number of entries grows, and moving entries
-//! between their two buckets. Must not know which entries to evict. The races with readers are
+//! between their two buckets. The index shrinks only when it is empty. Must not know which entries
+//! to evict. The races with readers are
 //! described in [`super::lookup`].
 
 use smallvec::SmallVec;
@@ -7,7 +8,8 @@ use tuckbox_arena::hooks::{self, Point};
 
 use super::buckets::Index;
 use crate::format::{
-    bucket_of, shard, KeyHash, Slot, BUCKETS_AT_FIRST, GHOST_ROW_BYTES, SLOTS_PER_BUCKET,
+    bucket_of, segment_of, shard, KeyHash, Slot, BUCKETS_AT_FIRST, GHOST_ROW_BYTES,
+    SLOTS_PER_BUCKET,
 };
 
 /// Buckets are split when more than this share of all slots is in use, in 64ths.
@@ -138,6 +140,29 @@ impl Index<'_> {
         }
         if self.has_ghosts_of(0) {
             self.open_ghosts(bucket);
+        }
+        true
+    }
+
+    /// Frees the segments of an empty index, except the first. Whether there were any.
+    ///
+    /// The race: a reader looks at a bucket in a segment that is freed and used again. The epoch
+    /// advances before the segment is freed, so a reader that sees a byte of its next use finds the
+    /// epoch changed before it returns anything.
+    pub fn shrink_if_empty(&self) -> bool {
+        if self.entries() > 0 || self.word(shard::INDEX_SEGMENTS) <= 1 {
+            return false;
+        }
+        self.advance_epoch();
+        // Before the directory, so that a death leaves no bucket without a segment.
+        self.set_index_state(self.index_state().with_buckets(BUCKETS_AT_FIRST));
+        hooks::reach(Point::IndexReset);
+        for at in (1..self.cx.shape.directory_len).map(|index| shard::DIRECTORY + index * 8) {
+            if let Some(segment) = segment_of(self.word(at)) {
+                self.set_word(at, 0);
+                self.subtract_word(shard::INDEX_SEGMENTS, 1);
+                self.end_and_put_back(segment);
+            }
         }
         true
     }

@@ -3,7 +3,8 @@
 //!
 //! An entry's slot is in the bucket of its first choice or, if that is full, of its second; a
 //! lookup searches both. If both are full, entries are moved to their other choice. Buckets are
-//! split one at a time as the number of entries grows. Index segments stay index segments forever.
+//! split one at a time as the number of entries grows. Index segments stay index segments while there
+//! are entries.
 //!
 //! Readers take no lock. The races, and why they are harmless:
 //!
@@ -14,6 +15,8 @@
 //!   saw neither slot finds the state changed before it reports a miss, and looks again.
 //! * *Reader and clear.* The epoch advances first; a bucket of an older epoch is empty. A reader
 //!   that loaded the older epoch finds it changed at the second slot load or at the end.
+//! * *Reader and shrinker.* The epoch advances before the segments of an empty index are freed. A
+//!   reader that finds other content in such a segment finds the epoch changed, as above.
 //! * *Reader's hit and writer.* Readers add a hit by compare-and-swap of the whole slot. If a
 //!   writer stores the slot meanwhile, the hit is lost, which is harmless.
 

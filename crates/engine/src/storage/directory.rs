@@ -1,8 +1,8 @@
 //! The index directory of a shard: the segments that hold its buckets and their ghosts. Must not know
 //! what a bucket or a ghost is.
 //!
-//! Index segments stay index segments forever. Ghosts get theirs when there is something to
-//! remember.
+//! Index segments stay index segments while the shard has entries. Ghosts get theirs when there is
+//! something to remember.
 
 use tuckbox_arena::segments::Owner;
 

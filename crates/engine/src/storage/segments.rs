@@ -101,7 +101,7 @@ impl Shard<'_> {
         has_surplus.then(|| self.pop_spare())?
     }
 
-    /// A segment for the index, which never gives it back.
+    /// A segment for the index, which gives it back only when it is empty.
     pub fn take_for_index(&self) -> Option<u32> {
         self.take_from_pool().or_else(|| self.pop_spare())
     }

@@ -349,6 +349,33 @@ fn a_death_in_a_crowded_cache_costs_at_most_the_entry_being_written() {
     }
 }
 
+/// The index of an empty cache makes room for a large value. Dies at each of the points from there.
+#[test]
+fn a_death_while_an_index_shrinks_leaves_a_sound_cache() {
+    for stop in 0..16 {
+        let twins = twins(1 << 20, 3);
+        (0..14_000).for_each(|key| store(&twins[1], key, 1, 40));
+        let most = twins[1].value_bytes_max();
+        let (mut is_shrinking, mut left) = (false, stop);
+        let dies = move |reached| {
+            is_shrinking |= reached == Point::IndexReset;
+            left -= i32::from(is_shrinking);
+            is_shrinking && left < 0
+        };
+        let victim = Stopped::start(&twins[0], dies, move |cache| store(cache, 20_000, 1, most));
+        let point = victim.as_ref().expect("it needs the index's room").point;
+        twins[2].declare_dead(0);
+        assert_eq!((0..14_000).find_map(|key| look(&twins[1], key)), None, "{stop}: {point:?}");
+        twins[1].delete(b"nobody").unwrap();
+        assert_sound(&twins[1]);
+        store(&twins[1], 20_000, 2, most);
+        assert_eq!(look(&twins[2], 20_000), Some(Seen::Value(2)), "{stop}: {point:?}");
+        (0..2_000).for_each(|key| store(&twins[2], key, 2, 40));
+        assert_eq!(look(&twins[1], 1_999), Some(Seen::Value(2)), "{stop}: {point:?}");
+        assert_sound(&twins[2]);
+    }
+}
+
 /// Guards against this bug: a number with an expiry was overwritten by another, and the writer died
 /// between the two words. The old number came back with the new expiry.
 #[test]

@@ -1,6 +1,7 @@
 //! The platform on Linux. Must not know what is in the file.
 
 pub mod advice;
+mod cgroups;
 pub mod clock;
 pub mod directory;
 pub mod faults;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::{checked, repeated};
+use super::{cgroups, checked, repeated};
 use crate::error::Space;
 use crate::platform::NotAllocated;
 
@@ -122,14 +122,14 @@ pub(super) fn file_system(file: &File) -> io::Result<FileSystem> {
     Ok(FileSystem { kind: data.f_type as u32, total_bytes })
 }
 
-/// Bytes of this machine's memory and swap space; none if the system does not tell.
-fn memory_bytes() -> Option<u64> {
+/// Bytes of this machine's memory, and of its swap space; none if the system does not tell.
+fn memory_bytes() -> Option<(u64, u64)> {
     // SAFETY: all-zero bytes are a valid `sysinfo`, which is a plain C structure.
     let mut data: libc::sysinfo = unsafe { std::mem::zeroed() };
     // SAFETY: the structure outlives the call, which fills it in.
     checked(unsafe { libc::sysinfo(&mut data) }).ok()?;
-    let units = data.totalram.saturating_add(data.totalswap);
-    Some(units.saturating_mul(u64::from(data.mem_unit))).filter(|bytes| *bytes > 0)
+    let bytes = |units: u64| units.saturating_mul(u64::from(data.mem_unit));
+    Some((bytes(data.totalram), bytes(data.totalswap))).filter(|(memory, _)| *memory > 0)
 }
 
 /// All the space that a file on the file system of `file` could have; none if that is unknown.
@@ -138,7 +138,13 @@ pub fn most(file: &File) -> Option<Space> {
     let limit = Some(found.total_bytes).filter(|bytes| *bytes > 0);
     let limit = limit.map(|total_bytes| Space::FileSystem { total_bytes });
     // Where unnamed files are in memory, too.
-    let memory = memory_bytes().filter(|_| found.kind == libc::TMPFS_MAGIC as u32);
-    let memory = memory.map(|total_bytes| Space::Memory { total_bytes });
-    limit.into_iter().chain(memory).min_by_key(|space| space.total_bytes())
+    if found.kind != libc::TMPFS_MAGIC as u32 {
+        return limit;
+    }
+    let (memory_bytes, swap_bytes) = memory_bytes().unzip();
+    let with_swap = |bytes: u64| bytes.saturating_add(swap_bytes.unwrap_or(0));
+    let memory = memory_bytes.map(|bytes| Space::Memory { total_bytes: with_swap(bytes) });
+    let container =
+        cgroups::memory_limit().map(|bytes| Space::Container { total_bytes: with_swap(bytes) });
+    [limit, memory, container].into_iter().flatten().min_by_key(|space| space.total_bytes())
 }
