@@ -12,7 +12,8 @@ import math
 import os
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, SupportsIndex
 
 from tuckbox import _engine
 from tuckbox.errors import (
@@ -25,15 +26,22 @@ from tuckbox.errors import (
 )
 from tuckbox.results import CheckReport, Loss, Stats
 from tuckbox.sizes import parse_size
+from tuckbox.views import Items, Keys, Values
 
 if TYPE_CHECKING:
+    from collections.abc import ItemsView, KeysView, ValuesView
+    from datetime import timedelta
     from types import TracebackType
 
     from typing_extensions import Self
 
     from tuckbox.choices import AfterPowerCut, Favour
+    from tuckbox.keys import Key
 
 __all__ = ["Cache"]
+
+# None is a value.
+_MISSING: Final = object()
 
 _MAX_ENTRIES_MAX = 2**63 - 1
 _GROUP_MAX = 2**32 - 1
@@ -57,14 +65,23 @@ class Cache(_engine.Core):
     is the plain key that it equals. A subclass with its own ``__eq__`` or ``__hash__`` raises
     KeyTypeError. Iteration yields plain keys.
 
+    Only these types can be stored as keys. To look up another object works as in a dict: ``1.0``
+    finds the key 1, any other hashable object, such as None, is a miss, and an unhashable one
+    raises KeyTypeError.
+
     **Values** are None, bool, int of any size, float, str, bytes, bytearray, list, tuple, dict,
     set, frozenset, datetime, date, time, timedelta, Decimal and UUID, nested up to 64 deep. A value
     comes back as the same type, so instances of subclasses raise ValueTypeError. Time zones must be
     ``datetime.timezone`` or ``zoneinfo.ZoneInfo`` objects. Tuckbox never pickles values, and
     reading a value never runs code that the file names.
 
-    **ttl** is how long an entry lives: a number of seconds or a ``timedelta``. None (the default)
-    and infinity never expire; 0 expires at once. An entry may be evicted before it expires.
+    **Numbers of other libraries** become plain ones: an object with ``__index__``, such as a NumPy
+    integer, is an int wherever an int can be used; NumPy's bool, float16, float32, float64, str and
+    bytes scalars are stored as bool, float, str and bytes. Arrays are refused.
+
+    **ttl** is how long an entry lives: a number of seconds, a ``timedelta``, or text such as
+    ``"90s"``, ``"5m"`` or ``"1h30m"`` with the units s, m (minutes), h, d and w. None (the default)
+    and infinity never expire; 0 and less expire at once. An entry may be evicted before it expires.
 
     **A miss** is not an error: ``get`` returns its default. To tell a stored None from a miss, use
     another default, ``get_entry`` or ``in``.
@@ -77,6 +94,11 @@ class Cache(_engine.Core):
     - Operations that store may raise ValueTypeError, ValueTooLarge, CacheFull and InvalidTTL.
     - Operations that return a value may raise EntryCorrupt.
     """
+
+    # Entries have no order. Without this, `reversed` would use `len` and the keys 0, 1, ...
+    __reversed__ = None
+    # Whether a subclass refuses numbers of other libraries as values.
+    _exact: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -147,6 +169,7 @@ class Cache(_engine.Core):
             lock_timeout_s=_checked_lock_timeout(lock_timeout),
             read_only=_checked_read_only(path, read_only),
             group=_checked_group(path, group),
+            exact=self._exact,
         )
         if size_bytes is not None and size_bytes != self.size:
             self._warn("size", f"{size_bytes:,} bytes", f"{self.size:,} bytes")
@@ -165,6 +188,103 @@ class Cache(_engine.Core):
             f"omit {name}, or remove the file to create it again"
         )
         warnings.warn(message, SizeMismatchWarning, stacklevel=3)
+
+    def keys(self) -> KeysView[Key]:
+        """Return a view of all keys, in no particular order.
+
+        To iterate over it yields each key that exists during the whole iteration exactly once.
+        Expired entries are skipped.
+
+        Raises:
+            EntryCorrupt: While iterating: a key cannot be decoded.
+            CacheClosed: The cache is closed.
+
+        Example:
+            >>> cache.set_many({"a": 1, "b": 2})
+            >>> sorted(cache.keys())
+            ['a', 'b']
+            >>> cache.keys() & {"b", "c"}
+            {'b'}
+        """
+        return Keys(self._opened())
+
+    def values(self) -> ValuesView[Any]:
+        """Return a view of all values. See `keys`.
+
+        Example:
+            >>> cache.set_many({"a": 1, "b": 2})
+            >>> sum(cache.values())
+            3
+        """
+        return Values(self._opened())
+
+    def items(self) -> ItemsView[Key, Any]:
+        """Return a view of all (key, value) tuples. See `keys`.
+
+        Example:
+            >>> cache.set_many({"a": 1, "b": 2})
+            >>> sorted(cache.items())
+            [('a', 1), ('b', 2)]
+        """
+        return Items(self._opened())
+
+    def _opened(self) -> Self:
+        len(self)  # Raises CacheClosed.
+        return self
+
+    def setdefault(
+        self,
+        key: Key,
+        default: Any = None,
+        ttl: float | SupportsIndex | str | timedelta | None = None,
+    ) -> Any:
+        """Return the value of ``key``; if it has none, store ``default`` and return that.
+
+        Atomic over all processes: of several callers only one stores its default, and the others
+        get that value.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            default: The value to store, of one of the types listed in `tuckbox.Cache`.
+            ttl: Seconds, text such as "5m", or a timedelta, for ``default`` only.
+
+        Returns:
+            The value, or ``default``.
+
+        Raises:
+            As `get` and `set`.
+
+        Example:
+            >>> cache.setdefault("theme", "dark"), cache.setdefault("theme", "light")
+            ('dark', 'dark')
+        """
+        while True:
+            # Not `self.get`: that of a subclass may do something else on a miss.
+            value = super().get(key, _MISSING)
+            if value is not _MISSING:
+                return value
+            if super().add(key, default, ttl):
+                return default
+
+    def update(self, other: Any = (), /, **values: Any) -> None:
+        """Store the entries of a mapping, or of an iterable of pairs, as `set_many`.
+
+        Args:
+            other: A mapping, or an iterable of (key, value) pairs.
+            **values: More values, with their keys as names.
+
+        Raises:
+            As `set_many`.
+
+        Example:
+            >>> cache.update({"a": 1}, b=2)
+            >>> cache.update([(("user", 42), "Ada")])
+            >>> len(cache)
+            3
+        """
+        entries: dict[Key, Any] = dict(other.items() if hasattr(other, "items") else other)
+        entries.update(values.items())
+        self.set_many(entries)
 
     def stats(self) -> Stats:
         """Return statistics about the cache: hits, misses, entries, bytes and more.
@@ -240,6 +360,9 @@ class Cache(_engine.Core):
         return _reopen, (type(self), *arguments), self.__dict__ or None
 
 
+MutableMapping.register(Cache)
+
+
 def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
     kind: type[Cache],
     path: str | None,
@@ -264,6 +387,7 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
         lock_timeout_s=lock_timeout_s,
         read_only=read_only,
         group=group,
+        exact=kind._exact,  # noqa: SLF001 - This module's own class.
     )
     _close_at_exit(cache)
     return cache

@@ -41,8 +41,8 @@
     SizeMismatchWarning (UserWarning)
 
 Each message says what happened, to what, and what to do. An operation on one key that raises has
-changed nothing. ``cache[key]``, ``pop`` and ``incr`` raise the built-in KeyError if the key is
-missing and no default was given.
+changed nothing. ``cache[key]``, and ``pop`` without a default, raise the built-in KeyError if the
+key has no value.
 
 Example::
 
@@ -172,7 +172,10 @@ class LockTimeout(TuckboxError, TimeoutError):
 
 
 class KeyTypeError(TuckboxError, TypeError):
-    """The key is not a str, bytes, int or a tuple of these. Convert it."""
+    """The key is not a str, bytes, int or a tuple of these. Convert it.
+
+    A lookup raises this only for a key that is not hashable.
+    """
 
 
 class KeyTooLong(TuckboxError, ValueError):
@@ -219,7 +222,7 @@ class InvalidArgument(TuckboxError, ValueError):
 
 
 class InvalidTTL(InvalidArgument):
-    """``ttl`` is negative, NaN, or neither None, a number nor a timedelta."""
+    """``ttl`` is neither None, a number, a duration such as ``"5m"``, nor a timedelta."""
 
 
 class InvalidSize(InvalidArgument):

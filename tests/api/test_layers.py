@@ -13,12 +13,15 @@ ARROWS: dict[str, set[str]] = {
     "tuckbox.keys": set(),
     "tuckbox.results": set(),
     "tuckbox.sizes": {"tuckbox.errors"},
+    "tuckbox.views": {"tuckbox._engine", "tuckbox.keys"},
     "tuckbox.cache": {
         "tuckbox._engine",
         "tuckbox.errors",
         "tuckbox.choices",
+        "tuckbox.keys",
         "tuckbox.results",
         "tuckbox.sizes",
+        "tuckbox.views",
     },
     "tuckbox": {
         "tuckbox._engine",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import KeysView, MutableMapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Optional
@@ -40,6 +41,7 @@ def reading(cache: Cache) -> None:
 
 def writing(cache: Cache) -> None:
     cache.set("k", [1, 2], ttl=60)
+    cache.set("k", [1, 2], ttl="5m")
     cache.set(("a", ("b", 1)), None, ttl=timedelta(minutes=5))
     cache["k"] = {"a": 1}
     del cache["k"]
@@ -60,6 +62,16 @@ def many(cache: Cache) -> None:
     assert_type(cache.delete_many(name for name in names), int)
 
 
+def as_a_mapping(cache: Cache) -> MutableMapping[Key, Any]:
+    assert_type(cache.keys(), KeysView[Key])
+    assert_type(cache.popitem(), tuple[Key, Any])
+    assert_type(cache.setdefault("k", 1, ttl="5m"), Any)
+    cache.update({"a": 1}, b=2)
+    cache.update([("a", 1)])
+    assert_type(hash(cache), int)
+    return cache
+
+
 def walking(cache: Cache) -> None:
     for key in cache:
         assert_type(key, Key)
@@ -78,6 +90,6 @@ def looking_after(cache: Cache) -> None:
 def refused(cache: Cache) -> None:
     cache.get(1.5)  # type: ignore[call-overload]
     cache.set(None, 1)  # type: ignore[arg-type]
-    cache.set("k", 1, ttl="5m")  # type: ignore[arg-type]
+    cache.set("k", 1, ttl=[5])  # type: ignore[arg-type]
     cache.incr("n", 1.5)  # type: ignore[arg-type]
     Cache(size=1.5)  # type: ignore[arg-type]

@@ -35,6 +35,21 @@ def count(cache: Cache, turns: int) -> None:
     cache["worker", os.getpid()] = turns
 
 
+def default_all(cache: Cache, turns: int) -> list[int]:
+    """Offer this process's number as the default of many keys, and return what they got."""
+    return [cache.setdefault(key, os.getpid()) for key in range(turns)]
+
+
+def pop_all(cache: Cache) -> list[tuple[Any, Any]]:
+    """Take entries until there are none."""
+    popped = []
+    while True:
+        try:
+            popped.append(cache.popitem())
+        except KeyError:
+            return popped
+
+
 def echo(cache: Cache, question: object) -> object:
     """Store an answer to what is found, and return what the cache is."""
     cache["answer"] = [cache.get("question"), question]

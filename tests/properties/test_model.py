@@ -130,7 +130,7 @@ class Machine(RuleBasedStateMachine):
         if not self.live(key):
             if default is None:
                 with pytest.raises(KeyError):
-                    self.cache.incr(key, delta, ttl=ttl)
+                    self.cache.incr(key, delta, None, ttl)
                 return
             current, expiry = default, self.expiry(ttl)
         else:

@@ -222,8 +222,10 @@ def values(cache: Cache) -> list[Any]:
 
 
 TTLS: list[Any] = [None, 60, 0.5e6, timedelta(1), math.inf, 2**63, 10**30, 1e300, timedelta.max]
-TTLS += [0, 0.0, -0.0, timedelta(0)]
-BAD_TTLS: list[Any] = [-1, -1e-9, -(2**63), -math.inf, math.nan, timedelta(-1), True, "60", 1j]
+TTLS += ["5m", "1h 30m", "1.5d", "9" * 400 + "w"]
+EXPIRED_TTLS = [0, 0.0, -0.0, timedelta(0), -1, -1e-9, -(2**63), -math.inf, timedelta.min, "0s"]
+TTLS += EXPIRED_TTLS
+BAD_TTLS: list[Any] = [math.nan, True, "60", "5 min", "-5m", "1m1h", "\ud800", 1j]
 BAD_TTLS += [Decimal(60), Raising(), [60]]
 
 
@@ -312,9 +314,16 @@ def _value_bytes(value: Any, depth: int, errors: set[type[Exception]]) -> int:
 
 def ttl_errors(ttl: Any) -> set[type[Exception]]:
     kind = type(ttl)
-    if ttl is None or (kind is timedelta and ttl >= timedelta(0)):
+    if ttl is None or kind in {int, timedelta}:
         return set()
-    return set() if kind in {int, float} and ttl >= 0 else {InvalidTTL}
+    if kind is float:
+        return {InvalidTTL} if math.isnan(ttl) else set()
+    if kind is str:
+        number = r"\s*\d+(\.\d+)?\s*"
+        units = "".join(f"({number}{unit})?" for unit in "wdhms")
+        is_duration = ttl.strip() and re.fullmatch(units + r"\s*", ttl, re.ASCII)
+        return set() if is_duration else {InvalidTTL}
+    return {InvalidTTL}
 
 
 # The judge.
@@ -386,7 +395,7 @@ class Judge:
             assert getattr(self.cache, operation)(key, value, ttl), f"{operation} did not store"
 
     def _prove_stored(self, what: What, key: Any, value: Any, ttl: Any) -> None:
-        lives = ttl is None or ttl not in (0, timedelta(0))
+        lives = ttl is None or ttl not in EXPIRED_TTLS
         assert (key in self.cache) == lives, f"{what}: it is there: {not lives}"
         missing = object()
         entry = self.cache.get_entry(key)

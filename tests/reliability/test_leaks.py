@@ -124,7 +124,7 @@ def operations(cache: Cache, seed: int) -> Callable[[int], None]:
         refused,
         cache.check,
         cache.clear,
-        lambda: next(cache.keys(), None),
+        lambda: next(iter(cache.keys()), None),
     ]
 
     def repeat(count: int) -> None:

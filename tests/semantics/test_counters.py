@@ -24,9 +24,16 @@ def test_incr_adds_and_returns_the_sum(cache: Cache) -> None:
     assert cache.get("n") == 30
 
 
-def test_missing_key_is_key_error_or_starts_from_the_default(cache: Cache) -> None:
+def test_a_missing_counter_starts_at_zero(cache: Cache) -> None:
+    assert cache.incr("visits") == 1
+    assert cache.incr("visits") == 2
+    assert cache.decr("stock", 3) == -3
+    assert cache.get_many(["visits", "stock"]) == {"visits": 2, "stock": -3}
+
+
+def test_a_missing_counter_is_a_key_error_or_starts_from_the_default(cache: Cache) -> None:
     with pytest.raises(KeyError) as caught:
-        cache.incr("n")
+        cache.incr("n", default=None)
     assert caught.value.args == ("n",)
     assert "n" not in cache
     assert cache.incr("n", 2, default=10) == 12
@@ -49,13 +56,14 @@ def test_an_expired_counter_is_missing(timed: Cache, clock: _engine.ManualClock)
     timed.set("n", 5, ttl=1)
     clock.advance(2)
     with pytest.raises(KeyError):
-        timed.incr("n")
+        timed.incr("n", default=None)
+    assert timed.incr("n") == 1
 
 
 @pytest.mark.parametrize("value", ["5", b"5", 5.0, None, True, [5], 2**63, -(2**63) - 1], ids=repr)
 def test_what_is_no_integer_of_64_bits_is_refused(cache: Cache, value: object) -> None:
     cache.set("n", value)
-    with pytest.raises(NotAnInteger, match="64-bit integer"):
+    with pytest.raises(NotAnInteger, match=r"^key 'n': .*64-bit integer"):
         cache.incr("n")
     assert cache.get("n") == value
     assert type(cache.get("n")) is type(value)
@@ -66,7 +74,7 @@ def test_what_is_no_integer_of_64_bits_is_refused(cache: Cache, value: object) -
 )
 def test_overflow_is_refused_and_changes_nothing(cache: Cache, value: int, delta: int) -> None:
     cache.set("n", value)
-    with pytest.raises(IntegerOverflow, match="64-bit"):
+    with pytest.raises(IntegerOverflow, match=r"^key 'n': .*64-bit"):
         cache.incr("n", delta)
     assert cache.get("n") == value
 
@@ -106,5 +114,5 @@ def test_delta_out_of_range_is_an_overflow(cache: Cache) -> None:
 def test_a_bad_ttl_changes_nothing(cache: Cache) -> None:
     cache.set("n", 1)
     with pytest.raises(InvalidTTL):
-        cache.incr("n", ttl=-1)
+        cache.incr("n", ttl="soon")
     assert cache.get("n") == 1

@@ -46,26 +46,31 @@ def test_delete_many_counts_those_that_were_there(cache: Cache) -> None:
     assert cache.delete_many([]) == 0
 
 
-def test_nothing_is_stored_when_one_entry_is_refused(cache: Cache) -> None:
+def test_nothing_is_stored_when_one_entry_is_refused_and_its_key_is_named(cache: Cache) -> None:
     cache["a"] = "before"
     refused = [
-        (KeyTypeError, {"a": 1, 1.5: 2}),
-        (KeyTooLong, {"a": 1, "x" * 65_537: 2}),
-        (ValueTypeError, {"a": 1, "b": object()}),
-        (ValueTooLarge, {"a": 1, "b": b"x" * (8 << 20)}),
-        (ValueTooLarge, {"a": 1, "b": ["x" * (8 << 20)]}),
+        (KeyTypeError, {"a": 1, 1.5: 2}, "key 1.5: float cannot be a key"),
+        (KeyTooLong, {"a": 1, "x" * 65_537: 2}, r"key 'xxx.*\.\.\..*: key is 65537 bytes long"),
+        (ValueTypeError, {"a": 1, "b": object()}, "key 'b': value is of type object"),
+        (
+            ValueTypeError,
+            {"a": 1, "b": [{"c": object()}]},
+            r"key 'b': value\[0\]\['c'\] is of type",
+        ),
+        (ValueTooLarge, {"a": 1, "b": b"x" * (8 << 20)}, "key 'b': value is 8388608 bytes long"),
+        (ValueTooLarge, {"a": 1, "b": ["x" * (8 << 20)]}, "key 'b': value is too long"),
     ]
-    for error, mapping in refused:
-        with pytest.raises(error):
+    for error, mapping, message in refused:
+        with pytest.raises(error, match=f"^{message}"):
             cache.set_many(mapping)
     with pytest.raises(InvalidTTL):
-        cache.set_many({"a": 1}, ttl=-1)
+        cache.set_many({"a": 1}, ttl="soon")
     assert dict(cache) == {"a": "before"}
 
 
 def test_nothing_is_deleted_when_one_key_is_refused(cache: Cache) -> None:
     cache["a"] = 1
-    for error, key in ((KeyTypeError, None), (KeyTooLong, "x" * 65_537)):
+    for error, key in ((KeyTypeError, []), (KeyTooLong, "x" * 65_537)):
         with pytest.raises(error):
             cache.delete_many(["a", key])
     assert "a" in cache

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import dataclasses
+import datetime as datetime_module
 import enum
 import math
+import os
 import struct
 import uuid
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import freezegun
 import pytest
+import time_machine
 
 from tuckbox import ValueTooLarge, ValueTypeError
 
@@ -150,8 +157,8 @@ def test_values_come_back_with_the_same_type(cache: Cache, value: Any) -> None:
             cache.get("k"),
             cache.get_entry("k").value,
             cache.get_many(["k"])["k"],
-            next(cache.values()),
-            next(cache.items())[1],
+            next(iter(cache.values())),
+            next(iter(cache.items()))[1],
         ):
             assert same(stored, found), found
         assert same(stored, cache.pop("k"))
@@ -184,8 +191,29 @@ class Level(enum.IntEnum):
     LOW = 1
 
 
+class Season(str, enum.Enum):
+    SPRING = "a"
+
+
+class Corner(enum.Enum):
+    LEFT = object()
+
+
+class Turning(enum.Enum):
+    """Its value is itself, in a container."""
+
+    NOW = 1
+
+    @property
+    def value(self) -> Any:
+        return [self]
+
+
 class Name(str):
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return self
 
 
 class Ratio(float):
@@ -193,6 +221,10 @@ class Ratio(float):
 
 
 class Moment(datetime):
+    pass
+
+
+class Span(timedelta):
     pass
 
 
@@ -206,53 +238,173 @@ class Plain:
     x: int
 
 
+class Model:
+    def model_dump(self) -> dict[str, int]:
+        return {"x": 1}
+
+
+class Anything:
+    pass
+
+
+class Index:
+    """Stands for an int, and equals nothing."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __index__(self) -> int:
+        return self.number
+
+
 Point = collections.namedtuple("Point", "x y")  # noqa: PYI024
+
+REFUSED = [
+    (Plain(1), r"value is of type .*Plain, which cannot be stored; store dataclasses.asdict\("),
+    (object(), "value is of type object, which cannot be stored; values are None, bool, .*: conv"),
+    (1j, "complex, which cannot be stored"),
+    (len, "builtin_function_or_method, which cannot be stored"),
+    (int, "type, which cannot be stored"),
+    (NotImplemented, "which cannot be stored"),
+    (timezone.utc, "datetime.timezone, which cannot be stored"),
+    (MOMENT.replace(tzinfo=OwnZone()), "value has a time zone of type .*OwnZone"),
+    ([{"a": (1, {2: time(1, tzinfo=OwnZone())})}], r"value\[0\]\['a'\]\[1\]\[2\] has a time"),
+    ([1, [2, {"users": [Plain(1)]}]], r"value\[1\]\[1\]\['users'\]\[0\] is of type .*Plain"),
+    ({"a": {Level.LOW: 1}}, r"value\['a'\] key <Level.LOW: 1> is of type .*Level"),
+    ({"a": {Name("x")}}, r"value\['a'\] member 'x' is of type .*Name"),
+    ((1, frozenset([(2, Name("y"))])), r"value\[1\] member \(2, 'y'\)\[1\] is of type .*Name"),
+    ({Index(1): "a", 1: "b"}, "value key .*Index object .* is of type .*Index, which cannot"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), REFUSED, ids=repr)
+def test_a_refused_value_is_named_with_its_key_its_place_and_a_way_out(
+    cache: Cache, value: Any, message: str
+) -> None:
+    key = ("k", 1)
+    cache[key] = "old"
+    version = cache.get_entry(key).version
+    for operation in (
+        lambda: cache.set(key, value),
+        lambda: cache.add(key, value),
+        lambda: cache.replace(key, value),
+        lambda: cache.cas(key, value, version),
+        lambda: cache.__setitem__(key, value),
+        lambda: cache.set_many({"fine": 1, key: value}),
+        lambda: cache.update({key: value}),
+    ):
+        with pytest.raises(ValueTypeError, match=rf"^key \('k', 1\): (?=value).*?{message}"):
+            operation()
+    assert dict(cache) == {key: "old"}
+    assert cache.get_entry(key).version == version
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
+    ("key", "shown"),
     [
-        (Level.LOW, r"value is of type .*Level, a subclass of int.*store int\(\.\.\.\) of it"),
-        (Name("x"), r"Name, a subclass of str"),
-        (Ratio(1), r"Ratio, a subclass of float"),
-        (Point(1, 2), r"Point, a subclass of tuple"),
-        (Moment(2026, 1, 1), r"Moment, a subclass of datetime\.datetime"),
-        (collections.OrderedDict(a=1), r"OrderedDict, a subclass of dict"),
-        (collections.Counter("a"), r"Counter, a subclass of dict"),
-        (Plain(1), r"value is of type .*Plain, which cannot be stored; values are None, bool"),
-        (object(), "value is of type object, which cannot be stored"),
-        (1j, "complex, which cannot be stored"),
-        (range(3), "range, which cannot be stored"),
-        (memoryview(b"x"), "memoryview, which cannot be stored"),
-        (iter([1]), "list_iterator, which cannot be stored"),
-        (len, "builtin_function_or_method, which cannot be stored"),
-        (int, "type, which cannot be stored"),
-        (NotImplemented, "which cannot be stored"),
-        (timezone.utc, "datetime.timezone, which cannot be stored"),
-        (MOMENT.replace(tzinfo=OwnZone()), "value has a time zone of type .*OwnZone"),
-        ([{"a": (1, {2: time(1, tzinfo=OwnZone())})}], r"value\[0\]\['a'\]\[1\]\[2\] has a time"),
-        ([1, [2, {"users": [Plain(1)]}]], r"value\[1\]\[1\]\['users'\]\[0\] is of type .*Plain"),
-        ({"a": {Level.LOW: 1}}, r"value\['a'\] key <Level.LOW: 1> is of type .*Level"),
-        ({"a": {Name("x")}}, r"value\['a'\] member 'x' is of type .*Name"),
-        ((1, frozenset([(2, Name("y"))])), r"value\[1\] member \(2, 'y'\)\[1\] is of type .*Name"),
+        ("x" * 60_000, r"'x{20,}\.\.\.x+'"),
+        (b"x" * 60_000, r"b'x{20,}\.\.\.x+'"),
+        (("x" * 60_000, 1), r"\('x{20,}\.\.\.x+\.\.\."),
+        (1 << 6000, "<int of 6001 bits>"),
     ],
-    ids=repr,
+    ids=lambda argument: type(argument).__name__,
 )
-def test_what_would_not_come_back_is_refused(cache: Cache, value: Any, message: str) -> None:
-    cache["k"] = "old"
-    version = cache.get_entry("k").version
-    for operation in (
-        lambda: cache.set("k", value),
-        lambda: cache.add("free", value),
-        lambda: cache.replace("k", value),
-        lambda: cache.cas("k", value, version),
-        lambda: cache.__setitem__("k", value),
-        lambda: cache.set_many({"k": value}),
-    ):
-        with pytest.raises(ValueTypeError, match=message):
-            operation()
-    assert dict(cache) == {"k": "old"}
-    assert cache.get_entry("k").version == version
+def test_a_long_key_is_named_in_short(cache: Cache, key: Any, shown: str) -> None:
+    for store in (cache.set, cache.setdefault, lambda key, value: cache.set_many({key: value})):
+        with pytest.raises(ValueTypeError, match=rf"^key {shown}: value is of type object"):
+            store(key, object())
+
+
+# What is refused, the way out that the message names, and how it comes back by that.
+WAYS_OUT = [
+    (Level.LOW, r"store its .value, and make .* with Level\(\.\.\.\)", lambda v: v.value, Level),
+    (Season.SPRING, "store its .value, and make .* with Season", lambda v: v.value, Season),
+    (Corner.LEFT, r"its .name, .* Corner\[\.\.\.\]", lambda v: v.name, lambda name: Corner[name]),
+    (Turning.NOW, "its .name, .* Turning", lambda v: v.name, lambda name: Turning[name]),
+    (Name("x"), r"Name, a subclass of str, .*store str.__str__\(\.\.\.\)", str.__str__, Name),
+    (Ratio(1.5), r"Ratio, a subclass of float.*store float\(\.\.\.\) of it", float, Ratio),
+    (Point(1, 2), r"a subclass of tuple.*store tuple\(\.\.\.\)", tuple, lambda v: Point(*v)),
+    (
+        Moment(2026, 1, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
+        r"subclass of datetime\.datetime.*store its isoformat\(\), .*datetime\.fromisoformat\(\)",
+        lambda v: v.isoformat(),
+        Moment.fromisoformat,
+    ),
+    (
+        Span(days=1, microseconds=1),
+        r"store its total_seconds\(\), .*timedelta\(seconds=\.\.\.\)",
+        lambda v: v.total_seconds(),
+        lambda seconds: Span(seconds=seconds),
+    ),
+    (
+        collections.OrderedDict(a=1),
+        r"subclass of dict.*store dict\(\.\.\.\)",
+        dict,
+        collections.OrderedDict,
+    ),
+    (collections.Counter("aab"), r"subclass of dict.*store dict\(", dict, collections.Counter),
+    (collections.deque([1]), r"store list\(\.\.\.\)", list, collections.deque),
+    (range(3), r"store list\(\.\.\.\)", list, lambda v: range(len(v))),
+    ({"a": 1}.keys(), r"store list\(\.\.\.\)", list, lambda v: dict.fromkeys(v).keys()),
+    (MappingProxyType({"a": 1}), r"store dict\(\.\.\.\)", dict, MappingProxyType),
+    (memoryview(b"x"), r"store bytes\(\.\.\.\) of it", bytes, memoryview),
+    (
+        array.array("d", [1.5]),
+        r"store its tolist\(\)",
+        lambda v: v.tolist(),
+        lambda v: array.array("d", v),
+    ),
+    (Path("a/b"), r"store os.fspath\(\.\.\.\) of it", os.fspath, Path),
+    (Plain(1), r"store dataclasses.asdict\(", dataclasses.asdict, lambda v: Plain(**v)),
+]
+
+
+@pytest.mark.parametrize(("value", "advice", "way_out", "back"), WAYS_OUT, ids=repr)
+def test_the_way_out_that_a_refusal_names_works(
+    cache: Cache, value: Any, advice: str, way_out: Any, back: Any
+) -> None:
+    for stored in (value, [value]):
+        with pytest.raises(ValueTypeError, match=advice):
+            cache["k"] = stored
+    cache["k"] = way_out(value)
+    assert back(cache["k"]) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (Model(), r"store its model_dump\(\)"),
+        (iter([1]), r"list_iterator, .*store list\(\.\.\.\) of it"),
+        ((n for n in "a"), r"generator, .*store list\(\.\.\.\) of it"),
+        (Anything(), "convert it to one of these"),
+    ],
+)
+def test_other_refusals_name_a_way_out(cache: Cache, value: Any, advice: str) -> None:
+    with pytest.raises(ValueTypeError, match=advice):
+        cache["k"] = value
+
+
+def test_frozen_time_is_refused_with_the_library_that_keeps_the_types(cache: Cache) -> None:
+    with freezegun.freeze_time("2026-01-02"):
+        for moment in (datetime_module.datetime.now(), datetime_module.date.today()):
+            with pytest.raises(ValueTypeError, match=r"freezegun.api.Fake.*use time-machine"):
+                cache["k"] = moment
+    with time_machine.travel(MOMENT):
+        now = datetime_module.datetime.now()
+        cache["k"] = now
+        assert cache["k"] == now
+
+
+def test_an_object_with_index_is_stored_as_its_int(cache: Cache) -> None:
+    cache["n"] = Index(5)
+    assert cache.incr("n", Index(2)) == 7
+    assert cache.incr("new", default=Index(-1)) == 0
+    cache.set_many({"a": Index(1), "b": [Index(2**70)], "c": {"x": Index(0)}})
+    cache.set("k", "v", ttl=Index(60))
+    assert cache.get_many(list("nabc")) == {"n": 7, "a": 1, "b": [2**70], "c": {"x": 0}}
+    assert cache.incr("a") == 2
+    assert type(cache["b"][0]) is int
+    assert cache.get_entry("k").expiry is not None
 
 
 def test_nesting_is_limited(cache: Cache) -> None:
@@ -318,6 +470,6 @@ class TestLength:
             lambda: cache.replace("k", value),
             lambda: cache.cas("k", value, version),
         ):
-            with pytest.raises(ValueTooLarge, match="with a larger size, or store less"):
+            with pytest.raises(ValueTooLarge, match=r"^key '.*with a larger size, or store less"):
                 operation()
         assert dict(cache) == {"k": "old"}

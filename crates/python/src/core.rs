@@ -3,20 +3,20 @@
 //! [`crate::get_set`].
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
-use tuckbox_engine::{Cache, Clock, Config, Entry, Error, Place, Rights, Value};
+use tuckbox_engine::{Cache, Clock, Config, Entry, Error, Place, Rights, ScanState, Value};
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
 use crate::keys;
 use crate::opened::{decoded, Opened};
-use crate::scan::{Part, Scan};
+use crate::scan::{self, Part, Scan};
 use crate::scratch::{self, Used};
 use crate::waiter::{self, PythonWaiter};
 use crate::{choices, codec, many, numbers, reports, ttl};
@@ -26,6 +26,8 @@ use crate::{choices, codec, many, numbers, reports, ttl};
 pub struct Core {
     // Set by `__init__`, not `__new__`, so that subclasses can have other arguments.
     opened: OnceLock<Opened>,
+    /// Where the last `popitem` of this handle ended.
+    pub popped: Mutex<ScanState>,
 }
 
 impl Core {
@@ -82,6 +84,18 @@ impl<'py> FromPyObject<'_, 'py> for Delta {
     }
 }
 
+/// The `default` argument of `incr` and `decr`.
+struct Initial(Option<i64>);
+
+impl<'py> FromPyObject<'_, 'py> for Initial {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let given = (!object.is_none()).then_some(object);
+        given.map(|given| numbers::signed(&given, "default")).transpose().map(Initial)
+    }
+}
+
 fn entry_of<'py>(
     py: Python<'py>,
     key: &Bound<'_, PyAny>,
@@ -98,12 +112,13 @@ impl Core {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Core {
-        Core { opened: OnceLock::new() }
+        Core { opened: OnceLock::new(), popped: Mutex::default() }
     }
 
     /// Opens the file at `path`, and creates it if it does not exist. Without a path, opens the
-    /// private cache of another process that is `shown` at that path, or a new private cache.
-    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, lock_timeout_s=1.0, read_only=false, group=None, clock=None))]
+    /// private cache of another process that is `shown` at that path, or a new private cache. With
+    /// `exact`, numbers of other libraries are refused as values.
+    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, lock_timeout_s=1.0, read_only=false, group=None, exact=false, clock=None))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
         &self,
@@ -117,6 +132,7 @@ impl Core {
         lock_timeout_s: f64,
         read_only: bool,
         group: Option<u32>,
+        exact: bool,
         clock: Option<&Bound<'_, ManualClock>>,
     ) -> PyResult<()> {
         let defaults = Config::default();
@@ -140,7 +156,7 @@ impl Core {
             (None, Some(path)) => Place::Shown(path),
             (None, None) => Place::Private,
         };
-        let opened = Opened::open(py, place, &config, lock_timeout_s)?;
+        let opened = Opened::open(py, place, &config, lock_timeout_s, exact)?;
         self.opened.set(opened).map_err(|_| {
             PyRuntimeError::new_err("this cache is already open; create another for another file")
         })
@@ -168,13 +184,13 @@ impl Core {
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let opened = self.opened()?;
-        let bytes = keys::encode(key)?;
+        let bytes = keys::encode_lookup(key)?;
         scratch::with_buffer(|buffer| match opened.cache.get(bytes.bytes(), buffer) {
             Ok(Some(entry)) => {
                 Used { result: entry_of(py, key, &entry).map(Some), read_bytes: entry.value.len() }
             }
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
-            Err(error) => Used { result: Err(opened.refused(py, error)), read_bytes: 0 },
+            Err(error) => Used { result: Err(opened.refused_entry(py, error, key)), read_bytes: 0 },
         })
     }
 
@@ -183,7 +199,7 @@ impl Core {
     /// Args:
     ///     key: A str, bytes, int, or a tuple of these.
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
-    ///     ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.
+    ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
     ///
     /// Returns:
     ///     True if the value was stored, False if the key has a value.
@@ -202,9 +218,9 @@ impl Core {
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> Quick<bool> {
-        let key = keys::encode(key)?;
+        let bytes = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
-        self.opened()?.store(py, value, |cache, value| cache.add(key.bytes(), value, ttl))
+        self.opened()?.store(py, key, value, |cache, value| cache.add(bytes.bytes(), value, ttl))
     }
 
     /// Store `value` only if `key` already has a value.
@@ -212,7 +228,7 @@ impl Core {
     /// Args:
     ///     key: A str, bytes, int, or a tuple of these.
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
-    ///     ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.
+    ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
     ///
     /// Returns:
     ///     True if the value was stored, False if the key has no value.
@@ -231,9 +247,10 @@ impl Core {
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> Quick<bool> {
-        let key = keys::encode(key)?;
+        let bytes = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
-        self.opened()?.store(py, value, |cache, value| cache.replace(key.bytes(), value, ttl))
+        let opened = self.opened()?;
+        opened.store(py, key, value, |cache, value| cache.replace(bytes.bytes(), value, ttl))
     }
 
     /// Store `value` only if the entry of `key` still has this `version` (compare and set).
@@ -242,7 +259,7 @@ impl Core {
     ///     key: A str, bytes, int, or a tuple of these.
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
     ///     version: The `version` of the `Entry` that `get_entry` returned.
-    ///     ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.
+    ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
     ///
     /// Returns:
     ///     True if the value was stored, False if the value changed meanwhile or is missing.
@@ -267,11 +284,11 @@ impl Core {
         version: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> Quick<bool> {
-        let key = keys::encode(key)?;
+        let bytes = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
         let version = numbers::version(version)?;
-        self.opened()?.store(py, value, |cache, value| {
-            cache.compare_and_set(key.bytes(), value, ttl, version)
+        self.opened()?.store(py, key, value, |cache, value| {
+            cache.compare_and_set(bytes.bytes(), value, ttl, version)
         })
     }
 
@@ -294,8 +311,8 @@ impl Core {
     ///     (True, False)
     fn delete(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let opened = self.opened()?;
-        let key = keys::encode(key)?;
-        opened.cache.delete(key.bytes()).map_err(|error| opened.refused(py, error))
+        let bytes = keys::encode_lookup(key)?;
+        opened.cache.delete(bytes.bytes()).map_err(|error| opened.refused_entry(py, error, key))
     }
 
     /// Delete `key` and return its value.
@@ -324,7 +341,7 @@ impl Core {
         default: Given<'py>,
     ) -> Quick<Bound<'py, PyAny>> {
         let opened = self.opened()?;
-        let bytes = keys::encode(key)?;
+        let bytes = keys::encode_lookup(key)?;
         scratch::with_buffer(|buffer| match opened.cache.pop(bytes.bytes(), buffer) {
             Ok(Some(entry)) => {
                 Used { result: decoded(py, key, entry.value), read_bytes: entry.value.len() }
@@ -332,7 +349,9 @@ impl Core {
             Ok(None) => {
                 Used { result: default.0.ok_or_else(|| missing(key).into()), read_bytes: 0 }
             }
-            Err(error) => Used { result: Err(opened.refused(py, error).into()), read_bytes: 0 },
+            Err(error) => {
+                Used { result: Err(opened.refused_entry(py, error, key).into()), read_bytes: 0 }
+            }
         })
     }
 
@@ -340,13 +359,13 @@ impl Core {
     ///
     /// Args:
     ///     key: A str, bytes, int, or a tuple of these.
-    ///     ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.
+    ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
     ///
     /// Returns:
     ///     True if the key has a value, False if not.
     ///
     /// Raises:
-    ///     InvalidTTL: `ttl` is negative, NaN or of another type.
+    ///     InvalidTTL: `ttl` is not a length of time.
     ///     CacheFull: There is no room for the entry with its expiry.
     ///     As `delete`.
     ///
@@ -362,9 +381,9 @@ impl Core {
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<bool> {
         let opened = self.opened()?;
-        let key = keys::encode(key)?;
+        let bytes = keys::encode_lookup(key)?;
         let ttl = ttl::parse(ttl)?;
-        opened.cache.touch(key.bytes(), ttl).map_err(|error| opened.refused(py, error))
+        opened.cache.touch(bytes.bytes(), ttl).map_err(|error| opened.refused_entry(py, error, key))
     }
 
     /// Add `delta` to the int stored under `key`, atomically over all processes.
@@ -372,30 +391,30 @@ impl Core {
     /// Args:
     ///     key: A str, bytes, int, or a tuple of these.
     ///     delta: The int to add; may be negative.
-    ///     default: The int to start from if the key has no value. Without it, raises KeyError.
-    ///     ttl: The time to live if the key had no value: seconds (int or float), a timedelta or
-    ///         None. An existing entry keeps its expiry.
+    ///     default: The int to start from if the key has no value; None raises KeyError then.
+    ///     ttl: The time to live if the key had no value, as for `set`. An existing entry keeps its
+    ///         expiry.
     ///
     /// Returns:
     ///     The sum.
     ///
     /// Raises:
-    ///     KeyError: The key has no value, and `default` was not given.
+    ///     KeyError: The key has no value, and `default` is None.
     ///     NotAnInteger: The value, `delta` or `default` is not an int. A bool is not an int here.
     ///     IntegerOverflow: The sum, `delta` or `default` does not fit a signed 64-bit integer.
     ///     As `set`.
     ///
     /// Example:
-    ///     >>> cache.incr("visits", default=0), cache.incr("visits")
+    ///     >>> cache.incr("visits"), cache.incr("visits")
     ///     (1, 2)
-    #[pyo3(signature = (key, delta=Delta(1), default=None, ttl=None))]
-    #[pyo3(text_signature = "($self, key, delta=1, default=None, ttl=None)")]
+    #[pyo3(signature = (key, delta=Delta(1), default=Initial(Some(0)), ttl=None))]
+    #[pyo3(text_signature = "($self, key, delta=1, default=0, ttl=None)")]
     fn incr<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         delta: Delta,
-        default: Option<&Bound<'py, PyAny>>,
+        default: Initial,
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<i64> {
         self.add_to(py, key, delta.0, default, ttl)
@@ -407,14 +426,14 @@ impl Core {
     ///     >>> cache.set("stock", 10)
     ///     >>> cache.decr("stock", 3)
     ///     7
-    #[pyo3(signature = (key, delta=Delta(1), default=None, ttl=None))]
-    #[pyo3(text_signature = "($self, key, delta=1, default=None, ttl=None)")]
+    #[pyo3(signature = (key, delta=Delta(1), default=Initial(Some(0)), ttl=None))]
+    #[pyo3(text_signature = "($self, key, delta=1, default=0, ttl=None)")]
     fn decr<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         delta: Delta,
-        default: Option<&Bound<'py, PyAny>>,
+        default: Initial,
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<i64> {
         let delta = delta.0.checked_neg().ok_or_else(|| {
@@ -454,7 +473,7 @@ impl Core {
     ///
     /// Args:
     ///     mapping: A dict, or another mapping with `items`, of keys to values.
-    ///     ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.
+    ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
     ///
     /// Raises:
     ///     TypeError: `mapping` is not a mapping.
@@ -500,7 +519,7 @@ impl Core {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
     ) -> Quick<Bound<'py, PyAny>> {
-        let found = self.opened()?.read(py, key, keys::encode(key)?.bytes())?;
+        let found = self.opened()?.read(py, key, keys::encode_lookup(key)?.bytes())?;
         found.ok_or_else(|| missing(key).into())
     }
 
@@ -510,9 +529,9 @@ impl Core {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> Quick<()> {
-        let key = keys::encode(key)?;
+        let bytes = keys::encode(key)?;
         let never = tuckbox_engine::Ttl::Never;
-        self.opened()?.store(py, value, |cache, value| cache.set(key.bytes(), value, never))
+        self.opened()?.store(py, key, value, |cache, value| cache.set(bytes.bytes(), value, never))
     }
 
     fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -524,8 +543,8 @@ impl Core {
 
     fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let opened = self.opened()?;
-        let key = keys::encode(key)?;
-        opened.cache.contains(key.bytes()).map_err(|error| opened.refused(py, error))
+        let bytes = keys::encode_lookup(key)?;
+        opened.cache.contains(bytes.bytes()).map_err(|error| opened.refused_entry(py, error, key))
     }
 
     // The number of entries, including expired ones that were not yet removed.
@@ -534,47 +553,39 @@ impl Core {
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> PyResult<Scan> {
-        Core::keys(slf)
-    }
-
-    /// Return an iterator over all keys, in no particular order.
-    ///
-    /// It yields each key that exists during the whole iteration exactly once. Expired entries are
-    /// skipped.
-    ///
-    /// Raises:
-    ///     EntryCorrupt: While iterating: a key cannot be decoded.
-    ///     CacheClosed: The cache is closed.
-    ///
-    /// Example:
-    ///     >>> cache.set_many({"a": 1, "b": 2})
-    ///     >>> sorted(cache.keys())
-    ///     ['a', 'b']
-    fn keys(slf: Bound<'_, Self>) -> PyResult<Scan> {
         slf.get().not_closed()?;
         Ok(Scan::new(slf.unbind(), Part::Key))
     }
 
-    /// Return an iterator over all values. See `keys`.
-    ///
-    /// Example:
-    ///     >>> cache.set_many({"a": 1, "b": 2})
-    ///     >>> sum(cache.values())
-    ///     3
-    fn values(slf: Bound<'_, Self>) -> PyResult<Scan> {
+    fn _iter_values(slf: Bound<'_, Self>) -> PyResult<Scan> {
         slf.get().not_closed()?;
         Ok(Scan::new(slf.unbind(), Part::Value))
     }
 
-    /// Return an iterator over all (key, value) tuples. See `keys`.
-    ///
-    /// Example:
-    ///     >>> cache.set_many({"a": 1, "b": 2})
-    ///     >>> sorted(cache.items())
-    ///     [('a', 1), ('b', 2)]
-    fn items(slf: Bound<'_, Self>) -> PyResult<Scan> {
+    fn _iter_items(slf: Bound<'_, Self>) -> PyResult<Scan> {
         slf.get().not_closed()?;
         Ok(Scan::new(slf.unbind(), Part::Item))
+    }
+
+    /// Delete any entry and return its key and value.
+    ///
+    /// Atomic over all processes: of several callers only one gets the entry.
+    ///
+    /// Returns:
+    ///     A (key, value) tuple.
+    ///
+    /// Raises:
+    ///     KeyError: The cache has no entries.
+    ///     EntryCorrupt: The key or the value cannot be decoded. The entry is deleted.
+    ///     As `delete`.
+    ///
+    /// Example:
+    ///     >>> cache.set("job", "mail")
+    ///     >>> cache.popitem()
+    ///     ('job', 'mail')
+    fn popitem<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        scan::pop_next(self, py)?
+            .ok_or_else(|| PyKeyError::new_err("popitem(): the cache has no entries"))
     }
 
     /// Delete all entries.
@@ -694,7 +705,8 @@ impl Core {
         value: &Bound<'py, PyAny>,
     ) -> PyResult<(u8, Bound<'py, PyBytes>)> {
         let mut bytes = Vec::new();
-        codec::encode(value, self.opened()?.value_bytes_max, &mut bytes)?;
+        codec::encode(value, self.opened()?.rules(), &mut bytes)
+            .map_err(|refusal| refusal.raised(py, None))?;
         Ok((bytes[0], PyBytes::new(py, &bytes[1..])))
     }
 
@@ -738,17 +750,16 @@ impl Core {
         py: Python<'_>,
         key: &Bound<'_, PyAny>,
         delta: i64,
-        default: Option<&Bound<'_, PyAny>>,
+        default: Initial,
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i64> {
         let opened = self.opened()?;
         let bytes = keys::encode(key)?;
-        let initial = default.map(|default| numbers::signed(default, "default")).transpose()?;
         let ttl = ttl::parse(ttl)?;
         opened
             .cache
-            .incr(bytes.bytes(), delta, initial, ttl)
-            .map_err(|error| opened.refused(py, error))?
+            .incr(bytes.bytes(), delta, default.0, ttl)
+            .map_err(|error| opened.refused_entry(py, error, key))?
             .ok_or_else(|| missing(key))
     }
 }

@@ -11,6 +11,8 @@ use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use tuckbox_engine::{ArenaError, Error, Rights};
 
+use crate::names;
+
 /// The classes of `tuckbox.errors` that are raised from here.
 pub mod classes {
     use pyo3::import_exception;
@@ -85,9 +87,33 @@ const EOPNOTSUPP: i32 = 95;
 /// Converts the error of an operation. `path` is used for errors that have none.
 #[cold]
 pub fn raised(py: Python<'_>, error: Error, path: &Path) -> PyErr {
-    convert(py, error, path, |errno, _, message, name| {
-        CacheFileError::new_err((errno, message, name))
-    })
+    let message = error.to_string();
+    convert(py, error, message, path, raised_by_operation)
+}
+
+/// As [`raised`], for an operation on one key, which a message about the entry names.
+#[cold]
+pub fn raised_for_key(py: Python<'_>, error: Error, path: &Path, key: &Bound<'_, PyAny>) -> PyErr {
+    let mut message = error.to_string();
+    if matches!(
+        error,
+        Error::KeyTooLong { .. }
+            | Error::ValueTooLarge { .. }
+            | Error::NotAnInteger
+            | Error::Overflow { .. }
+    ) {
+        message = format!("key {}: {message}", names::of_object(key));
+    }
+    convert(py, error, message, path, raised_by_operation)
+}
+
+fn raised_by_operation(
+    errno: Option<i32>,
+    _: io::ErrorKind,
+    message: String,
+    name: OsString,
+) -> PyErr {
+    CacheFileError::new_err((errno, message, name))
 }
 
 /// Converts the error of an open with these rights.
@@ -95,7 +121,8 @@ pub fn raised(py: Python<'_>, error: Error, path: &Path) -> PyErr {
 pub fn raised_by_open(py: Python<'_>, error: Error, path: &Path, rights: Rights) -> PyErr {
     let by_system: BySystem =
         if rights.read_only { raised_by_system_reading } else { raised_by_system };
-    convert(py, error, path, by_system)
+    let message = error.to_string();
+    convert(py, error, message, path, by_system)
 }
 
 fn raised_by_system(
@@ -140,8 +167,13 @@ fn raised_by_system_reading(
 /// Converts an error of the operating system: its number and kind, the message, the file.
 type BySystem = fn(Option<i32>, io::ErrorKind, String, OsString) -> PyErr;
 
-fn convert(py: Python<'_>, error: Error, path: &Path, by_system: BySystem) -> PyErr {
-    let message = error.to_string();
+fn convert(
+    py: Python<'_>,
+    error: Error,
+    message: String,
+    path: &Path,
+    by_system: BySystem,
+) -> PyErr {
     match error {
         Error::Arena(error) => convert_arena(py, error, message, path, by_system),
         Error::KeyTooLong { .. } => KeyTooLong::new_err(message),

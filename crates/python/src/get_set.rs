@@ -65,11 +65,12 @@ impl Method<Core, 3> for Set {
         Args:\n    \
             key: A str, bytes, int, or a tuple of these.\n    \
             value: An object of one of the types listed in `tuckbox.Cache`.\n    \
-            ttl: Seconds (int or float) or a timedelta; None never expires, 0 expires at once.\n\n\
+            ttl: Seconds, text such as \"5m\", or a timedelta; None never expires, 0 expires at\n            \
+                once.\n\n\
         Raises:\n    \
             KeyTypeError, KeyTooLong: The key is invalid.\n    \
             ValueTypeError, ValueTooLarge: The value cannot be stored.\n    \
-            InvalidTTL: `ttl` is negative, NaN or of another type.\n    \
+            InvalidTTL: `ttl` is not a length of time.\n    \
             CacheFull: There is no room, even after eviction.\n    \
             LockTimeout: A live process held the lock for longer than `lock_timeout`.\n    \
             CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.\n    \
@@ -89,10 +90,11 @@ impl Method<Core, 3> for Set {
         [key, value, ttl]: [Argument<'_, 'py>; 3],
     ) -> Quick<Bound<'py, PyAny>> {
         let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
-        let key = keys::encode(&key)?;
+        let bytes = keys::encode(&key)?;
         let ttl = ttl.filter(|ttl| !ttl.is_none());
         let ttl = ttl::parse(ttl.as_deref())?;
-        core.opened()?.store(py, &value, |cache, value| cache.set(key.bytes(), value, ttl))?;
+        let opened = core.opened()?;
+        opened.store(py, &key, &value, |cache, value| cache.set(bytes.bytes(), value, ttl))?;
         Ok(py.None().into_bound(py))
     }
 }

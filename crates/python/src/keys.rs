@@ -14,22 +14,28 @@
 //!
 //! As in a dict, keys that are `==` are one key: `True` is the key 1, and an instance of a subclass
 //! (an `IntEnum` member, a named tuple, a safe string) is the plain key that it equals. Subclasses
-//! with their own `__eq__` or `__hash__` raise `KeyTypeError`, and so do floats.
+//! with their own `__eq__` or `__hash__` raise `KeyTypeError`. An object with `__index__` is its int.
+//!
+//! Other objects cannot be stored as keys. To look one up works as in a dict: `1.0` finds the key 1,
+//! any other hashable object finds nothing, and an unhashable one raises `KeyTypeError`.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBytes, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{IntoPyDict, PyBytes, PyInt, PyString, PyTuple};
+use pyo3::PyTypeInfo;
 
 use crate::errors::classes::{EntryCorrupt, KeyTooLong, KeyTypeError};
 use crate::errors::Quick;
-use crate::names;
-use crate::{text, varint};
+use crate::{advice, names, numbers, text, varint};
 
 /// First byte of every key that is not a `str`.
 const OTHER: u8 = 0xFF;
 const BYTES: u8 = b'b';
 const INT: u8 = b'i';
 const TUPLE: u8 = b't';
+/// What a lookup of an object that no key equals looks for: no key is encoded like this.
+const ABSENT: [u8; 2] = [OTHER, OTHER];
 /// The maximum nesting depth of tuples.
 const DEPTH_MAX: usize = 64;
 /// The longest key that needs no allocation. A 64-bit `int` takes 11 bytes.
@@ -64,7 +70,7 @@ impl AsRef<[u8]> for Key<'_> {
     }
 }
 
-/// Encodes a key.
+/// Encodes a key to store.
 ///
 /// # Errors
 /// `KeyTypeError` for other types. `KeyTooLong`, before more bytes are copied than a key may have;
@@ -73,7 +79,19 @@ impl AsRef<[u8]> for Key<'_> {
 pub fn encode<'a>(key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
     match plain(key) {
         Some(text) => Ok(Key::Borrowed(text.as_bytes())),
-        None => Ok(encode_other(key)?),
+        None => Ok(encode_other(key, false)?),
+    }
+}
+
+/// Encodes a key to look up.
+///
+/// # Errors
+/// As [`encode`]; of other types, only those that are not hashable raise `KeyTypeError`.
+#[inline(always)]
+pub fn encode_lookup<'a>(key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
+    match plain(key) {
+        Some(text) => Ok(Key::Borrowed(text.as_bytes())),
+        None => Ok(encode_other(key, true)?),
     }
 }
 
@@ -85,7 +103,7 @@ pub fn plain<'a>(key: &'a Bound<'_, PyAny>) -> Option<&'a str> {
 }
 
 #[inline(never)]
-fn encode_other<'a>(key: &Bound<'_, PyAny>) -> PyResult<Key<'a>> {
+fn encode_other<'a>(key: &Bound<'_, PyAny>, is_lookup: bool) -> PyResult<Key<'a>> {
     if let Ok(number) = key.cast_exact::<PyInt>() {
         if let Ok(number) = number.extract::<i64>() {
             let (digits, length) = int_bytes(number);
@@ -96,9 +114,9 @@ fn encode_other<'a>(key: &Bound<'_, PyAny>) -> PyResult<Key<'a>> {
             return Ok(Key::Short(bytes, 2 + length));
         }
     }
-    let mut bytes = Vec::new();
-    append(key, &mut bytes, key, 0)?;
-    Ok(Key::Long(bytes))
+    let mut encoder = Encoder { bytes: Vec::new(), whole: key, is_lookup, is_absent: false };
+    encoder.append(key, 0)?;
+    Ok(Key::Long(if encoder.is_absent { ABSENT.to_vec() } else { encoder.bytes }))
 }
 
 /// Returns the two's complement, little-endian, and the number of bytes used.
@@ -109,138 +127,166 @@ fn int_bytes(number: i64) -> ([u8; 9], u8) {
     (digits, (bit_length / 8 + 1) as u8)
 }
 
-/// Appends the encoding of `key`, which is `whole` or nested in it.
-fn append(
-    key: &Bound<'_, PyAny>,
-    bytes: &mut Vec<u8>,
-    whole: &Bound<'_, PyAny>,
-    depth: usize,
-) -> PyResult<()> {
-    let py = key.py();
-    if let Ok(text) = key.cast::<PyString>() {
-        check_equality::<PyString>(key, whole)?;
-        // Before encoding: a character takes at least one byte.
-        check_length(bytes, text.len()?)?;
-        match text.to_str() {
-            Ok(text) => {
-                check_length(bytes, text.len())?;
-                bytes.extend_from_slice(text.as_bytes());
-            }
-            Err(_) => bytes.extend_from_slice(surrogates_to_bytes(text)?.as_bytes()),
-        }
-    } else if let Ok(content) = key.cast::<PyBytes>() {
-        check_equality::<PyBytes>(key, whole)?;
-        check_length(bytes, 2 + content.as_bytes().len())?;
-        bytes.extend_from_slice(&[OTHER, BYTES]);
-        bytes.extend_from_slice(content.as_bytes());
-    } else if let Ok(number) = key.cast::<PyInt>() {
-        check_equality::<PyInt>(key, whole)?;
-        bytes.extend_from_slice(&[OTHER, INT]);
-        match number.extract::<i64>() {
-            Ok(number) => {
-                let (digits, length) = int_bytes(number);
-                bytes.extend_from_slice(&digits[..usize::from(length)]);
-            }
-            Err(_) => {
-                check_length(bytes, big_int_len_bytes(number)?)?;
-                bytes.extend_from_slice(big_int_to_bytes(number)?.as_bytes());
-            }
-        }
-    } else if let Ok(items) = key.cast::<PyTuple>() {
-        check_equality::<PyTuple>(key, whole)?;
-        if depth == DEPTH_MAX {
-            return Err(KeyTypeError::new_err(format!(
-                "key {} has tuples nested more than {DEPTH_MAX} deep; flatten it",
-                names::of_object(whole)
-            )));
-        }
-        bytes.extend_from_slice(&[OTHER, TUPLE]);
-        for item in items.iter_borrowed() {
-            let start = bytes.len();
-            append(&item, bytes, whole, depth + 1)?;
-            varint::insert(bytes, start);
-            // A small tuple can contain another one many times, and so have a long encoding.
-            check_length(bytes, 0)?;
-        }
-    } else {
-        return Err(refuse(py, key, whole));
-    }
-    Ok(())
+struct Encoder<'k, 'py> {
+    bytes: Vec<u8>,
+    /// The key, for messages about its parts.
+    whole: &'k Bound<'py, PyAny>,
+    is_lookup: bool,
+    /// Whether a lookup met an object that no key equals.
+    is_absent: bool,
 }
 
-/// Raises `KeyTooLong` before a key that is too long is copied.
-fn check_length(bytes: &[u8], more_bytes: usize) -> PyResult<()> {
-    let len_bytes = bytes.len().saturating_add(more_bytes);
-    let most_bytes = tuckbox_engine::KEY_BYTES_MAX;
-    if len_bytes <= most_bytes {
-        return Ok(());
+impl<'py> Encoder<'_, 'py> {
+    /// Appends the encoding of the key, or of an item in `depth` tuples.
+    fn append(&mut self, key: &Bound<'py, PyAny>, depth: usize) -> PyResult<()> {
+        if let Ok(text) = key.cast::<PyString>() {
+            if !inherits_equality::<PyString>(key)? {
+                return self.append_unequal::<PyString>(key, depth);
+            }
+            // Before encoding: a character takes at least one byte.
+            self.check_length(text.len()?)?;
+            match text.to_str() {
+                Ok(text) => {
+                    self.check_length(text.len())?;
+                    self.bytes.extend_from_slice(text.as_bytes());
+                }
+                Err(_) => self.bytes.extend_from_slice(surrogates_to_bytes(text)?.as_bytes()),
+            }
+        } else if let Ok(content) = key.cast::<PyBytes>() {
+            if !inherits_equality::<PyBytes>(key)? {
+                return self.append_unequal::<PyBytes>(key, depth);
+            }
+            self.check_length(2 + content.as_bytes().len())?;
+            self.bytes.extend_from_slice(&[OTHER, BYTES]);
+            self.bytes.extend_from_slice(content.as_bytes());
+        } else if let Ok(number) = key.cast::<PyInt>() {
+            if !inherits_equality::<PyInt>(key)? {
+                return self.append_unequal::<PyInt>(key, depth);
+            }
+            self.bytes.extend_from_slice(&[OTHER, INT]);
+            match number.extract::<i64>() {
+                Ok(number) => {
+                    let (digits, length) = int_bytes(number);
+                    self.bytes.extend_from_slice(&digits[..usize::from(length)]);
+                }
+                Err(_) => {
+                    self.check_length(big_int_len_bytes(number)?)?;
+                    self.bytes.extend_from_slice(big_int_to_bytes(number)?.as_bytes());
+                }
+            }
+        } else if let Ok(items) = key.cast::<PyTuple>() {
+            if !inherits_equality::<PyTuple>(key)? {
+                return self.append_unequal::<PyTuple>(key, depth);
+            }
+            if depth == DEPTH_MAX {
+                return Err(KeyTypeError::new_err(format!(
+                    "key {} has tuples nested more than {DEPTH_MAX} deep; flatten it",
+                    names::of_object(self.whole)
+                )));
+            }
+            self.bytes.extend_from_slice(&[OTHER, TUPLE]);
+            for item in items.iter_borrowed() {
+                let start = self.bytes.len();
+                self.append(&item, depth + 1)?;
+                varint::insert(&mut self.bytes, start);
+                // A small tuple can contain another one many times, and so have a long encoding.
+                self.check_length(0)?;
+            }
+        } else if let Some(plain) = numbers::plain(key)? {
+            self.append(&plain, depth)?;
+        } else if self.is_lookup {
+            let hash = key.hash().map_err(|error| {
+                let is_unhashable = error.is_instance_of::<PyTypeError>(key.py());
+                if is_unhashable {
+                    self.refuse(key)
+                } else {
+                    error
+                }
+            })?;
+            match equal_int(key, hash)? {
+                Some(number) => self.append(&number.into_pyobject(key.py())?.into_any(), depth)?,
+                None => self.is_absent = true,
+            }
+        } else {
+            return Err(self.refuse(key));
+        }
+        Ok(())
     }
-    let error = tuckbox_engine::Error::KeyTooLong { len_bytes, most_bytes };
-    Err(KeyTooLong::new_err(error.to_string()))
+
+    /// Appends an instance of a subclass with its own `__eq__` or `__hash__`, if a plain object is
+    /// known to equal it.
+    #[cold]
+    fn append_unequal<T: PyTypeInfo>(
+        &mut self,
+        key: &Bound<'py, PyAny>,
+        depth: usize,
+    ) -> PyResult<()> {
+        if let Some(plain) = numbers::plain(key)? {
+            return self.append(&plain, depth);
+        }
+        let base = T::type_object(key.py());
+        let advice = advice::on_key_of_subclass(key, &base)?;
+        Err(KeyTypeError::new_err(format!(
+            "key {}: {} cannot be a key, because it is a subclass of {} with its own __eq__ or \
+             __hash__; use {advice}",
+            names::of_object(self.whole),
+            names::of_type(key),
+            names::of(&base),
+        )))
+    }
+
+    /// Raises `KeyTooLong` before a key that is too long is copied.
+    fn check_length(&self, more_bytes: usize) -> PyResult<()> {
+        let len_bytes = self.bytes.len().saturating_add(more_bytes);
+        let most_bytes = tuckbox_engine::KEY_BYTES_MAX;
+        if len_bytes <= most_bytes {
+            return Ok(());
+        }
+        let error = tuckbox_engine::Error::KeyTooLong { len_bytes, most_bytes };
+        Err(KeyTooLong::new_err(error.to_string()))
+    }
+
+    #[cold]
+    fn refuse(&self, key: &Bound<'_, PyAny>) -> PyErr {
+        advice::on_key(key).map_or_else(
+            |error| error,
+            |advice| {
+                KeyTypeError::new_err(format!(
+                    "key {}: {} cannot be a key; keys are str, bytes, int and tuples of these; \
+                     {advice}",
+                    names::of_object(self.whole),
+                    names::of_type(key),
+                ))
+            },
+        )
+    }
 }
 
-/// Checks that a subclass inherits `==` and `hash` from its base, so that a dict would also treat
-/// the instance as the plain key.
-fn check_equality<T: pyo3::PyTypeInfo>(
-    key: &Bound<'_, PyAny>,
-    whole: &Bound<'_, PyAny>,
-) -> PyResult<()> {
+/// The int that an object of another type equals, as a dict would find it. An int below 2^61 - 1 is
+/// its own hash, except -1, whose hash is -2.
+fn equal_int(key: &Bound<'_, PyAny>, hash: isize) -> PyResult<Option<isize>> {
+    for number in [hash, hash + isize::from(hash == -2)] {
+        if key.eq(number)? {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the class of the key inherits `==` and `hash` from this base, so that a dict would also
+/// treat the key as the plain one.
+fn inherits_equality<T: PyTypeInfo>(key: &Bound<'_, PyAny>) -> PyResult<bool> {
     if key.is_exact_instance_of::<T>() {
-        return Ok(());
+        return Ok(true);
     }
     let py = key.py();
     let (kind, base) = (key.get_type(), T::type_object(py));
-    let inherits = |name: &Bound<'_, PyString>| -> PyResult<bool> {
-        Ok(kind.getattr(name)?.is(&base.getattr(name)?))
-    };
-    if inherits(intern!(py, "__eq__"))? && inherits(intern!(py, "__hash__"))? {
-        return Ok(());
+    for name in [intern!(py, "__eq__"), intern!(py, "__hash__")] {
+        if !kind.getattr(name)?.is(&base.getattr(name)?) {
+            return Ok(false);
+        }
     }
-    Err(refuse_subclass(key, whole, &base))
-}
-
-#[cold]
-fn refuse_subclass(
-    key: &Bound<'_, PyAny>,
-    whole: &Bound<'_, PyAny>,
-    base: &Bound<'_, PyType>,
-) -> PyErr {
-    let (kind, base) = (names::of_type(key), names::of(base));
-    KeyTypeError::new_err(format!(
-        "{}{kind} cannot be a key, because it is a subclass of {base} with its own __eq__ or \
-         __hash__; use {base}(...) of it",
-        location(key, whole)
-    ))
-}
-
-#[cold]
-fn refuse(py: Python<'_>, key: &Bound<'_, PyAny>, whole: &Bound<'_, PyAny>) -> PyErr {
-    let advice = if key.is_none() {
-        "; use a string that stands for it"
-    } else if key.is_instance_of::<pyo3::types::PyFloat>() {
-        "; use an int, or its repr()"
-    } else if key.is_instance_of::<pyo3::types::PyList>() {
-        "; use a tuple"
-    } else if key.is_instance_of::<pyo3::types::PyByteArray>()
-        || key.is_instance(&py.get_type::<pyo3::types::PyMemoryView>()).unwrap_or(false)
-    {
-        "; use bytes(...) of it"
-    } else {
-        ""
-    };
-    KeyTypeError::new_err(format!(
-        "{}{} cannot be a key; keys are str, bytes, int and tuples of these{advice}",
-        location(key, whole),
-        names::of_type(key),
-    ))
-}
-
-fn location(key: &Bound<'_, PyAny>, whole: &Bound<'_, PyAny>) -> String {
-    if key.is(whole) {
-        String::new()
-    } else {
-        format!("in key {}: ", names::of_object(whole))
-    }
+    Ok(true)
 }
 
 /// Encodes a `str` as UTF-8, with lone surrogates as three bytes each.

@@ -5,12 +5,14 @@
 //!
 //! - `core`: the methods of `Cache`; [`get_set`]: `get` and `set`; [`many`]: those on many keys
 //! - [`keys`]: keys to bytes and back; [`codec`]: values to bytes and back
+//! - [`numbers`]: numbers of other libraries; [`advice`]: what to do about other types
 //! - [`errors`]: engine errors to exceptions
 //! - [`opened`]: when the GIL is released; [`waiter`]: how
 //! - [`fastcall`]: how CPython calls `get` and `set`; [`text`]: the characters of a `str`
 
 #![deny(unsafe_code)]
 
+mod advice;
 mod choices;
 mod clock;
 mod codec;

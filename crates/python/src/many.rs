@@ -9,7 +9,7 @@ use tuckbox_engine::{Error, Ttl, Value, KEY_BYTES_MAX};
 
 use crate::core::Core;
 use crate::errors::classes::KeyTypeError;
-use crate::errors::Raised;
+use crate::errors::{Quick, Raised};
 use crate::keys::{self, Key};
 use crate::scratch::{self, Used};
 use crate::{codec, names, opened};
@@ -24,7 +24,7 @@ pub fn get<'py>(
     let objects = collected(keys)?;
     let mut encoded = Vec::with_capacity(objects.len());
     for object in &objects {
-        encoded.push(keys::encode(object)?);
+        encoded.push(keys::encode_lookup(object)?);
     }
     let found = PyDict::new(py);
     let result = scratch::with_buffer(|buffer| {
@@ -39,7 +39,14 @@ pub fn get<'py>(
     });
     match result {
         Ok(()) => Ok(found),
-        Err(GetError::Engine(error)) => Err(opened.refused(py, error)),
+        Err(GetError::Engine(error)) => {
+            // The engine checks the lengths of all keys, and does not say which is too long.
+            let too_long = encoded.iter().position(|key| key.bytes().len() > KEY_BYTES_MAX);
+            Err(match too_long {
+                Some(index) => opened.refused_entry(py, error, &objects[index]),
+                None => opened.refused(py, error),
+            })
+        }
         Err(GetError::Python(raised)) => Err(raised.into()),
     }
 }
@@ -69,7 +76,9 @@ pub fn delete(core: &Core, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<
     let opened = core.opened()?;
     let objects = collected(keys)?;
     let mut deleted_count = 0;
-    for key in all_encoded(core, py, &objects)? {
+    let encoded: PyResult<Vec<Key<'_>>> =
+        objects.iter().map(|object| checked_key(core, py, object, keys::encode_lookup)).collect();
+    for key in encoded? {
         let deleted =
             opened.cache.delete(key.bytes()).map_err(|error| opened.refused(py, error))?;
         deleted_count += usize::from(deleted);
@@ -83,27 +92,32 @@ pub fn set(core: &Core, py: Python<'_>, mapping: &Bound<'_, PyAny>, ttl: Ttl) ->
     let pairs = pairs_of(mapping)?;
     let mut entries = Vec::with_capacity(pairs.len());
     for (object, value) in &pairs {
-        let key = checked_key(core, py, object)?;
+        let key = checked_key(core, py, object, keys::encode)?;
         let value = match codec::encode_plain(value) {
             Some(value) => Encoded::Plain(value),
             None => {
                 let mut bytes = Vec::new();
-                codec::encode(value, opened.value_bytes_max, &mut bytes)?;
-                Encoded::Item(bytes)
+                match codec::encode(value, opened.rules(), &mut bytes) {
+                    Ok(Value::Int(number)) => Encoded::Plain(Value::Int(number)),
+                    Ok(_) => Encoded::Item(bytes),
+                    Err(refusal) => return Err(refusal.raised(py, Some(object))),
+                }
             }
         };
         let len_bytes = value.value().len();
         if len_bytes > opened.value_bytes_max {
             let most_bytes = opened.value_bytes_max;
-            return Err(opened.refused(py, Error::ValueTooLarge { len_bytes, most_bytes }));
+            let error = Error::ValueTooLarge { len_bytes, most_bytes };
+            return Err(opened.refused_entry(py, error, object));
         }
         entries.push((key, value));
     }
     let stored: Vec<(&[u8], Value<'_>)> =
         entries.iter().map(|(key, value)| (key.bytes(), value.value())).collect();
     let all_bytes = stored.iter().map(|(_, value)| value.len()).sum();
-    opened.write(py, all_bytes, |cache| cache.set_each(&stored, ttl))?;
-    Ok(())
+    opened
+        .write(py, all_bytes, |cache| cache.set_each(&stored, ttl))
+        .map_err(|error| opened.refused(py, error))
 }
 
 enum Encoded<'a> {
@@ -134,20 +148,19 @@ fn collected<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> 
     keys.try_iter()?.collect()
 }
 
-fn all_encoded<'a>(
+/// Encodes a key with a function of [`keys`], and checks its length.
+#[inline(always)]
+fn checked_key<'a, 'py>(
     core: &Core,
-    py: Python<'_>,
-    objects: &'a [Bound<'_, PyAny>],
-) -> PyResult<Vec<Key<'a>>> {
-    objects.iter().map(|object| checked_key(core, py, object)).collect()
-}
-
-fn checked_key<'a>(core: &Core, py: Python<'_>, object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
-    let key = keys::encode(object)?;
+    py: Python<'py>,
+    object: &'a Bound<'py, PyAny>,
+    encode: impl FnOnce(&'a Bound<'py, PyAny>) -> Quick<Key<'a>>,
+) -> PyResult<Key<'a>> {
+    let key = encode(object)?;
     let len_bytes = key.bytes().len();
     if len_bytes > KEY_BYTES_MAX {
-        let most_bytes = KEY_BYTES_MAX;
-        return Err(core.refused(py, Error::KeyTooLong { len_bytes, most_bytes }));
+        let error = Error::KeyTooLong { len_bytes, most_bytes: KEY_BYTES_MAX };
+        return Err(core.opened()?.refused_entry(py, error, object));
     }
     Ok(key)
 }

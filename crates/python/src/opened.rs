@@ -24,6 +24,8 @@ pub struct Opened {
     pub cache: Cache,
     /// The longest value that the cache can hold, in bytes.
     pub value_bytes_max: usize,
+    /// Whether numbers of other libraries are refused.
+    pub is_exact: bool,
     /// A path, or a private cache.
     pub place: Place,
     /// The group that shares the file, and whether the handle is read-only.
@@ -50,6 +52,7 @@ impl Opened {
         place: Place,
         config: &Config,
         lock_timeout_s: f64,
+        is_exact: bool,
     ) -> PyResult<Opened> {
         let rights = config.rights;
         let cache =
@@ -61,6 +64,7 @@ impl Opened {
         let stats = cache.stats();
         Ok(Opened {
             value_bytes_max: cache.value_bytes_max(),
+            is_exact,
             size_bytes: stats.size_bytes,
             max_entries: stats.max_entries,
             favour: stats.favour,
@@ -86,6 +90,17 @@ impl Opened {
         errors::raised(py, error, self.path())
     }
 
+    /// As [`Opened::refused`], with the key in errors about one entry.
+    #[cold]
+    pub fn refused_entry(&self, py: Python<'_>, error: Error, key: &Bound<'_, PyAny>) -> PyErr {
+        errors::raised_for_key(py, error, self.path(), key)
+    }
+
+    /// What the cache accepts as a value.
+    pub fn rules(&self) -> codec::Rules {
+        codec::Rules { bytes_max: self.value_bytes_max, is_exact: self.is_exact }
+    }
+
     /// Reads the value of a key. `object` is the key as a Python object, for messages.
     #[inline(always)]
     pub fn read<'py>(
@@ -104,7 +119,7 @@ impl Opened {
         py: Python<'py>,
         object: &Bound<'_, PyAny>,
     ) -> Quick<Option<Bound<'py, PyAny>>> {
-        self.read(py, object, keys::encode(object)?.bytes())
+        self.read(py, object, keys::encode_lookup(object)?.bytes())
     }
 
     #[inline(never)]
@@ -128,7 +143,9 @@ impl Opened {
                 Used { result: decoded(py, object, entry.value).map(Some), read_bytes }
             }
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
-            Err(error) => Used { result: Err(self.refused(py, error).into()), read_bytes: 0 },
+            Err(error) => {
+                Used { result: Err(self.refused_entry(py, error, object).into()), read_bytes: 0 }
+            }
         })
     }
 
@@ -139,28 +156,32 @@ impl Opened {
         py: Python<'_>,
         len_bytes: usize,
         operation: impl FnOnce(&Cache) -> tuckbox_engine::Result<T> + Send,
-    ) -> Quick<T> {
-        let result = if len_bytes > DETACHED_BYTES {
+    ) -> tuckbox_engine::Result<T> {
+        if len_bytes > DETACHED_BYTES {
             waiter::detached(py, || operation(&self.cache))
         } else {
             operation(&self.cache)
-        };
-        result.map_err(|error| self.refused(py, error).into())
+        }
     }
 
-    /// Encodes a value, and runs an operation that writes it.
+    /// Encodes a value, and runs an operation that writes it. `key` is for messages.
     #[inline(always)]
     pub fn store<T: Send>(
         &self,
         py: Python<'_>,
+        key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
         operation: impl FnOnce(&Cache, Value<'_>) -> tuckbox_engine::Result<T> + Send,
     ) -> Quick<T> {
         match codec::encode_plain(value) {
-            Some(value) => self.write(py, value.len(), |cache| operation(cache, value)),
+            Some(value) => self
+                .write(py, value.len(), |cache| operation(cache, value))
+                .map_err(|error| self.refused_entry(py, error, key).into()),
             None => scratch::with_bytes(|bytes| {
-                let value = codec::encode(value, self.value_bytes_max, bytes)?;
+                let value = codec::encode(value, self.rules(), bytes)
+                    .map_err(|refusal| refusal.raised(py, Some(key)))?;
                 self.write(py, value.len(), |cache| operation(cache, value))
+                    .map_err(|error| self.refused_entry(py, error, key).into())
             }),
         }
     }

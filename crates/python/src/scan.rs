@@ -1,5 +1,6 @@
-//! Iteration over all entries.
+//! Iteration over all entries, and `popitem`.
 
+use std::mem::take;
 use std::sync::Mutex;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -8,7 +9,7 @@ use tuckbox_engine::{Item, ScanState};
 
 use crate::core::Core;
 use crate::scratch::{self, Used};
-use crate::{codec, keys};
+use crate::{codec, keys, opened};
 
 /// The part of an entry that an iterator yields.
 #[derive(Clone, Copy)]
@@ -83,6 +84,46 @@ impl Scan {
             }
         }
     }
+}
+
+/// A key and a value.
+type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+/// Deletes an entry and returns it; `None` if the cache has none. See `Core.popitem`.
+pub fn pop_next<'py>(core: &Core, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
+    let opened = core.opened()?;
+    // Goes on from where the last call ended: to empty a cache would otherwise visit its empty
+    // buckets again for each entry. A second thread starts at the beginning.
+    let mut state = core.popped.try_lock().map(|mut kept| take(&mut *kept)).unwrap_or_default();
+    let mut is_from_start = false;
+    let none = |result| Used { result, read_bytes: 0 };
+    scratch::with_buffer(|buffer| loop {
+        let key = match opened.cache.scan_next(&mut state, buffer) {
+            Ok(Some(item)) => item.key.to_vec(),
+            Ok(None) if is_from_start => return none(Ok(None)),
+            Ok(None) => {
+                (state, is_from_start) = (ScanState::default(), true);
+                continue;
+            }
+            Err(error) => return none(Err(opened.refused(py, error))),
+        };
+        match opened.cache.pop(&key, buffer) {
+            Ok(Some(entry)) => {
+                if let Ok(mut kept) = core.popped.try_lock() {
+                    *kept = take(&mut state);
+                }
+                let read_bytes = entry.value.len();
+                let pair = keys::decode(py, &key).and_then(|key| {
+                    let value = opened::decoded(py, &key, entry.value)?;
+                    Ok(Some((key, value)))
+                });
+                return Used { result: pair, read_bytes };
+            }
+            // Another thread or process was faster.
+            Ok(None) => {}
+            Err(error) => return none(Err(opened.refused(py, error))),
+        }
+    })
 }
 
 #[cold]

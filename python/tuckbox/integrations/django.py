@@ -426,7 +426,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     def _incr(self, cache: Cache, key: Any, delta: Any, version: Any) -> Any:
         cache_key = self.make_and_validate_key(key, version)
         try:
-            return cache.incr(cache_key, delta)
+            return cache.incr(cache_key, delta, default=None)
         except KeyError:
             raise ValueError(f"Key '{key}' not found") from None
         except (NotAnInteger, IntegerOverflow):

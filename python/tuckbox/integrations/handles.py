@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["OpenOptions", "reopened", "shared"]
 
 
+class ExactCache(Cache):
+    """A cache that refuses every value that would come back as another type.
+
+    A framework can then pickle it.
+    """
+
+    _exact = True
+
+
 class OpenOptions(NamedTuple):
     """The arguments of `Cache`."""
 
@@ -58,7 +67,7 @@ def shared(options: OpenOptions) -> Cache:
         with _opening:
             handle = _handles.get(options)
             if handle is None or handle.closed:
-                handle = _handles[options] = Cache(**options._asdict())
+                handle = _handles[options] = ExactCache(**options._asdict())
     return handle
 
 

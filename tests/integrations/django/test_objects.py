@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import pickle
 import uuid
@@ -9,11 +10,12 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.test import override_settings
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import mark_safe
 
 from tuckbox import Cache, EntryCorrupt, ValueTypeError
 from tuckbox.integrations.envelopes import EnvelopeRejected, Envelopes
@@ -93,9 +95,28 @@ def test_objects_come_back_by_every_way(backend: TuckboxCache, raw: Cache, value
     assert type(raw[":1:set"]) is bytearray
 
 
-def test_text_that_is_safe_comes_back_safe(backend: TuckboxCache) -> None:
-    backend.set("key", mark_safe("<b>"))
-    assert type(backend.get("key")) is SafeString
+class Season(str, enum.Enum):
+    SPRING = "spring"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [mark_safe("<b>"), Season.SPRING, np.int64(5), np.float64(0.5), np.bool_(True), np.str_("s")],
+    ids=repr,
+)
+def test_values_keep_their_exact_type(backend: TuckboxCache, value: Any) -> None:
+    backend.set_many({"key": value, "nested": {"list": [value]}})
+    for found in (backend.get("key"), backend.get("nested")["list"][0]):
+        assert found == value
+        assert type(found) is type(value)
+
+
+def test_a_pickled_handle_keeps_exact_types_as_well(backend: TuckboxCache) -> None:
+    with pickle.loads(pickle.dumps(backend._cache)) as handle:
+        with pytest.raises(ValueTypeError, match="SafeString"):
+            handle.set("key", mark_safe("<b>"))
+        with pytest.raises(ValueTypeError, match=r"numpy\.int64"):
+            handle.set("key", np.int64(5))
 
 
 def test_what_contains_itself_comes_back_so(backend: TuckboxCache) -> None:

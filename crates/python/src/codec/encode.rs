@@ -4,16 +4,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyFrozenSet, PyInt,
-    PyList, PySet, PyString, PyTime, PyTuple, PyType,
+    PyList, PySet, PyString, PyTime, PyTuple,
 };
 use tuckbox_engine::Value;
 
+use super::refusal::{Cause, Refusal};
 use super::{code, imported, moments, DEPTH_MAX};
-use crate::errors::classes::{ValueTooLarge, ValueTypeError};
-use crate::{keys, names, varint};
-
-const TYPES: &str = "None, bool, int, float, str, bytes, bytearray, list, tuple, dict, set, \
-                     frozenset, datetime, date, time, timedelta, Decimal and UUID";
+use crate::{keys, names, numbers, varint};
 
 /// Returns a value that needs no encoding: a plain `bytes`, `str` or 64-bit `int`.
 #[inline(always)]
@@ -29,31 +26,53 @@ pub fn encode_plain<'a>(value: &'a Bound<'_, PyAny>) -> Option<Value<'a>> {
     Some(Value::Int(number.extract().ok()?))
 }
 
-/// Encodes any other value into `bytes`, using at most `bytes_max`.
-///
-/// # Errors
-/// `ValueTypeError` for unsupported types, `ValueTooLarge`, and `RuntimeError` if another thread
-/// changes a container meanwhile.
-pub fn encode<'b>(
-    value: &Bound<'_, PyAny>,
-    bytes_max: usize,
-    bytes: &'b mut Vec<u8>,
-) -> PyResult<Value<'b>> {
-    bytes.clear();
-    match (Encoder { bytes, bytes_max }).item(value, None) {
-        Ok(()) => Ok(encoded(bytes)),
-        Err(refusal) => Err(refusal.raised()),
-    }
+/// What a cache accepts.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    /// The longest value, in bytes.
+    pub bytes_max: usize,
+    /// Whether to refuse numbers of other libraries, which come back as plain ones.
+    pub is_exact: bool,
 }
 
-/// Returns the value that [`encode`] wrote into `bytes`.
+/// Encodes any other value into `bytes`.
+///
+/// # Errors
+/// A [`Refusal`] of unsupported types, of too long values, and of containers that another thread
+/// changes meanwhile.
+pub fn encode<'b>(
+    value: &Bound<'_, PyAny>,
+    rules: Rules,
+    bytes: &'b mut Vec<u8>,
+) -> Result<Value<'b>, Box<Refusal>> {
+    bytes.clear();
+    let mut encoder = Encoder { bytes, rules, members_around: 0, number: None };
+    encoder.item(value, None)?;
+    let Encoder { bytes, number, .. } = encoder;
+    Ok(match number {
+        Some(number) => Value::Int(number),
+        None => encoded(bytes),
+    })
+}
+
+/// Whether a value can be stored in a cache that is large enough.
+pub fn is_storable(value: &Bound<'_, PyAny>) -> bool {
+    let rules = Rules { bytes_max: usize::MAX, is_exact: false };
+    encode(value, rules, &mut Vec::new()).is_ok()
+}
+
+/// Returns the value that [`encode`] wrote into `bytes`, unless it returned a number.
 pub fn encoded(bytes: &[u8]) -> Value<'_> {
     Value::Bytes { tag: bytes[0], bytes: &bytes[1..] }
 }
 
 struct Encoder<'s> {
     bytes: &'s mut Vec<u8>,
-    bytes_max: usize,
+    rules: Rules,
+    /// In how many dict keys and set members the item is nested.
+    members_around: usize,
+    /// The whole value, if it is a number of the engine.
+    number: Option<i64>,
 }
 
 /// A container that is being encoded, and the containers around it.
@@ -82,6 +101,7 @@ impl<'l> Level<'l> {
     }
 }
 
+/// A result of the encoder.
 type Done<T = ()> = Result<T, Box<Refusal>>;
 
 impl Encoder<'_> {
@@ -147,8 +167,45 @@ impl Encoder<'_> {
         } else if value.is_exact_instance(imported::uuid(py)?) {
             self.uuid(value)
         } else {
-            Err(Refusal::of(Cause::Type { name: names::of_type(value), base: base_of(value)? }))
+            match self.plain(value)? {
+                Some(plain) if outer.is_none() => self.whole(&plain),
+                Some(plain) => self.item(&plain, outer),
+                None => Err(Refusal::of(Cause::Type(value.clone().unbind()))),
+            }
         }
+    }
+
+    /// Encodes the plain object that stands for the whole value.
+    fn whole(&mut self, plain: &Bound<'_, PyAny>) -> Done {
+        match encode_plain(plain) {
+            Some(Value::Int(number)) => self.number = Some(number),
+            Some(Value::Bytes { tag, bytes }) => {
+                self.check_room(bytes.len())?;
+                self.bytes.push(tag);
+                self.bytes.extend_from_slice(bytes);
+            }
+            None => self.item(plain, None)?,
+        }
+        Ok(())
+    }
+
+    /// The plain object that is stored in place of a number of another library.
+    fn plain<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.rules.is_exact {
+            return Ok(None);
+        }
+        let Some(plain) = numbers::plain(value)? else { return Ok(None) };
+        // A dict with two keys that become one could not be decoded.
+        let is_equal = || PyResult::Ok(value.hash()? == plain.hash()? && value.eq(&plain)?);
+        Ok(if self.members_around == 0 || is_equal()? { Some(plain) } else { None })
+    }
+
+    /// Encodes a dict key or a set member.
+    fn member(&mut self, member: &Bound<'_, PyAny>, level: &Level<'_>) -> Done {
+        self.members_around += 1;
+        let done = self.item(member, Some(level));
+        self.members_around -= 1;
+        done
     }
 
     fn text(&mut self, text: &Bound<'_, PyString>) -> Done {
@@ -200,7 +257,7 @@ impl Encoder<'_> {
             // The iterator panics if the length of the dict has changed.
             let pair = if dict.len() == count { pairs.next() } else { None };
             let Some((key, value)) = pair else { return Err(Refusal::of(Cause::Changed)) };
-            self.item(&key, Some(level)).map_err(|refusal| refusal.at(" key ", &key))?;
+            self.member(&key, level).map_err(|refusal| refusal.at(" key ", &key))?;
             self.item(&value, Some(level)).map_err(|refusal| refusal.at_key(&key))?;
         }
         self.check_length()
@@ -218,7 +275,7 @@ impl Encoder<'_> {
         // Python's iterator raises an exception if the set changes.
         for member in set.try_iter()? {
             let Ok(member) = member else { return Err(Refusal::of(Cause::Changed)) };
-            self.item(&member, Some(level)).map_err(|refusal| refusal.at(" member ", &member))?;
+            self.member(&member, level).map_err(|refusal| refusal.at(" member ", &member))?;
             written += 1;
         }
         if written != count {
@@ -258,146 +315,19 @@ impl Encoder<'_> {
     /// Raises `ValueTooLarge` before content that is too long is copied.
     #[inline]
     fn check_room(&self, len_bytes: usize) -> Done {
-        if len_bytes <= self.bytes_max {
+        if len_bytes <= self.rules.bytes_max {
             return Ok(());
         }
-        Err(Refusal::of(Cause::TooLarge { bytes_max: self.bytes_max }))
+        Err(Refusal::of(Cause::TooLarge { bytes_max: self.rules.bytes_max }))
     }
 
     /// Raises `ValueTooLarge` early: a small container can contain another one many times, and so
     /// have a long encoding.
     #[inline]
     fn check_length(&self) -> Done {
-        if self.bytes.len() <= self.bytes_max {
+        if self.bytes.len() <= self.rules.bytes_max {
             return Ok(());
         }
-        Err(Refusal::of(Cause::TooLarge { bytes_max: self.bytes_max }))
+        Err(Refusal::of(Cause::TooLarge { bytes_max: self.rules.bytes_max }))
     }
-}
-
-/// Why a value cannot be encoded.
-enum Cause {
-    Type { name: String, base: Option<String> },
-    TimeZone(String),
-    Cycle(String),
-    TooDeep,
-    TooLarge { bytes_max: usize },
-    Changed,
-    Raised(PyErr),
-}
-
-/// A cause, and where in the value it was found, from the innermost container outwards.
-struct Refusal {
-    cause: Cause,
-    place: Vec<String>,
-}
-
-impl Refusal {
-    #[cold]
-    fn of(cause: Cause) -> Box<Refusal> {
-        Box::new(Refusal { cause, place: Vec::new() })
-    }
-
-    fn of_moment(refusal: moments::Refusal) -> Box<Refusal> {
-        Refusal::of(match refusal {
-            moments::Refusal::TimeZone(name) => Cause::TimeZone(name),
-            moments::Refusal::Raised(error) => Cause::Raised(error),
-        })
-    }
-
-    fn at_index(mut self: Box<Refusal>, index: usize) -> Box<Refusal> {
-        self.place.push(format!("[{index}]"));
-        self
-    }
-
-    fn at_key(mut self: Box<Refusal>, key: &Bound<'_, PyAny>) -> Box<Refusal> {
-        self.place.push(format!("[{}]", names::of_object(key)));
-        self
-    }
-
-    fn at(mut self: Box<Refusal>, what: &str, object: &Bound<'_, PyAny>) -> Box<Refusal> {
-        self.place.push(format!("{what}{}", names::of_object(object)));
-        self
-    }
-
-    #[cold]
-    fn raised(self) -> PyErr {
-        let mut place = String::from("value");
-        place.extend(self.place.iter().rev().map(String::as_str));
-        match self.cause {
-            Cause::Type { name, base: None } => ValueTypeError::new_err(format!(
-                "{place} is of type {name}, which cannot be stored; values are {TYPES}"
-            )),
-            Cause::Type { name, base: Some(base) } => ValueTypeError::new_err(format!(
-                "{place} is of type {name}, a subclass of {base}, and would come back as a plain \
-                 {base}; if that is right, store {base}(...) of it"
-            )),
-            Cause::TimeZone(name) => ValueTypeError::new_err(format!(
-                "{place} has a time zone of type {name}, which cannot be stored; use a \
-                 datetime.timezone, or a zoneinfo.ZoneInfo with a key"
-            )),
-            Cause::Cycle(name) => ValueTypeError::new_err(format!(
-                "{} is a {name} that contains itself, which cannot be stored; remove the cycle",
-                shortened(&place)
-            )),
-            Cause::TooDeep => ValueTypeError::new_err(format!(
-                "{} is nested more than {DEPTH_MAX} containers deep; flatten the value",
-                shortened(&place)
-            )),
-            Cause::TooLarge { bytes_max } => ValueTooLarge::new_err(format!(
-                "value is too long: the limit of this cache is {bytes_max} bytes; create the cache \
-                 with a larger size, or store less"
-            )),
-            Cause::Changed => pyo3::exceptions::PyRuntimeError::new_err(format!(
-                "{place} was changed by another thread while it was being stored; nothing was \
-                 stored: store a copy, or hold a lock of your own"
-            )),
-            Cause::Raised(error) => error,
-        }
-    }
-}
-
-impl From<PyErr> for Box<Refusal> {
-    fn from(error: PyErr) -> Box<Refusal> {
-        Refusal::of(Cause::Raised(error))
-    }
-}
-
-fn shortened(place: &str) -> String {
-    const LENGTH_MAX: usize = 80;
-    if place.len() <= LENGTH_MAX {
-        return place.to_owned();
-    }
-    place.chars().take(LENGTH_MAX).chain("...".chars()).collect()
-}
-
-/// Returns the storable type of which the value's type is a subclass.
-fn base_of(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
-    let py = value.py();
-    let bases: [Bound<'_, PyType>; 16] = [
-        py.get_type::<PyString>(),
-        py.get_type::<PyInt>(),
-        py.get_type::<PyFloat>(),
-        py.get_type::<PyBytes>(),
-        py.get_type::<PyByteArray>(),
-        py.get_type::<PyDict>(),
-        py.get_type::<PyList>(),
-        py.get_type::<PyTuple>(),
-        py.get_type::<PySet>(),
-        py.get_type::<PyFrozenSet>(),
-        py.get_type::<PyDateTime>(),
-        py.get_type::<PyDate>(),
-        py.get_type::<PyTime>(),
-        py.get_type::<PyDelta>(),
-        imported::decimal(py)?.clone(),
-        imported::uuid(py)?.clone(),
-    ];
-    let kind = value.get_type();
-    for base in bases {
-        // Not `isinstance`: it uses `__class__`, which may lie or raise.
-        if kind.is_subclass(&base)? {
-            return Ok(Some(names::of(&base)));
-        }
-    }
-    Ok(None)
 }

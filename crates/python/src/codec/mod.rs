@@ -27,17 +27,19 @@
 //! in containers.
 //!
 //! Instances of subclasses raise `ValueTypeError`, because they would come back as the base type.
+//! Numbers of other libraries are stored as plain ones, unless the cache is exact.
 //! An object that occurs twice comes back as two equal objects. An object that contains itself
 //! raises `ValueTypeError`.
 
 mod decode;
 mod encode;
 mod moments;
+mod refusal;
 #[cfg(test)]
 mod tests;
 
 pub use decode::decode;
-pub use encode::{encode, encode_plain, encoded};
+pub use encode::{encode, encode_plain, encoded, is_storable, Rules};
 
 /// Whether a value with this tag is a `bytes` object.
 pub fn is_bytes(tag: u8) -> bool {
@@ -79,7 +81,7 @@ mod code {
 }
 
 /// Classes that are defined in Python, imported on first use.
-mod imported {
+pub mod imported {
     use pyo3::prelude::*;
     use pyo3::sync::PyOnceLock;
     use pyo3::types::PyType;

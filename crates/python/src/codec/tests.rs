@@ -6,8 +6,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyModule;
 use tuckbox_engine::Value;
 
-use super::{decode, encode};
+use super::{decode, encode, Rules};
 use crate::errors::classes::EntryCorrupt;
+
+const UNLIMITED: Rules = Rules { bytes_max: usize::MAX, is_exact: false };
 
 /// Runs a test in an interpreter that imports `tuckbox.errors` from the source tree, and this build
 /// as `tuckbox._engine`.
@@ -60,7 +62,7 @@ fn the_sample_comes_back() {
     with_python(|py| {
         let value = sample(py);
         let mut bytes = Vec::new();
-        encode(&value, usize::MAX, &mut bytes).unwrap();
+        encode(&value, UNLIMITED, &mut bytes).unwrap();
         let back = decoded(py, bytes[0], &bytes[1..]).unwrap();
         assert!(back.eq(&value).unwrap());
         assert_eq!(back.repr().unwrap().to_string(), value.repr().unwrap().to_string());
@@ -71,7 +73,7 @@ fn the_sample_comes_back() {
 fn every_prefix_of_the_sample_is_refused() {
     with_python(|py| {
         let mut bytes = Vec::new();
-        encode(&sample(py), usize::MAX, &mut bytes).unwrap();
+        encode(&sample(py), UNLIMITED, &mut bytes).unwrap();
         for length in 1..bytes.len() {
             assert!(
                 decoded(py, bytes[0], &bytes[1..length]).is_none(),
@@ -144,7 +146,7 @@ proptest! {
     fn a_damaged_sample_is_a_value_or_damage(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
         with_python(|py| {
             let mut bytes = Vec::new();
-            encode(&sample(py), usize::MAX, &mut bytes).unwrap();
+            encode(&sample(py), UNLIMITED, &mut bytes).unwrap();
             for (index, byte) in &changes {
                 let index = index.index(bytes.len());
                 bytes[index] = *byte;
@@ -152,7 +154,7 @@ proptest! {
             if let Some(value) = decoded(py, bytes[0] & 63, &bytes[1..]) {
                 // A decoded value can be encoded again.
                 let mut again = Vec::new();
-                encode(&value, usize::MAX, &mut again).unwrap();
+                encode(&value, UNLIMITED, &mut again).unwrap();
             }
         });
     }

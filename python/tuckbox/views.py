@@ -1,0 +1,53 @@
+"""What ``keys``, ``values`` and ``items`` of a cache return.
+
+As the views of a dict, they show the entries of the moment. Iteration reads each entry once, so an
+entry that is evicted meanwhile is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, KeysView, ValuesView
+from typing import TYPE_CHECKING, Any
+
+from tuckbox.keys import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tuckbox._engine import Core
+
+__all__ = ["Items", "Keys", "Values"]
+
+
+class Keys(KeysView[Key]):
+    """The keys of a cache."""
+
+    _mapping: Core
+
+    def __iter__(self) -> Iterator[Key]:
+        """Iterate over the keys."""
+        return iter(self._mapping)
+
+
+class Values(ValuesView[Any]):
+    """The values of a cache."""
+
+    _mapping: Core
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the values."""
+        return self._mapping._iter_values()  # noqa: SLF001 - For this module.
+
+    def __contains__(self, value: object) -> bool:
+        """Return whether an entry has this value, after a comparison with each."""
+        return any(value is own or value == own for own in self)
+
+
+class Items(ItemsView[Key, Any]):
+    """The keys and values of a cache, as tuples."""
+
+    _mapping: Core
+
+    def __iter__(self) -> Iterator[tuple[Key, Any]]:
+        """Iterate over the (key, value) tuples."""
+        return self._mapping._iter_items()  # noqa: SLF001 - For this module.
