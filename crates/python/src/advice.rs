@@ -51,9 +51,11 @@ pub fn on_value(value: &Bound<'_, PyAny>) -> PyResult<String> {
         _ if has(&kind, "__fspath__")? => "store os.fspath(...) of it",
         _ if has(&kind, "tolist")? && has(&kind, "__len__")? => "store its tolist()",
         _ if has(&kind, "__next__")? => "store list(...) of it",
-        _ => return Ok(format!(
+        _ => {
+            return Ok(format!(
             "{name}, which cannot be stored; values are {VALUE_TYPES}: convert it to one of these"
-        )),
+        ))
+        }
     };
     Ok(format!("{name}, which cannot be stored; {advice}"))
 }
