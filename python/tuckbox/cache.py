@@ -31,7 +31,7 @@ from tuckbox.views import Items, Keys, Values
 if TYPE_CHECKING:
     from collections.abc import ItemsView, KeysView, ValuesView
     from datetime import timedelta
-    from types import TracebackType
+    from types import EllipsisType, TracebackType
 
     from typing_extensions import Self
 
@@ -123,14 +123,14 @@ class Cache(_engine.Core):
                 and it ends with them.
             size: Maximum length of the file in bytes: an int, or text such as "256 MB" (10^6
                 bytes) or "64 MiB" (2^20 bytes). Includes the index and all metadata. The default
-                is 64 MiB, the maximum 8 TiB. Only used to create the file: an existing file keeps
-                its size.
-            max_entries: Maximum number of entries; None (the default) is no limit. Only used to
-                create the file.
+                is 64 MiB, the maximum 8 TiB. If it is given, an existing file is resized, as
+                by `resize`, unless another open handle was given another size.
+            max_entries: Maximum number of entries; None (the default) is no limit for a new file,
+                and keeps that of an existing one. Otherwise as ``size``.
             favour: The goal of eviction if values differ in size. ``"hits"`` maximises the hit
                 ratio and prefers small entries. ``"bytes"`` maximises the byte hit ratio and
-                ignores sizes. ``"balanced"`` (the default) is in between. Only used to create the
-                file.
+                ignores sizes. ``"balanced"`` (the default) is in between. Otherwise as
+                ``max_entries``.
             after_power_cut: What happens to the entries if the machine stopped while the cache was
                 in use. ``"keep"`` (the default) keeps them: then entries that were deleted or
                 overwritten shortly before can come back. ``"discard"`` empties the cache. Only
@@ -151,8 +151,8 @@ class Cache(_engine.Core):
                 without a path.
 
         Warns:
-            SizeMismatchWarning: The file has another ``size``, ``max_entries``, ``favour`` or
-                ``after_power_cut``.
+            SizeMismatchWarning: The file keeps another ``size``, ``max_entries``, ``favour`` or
+                ``after_power_cut``; the message says why.
 
         Example:
             >>> cache = Cache("app.tuck", size="256 MB", max_entries=100_000)
@@ -170,24 +170,66 @@ class Cache(_engine.Core):
             read_only=_checked_read_only(path, read_only),
             group=_checked_group(path, group),
             exact=self._exact,
+            resizes=True,
         )
+        why = "read_only cannot resize it" if read_only else self._refusal
         if size_bytes is not None and size_bytes != self.size:
-            self._warn("size", f"{size_bytes:,} bytes", f"{self.size:,} bytes")
+            self._warn("size", f"{size_bytes:,} bytes", f"{self.size:,} bytes", why)
         if max_entries is not None and max_entries != self.max_entries:
             own = "none" if self.max_entries is None else f"{self.max_entries:,}"
-            self._warn("max_entries", f"{max_entries:,}", own)
+            self._warn("max_entries", f"{max_entries:,}", own, why)
         if favour is not None and favour != self.favour:
-            self._warn("favour", favour, self.favour)
+            self._warn("favour", favour, self.favour, why)
         if after_power_cut is not None and after_power_cut != self.after_power_cut:
-            self._warn("after_power_cut", after_power_cut, self.after_power_cut)
+            why = "omit after_power_cut, or remove the file to create it again"
+            self._warn("after_power_cut", after_power_cut, self.after_power_cut, why)
         _close_at_exit(self)
 
-    def _warn(self, name: str, given: str, own: str) -> None:
-        message = (
-            f"{self.path} was created with {name} {own}; {given} was ignored: "
-            f"omit {name}, or remove the file to create it again"
-        )
+    def _warn(self, name: str, given: str, own: str, why: str | None) -> None:
+        why = why or "another program has resized it"
+        message = f"{self.path} keeps {name} {own}, not {given}: {why}"
         warnings.warn(message, SizeMismatchWarning, stacklevel=3)
+
+    def resize(
+        self,
+        size: int | str | None = None,
+        *,
+        max_entries: int | EllipsisType | None = ...,
+        favour: Favour | None = None,
+    ) -> None:
+        """Give the cache another size, limit of entries or goal of eviction. Keeps the entries.
+
+        Copies the live entries into a new file, which replaces the old one; needs room for both.
+        Entries that do not fit are evicted, and all get new versions. Other handles follow by
+        themselves. Reads go on meanwhile, writes wait. If the process is killed, the file is
+        either the old or the new one.
+
+        Args:
+            size: The maximum length of the file, as for `Cache`; None keeps it.
+            max_entries: The maximum number of entries; None is no limit. Kept if not given.
+            favour: The goal of eviction, as for `Cache`; None keeps it.
+
+        Raises:
+            InvalidSize, InvalidMaxEntries, InvalidFavour: An argument is invalid.
+            InvalidArgument: The cache is private, so it has no file to replace.
+            CacheFull: The file system has no room for both files.
+            LockTimeout: A live process held a lock for longer than ``lock_timeout``.
+            CacheOpenError: The new file cannot be created.
+            CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+
+        Whatever it raises, the file is unchanged.
+
+        Example:
+            >>> cache = Cache("./app.tuck", size="64 MB")
+            >>> cache.set("user:42", "Ada")
+            >>> cache.resize("128 MB", max_entries=100_000)
+            >>> cache.size, cache.max_entries, cache.get("user:42")
+            (128000000, 100000, 'Ada')
+        """
+        if self.path is None:
+            raise InvalidArgument("a private cache cannot be resized: use a cache with a path")
+        limit = None if max_entries is ... else _checked_max_entries(max_entries) or 0
+        self._resize(None if size is None else parse_size(size), limit, favour)
 
     def keys(self) -> KeysView[Key]:
         """Return a view of all keys, in no particular order.

@@ -79,6 +79,15 @@ impl Mapping {
         self.is_taken.store(false, Ordering::Release);
     }
 
+    /// Replaces the mapping by zeros and releases the entry; whether that succeeded.
+    pub fn let_go(&self) -> bool {
+        let done = self.replace_by_zeros();
+        if done {
+            self.end();
+        }
+        done
+    }
+
     /// Whether the mapping has been replaced by zeros.
     #[inline(always)]
     pub fn is_lost(&self) -> bool {
@@ -94,7 +103,7 @@ impl Mapping {
     pub fn is_truncated(&self) -> bool {
         self.base.load(Ordering::Acquire) != 0
             && files::status(self.fd.load(Ordering::Relaxed))
-                .is_some_and(|(_, bytes)| bytes < self.usable_bytes.load(Ordering::Relaxed))
+                .is_some_and(|status| status.len_bytes < self.usable_bytes.load(Ordering::Relaxed))
     }
 
     fn replace_by_zeros(&self) -> bool {
