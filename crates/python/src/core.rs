@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
-use tuckbox_engine::{Cache, Clock, Config, Entry, Error, Place, Rights, ScanState, Value};
+use tuckbox_engine::{Cache, Clock, Config, Entry, Error, Place, Rights, ScanState};
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
@@ -19,7 +19,7 @@ use crate::opened::{decoded, Opened};
 use crate::scan::{self, Part, Scan};
 use crate::scratch::{self, Used};
 use crate::waiter::{self, PythonWaiter};
-use crate::{choices, codec, many, numbers, reports, ttl};
+use crate::{choices, many, names, numbers, reports, ttl};
 
 /// The operations of a cache. Use the subclass `tuckbox.Cache` to open one.
 #[pyclass(frozen, subclass, module = "tuckbox._engine")]
@@ -210,14 +210,17 @@ impl Core {
     /// Example:
     ///     >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
     ///     (True, False)
-    #[pyo3(signature = (key, value, ttl=None))]
+    #[pyo3(signature = (key, value, ttl=None, **others))]
+    #[pyo3(text_signature = "($self, key, value, ttl=None)")]
     fn add<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> Quick<bool> {
+        names::refuse::<Core>("add", others)?;
         let bytes = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
         self.opened()?.store(py, key, value, |cache, value| cache.add(bytes.bytes(), value, ttl))
@@ -239,14 +242,17 @@ impl Core {
     /// Example:
     ///     >>> cache.replace("user:42", "Ada")
     ///     False
-    #[pyo3(signature = (key, value, ttl=None))]
+    #[pyo3(signature = (key, value, ttl=None, **others))]
+    #[pyo3(text_signature = "($self, key, value, ttl=None)")]
     fn replace<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> Quick<bool> {
+        names::refuse::<Core>("replace", others)?;
         let bytes = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
         let opened = self.opened()?;
@@ -275,7 +281,8 @@ impl Core {
     ///     True
     ///     >>> cache.cas("cart", entry.value + ["salt"], entry.version)
     ///     False
-    #[pyo3(signature = (key, value, version, ttl=None))]
+    #[pyo3(signature = (key, value, version, ttl=None, **others))]
+    #[pyo3(text_signature = "($self, key, value, version, ttl=None)")]
     fn cas<'py>(
         &self,
         py: Python<'py>,
@@ -283,7 +290,9 @@ impl Core {
         value: &Bound<'py, PyAny>,
         version: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> Quick<bool> {
+        names::refuse::<Core>("cas", others)?;
         let bytes = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
         let version = numbers::version(version)?;
@@ -373,13 +382,16 @@ impl Core {
     ///     >>> cache.set("session", "abc", ttl=60)
     ///     >>> cache.touch("session", ttl=3600)
     ///     True
-    #[pyo3(signature = (key, ttl=None))]
+    #[pyo3(signature = (key, ttl=None, **others))]
+    #[pyo3(text_signature = "($self, key, ttl=None)")]
     fn touch<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<bool> {
+        names::refuse::<Core>("touch", others)?;
         let opened = self.opened()?;
         let bytes = keys::encode_lookup(key)?;
         let ttl = ttl::parse(ttl)?;
@@ -407,7 +419,7 @@ impl Core {
     /// Example:
     ///     >>> cache.incr("visits"), cache.incr("visits")
     ///     (1, 2)
-    #[pyo3(signature = (key, delta=Delta(1), default=Initial(Some(0)), ttl=None))]
+    #[pyo3(signature = (key, delta=Delta(1), default=Initial(Some(0)), ttl=None, **others))]
     #[pyo3(text_signature = "($self, key, delta=1, default=0, ttl=None)")]
     fn incr<'py>(
         &self,
@@ -416,17 +428,28 @@ impl Core {
         delta: Delta,
         default: Initial,
         ttl: Option<&Bound<'py, PyAny>>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<i64> {
+        names::refuse::<Core>("incr", others)?;
         self.add_to(py, key, delta.0, default, ttl)
     }
 
-    /// Subtract `delta` from the int stored under `key`. Otherwise as `incr`.
+    /// Subtract `delta` from the int stored under `key`, atomically over all processes.
+    ///
+    /// Args:
+    ///     key, delta, default, ttl: As `incr`.
+    ///
+    /// Returns:
+    ///     The difference.
+    ///
+    /// Raises:
+    ///     As `incr`.
     ///
     /// Example:
     ///     >>> cache.set("stock", 10)
     ///     >>> cache.decr("stock", 3)
     ///     7
-    #[pyo3(signature = (key, delta=Delta(1), default=Initial(Some(0)), ttl=None))]
+    #[pyo3(signature = (key, delta=Delta(1), default=Initial(Some(0)), ttl=None, **others))]
     #[pyo3(text_signature = "($self, key, delta=1, default=0, ttl=None)")]
     fn decr<'py>(
         &self,
@@ -435,7 +458,9 @@ impl Core {
         delta: Delta,
         default: Initial,
         ttl: Option<&Bound<'py, PyAny>>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<i64> {
+        names::refuse::<Core>("decr", others)?;
         let delta = delta.0.checked_neg().ok_or_else(|| {
             classes::IntegerOverflow::new_err(format!(
                 "delta must fit a signed 64-bit integer when negated, got {}",
@@ -484,13 +509,16 @@ impl Core {
     ///     >>> cache.set_many({"a": 1, "b": 2}, ttl=60)
     ///     >>> len(cache)
     ///     2
-    #[pyo3(signature = (mapping, ttl=None))]
+    #[pyo3(signature = (mapping, ttl=None, **others))]
+    #[pyo3(text_signature = "($self, mapping, ttl=None)")]
     fn set_many<'py>(
         &self,
         py: Python<'py>,
         mapping: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
+        names::refuse::<Core>("set_many", others)?;
         many::set(self, py, mapping, ttl::parse(ttl)?)
     }
 
@@ -695,30 +723,6 @@ impl Core {
     #[getter]
     fn id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.opened()?.cache.id()))
-    }
-
-    /// Return the tag and the bytes of an encoded value. Not for plain `bytes`, `str` and 64-bit
-    /// `int`, which are not encoded. For tests.
-    fn _encoded<'py>(
-        &self,
-        py: Python<'py>,
-        value: &Bound<'py, PyAny>,
-    ) -> PyResult<(u8, Bound<'py, PyBytes>)> {
-        let mut bytes = Vec::new();
-        codec::encode(value, self.opened()?.rules(), &mut bytes)
-            .map_err(|refusal| refusal.raised(py, None))?;
-        Ok((bytes[0], PyBytes::new(py, &bytes[1..])))
-    }
-
-    /// Store arbitrary bytes as an encoded key and value, as another program could. For tests.
-    fn _plant(&self, py: Python<'_>, key: &[u8], tag: u8, bytes: &[u8]) -> PyResult<()> {
-        let opened = self.opened()?;
-        if tag >= tuckbox_engine::VALUE_TAG_COUNT {
-            return Err(PyValueError::new_err(format!("{tag} is not a valid tag")));
-        }
-        let never = tuckbox_engine::Ttl::Never;
-        let value = Value::Bytes { tag, bytes };
-        opened.cache.set(key, value, never).map_err(|error| opened.refused(py, error))
     }
 
     /// Whether this handle is read-only.
