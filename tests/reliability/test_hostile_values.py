@@ -79,7 +79,7 @@ READS: dict[str, Callable[[Cache, Any], Any]] = {
     "values": lambda cache, key: list(cache.values()),
     "items": lambda cache, key: [list(pair) for pair in cache.items()],
     "keys": lambda cache, key: list(cache),
-    "incr": lambda cache, key: cache.incr(key),
+    "incr": lambda cache, key: cache.incr(key, default=None),
     "pop": lambda cache, key: cache.pop(key),
 }
 
