@@ -129,8 +129,15 @@ for length in (1 << 31, (1 << 32) + 1):
                 except refused:
                     continue
                 sys.exit(f"{type(thing)} of {length} bytes was stored")
-    for key, refused in ((zeros, KeyTooLong), ((1, zeros), KeyTooLong), (mapping, KeyTypeError)):
-        for operation in (cache.get, cache.delete, cache.touch, lambda key: cache.set(key, 1)):
+    store = lambda key: cache.set(key, 1)
+    every = (cache.get, cache.delete, cache.touch, store)
+    # What cannot be a key is a miss, unless it is to be stored.
+    for key, refused, operations in (
+        (zeros, KeyTooLong, every),
+        ((1, zeros), KeyTooLong, every),
+        (mapping, KeyTypeError, [store]),
+    ):
+        for operation in operations:
             count += 1
             try:
                 operation(key)
