@@ -37,7 +37,8 @@ mod varint;
 mod waiter;
 
 /// The module's contents.
-#[pyo3::pymodule]
+// No free-threaded Python has run the tests: with `gil_used`, one turns its GIL on.
+#[pyo3::pymodule(gil_used = true)]
 mod _engine {
     #[pymodule_export]
     use super::clock::ManualClock;
