@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Iterator, MutableMapping
 from datetime import timedelta
 from os import PathLike
-from typing import Any, Final, SupportsIndex, TypeVar, final, overload
+from typing import Any, ClassVar, Final, SupportsIndex, TypeVar, final, overload
 
 from _typeshed import SupportsItems
 from typing_extensions import Self, TypeAlias, disjoint_base
@@ -94,6 +94,7 @@ class Core(MutableMapping[Key, Any]):
     def close(self) -> None: ...
     @property
     def closed(self) -> bool: ...
+    file_format: ClassVar[str]
     @property
     def path(self) -> str | None: ...
     @property

@@ -23,15 +23,11 @@ def main(tests: str, backend: str, location: str, *labels: str) -> None:
     import django
     from django.conf import settings
     from django.test.runner import DiscoverRunner
-    from django.utils.deprecation import RemovedInDjango60Warning, RemovedInDjango61Warning
+    from django.utils import deprecation
 
     # As in Django's runtests.py.
-    for category in (
-        RemovedInDjango60Warning,
-        RemovedInDjango61Warning,
-        ResourceWarning,
-        RuntimeWarning,
-    ):
+    removed = [value for name, value in vars(deprecation).items() if name.startswith("RemovedIn")]
+    for category in (*removed, ResourceWarning, RuntimeWarning):
         warnings.simplefilter("error", category)
 
     import test_sqlite
