@@ -42,6 +42,10 @@ $(venv)/writing: $(venv)/made docs/requirements.lock
 	$(python) -m pip install --quiet --disable-pip-version-check -r docs/requirements.lock
 	@touch $@
 
+$(venv)/deploying: $(venv)/made tests/deployments/requirements.lock
+	$(python) -m pip install --quiet --disable-pip-version-check -r tests/deployments/requirements.lock
+	@touch $@
+
 setup: $(venv)/made ## Make the virtual environment.
 
 build: $(venv)/built ## Build the extension into the virtual environment.
@@ -112,7 +116,7 @@ test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches
 	fuzz/run.sh fixed
 
 # The families of tests/reliability run in test-reliability, with their figures.
-test-python: $(venv)/built ## The package: its API, semantics, types and processes.
+test-python: $(venv)/built $(venv)/deploying ## The package: its API, semantics, types and processes.
 	$(venv)/bin/pytest --ignore=tests/reliability
 
 test-rig: $(venv)/built ## What the lab, the trials and the benchmarks share; and who imports whom.

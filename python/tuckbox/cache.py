@@ -21,8 +21,11 @@ from tuckbox.errors import (
     InvalidGroup,
     InvalidLockTimeout,
     InvalidMaxEntries,
+    LittleSpaceWarning,
+    SeparateCacheWarning,
     SizeMismatchWarning,
 )
+from tuckbox.places import little_space, separate_users
 from tuckbox.results import CheckReport, Loss, Stats
 from tuckbox.sizes import parse_size
 
@@ -93,7 +96,8 @@ class Cache(_engine.Core):
         """Open the cache at ``path``, and create the file if it does not exist.
 
         Only the owner of the file can use it (mode 0600), unless ``group`` is given. A file that
-        other users could have created, or can change or replace, raises UnsafeFile.
+        other users could have created, or can change or replace, raises UnsafeFile. Where they
+        could replace a new file, it is in a folder of its own: see ``cache.path``.
 
         Args:
             path: Path of the file. Its directory must exist. Without a path the cache is private:
@@ -101,8 +105,8 @@ class Cache(_engine.Core):
                 and it ends with them.
             size: Maximum length of the file in bytes: an int, or text such as "256 MB" (10^6
                 bytes) or "64 MiB" (2^20 bytes). Includes the index and all metadata. The default
-                is 64 MiB, the maximum 8 TiB. Only used to create the file: an existing file keeps
-                its size.
+                is 64 MiB, or half of a smaller file system; the maximum is 8 TiB. Only used to
+                create the file: an existing file keeps its size.
             max_entries: Maximum number of entries; None (the default) is no limit. Only used to
                 create the file.
             favour: The goal of eviction if values differ in size. ``"hits"`` maximises the hit
@@ -129,6 +133,8 @@ class Cache(_engine.Core):
                 without a path.
 
         Warns:
+            LittleSpaceWarning: The default size is reduced, because there is little space.
+            SeparateCacheWarning: Another user has a cache of its own at the same path.
             SizeMismatchWarning: The file has another ``size``, ``max_entries``, ``favour`` or
                 ``after_power_cut``.
 
@@ -138,8 +144,10 @@ class Cache(_engine.Core):
             100000
         """
         size_bytes = None if size is None else parse_size(size)
+        given = None if path is None else os.path.abspath(os.fsdecode(path))
+        may_be_new = not read_only and (given is None or not os.path.lexists(given))
         super().__init__(
-            None if path is None else os.path.abspath(os.fsdecode(path)),
+            given,
             size_bytes=size_bytes,
             max_entries=_checked_max_entries(max_entries),
             favour=favour,
@@ -148,6 +156,10 @@ class Cache(_engine.Core):
             read_only=_checked_read_only(path, read_only),
             group=_checked_group(path, group),
         )
+        if may_be_new and size is None and (message := little_space(given, self.size)):
+            warnings.warn(message, LittleSpaceWarning, stacklevel=2)
+        if given is not None and self.path and (message := separate_users(given, self.path)):
+            warnings.warn(message, SeparateCacheWarning, stacklevel=2)
         if size_bytes is not None and size_bytes != self.size:
             self._warn("size", f"{size_bytes:,} bytes", f"{self.size:,} bytes")
         if max_entries is not None and max_entries != self.max_entries:

@@ -1,4 +1,4 @@
-"""Every exception that Tuckbox raises, and its one warning.
+"""Every exception that Tuckbox raises, and its warnings.
 
 ::
 
@@ -38,7 +38,9 @@
         ├── InvalidGroup
         └── InvalidVersion
 
-    SizeMismatchWarning (UserWarning)
+    LittleSpaceWarning (UserWarning)        the default size is reduced
+    SeparateCacheWarning (UserWarning)      another user has a cache of its own at the path
+    SizeMismatchWarning (UserWarning)       the file has other settings
 
 Each message says what happened, to what, and what to do. An operation on one key that raises has
 changed nothing. ``cache[key]``, ``pop`` and ``incr`` raise the built-in KeyError if the key is
@@ -247,6 +249,21 @@ class InvalidGroup(InvalidArgument):
 
 class InvalidVersion(InvalidArgument):
     """``version`` is not the version of an entry."""
+
+
+class LittleSpaceWarning(UserWarning):
+    """The cache has less than the default size, because its file system or memory is small.
+
+    Pass ``size``, or provide more space: in a container, ``docker run --shm-size``.
+    """
+
+
+class SeparateCacheWarning(UserWarning):
+    """Another user has a cache of its own at the same path; the two share no entries.
+
+    Others can replace files in the directory, so each user's file is in a folder of its own. Run
+    all processes as one user, or pass ``group``.
+    """
 
 
 class SizeMismatchWarning(UserWarning):

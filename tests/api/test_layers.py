@@ -17,9 +17,11 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox._engine",
         "tuckbox.errors",
         "tuckbox.choices",
+        "tuckbox.places",
         "tuckbox.results",
         "tuckbox.sizes",
     },
+    "tuckbox.places": {"tuckbox._engine"},
     "tuckbox": {
         "tuckbox._engine",
         "tuckbox.cache",

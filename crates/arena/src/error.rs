@@ -182,7 +182,10 @@ pub enum Error {
         most_bytes: u64,
     },
     /// A size that a new file could never reach where it is to be created.
-    #[error("size {asked_bytes} bytes is too large for {path}: {space}; choose a smaller size")]
+    #[error(
+        "size {asked_bytes} bytes is too large for {path}: {space}; choose a smaller size{}",
+        advice::more_space(.path)
+    )]
     SizeBeyondSpace {
         /// The file to create.
         path: PathBuf,

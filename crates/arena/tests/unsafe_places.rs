@@ -14,7 +14,7 @@ const PRODUCT: [(&str, usize); 13] = [
     ("arena/src/assembly.rs", 8),
     ("arena/src/platform/linux/clock.rs", 1),
     ("arena/src/platform/linux/faults.rs", 9),
-    ("arena/src/platform/linux/files.rs", 11),
+    ("arena/src/platform/linux/files.rs", 12),
     ("arena/src/platform/linux/forks.rs", 2),
     ("arena/src/platform/linux/liveness.rs", 5),
     ("arena/src/platform/linux/space.rs", 12),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tuckbox_arena::layout::SIZE_BYTES_MAX;
 use tuckbox_arena::segments::Owner;
-use tuckbox_arena::{Arena, Counter, Place};
+use tuckbox_arena::{Arena, Counter, Place, Space};
 
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
@@ -47,6 +47,18 @@ impl Cache {
         let cache = Cache { cx: Context::new(arena, config) };
         cache.cx.arena.recover_from_power_cut(|| cache.discard())?;
         Ok(cache)
+    }
+
+    /// The size of a new file at `place` for which none is chosen: that of [`Config::default`], or
+    /// half of the space there, because other files need some. In that case, also what the space is.
+    pub fn default_size(place: &Place) -> (u64, Option<Space>) {
+        let usual_bytes = Config::default().size_bytes;
+        match Arena::most_space(place) {
+            Some(space) if space.total_bytes() / 2 < usual_bytes => {
+                ((space.total_bytes() / 2).max(SIZE_BYTES_MIN), Some(space))
+            }
+            _ => (usual_bytes, None),
+        }
     }
 
     /// Discards all entries. After a power cut only the file's checksums can be relied on.

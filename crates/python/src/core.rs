@@ -119,10 +119,14 @@ impl Core {
         group: Option<u32>,
         clock: Option<&Bound<'_, ManualClock>>,
     ) -> PyResult<()> {
-        let defaults = Config::default();
         let rights = Rights { group, read_only };
+        let place = match (path, shown) {
+            (Some(path), _) => Place::Path(path),
+            (None, Some(path)) => Place::Shown(path),
+            (None, None) => Place::Private,
+        };
         let config = Config {
-            size_bytes: size_bytes.unwrap_or(defaults.size_bytes),
+            size_bytes: size_bytes.unwrap_or_else(|| Cache::default_size(&place).0),
             max_entries,
             favour: choices::favour_of(favour)?,
             after_power_cut: choices::after_power_cut_of(after_power_cut)?,
@@ -134,11 +138,6 @@ impl Core {
             })?,
             clock: clock.map_or(Clock::System, |clock| clock.get().clock()),
             waiter: Arc::new(PythonWaiter),
-        };
-        let place = match (path, shown) {
-            (Some(path), _) => Place::Path(path),
-            (None, Some(path)) => Place::Shown(path),
-            (None, None) => Place::Private,
         };
         let opened = Opened::open(py, place, &config, lock_timeout_s)?;
         self.opened.set(opened).map_err(|_| {
@@ -613,6 +612,14 @@ impl Core {
         self.opened()?.detached(py, Cache::expire)
     }
 
+    /// The size of a file at this path for which none is chosen. If that is less than usual, also
+    /// what the space is.
+    #[staticmethod]
+    fn _default_size(path: Option<PathBuf>) -> (u64, Option<String>) {
+        let (size_bytes, space) = Cache::default_size(&path.map_or(Place::Private, Place::Path));
+        (size_bytes, space.map(|space| space.to_string()))
+    }
+
     fn _stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         reports::stats(py, &self.not_closed()?.cache.stats())
     }
@@ -644,8 +651,9 @@ impl Core {
     /// The absolute path of the file; None for a private cache.
     #[getter]
     fn path(&self) -> PyResult<Option<&std::ffi::OsStr>> {
-        Ok(match &self.opened()?.place {
-            Place::Path(path) => Some(path.as_os_str()),
+        let opened = self.opened()?;
+        Ok(match &opened.place {
+            Place::Path(_) => Some(opened.cache.path().as_os_str()),
             Place::Private | Place::Shown(_) => None,
         })
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use self::operations::OperationGuard;
 use crate::clock::{self, Clock, ClockDomain};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Space};
 use crate::file::{CacheFile, PathStatus};
 use crate::header::{self, Identity};
 use crate::layout::{process as slot_layout, AfterPowerCut, Geometry, Layer, Plan, HEADER_BYTES};
@@ -116,7 +116,7 @@ impl Arena {
                 return Ok(arena);
             }
         };
-        let directory = Directory::open(path)?;
+        let directory = Directory::open(path, rights)?;
         loop {
             if let Some(file) = CacheFile::open(&directory, rights)? {
                 if rights.read_only {
@@ -137,6 +137,15 @@ impl Arena {
                 return Ok(arena);
             }
             // Another process was faster: use its file.
+        }
+    }
+
+    /// All the space that a new file at `place` could have; none if that is unknown.
+    pub fn most_space(place: &Place) -> Option<Space> {
+        match place {
+            Place::Path(path) => space::most_at(path),
+            Place::Private => space::most(&files::memory_file("tuckbox").ok()?),
+            Place::Shown(_) => None,
         }
     }
 

@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use super::network::refuse_network;
@@ -34,20 +34,79 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens the directory of the file at `path`, which need not exist yet.
+    /// Opens the directory of the file at `path`, which need not exist yet. If others could replace
+    /// a new file there, opens this user's own folder in it, and creates that folder unless
+    /// `rights` only read.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be reached, [`Error::NotAFile`] if `path` cannot be a file's,
-    /// [`Error::Unsafe`] if a symbolic link of another user leads there,
-    /// [`Error::NetworkFileSystem`].
-    pub fn open(path: &Path) -> Result<Directory> {
+    /// [`Error::Unsafe`] if a symbolic link of another user leads there, or others can enter this
+    /// user's own folder, [`Error::NetworkFileSystem`].
+    pub fn open(path: &Path, rights: Rights) -> Result<Directory> {
         let Some(name) = path.file_name() else {
             return Err(Error::NotAFile { path: path.into(), kind: "a directory" });
         };
         let file = walk(path, parent_of(path))?;
-        let data = file.metadata().map_err(Error::cannot("examine the directory of", path))?;
-        refuse_network(&file, &data, path)?;
-        Ok(Directory { file, data, path: path.into(), name: name.into() })
+        let given = Directory::held(file, path.into(), name.into())?;
+        // A file that is there is judged where it is.
+        let is_taken = !matches!(given.examine(), Ok(None));
+        if is_taken || rights.group.is_some() || given.check_new_file(rights).is_ok() {
+            return Ok(given);
+        }
+        Ok(given.own_folder(rights)?.unwrap_or(given))
+    }
+
+    fn held(file: File, path: PathBuf, name: PathBuf) -> Result<Directory> {
+        let data = file.metadata().map_err(Error::cannot("examine the directory of", &path))?;
+        refuse_network(&file, &data, &path)?;
+        Ok(Directory { file, data, path, name })
+    }
+
+    /// Opens this user's own folder in the directory; none if it does not exist and is not to be
+    /// created.
+    ///
+    /// Others can put a folder of theirs in its place at any time. So each opening checks the owner
+    /// through the descriptor by which it then reaches the file: at worst, the file is missing or
+    /// refused.
+    fn own_folder(&self, rights: Rights) -> Result<Option<Directory>> {
+        let name = PathBuf::from(format!(".tuckbox-{}", files::effective_user()));
+        let cannot = Error::cannot("create a private folder for", &self.path);
+        if !rights.read_only {
+            match files::create_folder_at(self.file.as_raw_fd(), &name) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(cannot(error));
+                }
+                _ => {}
+            }
+        }
+        let folder = match self.open_at(&name, libc::O_PATH) {
+            Err(error) if rights.read_only && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            opened => opened.map_err(cannot)?,
+        };
+        let path = parent_of(&self.path).join(name).join(&self.name);
+        let mut own = Directory::held(folder, path, self.name.clone())?;
+        trust::check_own_folder(&self.path, parent_of(&own.path), &own.data)?;
+        if !rights.read_only {
+            own.take_back().map_err(cannot)?;
+        }
+        trust::check_own_folder_mode(&self.path, parent_of(&own.path), &own.data)?;
+        Ok(Some(own))
+    }
+
+    /// Makes this user's own folder private again, and removes the file if others could have
+    /// changed it. With `fsGroup`, Kubernetes gives both to a group at each start of a pod.
+    fn take_back(&mut self) -> io::Result<()> {
+        if trust::is_open_to_others(&self.data) {
+            let folder = self.open_at(Path::new("."), libc::O_RDONLY | libc::O_DIRECTORY)?;
+            folder.set_permissions(Permissions::from_mode(0o700))?;
+            self.data = folder.metadata()?;
+        }
+        match self.examine()? {
+            Some(data) if trust::is_ours_but_writable(&data) => self.remove(&self.name),
+            _ => Ok(()),
+        }
     }
 
     /// Opens a file in it. Follows no symbolic link.

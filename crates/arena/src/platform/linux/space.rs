@@ -4,8 +4,10 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
-use super::{checked, repeated};
+use super::trust::parent_of;
+use super::{checked, files, repeated};
 use crate::error::Space;
 use crate::platform::NotAllocated;
 
@@ -141,4 +143,9 @@ pub fn most(file: &File) -> Option<Space> {
     let memory = memory_bytes().filter(|_| found.kind == libc::TMPFS_MAGIC as u32);
     let memory = memory.map(|total_bytes| Space::Memory { total_bytes });
     limit.into_iter().chain(memory).min_by_key(|space| space.total_bytes())
+}
+
+/// As [`most`], for a file at `path`, which need not exist; none if its directory cannot be opened.
+pub fn most_at(path: &Path) -> Option<Space> {
+    most(&files::open(parent_of(path), libc::O_PATH | libc::O_DIRECTORY).ok()?)
 }
