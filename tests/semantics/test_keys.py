@@ -188,7 +188,7 @@ HASHABLE = [
     (Path("x"), r"Path cannot be a key.*use os.fspath\(\.\.\.\)"),
     (Plain.A, r"Plain cannot be a key.*use its .name, and make .* with Plain\[\.\.\.\]"),
     (Plain.B, r"Plain cannot be a key.*use its .value, and make .* with Plain\(\.\.\.\)"),
-    (object(), "object cannot be a key"),
+    (..., "ellipsis cannot be a key"),
     (("a", None), r"key \('a', None\): NoneType cannot be a key"),
     (("a", (1.5,)), r"key \('a', \(1.5,\)\): float cannot be a key"),
 ]

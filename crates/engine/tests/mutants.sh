@@ -20,6 +20,7 @@ no-checksum         damage    sampled_bytes_of_the_pool
 no-loss             damage    lost_entries_are_reported_and_counted
 other-tag           golden    files_of_this_format_are_read_exactly
 lost-slot-kept      truncation nor_after_noticing_the_truncation
+slot-not-shared     arena:shared_slots a_handle_that_is_closed_leaves_the_locks_of_the_others
 follow              files     a_link_in_place_of_the_file_is_not_followed
 "
 
