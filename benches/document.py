@@ -1,4 +1,4 @@
-"""Writes the figures of the record into docs/explanation/performance.md, and draws its charts.
+"""Writes the figures of the record into docs/explanation/performance.md, its table and charts.
 
 Owns the generated parts of the page, each between two marks, and the files. Must not measure, nor
 change the rest of the page.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from benches import curves, summary
+from benches import curves, figures, summary
 from benches.appendix import appendix
 from benches.counts import Counts
 from benches.record import Record
@@ -20,16 +20,19 @@ from rig.sources import ROOT
 
 PAGE = ROOT / "docs" / "explanation" / "performance.md"
 
+#: All figures of all runs, beside the page.
+TABLE = "performance.csv"
+
 #: The generated parts, in the order of the page.
 PARTS = ("overview", "growth", "charts", "appendix")
 
 
 @dataclass(frozen=True)
 class Document:
-    """The page, and its charts by file name. The charts are in the page's folder."""
+    """The page, and the files beside it by name: the table of all figures, and the charts."""
 
     page: str
-    pictures: dict[str, str]
+    files: dict[str, str]
 
 
 def begin(part: str) -> str:
@@ -43,7 +46,7 @@ def end(part: str) -> str:
 
 
 def make(page: str, record: Record, counts: Counts | None = None) -> Document:
-    """Return the page with the figures of the record, and the charts. Raises PageError.
+    """Return the page with the figures of the record, the table and charts. Raises PageError.
 
     `counts` are the kept instruction counts, None without any.
     """
@@ -60,19 +63,19 @@ def make(page: str, record: Record, counts: Counts | None = None) -> Document:
     }
     for part in PARTS:
         page = with_part(page, begin(part), end(part), texts[part])
-    return Document(page, dict(drawn.values()))
+    return Document(page, {TABLE: figures.table(record), **dict(drawn.values())})
 
 
 def write(made: Document, page: Path = PAGE) -> None:
-    """Write the page and its charts."""
+    """Write the page and the files beside it."""
     page.write_text(made.page, "utf-8")
-    for name, text in made.pictures.items():
+    for name, text in made.files.items():
         (page.parent / name).write_text(text, "utf-8")
 
 
 def stale(made: Document, page: Path = PAGE) -> list[str]:
     """Return the names of the files that differ from what was made."""
-    wanted = {page.name: made.page, **made.pictures}
+    wanted = {page.name: made.page, **made.files}
     return [name for name, text in wanted.items() if _text(page.parent / name) != text]
 
 

@@ -61,11 +61,6 @@ def value(figure: Figure) -> str:
     return f"{number(figure.value)}{suffix(figure)}"
 
 
-def limit_value(figure: Figure) -> str:
-    """Return the value with the stripped program in place of Tuckbox."""
-    return f"{number(statistics.median(figure.limit_values))}{suffix(figure)}"
-
-
 def interval(values: Sequence[float]) -> str:
     """Return the interval of the median of some rounds; nothing for one round."""
     around = spread(values)
