@@ -31,7 +31,7 @@ $(venv)/made: requirements-dev.lock lab/requirements.lock
 	@touch $@
 
 $(venv)/built: $(venv)/made $(rust_sources) pyproject.toml
-	VIRTUAL_ENV=$(CURDIR)/$(venv) $(venv)/bin/maturin develop --profile dist --quiet
+	VIRTUAL_ENV=$(CURDIR)/$(venv) $(venv)/bin/maturin develop --profile dist --features hooks --quiet
 	@touch $@
 
 $(venv)/drawing: $(venv)/made benches/requirements.lock
@@ -65,7 +65,7 @@ test: ## Everything, lane by lane, with the time that each takes.
 
 check: $(venv)/built $(venv)/drawing prose docs ## Formats, lints, types, prose, the site.
 	cargo fmt --all --check
-	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks -- -D warnings
+	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks,tuckbox-python/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml
 	CARGO_TARGET_DIR=lab/target cargo clippy --quiet --manifest-path lab/Cargo.toml --workspace --all-targets -- -D warnings
 	cargo fmt --all --check --manifest-path benches/native/Cargo.toml

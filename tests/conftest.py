@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Callable
 
 import pytest
 
-from tuckbox import Cache, _engine
+from tuckbox import Cache, _engine, places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def path(tmp_path: Path) -> str:
     """A path at which there is no file yet."""
     return str(tmp_path / "cache.tuck")
+
+
+@pytest.fixture
+def memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where named caches are during this test, instead of /dev/shm."""
+    folder = tmp_path_factory.mktemp("memory")
+    monkeypatch.setattr(places, "MEMORY", folder)
+    return folder
 
 
 @pytest.fixture

@@ -1,93 +1,13 @@
-"""Tuckbox: the cache that every process on a machine shares."""
+"""Tuckbox: the cache that every process on a machine shares.
+
+This module has what programs use every day. The other errors are in `tuckbox.errors`, `Favour` and
+`AfterPowerCut` in `tuckbox.choices`, and `Loss` in `tuckbox.results`.
+"""
 
 from tuckbox._engine import __version__
 from tuckbox.cache import Cache
-from tuckbox.choices import AfterPowerCut, Favour
-from tuckbox.errors import (
-    AccessDenied,
-    CacheClosed,
-    CacheCorrupt,
-    CacheFileError,
-    CacheFull,
-    CacheLost,
-    CacheOpenError,
-    CacheReadOnly,
-    DirectoryMissing,
-    EntryCorrupt,
-    FileMissing,
-    IntegerOverflow,
-    InvalidAfterPowerCut,
-    InvalidArgument,
-    InvalidFavour,
-    InvalidGroup,
-    InvalidLockTimeout,
-    InvalidMaxEntries,
-    InvalidSize,
-    InvalidTTL,
-    InvalidVersion,
-    KeyTooLong,
-    KeyTypeError,
-    LockTimeout,
-    NetworkFileSystem,
-    NotACache,
-    NotAFile,
-    NotAnInteger,
-    SizeMismatchWarning,
-    TooManyCaches,
-    TooManyProcesses,
-    TuckboxError,
-    UnsafeFile,
-    ValueTooLarge,
-    ValueTypeError,
-    VersionMismatch,
-)
+from tuckbox.errors import TuckboxError
 from tuckbox.keys import Key
-from tuckbox.results import CheckReport, Entry, Loss, Stats
+from tuckbox.results import CheckReport, Entry, Stats
 
-__all__ = [
-    "AccessDenied",
-    "AfterPowerCut",
-    "Cache",
-    "CacheClosed",
-    "CacheCorrupt",
-    "CacheFileError",
-    "CacheFull",
-    "CacheLost",
-    "CacheOpenError",
-    "CacheReadOnly",
-    "CheckReport",
-    "DirectoryMissing",
-    "Entry",
-    "EntryCorrupt",
-    "Favour",
-    "FileMissing",
-    "IntegerOverflow",
-    "InvalidAfterPowerCut",
-    "InvalidArgument",
-    "InvalidFavour",
-    "InvalidGroup",
-    "InvalidLockTimeout",
-    "InvalidMaxEntries",
-    "InvalidSize",
-    "InvalidTTL",
-    "InvalidVersion",
-    "Key",
-    "KeyTooLong",
-    "KeyTypeError",
-    "LockTimeout",
-    "Loss",
-    "NetworkFileSystem",
-    "NotACache",
-    "NotAFile",
-    "NotAnInteger",
-    "SizeMismatchWarning",
-    "Stats",
-    "TooManyCaches",
-    "TooManyProcesses",
-    "TuckboxError",
-    "UnsafeFile",
-    "ValueTooLarge",
-    "ValueTypeError",
-    "VersionMismatch",
-    "__version__",
-]
+__all__ = ["Cache", "CheckReport", "Entry", "Key", "Stats", "TuckboxError", "__version__"]

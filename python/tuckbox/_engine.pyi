@@ -20,18 +20,42 @@ __version__: Final[str]
 
 @final
 class ManualClock:
+    """A clock for tests: `Core(path, clock=clock)` uses its time instead of the system's.
+
+    The time, in seconds since 1970, changes only by `advance`, and only forward.
+
+    Args:
+        now_s: The time to start at, in seconds since 1970.
+
+    Example:
+        >>> clock = ManualClock(1000.0)
+        >>> clock.advance(5)
+        >>> clock.now()
+        1005.0
+    """
+
     def __new__(cls, now_s: float = ...) -> Self: ...
-    def now(self) -> float: ...
-    def advance(self, seconds: float) -> None: ...
+    def now(self) -> float:
+        """Return the time, in seconds since 1970."""
+    def advance(self, seconds: float) -> None:
+        """Move the time forward by `seconds`."""
 
 @final
 class Scan:
+    """Iterator over the keys, values or items of a cache, in no particular order.
+
+    Yields each entry that exists during the whole iteration exactly once. Entries stored meanwhile
+    may be missing. Expired entries are skipped.
+    """
+
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
 
 # At run time only `Cache` is one, by registration.
 @disjoint_base
 class Core(MutableMapping[Key, Any]):
+    """The operations of a cache. Use the subclass `tuckbox.Cache` to open one."""
+
     def __new__(cls, *_args: object, **_kwargs: object) -> Self: ...
     def __init__(
         self,
@@ -49,37 +73,300 @@ class Core(MutableMapping[Key, Any]):
         clock: ManualClock | None = None,
     ) -> None: ...
     @overload
-    def get(self, key: Key, default: None = None) -> Any | None: ...
+    def get(self, key: Key, default: None = None) -> Any | None:
+        """Return the value of `key`, or `default` if it has none.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            default: Returned if the key is missing or expired.
+
+        Returns:
+            The value, with the type it was stored with; or `default` itself.
+
+        Raises:
+            KeyTypeError, KeyTooLong: The key is invalid.
+            EntryCorrupt: The value cannot be decoded.
+            CacheClosed, CacheLost: The cache cannot be read.
+
+        Example:
+            >>> cache.set("user:42", {"name": "Ada"})
+            >>> cache.get("user:42")
+            {'name': 'Ada'}
+            >>> cache.get("user:43", "nobody")
+            'nobody'
+        """
     @overload
     def get(self, key: Key, default: _D) -> Any | _D: ...
-    def get_entry(self, key: Key) -> Entry | None: ...
-    def set(self, key: Key, value: object, ttl: _TTL = None) -> None: ...
-    def add(self, key: Key, value: object, ttl: _TTL = None) -> bool: ...
-    def replace(self, key: Key, value: object, ttl: _TTL = None) -> bool: ...
-    def cas(self, key: Key, value: object, version: int, ttl: _TTL = None) -> bool: ...
-    def delete(self, key: Key) -> bool: ...
+    def get_entry(self, key: Key) -> Entry | None:
+        """Return the value, expiry and version of `key`, or None if it has no value.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+
+        Returns:
+            An `Entry` (a named tuple), or None.
+
+        Raises:
+            As `get`.
+
+        Example:
+            >>> cache.set("user:42", "Ada")
+            >>> entry = cache.get_entry("user:42")
+            >>> entry.value, entry.expiry
+            ('Ada', None)
+        """
+    def set(self, key: Key, value: object, ttl: _TTL = None) -> None:
+        """Store `value` under `key`, replacing any old value.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            value: An object of one of the types listed in `tuckbox.Cache`.
+            ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at
+                once.
+
+        Raises:
+            KeyTypeError, KeyTooLong: The key is invalid.
+            ValueTypeError, ValueTooLarge: The value cannot be stored.
+            InvalidTTL: `ttl` is not a length of time.
+            CacheFull: There is no room, even after eviction.
+            LockTimeout: A live process held the lock for longer than `lock_timeout`.
+            CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+            MemoryError: This process is out of memory.
+
+        Whatever it raises, the old value is kept.
+
+        Example:
+            >>> cache.set("user:42", {"name": "Ada"}, ttl=300)
+            >>> cache.get_entry("user:42").value
+            {'name': 'Ada'}
+        """
+    def add(self, key: Key, value: object, ttl: _TTL = None) -> bool:
+        """Store `value` only if `key` has no value.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            value: An object of one of the types listed in `tuckbox.Cache`.
+            ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+
+        Returns:
+            True if the value was stored, False if the key has a value.
+
+        Raises:
+            As `set`.
+
+        Example:
+            >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
+            (True, False)
+        """
+    def replace(self, key: Key, value: object, ttl: _TTL = None) -> bool:
+        """Store `value` only if `key` already has a value.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            value: An object of one of the types listed in `tuckbox.Cache`.
+            ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+
+        Returns:
+            True if the value was stored, False if the key has no value.
+
+        Raises:
+            As `set`.
+
+        Example:
+            >>> cache.replace("user:42", "Ada")
+            False
+        """
+    def cas(self, key: Key, value: object, version: int, ttl: _TTL = None) -> bool:
+        """Store `value` only if the entry of `key` still has this `version` (compare and set).
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            value: An object of one of the types listed in `tuckbox.Cache`.
+            version: The `version` of the `Entry` that `get_entry` returned.
+            ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+
+        Returns:
+            True if the value was stored, False if the value changed meanwhile or is missing.
+
+        Raises:
+            InvalidVersion: `version` is not the version of an entry.
+            As `set`.
+
+        Example:
+            >>> cache.set("cart", ["tea"])
+            >>> entry = cache.get_entry("cart")
+            >>> cache.cas("cart", entry.value + ["milk"], entry.version)
+            True
+            >>> cache.cas("cart", entry.value + ["salt"], entry.version)
+            False
+        """
+    def delete(self, key: Key) -> bool:
+        """Delete `key`.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+
+        Returns:
+            True if the key had a value, False if not.
+
+        Raises:
+            KeyTypeError, KeyTooLong: The key is invalid.
+            LockTimeout: A live process held the lock for longer than `lock_timeout`.
+            CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+
+        Example:
+            >>> cache.set("user:42", "Ada")
+            >>> cache.delete("user:42"), cache.delete("user:42")
+            (True, False)
+        """
     @overload
-    def pop(self, key: Key) -> Any: ...
+    def pop(self, key: Key) -> Any:
+        """Delete `key` and return its value.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            default: Returned if the key has no value. Without it, raises KeyError.
+
+        Returns:
+            The value, or `default`.
+
+        Raises:
+            KeyError: The key has no value, and `default` was not given.
+            EntryCorrupt: The value cannot be decoded. The entry is deleted.
+            As `delete`.
+
+        Example:
+            >>> cache.set("token", "abc")
+            >>> cache.pop("token"), cache.pop("token", None)
+            ('abc', None)
+        """
     @overload
     def pop(self, key: Key, default: _D) -> Any | _D: ...
-    def touch(self, key: Key, ttl: _TTL = None) -> bool: ...
+    def touch(self, key: Key, ttl: _TTL = None) -> bool:
+        """Give `key` a new time to live, counted from now.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+
+        Returns:
+            True if the key has a value, False if not.
+
+        Raises:
+            InvalidTTL: `ttl` is not a length of time.
+            CacheFull: There is no room for the entry with its expiry.
+            As `delete`.
+
+        Example:
+            >>> cache.set("session", "abc", ttl=60)
+            >>> cache.touch("session", ttl=3600)
+            True
+        """
     def incr(
         self,
         key: Key,
         delta: SupportsIndex = 1,
         default: SupportsIndex | None = 0,
         ttl: _TTL = None,
-    ) -> int: ...
+    ) -> int:
+        """Add `delta` to the int stored under `key`, atomically over all processes.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            delta: The int to add; may be negative.
+            default: The int to start from if the key has no value; None raises KeyError then.
+            ttl: The time to live if the key had no value, as for `set`. An existing entry keeps its
+                expiry.
+
+        Returns:
+            The sum.
+
+        Raises:
+            KeyError: The key has no value, and `default` is None.
+            NotAnInteger: The value, `delta` or `default` is not an int. A bool is not an int here.
+            IntegerOverflow: The sum, `delta` or `default` does not fit a signed 64-bit integer.
+            As `set`.
+
+        Example:
+            >>> cache.incr("visits"), cache.incr("visits")
+            (1, 2)
+        """
     def decr(
         self,
         key: Key,
         delta: SupportsIndex = 1,
         default: SupportsIndex | None = 0,
         ttl: _TTL = None,
-    ) -> int: ...
-    def get_many(self, keys: Iterable[_K]) -> dict[_K, Any]: ...
-    def set_many(self, mapping: SupportsItems[Key, object], ttl: _TTL = None) -> None: ...
-    def delete_many(self, keys: Iterable[Key]) -> int: ...
+    ) -> int:
+        """Subtract `delta` from the int stored under `key`, atomically over all processes.
+
+        Args:
+            key, delta, default, ttl: As `incr`.
+
+        Returns:
+            The difference.
+
+        Raises:
+            As `incr`.
+
+        Example:
+            >>> cache.set("stock", 10)
+            >>> cache.decr("stock", 3)
+            7
+        """
+    def get_many(self, keys: Iterable[_K]) -> dict[_K, Any]:
+        """Return the values of several keys.
+
+        Args:
+            keys: An iterable of keys.
+
+        Returns:
+            A dict of those keys that have a value.
+
+        Raises:
+            KeyTypeError: A key is invalid, or `keys` is a single str or bytes.
+            As `get`.
+
+        Example:
+            >>> cache.set("a", 1)
+            >>> cache.get_many(["a", "b"])
+            {'a': 1}
+        """
+    def set_many(self, mapping: SupportsItems[Key, object], ttl: _TTL = None) -> None:
+        """Store several values.
+
+        Args:
+            mapping: A dict, or another mapping with `items`, of keys to values.
+            ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+
+        Raises:
+            TypeError: `mapping` is not a mapping.
+            As `set`. An invalid key or value raises before anything is stored. After any other
+                error, some of the values may be stored.
+
+        Example:
+            >>> cache.set_many({"a": 1, "b": 2}, ttl=60)
+            >>> len(cache)
+            2
+        """
+    def delete_many(self, keys: Iterable[Key]) -> int:
+        """Delete several keys.
+
+        Args:
+            keys: An iterable of keys.
+
+        Returns:
+            How many of them had a value.
+
+        Raises:
+            KeyTypeError: A key is invalid, or `keys` is a single str or bytes. Nothing was deleted.
+            As `delete`. After any other error, some of the keys may be deleted.
+
+        Example:
+            >>> cache.set("a", 1)
+            >>> cache.delete_many(["a", "b"])
+            1
+        """
     def __getitem__(self, key: Key, /) -> Any: ...
     def __setitem__(self, key: Key, value: object, /) -> None: ...
     def __delitem__(self, key: Key, /) -> None: ...
@@ -88,33 +375,97 @@ class Core(MutableMapping[Key, Any]):
     def __iter__(self) -> Iterator[Key]: ...
     def _iter_values(self) -> Iterator[Any]: ...
     def _iter_items(self) -> Iterator[tuple[Key, Any]]: ...
-    def popitem(self) -> tuple[Key, Any]: ...
-    def clear(self) -> int: ...  # type: ignore[override]
-    def expire(self) -> int: ...
-    def close(self) -> None: ...
+    def popitem(self) -> tuple[Key, Any]:
+        """Delete any entry and return its key and value.
+
+        Atomic over all processes: of several callers only one gets the entry.
+
+        Returns:
+            A (key, value) tuple.
+
+        Raises:
+            KeyError: The cache has no entries.
+            EntryCorrupt: The key or the value cannot be decoded. The entry is deleted.
+            As `delete`.
+
+        Example:
+            >>> cache.set("job", "mail")
+            >>> cache.popitem()
+            ('job', 'mail')
+        """
+    def clear(self) -> int:  # type: ignore[override]
+        """Delete all entries.
+
+        Entries that other processes store meanwhile may be kept.
+
+        Returns:
+            How many entries were deleted.
+
+        Raises:
+            LockTimeout: A live process held a lock for longer than `lock_timeout`. Some of the
+                entries may be deleted.
+            CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+
+        Example:
+            >>> cache.set_many({"a": 1, "b": 2})
+            >>> cache.clear()
+            2
+        """
+    def expire(self) -> int:
+        """Delete all expired entries to free their space. Reads never return them in any case.
+
+        Returns:
+            How many entries were deleted.
+
+        Raises:
+            As `clear`.
+
+        Example:
+            >>> cache.set("a", 1, ttl=0)
+            >>> cache.expire()
+            1
+        """
+    def close(self) -> None:
+        """Close this handle. The file and all other handles stay open.
+
+        Every later operation raises CacheClosed. Closing twice does nothing.
+
+        Example:
+            >>> cache.close()
+            >>> cache.closed
+            True
+        """
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """Whether this handle is closed."""
     @property
-    def path(self) -> str | None: ...
+    def path(self) -> str | None:
+        """The absolute path of the file; None for a private cache."""
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The maximum length of the file, in bytes."""
     @property
-    def max_entries(self) -> int | None: ...
+    def max_entries(self) -> int | None:
+        """The maximum number of entries; None means no limit."""
     @property
-    def favour(self) -> Favour: ...
+    def favour(self) -> Favour:
+        """The goal of eviction: "balanced", "hits" or "bytes"."""
     @property
-    def after_power_cut(self) -> AfterPowerCut: ...
+    def after_power_cut(self) -> AfterPowerCut:
+        """What happens to the entries after a power cut: "keep" or "discard"."""
     @property
-    def lock_timeout(self) -> float: ...
+    def lock_timeout(self) -> float:
+        """How long a write waits for a lock, in seconds."""
     @property
-    def id(self) -> bytes: ...
+    def id(self) -> bytes:
+        """The id of the cache: 16 random bytes, chosen when the file was created."""
     @property
-    def read_only(self) -> bool: ...
+    def read_only(self) -> bool:
+        """Whether this handle is read-only."""
     @property
-    def group(self) -> int | None: ...
+    def group(self) -> int | None:
+        """The number of the group that shares the file; None if only its owner can use it."""
     @property
     def _shown(self) -> str | None: ...
-    def _encoded(self, value: object) -> tuple[int, bytes]: ...
-    def _plant(self, key: bytes, tag: int, bytes: bytes) -> None: ...  # noqa: A002
     def _stats(self) -> dict[str, int]: ...
     def _check(self) -> dict[str, Any]: ...

@@ -12,10 +12,14 @@ import math
 import os
 import warnings
 import weakref
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, SupportsIndex
+from collections.abc import ItemsView, KeysView, MutableMapping, ValuesView
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, ClassVar, Final, Optional, SupportsIndex, TypeVar, Union
 
 from tuckbox import _engine
+from tuckbox.advice import explains_names
+from tuckbox.choices import AfterPowerCut, Favour
 from tuckbox.errors import (
     CacheClosed,
     InvalidArgument,
@@ -24,21 +28,16 @@ from tuckbox.errors import (
     InvalidMaxEntries,
     SizeMismatchWarning,
 )
+from tuckbox.keys import Key
+from tuckbox.logouts import warn_of_logout
+from tuckbox.places import Place, place_of, prepare
 from tuckbox.results import CheckReport, Loss, Stats
 from tuckbox.sizes import parse_size
 from tuckbox.views import Items, Keys, Values
 
-if TYPE_CHECKING:
-    from collections.abc import ItemsView, KeysView, ValuesView
-    from datetime import timedelta
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from tuckbox.choices import AfterPowerCut, Favour
-    from tuckbox.keys import Key
-
 __all__ = ["Cache"]
+
+_Self = TypeVar("_Self", bound="Cache")
 
 # None is a value.
 _MISSING: Final = object()
@@ -52,10 +51,20 @@ class Cache(_engine.Core):
     """A cache shared by every process that opens the same file.
 
     Example:
-        >>> cache = Cache("app.tuck", size="256 MB")
+        >>> cache = Cache("pages", size="256 MB")
         >>> cache.set("user:42", {"name": "Ada"}, ttl=300)
         >>> cache.get("user:42")
         {'name': 'Ada'}
+
+    **Where it is** depends on the first argument:
+
+    - ``Cache("pages")``: a str without a slash is a name. All processes of this user share that
+      cache in memory; its file is in the user's private folder, ``/dev/shm/tuckbox-UID``.
+    - ``Cache("/var/cache/app.tuck")``, ``Cache("./app.tuck")`` or ``Cache(Path("app.tuck"))``: a
+      path is a file. All processes that may open the file share it, and it survives a reboot if it
+      is on a disk.
+    - ``Cache()``: a cache in memory of this process and its children. It ends with them, or with
+      the last process that unpickled the handle.
 
     Any number of threads and processes may use a cache at once. A handle works in forked children,
     and can be pickled. A process may be killed at any moment without harm to the others.
@@ -100,17 +109,18 @@ class Cache(_engine.Core):
     # Whether a subclass refuses numbers of other libraries as values.
     _exact: ClassVar[bool] = False
 
+    @explains_names
     def __init__(
         self,
-        path: str | os.PathLike[str] | None = None,
+        path: Union[str, os.PathLike[str], None] = None,
         *,
-        size: int | str | None = None,
-        max_entries: int | None = None,
-        favour: Favour | None = None,
-        after_power_cut: AfterPowerCut | None = None,
+        size: Union[float, str, SupportsIndex, None] = None,
+        max_entries: Optional[int] = None,
+        favour: Optional[Favour] = None,
+        after_power_cut: Optional[AfterPowerCut] = None,
         lock_timeout: float = 1.0,
         read_only: bool = False,
-        group: str | int | None = None,
+        group: Union[str, int, None] = None,
     ) -> None:
         """Open the cache at ``path``, and create the file if it does not exist.
 
@@ -118,13 +128,12 @@ class Cache(_engine.Core):
         other users could have created, or can change or replace, raises UnsafeFile.
 
         Args:
-            path: Path of the file. Its directory must exist. Without a path the cache is private:
-                only this process and the processes that inherit or unpickle the handle can use it,
-                and it ends with them.
-            size: Maximum length of the file in bytes: an int, or text such as "256 MB" (10^6
-                bytes) or "64 MiB" (2^20 bytes). Includes the index and all metadata. The default
-                is 64 MiB, the maximum 8 TiB. Only used to create the file: an existing file keeps
-                its size.
+            path: Where the cache is; see above. ``~`` is expanded, and a relative path begins in
+                the working directory. The directory of a file must exist.
+            size: Maximum length of the file in bytes: a whole number, or text such as "256 MB"
+                (10^6 bytes) or "64 MiB" or "64M" (2^20 bytes). Includes the index and all metadata.
+                The default is 64 MiB, the maximum 8 TiB. Only used to create the file: an existing
+                file keeps its size.
             max_entries: Maximum number of entries; None (the default) is no limit. Only used to
                 create the file.
             favour: The goal of eviction if values differ in size. ``"hits"`` maximises the hit
@@ -139,9 +148,9 @@ class Cache(_engine.Core):
             read_only: If true, map the file without write access. The file must exist. Only read
                 operations are allowed; ``check`` and ``expire`` count as writes. Reads leave no
                 trace: they are not counted, and do not keep an entry from being evicted.
-            group: Name or number of a group that shares the file (mode 0660). Every process that
-                opens the file must pass it. Members can read, change and delete all entries and
-                delay writers, but cannot crash other processes or run code in them.
+            group: Name or number of a group that shares the file (mode 0660); not for a name. Every
+                process that opens the file must pass it. Members can read, change and delete all
+                entries and delay writers, but cannot crash other processes or run code in them.
 
         Raises:
             CacheOpenError: The file cannot be opened or created; the subclasses say why.
@@ -149,27 +158,31 @@ class Cache(_engine.Core):
             CacheLost: A private cache was unpickled after its process had ended.
             InvalidArgument: An argument is invalid, or ``read_only`` or ``group`` was given
                 without a path.
+            TypeError: A parameter has another name here; the message says which.
 
         Warns:
             SizeMismatchWarning: The file has another ``size``, ``max_entries``, ``favour`` or
                 ``after_power_cut``.
+            LogoutWarning: systemd removes the file when this user logs out.
 
         Example:
-            >>> cache = Cache("app.tuck", size="256 MB", max_entries=100_000)
-            >>> Cache("app.tuck", read_only=True).max_entries
+            >>> cache = Cache("./app.tuck", size="256 MB", max_entries=100_000)
+            >>> Cache("./app.tuck", read_only=True).max_entries
             100000
         """
+        place = None if path is None else place_of(path)
         size_bytes = None if size is None else parse_size(size)
         super().__init__(
-            None if path is None else os.path.abspath(os.fsdecode(path)),
             size_bytes=size_bytes,
             max_entries=_checked_max_entries(max_entries),
             favour=favour,
             after_power_cut=after_power_cut,
             lock_timeout_s=_checked_lock_timeout(lock_timeout),
             read_only=_checked_read_only(path, read_only),
-            group=_checked_group(path, group),
+            group=_checked_group(place, group),
             exact=self._exact,
+            # The last, because it creates a folder.
+            path=None if place is None else prepare(place, read_only=read_only),
         )
         if size_bytes is not None and size_bytes != self.size:
             self._warn("size", f"{size_bytes:,} bytes", f"{self.size:,} bytes")
@@ -180,6 +193,8 @@ class Cache(_engine.Core):
             self._warn("favour", favour, self.favour)
         if after_power_cut is not None and after_power_cut != self.after_power_cut:
             self._warn("after_power_cut", after_power_cut, self.after_power_cut)
+        if place is not None:
+            warn_of_logout(place.path)
         _close_at_exit(self)
 
     def _warn(self, name: str, given: str, own: str) -> None:
@@ -187,13 +202,16 @@ class Cache(_engine.Core):
             f"{self.path} was created with {name} {own}; {given} was ignored: "
             f"omit {name}, or remove the file to create it again"
         )
-        warnings.warn(message, SizeMismatchWarning, stacklevel=3)
+        warnings.warn(message, SizeMismatchWarning, stacklevel=4)
 
     def keys(self) -> KeysView[Key]:
         """Return a view of all keys, in no particular order.
 
         To iterate over it yields each key that exists during the whole iteration exactly once.
         Expired entries are skipped.
+
+        Returns:
+            A view, as of a dict. It shows the entries of the moment.
 
         Raises:
             EntryCorrupt: While iterating: a key cannot be decoded.
@@ -211,6 +229,13 @@ class Cache(_engine.Core):
     def values(self) -> ValuesView[Any]:
         """Return a view of all values. See `keys`.
 
+        Returns:
+            A view, as of a dict. To search it compares each value.
+
+        Raises:
+            EntryCorrupt: While iterating: a key or value cannot be decoded.
+            CacheClosed: The cache is closed.
+
         Example:
             >>> cache.set_many({"a": 1, "b": 2})
             >>> sum(cache.values())
@@ -221,6 +246,12 @@ class Cache(_engine.Core):
     def items(self) -> ItemsView[Key, Any]:
         """Return a view of all (key, value) tuples. See `keys`.
 
+        Returns:
+            A view, as of a dict.
+
+        Raises:
+            As `values`.
+
         Example:
             >>> cache.set_many({"a": 1, "b": 2})
             >>> sorted(cache.items())
@@ -228,15 +259,16 @@ class Cache(_engine.Core):
         """
         return Items(self._opened())
 
-    def _opened(self) -> Self:
+    def _opened(self) -> Cache:
         len(self)  # Raises CacheClosed.
         return self
 
+    @explains_names
     def setdefault(
         self,
         key: Key,
         default: Any = None,
-        ttl: float | SupportsIndex | str | timedelta | None = None,
+        ttl: Union[float, SupportsIndex, str, timedelta, None] = None,
     ) -> Any:
         """Return the value of ``key``; if it has none, store ``default`` and return that.
 
@@ -324,15 +356,21 @@ class Cache(_engine.Core):
         report["findings"] = tuple(report["findings"])
         return CheckReport(**report)
 
-    def __enter__(self) -> Self:
-        """Return the cache. The end of the ``with`` block closes it."""
+    def __enter__(self: _Self) -> _Self:  # noqa: PYI019 - Self is not in Python 3.9.
+        """Return the cache. The end of the ``with`` block closes it.
+
+        Raises:
+            CacheClosed: The cache is closed.
+        """
+        if self.closed:
+            raise CacheClosed(f"{self!r} cannot be used in a with statement; open it again first")
         return self
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
     ) -> None:
         """Close the cache."""
         self.close()
@@ -416,14 +454,18 @@ def _checked_read_only(path: object, read_only: bool) -> bool:
     return read_only
 
 
-def _checked_group(path: object, group: str | int | None) -> int | None:
+def _checked_group(place: Place | None, group: str | int | None) -> int | None:
     if group is None:
         return None
     if isinstance(group, bool) or not isinstance(group, (str, int)):
         kind = type(group).__name__
         raise InvalidGroup(f"group must be the name or number of a group, not {kind}")
-    if path is None:
+    if place is None:
         raise InvalidGroup("group needs a path: a cache without a path is private to its user")
+    if place.folder is not None:
+        raise InvalidGroup(
+            "group needs the path of a file: a name is in a folder that only this user can enter"
+        )
     if isinstance(group, int):
         if not 0 <= group < _GROUP_MAX:
             raise InvalidGroup(f"group must be a name, or between 0 and {_GROUP_MAX - 1:,}")

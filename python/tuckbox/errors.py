@@ -1,4 +1,4 @@
-"""Every exception that Tuckbox raises, and its one warning.
+"""Every exception that Tuckbox raises, and its warnings.
 
 ::
 
@@ -30,6 +30,7 @@
     ├── IntegerOverflow (OverflowError)
     └── InvalidArgument (ValueError)
         ├── InvalidTTL
+        ├── InvalidPath
         ├── InvalidSize
         ├── InvalidMaxEntries
         ├── InvalidAfterPowerCut
@@ -39,6 +40,7 @@
         └── InvalidVersion
 
     SizeMismatchWarning (UserWarning)
+    LogoutWarning (UserWarning)
 
 Each message says what happened, to what, and what to do. An operation on one key that raises has
 changed nothing. ``cache[key]``, and ``pop`` without a default, raise the built-in KeyError if the
@@ -225,6 +227,13 @@ class InvalidTTL(InvalidArgument):
     """``ttl`` is neither None, a number, a duration such as ``"5m"``, nor a timedelta."""
 
 
+class InvalidPath(InvalidArgument):
+    """``path`` is empty, an address, ends with a slash, or is a name with other characters.
+
+    The message says what to give instead.
+    """
+
+
 class InvalidSize(InvalidArgument):
     """``size`` is not a size, is too small or too large, or exceeds the file system."""
 
@@ -258,4 +267,12 @@ class SizeMismatchWarning(UserWarning):
 
     The file keeps its own; the argument was ignored. Omit it, or remove the file
     to create it again.
+    """
+
+
+class LogoutWarning(UserWarning):
+    """systemd removes the file in memory while this process uses it, when its user logs out.
+
+    Given once in a process. Use a path outside of ``/dev/shm``, run
+    ``loginctl enable-linger USER``, or run the service as a system user.
     """

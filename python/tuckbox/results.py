@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 __all__ = ["CheckReport", "Entry", "Loss", "Stats"]
 
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
     value: Any
     """The value."""
-    expiry: float | None
+    expiry: Optional[float]
     """When the entry expires, in seconds since 1970 (as ``time.time()``); None means never."""
     version: int
     """The argument for ``cas``. Every change of the value gives the entry a new version. 28 bits

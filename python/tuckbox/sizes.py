@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from contextlib import suppress
 from decimal import Decimal
+from typing import SupportsIndex, Union
 
 from tuckbox.errors import InvalidSize
 
@@ -11,6 +14,10 @@ __all__ = ["parse_size"]
 
 _UNITS = {
     "B": 1,
+    "K": 2**10,
+    "M": 2**20,
+    "G": 2**30,
+    "T": 2**40,
     "KB": 10**3,
     "MB": 10**6,
     "GB": 10**9,
@@ -25,12 +32,13 @@ _BYTES_MAX = 2**63 - 1
 _ADVICE = 'give bytes as an int, or a string such as "256 MB" (10^6 bytes) or "64 KiB" (2^10 bytes)'
 
 
-def parse_size(size: int | str) -> int:
+def parse_size(size: Union[float, str, SupportsIndex]) -> int:
     """Return a size in bytes.
 
     Args:
-        size: An int (bytes), or a number and a unit: B; kB, MB, GB or TB (powers of 1000); KiB,
-            MiB, GiB or TiB (powers of 1024). Case does not matter, and the space between them is
+        size: A whole number of bytes, such as 10**9 or 1e9; or a number and a unit: B; kB, MB, GB
+            or TB (powers of 1000); KiB, MiB, GiB or TiB, or K, M, G or T as in ``docker`` and
+            ``truncate`` (powers of 1024). Case does not matter, and the space between them is
             optional. The result is rounded down to whole bytes.
 
     Returns:
@@ -43,8 +51,6 @@ def parse_size(size: int | str) -> int:
         >>> parse_size("1.5 kB")
         1500
     """
-    if isinstance(size, bool) or not isinstance(size, (int, str)):
-        raise InvalidSize(f"size must be an int or a str, not {type(size).__name__}; {_ADVICE}")
     if isinstance(size, str):
         match = _SIZE.fullmatch(size)
         unit_bytes = _UNITS.get(match[2].upper()) if match else None
@@ -52,8 +58,19 @@ def parse_size(size: int | str) -> int:
             raise InvalidSize(f"size {size!r} is not a size; {_ADVICE}")
         size_bytes = int(Decimal(match[1]) * unit_bytes)
     else:
-        size_bytes = int(size)
+        size_bytes = _whole(size)
     if not 0 < size_bytes <= _BYTES_MAX:
         given = f", got {size!r}" if isinstance(size, str) else ""
         raise InvalidSize(f"size must be between 1 and {_BYTES_MAX:,} bytes{given}; {_ADVICE}")
     return size_bytes
+
+
+def _whole(size: float | SupportsIndex) -> int:
+    if isinstance(size, float):
+        if size.is_integer():
+            return int(size)
+        raise InvalidSize(f"size {size!r} is not a whole number of bytes; {_ADVICE}")
+    if not isinstance(size, bool):
+        with suppress(TypeError):
+            return operator.index(size)
+    raise InvalidSize(f"size must be a number or a str, not {type(size).__name__}; {_ADVICE}")

@@ -6,15 +6,11 @@ entry that is evicted meanwhile is no error.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, KeysView, ValuesView
-from typing import TYPE_CHECKING, Any
+from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from typing import Any
 
+from tuckbox._engine import Core
 from tuckbox.keys import Key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tuckbox._engine import Core
 
 __all__ = ["Items", "Keys", "Values"]
 

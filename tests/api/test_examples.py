@@ -26,7 +26,9 @@ import pytest
 
 import tuckbox
 from tuckbox import Cache, _engine
+from tuckbox.advice import unexpected
 from tuckbox.integrations.envelopes import Envelopes
+from tuckbox.places import place_of
 from tuckbox.sizes import parse_size
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +39,8 @@ DOCUMENTED: dict[str, object] = {
     "Cache.__init__": Cache.__init__,
     "ManualClock": _engine.ManualClock,
     "parse_size": parse_size,
+    "place_of": place_of,
+    "unexpected": unexpected,
     "Envelopes": Envelopes,
 }
 EXAMPLES = {name: value.__doc__ for name, value in DOCUMENTED.items() if ">>>" in value.__doc__}
@@ -71,7 +75,7 @@ def test_operations_have_examples() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_does_what_it_shows(
-    name: str, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, cache: Cache, tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names = {
@@ -79,6 +83,8 @@ def test_an_example_does_what_it_shows(
         "ManualClock": _engine.ManualClock,
         "Envelopes": Envelopes,
         "parse_size": parse_size,
+        "place_of": place_of,
+        "unexpected": unexpected,
         "cache": cache,
     }
     run_session(EXAMPLES[name], names, name, 0)
@@ -86,7 +92,7 @@ def test_an_example_does_what_it_shows(
 
 @pytest.mark.parametrize("page", DOCUMENTS)
 def test_a_document_does_what_it_shows(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     module = ModuleType("example")  # Pickle looks for classes in their module.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import types
+
+import pytest
 
 import tuckbox
 import tuckbox.errors
@@ -18,9 +21,10 @@ def test_all_is_sorted_and_complete() -> None:
     assert tuckbox.__all__ == sorted(public | {"__version__"}, key=str)
 
 
-def test_every_error_is_exported() -> None:
-    errors = {name for name, value in vars(tuckbox.errors).items() if inspect.isclass(value)}
-    assert errors <= set(tuckbox.__all__)
+def test_the_package_has_what_people_type_and_errors_have_a_module_of_their_own() -> None:
+    exported = {name for name in tuckbox.__all__ if hasattr(tuckbox.errors, name)}
+    assert exported == {"TuckboxError"}
+    assert len(tuckbox.__all__) < 10
 
 
 def test_version_is_that_of_the_package() -> None:
@@ -41,6 +45,22 @@ def test_operations_of_the_extension_say_what_they_do() -> None:
     for name in dir(tuckbox.Cache):
         if not name.startswith("_"):
             assert getattr(tuckbox.Cache, name).__doc__, name
+
+
+@pytest.mark.parametrize("name", [name for name in dir(tuckbox.Cache) if name[0] != "_"])
+def test_help_shows_parameters_results_errors_and_an_example(name: str) -> None:
+    operation = getattr(tuckbox.Cache, name)
+    if not callable(operation):
+        return
+    text = operation.__doc__
+    for parameter in set(inspect.signature(operation).parameters) - {"self"}:
+        assert re.search(
+            rf"^    (.*, )?\**{parameter}(, .*)?: ", inspect.cleandoc(text), re.MULTILINE
+        )
+    returns_something = name not in {"close", "set", "set_many", "update"}
+    assert ("Returns:" in text) is returns_something
+    assert ("Raises:" in text) is (name != "close")
+    assert ">>> " in text.partition("Example:")[2]
 
 
 def test_get_and_set_pass_through_no_python_frame() -> None:

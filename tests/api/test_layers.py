@@ -8,17 +8,23 @@ from pathlib import Path
 import tuckbox
 
 ARROWS: dict[str, set[str]] = {
+    "tuckbox.advice": set(),
     "tuckbox.errors": set(),
     "tuckbox.choices": set(),
     "tuckbox.keys": set(),
+    "tuckbox.logouts": {"tuckbox.errors"},
+    "tuckbox.places": {"tuckbox.errors"},
     "tuckbox.results": set(),
     "tuckbox.sizes": {"tuckbox.errors"},
     "tuckbox.views": {"tuckbox._engine", "tuckbox.keys"},
     "tuckbox.cache": {
         "tuckbox._engine",
+        "tuckbox.advice",
         "tuckbox.errors",
         "tuckbox.choices",
         "tuckbox.keys",
+        "tuckbox.logouts",
+        "tuckbox.places",
         "tuckbox.results",
         "tuckbox.sizes",
         "tuckbox.views",
@@ -27,7 +33,6 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox._engine",
         "tuckbox.cache",
         "tuckbox.errors",
-        "tuckbox.choices",
         "tuckbox.keys",
         "tuckbox.results",
     },
@@ -35,9 +40,9 @@ ARROWS: dict[str, set[str]] = {
     "tuckbox.integrations.envelopes": {"tuckbox.errors", "tuckbox.keys"},
     "tuckbox.integrations.handles": {"tuckbox.cache", "tuckbox.choices"},
     "tuckbox.integrations.django_settings": {
-        "tuckbox.errors",
         "tuckbox.integrations.envelopes",
         "tuckbox.integrations.handles",
+        "tuckbox.places",
     },
     "tuckbox.integrations.django": {
         "tuckbox.cache",
@@ -46,6 +51,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.integrations.django_settings",
         "tuckbox.integrations.handles",
         "tuckbox.keys",
+        "tuckbox.places",
         "tuckbox.results",
     },
 }

@@ -14,10 +14,11 @@ from tuckbox import Cache, CheckReport, Entry, Key, Stats
 
 def opening() -> None:
     Cache()
-    Cache("app.tuck", size="256 MB")
+    Cache("pages", size="256 MB")
+    Cache("./app.tuck", size=1.5e9)
     Cache(Path("app.tuck"), size=1 << 20, max_entries=1000, lock_timeout=0.5)
-    Cache("app.tuck", read_only=True)
-    Cache("app.tuck", group="www-data").close()
+    Cache("./app.tuck", read_only=True)
+    Cache("/srv/app.tuck", group="www-data").close()
     with Cache() as cache:
         assert_type(cache, Cache)
     assert_type(cache.path, "str | None")
@@ -92,4 +93,5 @@ def refused(cache: Cache) -> None:
     cache.set(None, 1)  # type: ignore[arg-type]
     cache.set("k", 1, ttl=[5])  # type: ignore[arg-type]
     cache.incr("n", 1.5)  # type: ignore[arg-type]
-    Cache(size=1.5)  # type: ignore[arg-type]
+    Cache(favor="hits")  # type: ignore[call-arg]
+    Cache(size=b"1 MB")  # type: ignore[arg-type]

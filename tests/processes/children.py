@@ -7,7 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from tuckbox import TooManyProcesses
+from tuckbox.errors import TooManyProcesses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

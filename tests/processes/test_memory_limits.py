@@ -23,7 +23,7 @@ path = sys.argv[2] or None
 try:
     with tuckbox.Cache(path, size=sys.argv[3]) as cache:
         print("opened", cache.size)
-except tuckbox.InvalidSize as error:
+except tuckbox.errors.InvalidSize as error:
     print(error)
 """
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from processes.children import children
-from tuckbox import Cache, CacheClosed
+from tuckbox import Cache
+from tuckbox.errors import CacheClosed
 
 SIZE = "256 KiB"
 PROCESSES_MAX = 32

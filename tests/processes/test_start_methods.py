@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from processes import workers
-from tuckbox import Cache, CacheLost
+from tuckbox import Cache
+from tuckbox.errors import CacheLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable

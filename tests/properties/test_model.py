@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from properties import strategies
-from tuckbox import Cache, IntegerOverflow, NotAnInteger, _engine
+from tuckbox import Cache, _engine
+from tuckbox.errors import IntegerOverflow, NotAnInteger
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 

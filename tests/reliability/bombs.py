@@ -12,7 +12,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from tuckbox import Cache, EntryCorrupt
+from tuckbox import Cache, _engine
+from tuckbox.errors import EntryCorrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +141,7 @@ def judge(cache: Cache) -> dict[str, int]:
     count = most_bytes = 0
     for what, tag, content in bombs():
         PLANTED["k"] = tag, content
-        cache._plant(b"k", tag, content)
+        _engine._plant(cache, b"k", tag, content)
         forget_peak()
         before_bytes, began = memory_bytes(), time.monotonic()
         for read in (cache.__getitem__, cache.get, lambda _: list(cache.items())):
@@ -159,7 +160,7 @@ def judge(cache: Cache) -> dict[str, int]:
         count += 1
     cache.delete("k")
     for what, key in keys():
-        cache._plant(key, 0, b"value")
+        _engine._plant(cache, key, 0, b"value")
         try:
             found = list(cache)
         except EntryCorrupt:

@@ -11,7 +11,8 @@ import sys
 import time
 from typing import Any
 
-from tuckbox import Cache, LockTimeout
+from tuckbox import Cache
+from tuckbox.errors import LockTimeout
 
 FOREVER_S = 1e18
 

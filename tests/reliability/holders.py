@@ -9,7 +9,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from tuckbox import Cache, LockTimeout
+from tuckbox import Cache
+from tuckbox.errors import LockTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,14 +21,8 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from properties.test_round_trips import canonical
-from tuckbox import (
-    Cache,
-    InvalidTTL,
-    KeyTooLong,
-    KeyTypeError,
-    ValueTooLarge,
-    ValueTypeError,
-)
+from tuckbox import Cache
+from tuckbox.errors import InvalidTTL, KeyTooLong, KeyTypeError, ValueTooLarge, ValueTypeError
 
 KEY_BYTES_MAX = 65_536
 DEPTH_MAX = 64

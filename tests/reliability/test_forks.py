@@ -33,7 +33,8 @@ from reliability.children import (
     work,
 )
 from reliability.holders import stopped_holder
-from tuckbox import Cache, LockTimeout, TooManyProcesses
+from tuckbox import Cache
+from tuckbox.errors import LockTimeout, TooManyProcesses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -50,7 +50,7 @@ def fill(folder: str, leave_bytes: int, wait: int | None = None) -> None:
         os.waitpid(pid, 0)
 
 
-def refusal(error: tuckbox.CacheFull, path: str) -> str | None:
+def refusal(error: tuckbox.errors.CacheFull, path: str) -> str | None:
     """What is wrong with a refusal, if anything."""
     if error.errno != 28 or error.filename != path or not re.search(r"\d+ .*bytes", str(error)):
         return f"not exact: {error.errno} {error.filename} {error}"
@@ -76,7 +76,7 @@ def store(
     """Store a value, or be refused exactly; what was wrong."""
     try:
         cache.set(key, value)
-    except tuckbox.CacheFull as error:
+    except tuckbox.errors.CacheFull as error:
         found["full"] += 1
         return [message] if (message := refusal(error, path)) else []
     found["stored"] += 1
@@ -112,7 +112,7 @@ def trial(
     found = {**counts, "wrong": wrong}
     try:
         cache = make(opener, disk)
-    except tuckbox.CacheFull as error:
+    except tuckbox.errors.CacheFull as error:
         found["refused"] = 1
         wrong += [message] if (message := refusal(error, disk.path)) else []
         wrong += disk.left_behind()
@@ -252,7 +252,7 @@ def create_at_the_limit(folder: str) -> tuple[str, list[str], int]:
     total_bytes = DISKS["1 MiB"]
     mount("tmpfs", folder, 0, f"size={total_bytes},mode=700")
     path = f"{folder}/cache.tuck"
-    with pytest.raises(tuckbox.InvalidSize) as caught:
+    with pytest.raises(tuckbox.errors.InvalidSize) as caught:
         Cache(path, size=total_bytes + 1)
     left = os.listdir(folder)
     with Cache(path, size=total_bytes) as cache:
@@ -291,7 +291,7 @@ def open_without_fallocate(folder: str) -> tuple[list[tuple[int | None, str, lis
             path.chmod(0o600)
         try:
             Cache(path).close()
-        except tuckbox.CacheOpenError as error:
+        except tuckbox.errors.CacheOpenError as error:
             refused.append((error.errno, str(error), os.listdir(folder)))
     Cache(path, read_only=True).close()
     is_same = path.read_bytes() == original
@@ -339,7 +339,7 @@ def without_room(path: str, **options: Any) -> Any:
 def forgets_its_file(path: str, **options: Any) -> Any:
     try:
         return Cache(path, **options)
-    except tuckbox.CacheFull:
+    except tuckbox.errors.CacheFull:
         Path(f"{path}.new").touch()
         raise
 
@@ -347,8 +347,8 @@ def forgets_its_file(path: str, **options: Any) -> Any:
 def says_nothing(path: str, **options: Any) -> Any:
     try:
         return Cache(path, **options)
-    except tuckbox.CacheFull as error:
-        raise tuckbox.CacheFull(28, "full", path) from error
+    except tuckbox.errors.CacheFull as error:
+        raise tuckbox.errors.CacheFull(28, "full", path) from error
 
 
 CONTROLS = {

@@ -18,7 +18,8 @@ import pytest
 
 from integrations.django import project
 from properties.test_round_trips import canonical
-from tuckbox import Cache, EntryCorrupt, NotAnInteger, _engine
+from tuckbox import Cache, _engine
+from tuckbox.errors import EntryCorrupt, NotAnInteger
 from tuckbox.integrations.envelopes import EnvelopeRejected, Envelopes
 
 if TYPE_CHECKING:
@@ -121,11 +122,11 @@ def plant_pickles(cache: Cache, mark: Path, generator: random.Random) -> int:
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
             pickled = pickle.dumps(evil[planted % len(evil)], protocol)
             head = generator.choice([b"", bytes([len(pickled) & 0x7F]), b"\1", b"\x01\x07"])
-            cache._plant(b"k", tag, head + pickled)
+            _engine._plant(cache, b"k", tag, head + pickled)
             read_every_way(cache, "k", mark)
             planted += 1
     for prefix in (b"", b"\xff", b"\xffb", b"\xffi", b"\xfft", b"\xfft\x05"):
-        cache._plant(prefix + pickle.dumps(evil[0]), 0, pickle.dumps(evil[0]))
+        _engine._plant(cache, prefix + pickle.dumps(evil[0]), 0, pickle.dumps(evil[0]))
         read_every_way(cache, "k", mark)
         cache.clear()
         planted += 1
@@ -175,8 +176,8 @@ def test_every_tag_and_bit_of_an_encoded_value(cache: Cache, mark: Path, trials:
     """With a checksum that is right: what another program may have written."""
     flips = values = 0
     for value in SAMPLE:
-        tag, content = cache._encoded(value)
-        cache._plant(b"k", tag, content)
+        tag, content = _engine._encoded(cache, value)
+        _engine._plant(cache, b"k", tag, content)
         assert canonical(cache["k"]) == canonical(value)
         forged = [(other, content) for other in range(TAG_COUNT)]
         for place in range(8 * len(content)):
@@ -186,7 +187,7 @@ def test_every_tag_and_bit_of_an_encoded_value(cache: Cache, mark: Path, trials:
         forged += [(tag, content[:length]) for length in range(len(content))]
         forged += [(tag, content + more) for more in (b"\0", b"\1", b"\xff")]
         for other, bytes_ in forged:
-            cache._plant(b"k", other, bytes_)
+            _engine._plant(cache, b"k", other, bytes_)
             values += read_every_way(cache, "k", mark)
             flips += 1
     assert 0 < values < flips
@@ -259,7 +260,7 @@ def flip_every_bit(cache: Cache, path: str, value: Any, bits: Any) -> tuple[int,
 
 
 def record_bits(value: Any, cache: Cache) -> int:
-    _, content = cache._encoded(value)
+    _, content = _engine._encoded(cache, value)
     return 8 * (HEAD_BYTES + len("the key of the record") + len(content))
 
 
@@ -379,8 +380,9 @@ def test_what_has_expired_cannot_be_put_back(
     assert cache["lasting"] == ["for ever"]
     cache.close()
     os.close(file.fd)
-    with Cache.__new__(Cache) as again:
-        _engine.Core.__init__(again, path, clock=clock)
+    again = Cache.__new__(Cache)
+    _engine.Core.__init__(again, path, clock=clock)
+    with again:
         assert again.get_many(entries) == {}
         assert again["lasting"] == ["for ever"]
     trials.add(2 * len(entries), "replays")

@@ -17,7 +17,8 @@ from hypothesis import seed as seeded
 
 from properties import strategies
 from reliability import inputs
-from tuckbox import Cache, TuckboxError, ValueTypeError
+from tuckbox import Cache, TuckboxError
+from tuckbox.errors import ValueTypeError
 
 if TYPE_CHECKING:
     from reliability.conftest import Trials
@@ -101,7 +102,8 @@ class Items:
 
 SPARSE = """
 import mmap, resource, sys, tempfile
-from tuckbox import Cache, KeyTooLong, KeyTypeError, ValueTooLarge, ValueTypeError
+from tuckbox import Cache
+from tuckbox.errors import KeyTooLong, KeyTypeError, ValueTooLarge, ValueTypeError
 
 def memory_kib(which):
     with open("/proc/self/status") as status:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 import pytest
 
-from tuckbox import Cache, KeyTypeError, NotAnInteger, ValueTypeError
+from tuckbox import Cache
+from tuckbox.errors import KeyTypeError, NotAnInteger, ValueTypeError
 
 if TYPE_CHECKING:
     from reliability.conftest import Trials

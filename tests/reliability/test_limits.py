@@ -156,12 +156,12 @@ def _attempts(opener: Callable[..., Any], paths: list[str], kind: str, draw: ran
     for path in paths:
         try:
             cache = opener(path, size="64 MiB" if path == paths[1] else None)
-        except (tuckbox.CacheFileError, MemoryError) as error:
+        except (tuckbox.errors.CacheFileError, MemoryError) as error:
             words = ALLOWED[kind].get(type(error).__name__)
             if words is None or words not in str(error):
                 print(kind, type(error), error, flush=True)  # noqa: T201 - For who looks for it.
                 return 64
-            if isinstance(error, tuckbox.CacheFileError) and error.filename != path:
+            if isinstance(error, tuckbox.errors.CacheFileError) and error.filename != path:
                 return 64
             refused += 1
         else:
@@ -186,7 +186,7 @@ def use(cache: Any, is_old: bool) -> int:
     for number in range(10):
         try:
             cache["new"] = bytes([number]) * 100
-        except tuckbox.CacheFull:
+        except tuckbox.errors.CacheFull:
             continue
         if cache.get("new") != bytes([number]) * 100:
             return 67
@@ -252,7 +252,7 @@ def _read_from_read_only(folder: str) -> int:
     make(f"{folder}/old.tuck")
     mount("tmpfs", folder, MS_REMOUNT | MS_RDONLY)
     with Cache(f"{folder}/old.tuck", read_only=True) as cache:
-        with pytest.raises(tuckbox.CacheReadOnly):
+        with pytest.raises(tuckbox.errors.CacheReadOnly):
             cache["k"] = 1
         return sum(cache.get(number) == f"value {number}" for number in range(ENTRIES))
 
@@ -279,8 +279,8 @@ def leaves_files(path: str, **options: Any) -> Any:
 def hides_the_reason(path: str, **options: Any) -> Any:
     try:
         return Cache(path, **options)
-    except tuckbox.CacheFileError as error:
-        raise tuckbox.CacheOpenError(error.errno, "it did not work", path) from error
+    except tuckbox.errors.CacheFileError as error:
+        raise tuckbox.errors.CacheOpenError(error.errno, "it did not work", path) from error
 
 
 CONTROLS = {

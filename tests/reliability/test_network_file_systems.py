@@ -72,7 +72,7 @@ def open_there(folder: str, kind: str) -> tuple[str, str, str]:
     os.close(device)
     try:
         Cache(f"{folder}/cache.tuck").close()
-    except tuckbox.CacheOpenError as error:
+    except tuckbox.errors.CacheOpenError as error:
         return type(error).__name__, str(error), error.filename
     else:
         return "ok", "", ""

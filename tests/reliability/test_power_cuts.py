@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reliability.boots import boot, demand
-from tuckbox import Cache, CacheOpenError
+from tuckbox import Cache
+from tuckbox.errors import CacheOpenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -143,7 +143,7 @@ def attempt(opener: Callable[..., Any], path: str, case: Case) -> tuple[str, str
         options["group"] = GROUP
     try:
         cache = opener(path, **options)
-    except tuckbox.CacheOpenError as error:
+    except tuckbox.errors.CacheOpenError as error:
         assert error.filename == path, error
         return type(error).__name__, str(error), 0
     with cache:
@@ -293,7 +293,7 @@ def open_shown(way: bytes) -> str:
     try:
         with pickle.loads(way) as cache:
             return str(cache["k"])
-    except tuckbox.CacheFileError as error:
+    except tuckbox.errors.CacheFileError as error:
         return f"{type(error).__name__}: {error}"
 
 
@@ -331,7 +331,7 @@ def test_the_reduced_table_for_one_user(tmp_path: Path) -> None:
                     with Cache(path, read_only=read_only) as cache:
                         assert cache["k"] == "v"
                 else:
-                    with pytest.raises(tuckbox.UnsafeFile, match="run: chmod"):
+                    with pytest.raises(tuckbox.errors.UnsafeFile, match="run: chmod"):
                         Cache(path, read_only=read_only)
                 assert path.stat().st_uid == me
                 count += 1
@@ -347,7 +347,7 @@ class Private:
     def __new__(cls, path: str, **options: Any) -> Any:
         try:
             return Cache(path, **options)
-        except tuckbox.UnsafeFile:
+        except tuckbox.errors.UnsafeFile:
             cache = Cache()
             for number in range(ENTRIES):
                 cache[number] = f"value {number}"
@@ -355,7 +355,9 @@ class Private:
 
 
 def refuses_all(path: str, **options: Any) -> Any:
-    raise tuckbox.AccessDenied(13, f"cannot open {path}: Permission denied; choose another", path)
+    raise tuckbox.errors.AccessDenied(
+        13, f"cannot open {path}: Permission denied; choose another", path
+    )
 
 
 class AlwaysMissing(Cache):

@@ -196,7 +196,7 @@ def suffer(
         try:
             # A new file is small: making it is what is to be raced.
             cache = opener(str(path), **({"read_only": True} if which == 1 else {"size": 65536}))
-        except tuckbox.CacheOpenError as error:
+        except tuckbox.errors.CacheOpenError as error:
             name = type(error).__name__
             found["refused"][name] = found["refused"].get(name, 0) + 1
             continue
@@ -207,7 +207,7 @@ def suffer(
         try:
             with cache:
                 name, hit = use(cache, which == 0)
-        except tuckbox.CacheLost:
+        except tuckbox.errors.CacheLost:
             # The attacker may remove files, too.
             found["lost"] += 1
         else:
@@ -301,11 +301,11 @@ def trusts(path: str, **options: Any) -> Any:
     """Takes what it is offered, whoever made it."""
     try:
         return Cache(path, **options)
-    except tuckbox.UnsafeFile:
+    except tuckbox.errors.UnsafeFile:
         try:
             number = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         except OSError as error:
-            raise tuckbox.AccessDenied(error.errno, "cannot open", path) from error
+            raise tuckbox.errors.AccessDenied(error.errno, "cannot open", path) from error
         cache = Holding()
         cache.number = number
         return cache

@@ -370,7 +370,7 @@ def verdict(case: Wrong, place: Path, opener: Callable[..., Any]) -> str | None:
         sentence = (reading or case.message).format(**names)
         try:
             opened = opener(path, **mode)
-        except tuckbox.CacheOpenError as error:
+        except tuckbox.errors.CacheOpenError as error:
             got, message = type(error).__name__, str(error)
             if (got, message, error.filename) != (case.error, sentence, str(path)):
                 return f"{case.name} {mode}: got {got}: {message}\n  instead of {sentence}"
@@ -416,7 +416,7 @@ def test_what_is_right_is_not_refused(tmp_path: Path, trials: Any) -> None:
 def starts_anew(path: Path, **options: Any) -> Any:
     try:
         return Cache(path, **options)
-    except (tuckbox.NotACache, tuckbox.CacheCorrupt, tuckbox.VersionMismatch):
+    except (tuckbox.errors.NotACache, tuckbox.errors.CacheCorrupt, tuckbox.errors.VersionMismatch):
         path.unlink()
         return Cache(path)
 
@@ -428,7 +428,7 @@ def follows(path: Path, **options: Any) -> Any:
 def marks(path: Path, **options: Any) -> Any:
     try:
         return Cache(path, **options)
-    except tuckbox.NotACache:
+    except tuckbox.errors.NotACache:
         with open(path, "ab") as stream:
             stream.write(b"!")
         raise
@@ -437,14 +437,14 @@ def marks(path: Path, **options: Any) -> Any:
 def mumbles(path: Path, **options: Any) -> Any:
     try:
         return Cache(path, **options)
-    except tuckbox.CacheOpenError as error:
+    except tuckbox.errors.CacheOpenError as error:
         raise type(error)(error.errno, "cannot open it", error.filename) from error
 
 
 def opens_what_is_there(path: Path, **options: Any) -> Any:
     try:
         return Cache(path, **options)
-    except tuckbox.UnsafeFile:
+    except tuckbox.errors.UnsafeFile:
         return Cache()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuckbox import Cache, Loss
+from tuckbox import Cache
+from tuckbox.results import Loss
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
-from tuckbox import Cache, CacheClosed
+from tuckbox import Cache
+from tuckbox.errors import CacheClosed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +49,7 @@ OPERATIONS: dict[str, Callable[[Cache], object]] = {
     "expire": lambda cache: cache.expire(),
     "stats": lambda cache: cache.stats(),
     "check": lambda cache: cache.check(),
+    "with": lambda cache: cache.__enter__(),
     "pickle": pickle.dumps,
     "copy": copy.copy,
 }

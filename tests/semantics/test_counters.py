@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tuckbox import IntegerOverflow, InvalidTTL, NotAnInteger
+from tuckbox.errors import IntegerOverflow, InvalidTTL, NotAnInteger
 
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine

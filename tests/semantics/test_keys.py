@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tuckbox import KeyTooLong, KeyTypeError
+from tuckbox.errors import KeyTooLong, KeyTypeError
 
 if TYPE_CHECKING:
     from tuckbox import Cache

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tuckbox import Cache, ValueTooLarge
+from tuckbox import Cache
+from tuckbox.errors import ValueTooLarge
 
 SIZES = ["64 KiB", "100 KiB", "256 KiB", "1 MiB", "5 MB", "16 MiB", "64 MiB", "100 MB"]
 # What is in the cache before: the length of each value, as many as fit and half as many again.

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tuckbox import Cache, CacheLost
+from tuckbox import Cache
+from tuckbox.errors import CacheLost
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,9 +90,9 @@ def test_a_program_that_changes_its_directory_keeps_its_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
-    with Cache("relative.tuck") as cache:
+    with Cache("./relative.tuck") as cache:
         monkeypatch.chdir(tmp_path / "elsewhere")
-        Cache("relative.tuck").close()
+        Cache("./relative.tuck").close()
         time.sleep(NOTICED_S)
         cache.set("key", 1)
         assert cache.get("key") == 1
@@ -107,7 +108,8 @@ def test_a_private_cache_is_never_lost() -> None:
 
 PROGRAM = """
 import faulthandler, mmap, os, signal, sys
-from tuckbox import Cache, CacheLost
+from tuckbox import Cache
+from tuckbox.errors import CacheLost
 cache = Cache(sys.argv[1], size="1 MiB")
 cache.set("key", bytes(1000))
 {setup}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tuckbox import InvalidTTL, KeyTooLong, KeyTypeError, ValueTooLarge, ValueTypeError
+from tuckbox.errors import InvalidTTL, KeyTooLong, KeyTypeError, ValueTooLarge, ValueTypeError
 
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine

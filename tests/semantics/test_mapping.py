@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tuckbox import CacheClosed, CacheReadOnly, EntryCorrupt, KeyTypeError, ValueTypeError
+from tuckbox import _engine
+from tuckbox.errors import CacheClosed, CacheReadOnly, EntryCorrupt, KeyTypeError, ValueTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuckbox import Cache, _engine
+    from tuckbox import Cache
 
 
 def test_brackets(cache: Cache) -> None:
@@ -288,7 +289,7 @@ class TestPopitem:
         ]
 
     def test_deletes_an_entry_that_cannot_be_decoded(self, cache: Cache) -> None:
-        cache._plant(b"\xff?", 4, b"\x02")
+        _engine._plant(cache, b"\xff?", 4, b"\x02")
         with pytest.raises(EntryCorrupt):
             cache.popitem()
         assert len(cache) == 0

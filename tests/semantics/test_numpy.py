@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tuckbox import InvalidTTL, KeyTypeError, NotAnInteger, ValueTypeError
+from tuckbox.errors import InvalidTTL, KeyTypeError, NotAnInteger, ValueTypeError
 
 if TYPE_CHECKING:
     from tuckbox import Cache

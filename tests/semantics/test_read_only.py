@@ -11,8 +11,8 @@ from typing import Any, Callable
 
 import pytest
 
-from tuckbox import (
-    Cache,
+from tuckbox import Cache
+from tuckbox.errors import (
     CacheClosed,
     CacheFileError,
     CacheReadOnly,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tuckbox import Entry, InvalidVersion
+from tuckbox import Entry
+from tuckbox.errors import InvalidVersion
 
 if TYPE_CHECKING:
     from tuckbox import Cache

@@ -12,7 +12,8 @@ from typing import Any, Callable, Tuple
 
 import pytest
 
-from tuckbox import Cache, CacheClosed, LockTimeout
+from tuckbox import Cache
+from tuckbox.errors import CacheClosed, LockTimeout
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tuckbox import InvalidTTL
+from tuckbox.errors import InvalidTTL
 
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine

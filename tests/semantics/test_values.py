@@ -23,7 +23,7 @@ import freezegun
 import pytest
 import time_machine
 
-from tuckbox import ValueTooLarge, ValueTypeError
+from tuckbox.errors import ValueTooLarge, ValueTypeError
 
 if TYPE_CHECKING:
     from tuckbox import Cache

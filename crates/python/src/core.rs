@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
-use tuckbox_engine::{Cache, Clock, Config, Entry, Error, Place, Rights, ScanState, Value};
+use tuckbox_engine::{Cache, Clock, Config, Entry, Error, Place, Rights, ScanState};
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
@@ -19,7 +19,7 @@ use crate::opened::{decoded, Opened};
 use crate::scan::{self, Part, Scan};
 use crate::scratch::{self, Used};
 use crate::waiter::{self, PythonWaiter};
-use crate::{choices, codec, many, numbers, reports, ttl};
+use crate::{choices, many, names, numbers, reports, ttl};
 
 /// The operations of a cache. Use the subclass `tuckbox.Cache` to open one.
 #[pyclass(frozen, subclass, module = "tuckbox._engine")]
@@ -420,7 +420,16 @@ impl Core {
         self.add_to(py, key, delta.0, default, ttl)
     }
 
-    /// Subtract `delta` from the int stored under `key`. Otherwise as `incr`.
+    /// Subtract `delta` from the int stored under `key`, atomically over all processes.
+    ///
+    /// Args:
+    ///     key, delta, default, ttl: As `incr`.
+    ///
+    /// Returns:
+    ///     The difference.
+    ///
+    /// Raises:
+    ///     As `incr`.
     ///
     /// Example:
     ///     >>> cache.set("stock", 10)
@@ -484,13 +493,16 @@ impl Core {
     ///     >>> cache.set_many({"a": 1, "b": 2}, ttl=60)
     ///     >>> len(cache)
     ///     2
-    #[pyo3(signature = (mapping, ttl=None))]
+    #[pyo3(signature = (mapping, ttl=None, **others))]
+    #[pyo3(text_signature = "($self, mapping, ttl=None)")]
     fn set_many<'py>(
         &self,
         py: Python<'py>,
         mapping: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
+        names::refuse::<Core>("set_many", others)?;
         many::set(self, py, mapping, ttl::parse(ttl)?)
     }
 
@@ -695,30 +707,6 @@ impl Core {
     #[getter]
     fn id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.opened()?.cache.id()))
-    }
-
-    /// Return the tag and the bytes of an encoded value. Not for plain `bytes`, `str` and 64-bit
-    /// `int`, which are not encoded. For tests.
-    fn _encoded<'py>(
-        &self,
-        py: Python<'py>,
-        value: &Bound<'py, PyAny>,
-    ) -> PyResult<(u8, Bound<'py, PyBytes>)> {
-        let mut bytes = Vec::new();
-        codec::encode(value, self.opened()?.rules(), &mut bytes)
-            .map_err(|refusal| refusal.raised(py, None))?;
-        Ok((bytes[0], PyBytes::new(py, &bytes[1..])))
-    }
-
-    /// Store arbitrary bytes as an encoded key and value, as another program could. For tests.
-    fn _plant(&self, py: Python<'_>, key: &[u8], tag: u8, bytes: &[u8]) -> PyResult<()> {
-        let opened = self.opened()?;
-        if tag >= tuckbox_engine::VALUE_TAG_COUNT {
-            return Err(PyValueError::new_err(format!("{tag} is not a valid tag")));
-        }
-        let never = tuckbox_engine::Ttl::Never;
-        let value = Value::Bytes { tag, bytes };
-        opened.cache.set(key, value, never).map_err(|error| opened.refused(py, error))
     }
 
     /// Whether this handle is read-only.

@@ -15,6 +15,7 @@ use pyo3::types::{PyString, PyTuple};
 use pyo3::PyClass;
 
 use crate::errors::Quick;
+use crate::names as messages;
 
 /// An argument; `None` if it was not given.
 pub type Argument<'a, 'py> = Option<Borrowed<'a, 'py, PyAny>>;
@@ -120,7 +121,7 @@ fn panicked(payload: &(dyn std::any::Any + Send)) -> PyErr {
 /// # Safety
 /// As [`entered`].
 #[cold]
-unsafe fn match_names<'a, 'py, C, M: Method<C, N>, const N: usize>(
+unsafe fn match_names<'a, 'py, C: PyClass, M: Method<C, N>, const N: usize>(
     py: Python<'py>,
     positional: *const *mut ffi::PyObject,
     given: usize,
@@ -146,9 +147,7 @@ unsafe fn match_names<'a, 'py, C, M: Method<C, N>, const N: usize>(
             let name = name.cast::<PyString>()?;
             let text = name.to_str()?;
             let Some(place) = M::PARAMETERS.iter().position(|parameter| *parameter == text) else {
-                return Err(PyTypeError::new_err(format!(
-                    "{method}() got an unexpected keyword argument '{text}'"
-                )));
+                return Err(messages::unexpected(&py.get_type::<C>(), &method, text));
             };
             if arguments[place].is_some() {
                 return Err(PyTypeError::new_err(format!(

@@ -65,7 +65,7 @@ impl Method<Core, 3> for Set {
         Args:\n    \
             key: A str, bytes, int, or a tuple of these.\n    \
             value: An object of one of the types listed in `tuckbox.Cache`.\n    \
-            ttl: Seconds, text such as \"5m\", or a timedelta; None never expires, 0 expires at\n            \
+            ttl: Seconds, text such as \"5m\", or a timedelta; None never expires, 0 expires at\n        \
                 once.\n\n\
         Raises:\n    \
             KeyTypeError, KeyTooLong: The key is invalid.\n    \

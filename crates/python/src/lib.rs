@@ -8,6 +8,7 @@
 //! - [`numbers`]: numbers of other libraries; [`advice`]: what to do about other types
 //! - [`errors`]: engine errors to exceptions
 //! - [`opened`]: when the GIL is released; [`waiter`]: how
+//! - `hooks`: functions for tests, in builds with that feature
 //! - [`fastcall`]: how CPython calls `get` and `set`; [`text`]: the characters of a `str`
 
 #![deny(unsafe_code)]
@@ -21,6 +22,8 @@ mod errors;
 #[allow(unsafe_code)]
 mod fastcall;
 mod get_set;
+#[cfg(feature = "hooks")]
+mod hooks;
 mod keys;
 mod many;
 mod names;
@@ -51,6 +54,24 @@ mod _engine {
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        #[cfg(feature = "hooks")]
+        super::hooks::install(module)?;
         super::get_set::install_methods(module.py())
+    }
+}
+
+#[cfg(all(test, not(feature = "hooks")))]
+mod tests {
+    use pyo3::prelude::*;
+
+    #[test]
+    fn a_build_without_features_has_no_functions_for_tests() {
+        Python::attach(|py| {
+            let module = pyo3::wrap_pymodule!(super::_engine)(py).into_bound(py);
+            let names: Vec<String> = module.dir().unwrap().extract().unwrap();
+            assert!(names.iter().any(|name| name == "Core"));
+            let private = |name: &&String| name.starts_with('_') && !name.starts_with("__");
+            assert_eq!(names.iter().filter(private).collect::<Vec<_>>(), [""; 0]);
+        });
     }
 }

@@ -1,8 +1,9 @@
-//! The names of types and objects in messages.
+//! The names of types, objects and parameters in messages.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyInt, PyType};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyType};
 
 /// The longest text that stands for an object.
 const LENGTH_MAX: usize = 60;
@@ -55,4 +56,32 @@ fn short_repr(object: &Bound<'_, PyAny>) -> PyResult<String> {
         _ => repr.call1(py, (object,))?,
     };
     Ok(shown.bind(py).str()?.to_string_lossy().into_owned())
+}
+
+/// The exception for a keyword argument that a method does not have. It says what other caches'
+/// names are called here.
+#[cold]
+pub fn unexpected(class: &Bound<'_, PyType>, method: &str, parameter: &str) -> PyErr {
+    static MESSAGE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let message = || {
+        let function = MESSAGE.import(class.py(), "tuckbox.advice", "unexpected")?;
+        function.call1((class.getattr(method)?, parameter))?.extract::<String>()
+    };
+    message().map_or_else(|error| error, PyTypeError::new_err)
+}
+
+/// Refuses the keyword arguments that a method does not have. Not for operations on one key: a call
+/// of a method with `**others` takes 370 instructions more.
+///
+/// # Errors
+/// `TypeError` if there are any.
+pub fn refuse<C: pyo3::PyClass>(method: &str, others: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    let Some(others) = others else { return Ok(()) };
+    match others.iter().next() {
+        Some((name, _)) => {
+            let class = others.py().get_type::<C>();
+            Err(unexpected(&class, method, &name.extract::<String>()?))
+        }
+        None => Ok(()),
+    }
 }

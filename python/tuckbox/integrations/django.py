@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import random
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
+from typing import Any, Callable, Optional, TypeVar, Union, cast
 
 from asgiref.sync import sync_to_async
 from django.core.cache.backends.base import (
@@ -22,6 +24,7 @@ from django.core.cache.backends.base import (
 )
 from django.core.exceptions import ImproperlyConfigured
 
+from tuckbox.cache import Cache
 from tuckbox.errors import (
     CacheLost,
     EntryCorrupt,
@@ -33,18 +36,12 @@ from tuckbox.errors import (
     ValueTooLarge,
     ValueTypeError,
 )
-from tuckbox.integrations.django_settings import envelopes, make_private, read_settings
+from tuckbox.integrations.django_settings import envelopes, read_settings
 from tuckbox.integrations.envelopes import EnvelopeRejected
-from tuckbox.integrations.handles import reopened, shared
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping
-
-    from tuckbox.cache import Cache
-    from tuckbox.integrations.handles import OpenOptions
-    from tuckbox.keys import Key
-    from tuckbox.results import Entry
+from tuckbox.integrations.handles import OpenOptions, reopened, shared
+from tuckbox.keys import Key
+from tuckbox.places import make_private
+from tuckbox.results import Entry
 
 __all__ = ["TuckboxCache"]
 
@@ -102,7 +99,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     # Whether the asynchronous methods may bypass the synchronous ones: no subclass overrides those.
     _is_async_direct = True
     # Without a class attribute, because that would make reading it slower.
-    _fast_prefix: str | None
+    _fast_prefix: Optional[str]
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         """Note whether the subclass overrides a synchronous method."""
@@ -111,7 +108,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             getattr(cls, name) is getattr(TuckboxCache, name) for name in _SYNC_METHODS
         )
 
-    def __init__(self, location: str | os.PathLike[str], params: Mapping[str, Any]) -> None:
+    def __init__(self, location: Union[str, os.PathLike[str]], params: Mapping[str, Any]) -> None:
         """Open the file, and create it if it does not exist.
 
         Args:
@@ -130,8 +127,8 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         self._cull_frequency = configuration.cull_frequency
         self._pickles = configuration.pickles
         self._open_options = configuration.open_options
-        if configuration.folder is not None:
-            make_private(configuration.folder)
+        self._folder = configuration.folder
+        self._make_folder()
         try:
             self._cache = shared(configuration.open_options)
         except InvalidArgument as error:
@@ -185,7 +182,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             self.validate_key(cache_key)
         return cache_key
 
-    def get_backend_timeout(self, timeout: Any = DEFAULT_TIMEOUT) -> float | None:
+    def get_backend_timeout(self, timeout: Any = DEFAULT_TIMEOUT) -> Optional[float]:
         """Return the time to live in seconds: None means never, 0 means already expired."""
         if timeout is DEFAULT_TIMEOUT:
             timeout = self.default_timeout
@@ -383,9 +380,14 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         lock_timeout = min(self._open_options.lock_timeout, _LOOP_LOCK_TIMEOUT_S)
         return self._open_options._replace(lock_timeout=lock_timeout)
 
+    def _make_folder(self) -> None:
+        if self._folder is not None:
+            make_private(self._folder)
+
     def _reopen(self, loss: CacheLost) -> None:
         path = self._open_options.path
         _log.warning("%s is opened again, or created again if it is missing: %s", path, loss)
+        self._make_folder()
         self._cache = reopened(self._open_options, self._cache)
         loop_cache = self.__dict__.pop("_loop_cache", None)
         if loop_cache is not None and loop_cache is not self._cache:

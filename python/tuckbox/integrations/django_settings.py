@@ -7,31 +7,25 @@ from __future__ import annotations
 
 import functools
 import os
-import re
-import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.crypto import salted_hmac
 
-from tuckbox.errors import AccessDenied, DirectoryMissing
 from tuckbox.integrations.envelopes import Envelopes
 from tuckbox.integrations.handles import OpenOptions
+from tuckbox.places import Place, is_name, private_folder
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-__all__ = ["Configuration", "envelopes", "make_private", "read_settings"]
+__all__ = ["Configuration", "envelopes", "read_settings"]
 
 _PARAMS = ("TIMEOUT", "OPTIONS", "KEY_PREFIX", "VERSION", "KEY_FUNCTION")
 _OPEN_OPTIONS = ("size", "max_entries", "favour", "after_power_cut", "lock_timeout", "group")
 _OPTIONS = (*_OPEN_OPTIONS, "pickle", "MAX_ENTRIES", "CULL_FREQUENCY")
 _PICKLE = ("signed", "never")
 _CULL_FREQUENCY = 3
-_MEMORY = Path("/dev/shm")  # noqa: S108 - The directory in it is private: see `make_private`.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _SALT = "tuckbox.integrations.django"
 
 
@@ -40,9 +34,9 @@ class Configuration(NamedTuple):
 
     open_options: OpenOptions
     """The arguments of `Cache`."""
-    folder: Path | None
+    folder: Optional[Path]
     """The private directory of the file; None if LOCATION is an absolute path."""
-    max_entries: int | None
+    max_entries: Optional[int]
     """Django's MAX_ENTRIES: storing one more culls entries. None is no limit."""
     cull_frequency: int
     """Culling removes one entry in this many, or all of them if it is 0."""
@@ -91,34 +85,6 @@ def read_settings(location: object, params: Mapping[str, Any]) -> Configuration:
     return Configuration(open_options, folder, *_culling(options), pickles=pickle == "signed")
 
 
-def make_private(folder: Path) -> None:
-    """Create a directory that only this user can enter, or check that an existing one is.
-
-    Raises:
-        AccessDenied: Other users can enter it, or it is not a directory of this user.
-        DirectoryMissing: Its parent directory does not exist.
-        OSError: The system refused to create it.
-    """
-    try:
-        folder.mkdir(mode=0o700)
-    except FileNotFoundError as error:
-        message = f"{folder.parent} does not exist; set LOCATION to an absolute path"
-        raise DirectoryMissing(error.errno, message, os.fspath(folder)) from None
-    except FileExistsError:
-        found = folder.lstat()
-        is_private = (
-            stat.S_ISDIR(found.st_mode)
-            and found.st_uid == os.geteuid()
-            and not stat.S_IMODE(found.st_mode) & 0o077
-        )
-        if not is_private:
-            message = (
-                f"{folder} is not a directory that only this user can enter (mode 0700); remove it "
-                "if you know who created it, or set LOCATION to an absolute path"
-            )
-            raise AccessDenied(None, message, os.fspath(folder)) from None
-
-
 def envelopes(*, pickles: bool) -> Envelopes:
     """Return the envelopes signed with keys derived from SECRET_KEY and SECRET_KEY_FALLBACKS.
 
@@ -144,7 +110,7 @@ def _derived(purpose: str, secret: str | bytes | None = None) -> bytes:
     return derived
 
 
-def _place(location: object) -> tuple[str, Path | None]:
+def _place(location: object) -> Place:
     if not isinstance(location, (str, os.PathLike)):
         kind = type(location).__name__
         raise ImproperlyConfigured(f"LOCATION of a Tuckbox cache must be one path, not {kind}")
@@ -152,18 +118,18 @@ def _place(location: object) -> tuple[str, Path | None]:
     if not isinstance(place, str):
         place = os.fsdecode(place)
     if Path(place).is_absolute():
-        return place, None
+        return Place(place, None)
     name = place or "default"
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise ImproperlyConfigured(
             f"LOCATION of a Tuckbox cache must be an absolute path, or a name of letters, digits, "
             f"'.', '_' and '-', not {place!r}: a relative path would depend on the directory in "
             "which each process was started"
         )
-    folder = _MEMORY / f"tuckbox-{os.geteuid()}"
+    folder = private_folder()
     # Keeps the caches of two projects apart that use the same name.
     project = _derived("location").hex()[:16]
-    return os.fspath(folder / f"{name}-{project}.tuck"), folder
+    return Place(os.fspath(folder / f"{name}-{project}.tuck"), folder)
 
 
 def _culling(options: Mapping[str, Any]) -> tuple[int | None, int]:

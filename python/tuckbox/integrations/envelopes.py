@@ -22,14 +22,11 @@ from __future__ import annotations
 
 import hmac
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from tuckbox.errors import TuckboxError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tuckbox.keys import Key
+from tuckbox.keys import Key
 
 __all__ = ["EnvelopeRejected", "Envelopes"]
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Optional, Union
 
 from tuckbox.cache import Cache
-
-if TYPE_CHECKING:
-    from tuckbox.choices import AfterPowerCut, Favour
+from tuckbox.choices import AfterPowerCut, Favour
 
 __all__ = ["OpenOptions", "reopened", "shared"]
 
@@ -31,13 +29,13 @@ class OpenOptions(NamedTuple):
     """The arguments of `Cache`."""
 
     path: str
-    size: int | str | None = None
-    max_entries: int | None = None
+    size: Union[float, str, None] = None
+    max_entries: Optional[int] = None
     lock_timeout: float = 1.0
     read_only: bool = False
-    group: str | int | None = None
-    favour: Favour | None = None
-    after_power_cut: AfterPowerCut | None = None
+    group: Union[str, int, None] = None
+    favour: Optional[Favour] = None
+    after_power_cut: Optional[AfterPowerCut] = None
 
 
 _handles: dict[OpenOptions, Cache] = {}

@@ -16,7 +16,7 @@ from django.core.cache.backends.base import BaseCache
 
 import tuckbox.integrations.django as module
 from integrations.django import workers
-from tuckbox import LockTimeout, ValueTooLarge
+from tuckbox.errors import LockTimeout, ValueTooLarge
 from tuckbox.integrations.django import TuckboxCache
 
 if TYPE_CHECKING:

@@ -12,11 +12,13 @@ from django.utils.safestring import mark_safe
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tuckbox import Cache, KeyTooLong
+from tuckbox.errors import KeyTooLong
 from tuckbox.integrations.django import TuckboxCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tuckbox import Cache
 
 
 class Colour(str, enum.Enum):

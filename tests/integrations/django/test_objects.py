@@ -17,7 +17,8 @@ from django.http import HttpResponse
 from django.test import override_settings
 from django.utils.safestring import mark_safe
 
-from tuckbox import Cache, EntryCorrupt, ValueTypeError
+from tuckbox import Cache
+from tuckbox.errors import EntryCorrupt, ValueTypeError
 from tuckbox.integrations.envelopes import EnvelopeRejected, Envelopes
 
 if TYPE_CHECKING:

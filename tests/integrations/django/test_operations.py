@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tuckbox import Cache, CacheClosed, InvalidTTL, ValueTooLarge
+from tuckbox.errors import CacheClosed, InvalidTTL, ValueTooLarge
 from tuckbox.integrations.django import TuckboxCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tuckbox import Cache
 
     Opened = Callable[..., TuckboxCache]
 

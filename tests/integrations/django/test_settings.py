@@ -14,21 +14,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from integrations.django import project
-from tuckbox import AccessDenied, DirectoryMissing, SizeMismatchWarning
-from tuckbox.integrations import django_settings
+from tuckbox import places
+from tuckbox.errors import AccessDenied, DirectoryMissing, SizeMismatchWarning
 from tuckbox.integrations.django import TuckboxCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Opened = Callable[..., TuckboxCache]
-
-
-@pytest.fixture
-def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where named files lie, instead of /dev/shm."""
-    monkeypatch.setattr(django_settings, "_MEMORY", tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -152,8 +145,8 @@ def test_a_folder_that_is_not_private_is_not_used(opened: Opened, memory: Path, 
 def test_a_machine_without_a_place_in_memory_is_told(
     opened: Opened, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(django_settings, "_MEMORY", memory / "missing")
-    with pytest.raises(DirectoryMissing, match="LOCATION to an absolute path"):
+    monkeypatch.setattr(places, "MEMORY", memory / "missing")
+    with pytest.raises(DirectoryMissing, match="an absolute path instead of a name"):
         opened(LOCATION="pages")
 
 

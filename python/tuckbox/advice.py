@@ -1,0 +1,77 @@
+"""What to say to a user who calls a parameter by the name that it has in another cache."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from typing import Any, Callable, TypeVar, cast
+
+__all__ = ["explains_names", "unexpected"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_NAMES = {
+    "ttl": "duration ex exp expiration expiration_time expire expire_after expires expires_in "
+    "expiry exptime lifetime max_age seconds time timeout",
+    "path": "cache_dir database db directory dir file filename folder location name url",
+    "size": "bytes capacity map_size max_bytes max_memory max_size maxbytes maxmemory maxsize "
+    "memory size_bytes size_limit",
+    "max_entries": "capacity count_limit max_items max_keys max_size maxlen maxsize threshold",
+    "favour": "eviction eviction_policy favor policy",
+    "lock_timeout": "block_timeout timeout",
+    "read_only": "readonly",
+}
+"""Parameters, and what other caches call them."""
+_OPERATIONS = {
+    ("set", "nx"): "add",
+    ("set", "xx"): "replace",
+    ("get", "expire_time"): "get_entry",
+}
+"""What does the work of a parameter that an operation does not have."""
+
+
+def unexpected(function: Callable[..., object], name: str) -> str:
+    """Return the message of the TypeError for an unknown keyword argument.
+
+    Args:
+        function: The function that was called; a method.
+        name: The name that the user gave.
+
+    Returns:
+        Python's own message, and what the parameter is called here.
+
+    Example:
+        >>> from tuckbox import Cache
+        >>> unexpected(Cache.set, "expire").split("; ")[1]
+        "it is called 'ttl'"
+    """
+    shown = "Cache" if function.__name__ == "__init__" else function.__name__
+    known = [one for one in inspect.signature(function).parameters if one != "self"]
+    theirs = name.lower()
+    hints = []
+    if same := [repr(ours) for ours in known if theirs in _NAMES.get(ours, "").split()]:
+        hints.append(f"it is called {' or '.join(same)}")
+    if shown == "Cache" and theirs in ("ttl", "default_timeout", *_NAMES["ttl"].split()):
+        hints.append("entries expire by the ttl of each operation: set(key, value, ttl=60)")
+    if operation := _OPERATIONS.get((shown, theirs)):
+        hints.append(f"use {operation}()")
+    if not hints and (close := difflib.get_close_matches(name, known, n=1)):
+        hints.append(f"did you mean {close[0]!r}?")
+    if not hints:
+        hints.append(f"its parameters are {', '.join(known)}")
+    return "; ".join([f"{shown}() got an unexpected keyword argument {name!r}", *hints])
+
+
+def explains_names(function: _Function) -> _Function:
+    """Let a function refuse unknown keyword arguments with `unexpected`. Its signature is kept."""
+    known = frozenset(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(unexpected(function, name))
+        return function(*args, **kwargs)
+
+    return cast("_Function", checked)
