@@ -41,6 +41,7 @@ sound() {
 
 sound step --operations set-same,set-new --states half
 sound cut --cases 24
+sound resize --kills 30
 sound damage --cases 3000 --large 50
 control no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
 control old-length stop --deed kill --point BodyAdopted --rounds 100
@@ -54,6 +55,9 @@ control ignored-error calls --scenarios create
 control doubt-is-death calls --scenarios waiter --one-in 4
 control no-guard cut --cases 24
 control no-look cut --cases 48
+control unlocked-copy resize --kills 60
+control not-hidden resize --kills 60
+control kept-hidden resize --kills 60
 control aborting-buffers allocations
 control no-takeover allocations
 control lock-inherited fork --children 50

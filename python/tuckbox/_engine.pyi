@@ -71,6 +71,8 @@ class Core(MutableMapping[Key, Any]):
         group: int | None = None,
         exact: bool = False,
         clock: ManualClock | None = None,
+        resizes: bool = False,
+        creates_folder: bool = False,
     ) -> None: ...
     @overload
     def get(self, key: Key, default: None = None) -> Any | None:
@@ -467,5 +469,13 @@ class Core(MutableMapping[Key, Any]):
         """The number of the group that shares the file; None if only its owner can use it."""
     @property
     def _shown(self) -> str | None: ...
+    def _resize(
+        self,
+        size_bytes: int | None = None,
+        max_entries: int | None = None,
+        favour: Favour | None = None,
+    ) -> None: ...
+    @property
+    def _refusal(self) -> str | None: ...
     def _stats(self) -> dict[str, int]: ...
     def _check(self) -> dict[str, Any]: ...

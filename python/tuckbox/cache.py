@@ -15,7 +15,7 @@ import weakref
 from collections.abc import ItemsView, KeysView, MutableMapping, ValuesView
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, ClassVar, Final, Optional, SupportsIndex, TypeVar, Union
+from typing import Any, ClassVar, Final, Literal, Optional, SupportsIndex, TypeVar, Union
 
 from tuckbox import _engine
 from tuckbox.advice import explains_names
@@ -30,7 +30,7 @@ from tuckbox.errors import (
 )
 from tuckbox.keys import Key
 from tuckbox.logouts import warn_of_logout
-from tuckbox.places import Place, place_of, prepare
+from tuckbox.places import Place, is_in_memory, place_of, prepare
 from tuckbox.results import CheckReport, Loss, Stats
 from tuckbox.sizes import parse_size
 from tuckbox.views import Items, Keys, Values
@@ -132,14 +132,14 @@ class Cache(_engine.Core):
                 the working directory. The directory of a file must exist.
             size: Maximum length of the file in bytes: a whole number, or text such as "256 MB"
                 (10^6 bytes) or "64 MiB" or "64M" (2^20 bytes). Includes the index and all metadata.
-                The default is 64 MiB, the maximum 8 TiB. Only used to create the file: an existing
-                file keeps its size.
-            max_entries: Maximum number of entries; None (the default) is no limit. Only used to
-                create the file.
+                The default is 64 MiB, the maximum 8 TiB. If it is given, an existing file is
+                resized, as by `resize`, unless another open handle was given another size.
+            max_entries: Maximum number of entries; None (the default) is no limit for a new file,
+                and keeps that of an existing one. Otherwise as ``size``.
             favour: The goal of eviction if values differ in size. ``"hits"`` maximises the hit
                 ratio and prefers small entries. ``"bytes"`` maximises the byte hit ratio and
-                ignores sizes. ``"balanced"`` (the default) is in between. Only used to create the
-                file.
+                ignores sizes. ``"balanced"`` (the default) is in between. Otherwise as
+                ``max_entries``.
             after_power_cut: What happens to the entries if the machine stopped while the cache was
                 in use. ``"keep"`` (the default) keeps them: then entries that were deleted or
                 overwritten shortly before can come back. ``"discard"`` empties the cache. Only
@@ -161,9 +161,8 @@ class Cache(_engine.Core):
             TypeError: A parameter has another name here; the message says which.
 
         Warns:
-            SizeMismatchWarning: The file has another ``size``, ``max_entries``, ``favour`` or
-                ``after_power_cut``.
-            LogoutWarning: systemd removes the file when this user logs out.
+            SizeMismatchWarning: The file keeps another ``size``, ``max_entries``, ``favour`` or
+                ``after_power_cut``; the message says why.
 
         Example:
             >>> cache = Cache("./app.tuck", size="256 MB", max_entries=100_000)
@@ -181,28 +180,71 @@ class Cache(_engine.Core):
             read_only=_checked_read_only(path, read_only),
             group=_checked_group(place, group),
             exact=self._exact,
+            resizes=True,
+            creates_folder=place is not None and is_in_memory(place.path),
             # The last, because it creates a folder.
             path=None if place is None else prepare(place, read_only=read_only),
         )
+        why = "read_only cannot resize it" if read_only else self._refusal
         if size_bytes is not None and size_bytes != self.size:
-            self._warn("size", f"{size_bytes:,} bytes", f"{self.size:,} bytes")
+            self._warn("size", f"{size_bytes:,} bytes", f"{self.size:,} bytes", why)
         if max_entries is not None and max_entries != self.max_entries:
             own = "none" if self.max_entries is None else f"{self.max_entries:,}"
-            self._warn("max_entries", f"{max_entries:,}", own)
+            self._warn("max_entries", f"{max_entries:,}", own, why)
         if favour is not None and favour != self.favour:
-            self._warn("favour", favour, self.favour)
+            self._warn("favour", favour, self.favour, why)
         if after_power_cut is not None and after_power_cut != self.after_power_cut:
-            self._warn("after_power_cut", after_power_cut, self.after_power_cut)
+            why = "omit after_power_cut, or remove the file to create it again"
+            self._warn("after_power_cut", after_power_cut, self.after_power_cut, why)
         if place is not None:
             warn_of_logout(place.path)
         _close_at_exit(self)
 
-    def _warn(self, name: str, given: str, own: str) -> None:
-        message = (
-            f"{self.path} was created with {name} {own}; {given} was ignored: "
-            f"omit {name}, or remove the file to create it again"
-        )
+    def _warn(self, name: str, given: str, own: str, why: Optional[str]) -> None:
+        why = why or "another program has resized it"
+        message = f"{self.path} keeps {name} {own}, not {given}: {why}"
         warnings.warn(message, SizeMismatchWarning, stacklevel=4)
+
+    def resize(
+        self,
+        size: Union[float, str, None] = None,
+        *,
+        max_entries: Union[int, Literal["keep"], None] = "keep",
+        favour: Optional[Favour] = None,
+    ) -> None:
+        """Give the cache another size, limit of entries or goal of eviction. Keeps the entries.
+
+        Copies the live entries into a new file, which replaces the old one; needs room for both.
+        Entries that do not fit are evicted, and all get new versions. Other handles follow by
+        themselves. Reads go on meanwhile, writes wait. If the process is killed, the file is
+        either the old or the new one.
+
+        Args:
+            size: The maximum length of the file, as for `Cache`; None keeps it.
+            max_entries: The maximum number of entries; None is no limit, "keep" keeps it.
+            favour: The goal of eviction, as for `Cache`; None keeps it.
+
+        Raises:
+            InvalidSize, InvalidMaxEntries, InvalidFavour: An argument is invalid.
+            InvalidArgument: The cache is private, so it has no file to replace.
+            CacheFull: The file system has no room for both files.
+            LockTimeout: A live process held a lock for longer than ``lock_timeout``.
+            CacheOpenError: The new file cannot be created.
+            CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+
+        Whatever it raises, the file is unchanged.
+
+        Example:
+            >>> cache = Cache("./app.tuck", size="64 MB")
+            >>> cache.set("user:42", "Ada")
+            >>> cache.resize("128 MB", max_entries=100_000)
+            >>> cache.size, cache.max_entries, cache.get("user:42")
+            (128000000, 100000, 'Ada')
+        """
+        if self.path is None:
+            raise InvalidArgument("a private cache cannot be resized: use a cache with a path")
+        limit = None if max_entries == "keep" else _checked_max_entries(max_entries) or 0
+        self._resize(None if size is None else parse_size(size), limit, favour)
 
     def keys(self) -> KeysView[Key]:
         """Return a view of all keys, in no particular order.
@@ -425,6 +467,7 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
         lock_timeout_s=lock_timeout_s,
         read_only=read_only,
         group=group,
+        creates_folder=path is not None and is_in_memory(path),
         exact=kind._exact,  # noqa: SLF001 - This module's own class.
     )
     _close_at_exit(cache)

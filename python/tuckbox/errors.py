@@ -17,7 +17,7 @@
     │   │   ├── TooManyProcesses
     │   │   └── TooManyCaches
     │   ├── CacheFull                       the file system is full
-    │   └── CacheLost                       the open file was truncated, removed or replaced
+    │   └── CacheLost                       the open file was truncated, or cannot be opened again
     ├── CacheClosed (ValueError)
     ├── CacheReadOnly                       a write through a read-only handle
     ├── LockTimeout (TimeoutError)
@@ -152,9 +152,10 @@ class CacheFull(CacheFileError):
 
 
 class CacheLost(CacheFileError):
-    """The open file was truncated, removed or replaced. Open the cache again.
+    """The open file was truncated, or replaced by one that cannot be opened. The message says why.
 
-    Also raised when a private cache is unpickled after its process has ended.
+    Remove the file: the next write creates it again. Also raised by an iteration during which the
+    file was replaced, and when a private cache is unpickled after its process has ended.
     """
 
 
@@ -263,10 +264,9 @@ class InvalidVersion(InvalidArgument):
 
 
 class SizeMismatchWarning(UserWarning):
-    """The file has another ``size``, ``max_entries``, ``favour`` or ``after_power_cut``.
+    """The file keeps another ``size``, ``max_entries``, ``favour`` or ``after_power_cut``.
 
-    The file keeps its own; the argument was ignored. Omit it, or remove the file
-    to create it again.
+    The message says why. Give all programs the same settings.
     """
 
 

@@ -23,7 +23,16 @@ from tuckbox.errors import (
     InvalidPath,
 )
 
-__all__ = ["MEMORY", "Place", "is_name", "make_private", "place_of", "prepare", "private_folder"]
+__all__ = [
+    "MEMORY",
+    "Place",
+    "is_in_memory",
+    "is_name",
+    "make_private",
+    "place_of",
+    "prepare",
+    "private_folder",
+]
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - The folder in it is private: see `make_private`.
 """A file system in memory, in which every user may create files."""
@@ -118,6 +127,11 @@ def is_name(text: str) -> bool:
 def private_folder() -> Path:
     """Return the folder of this user's caches in memory, which need not exist."""
     return MEMORY / f"tuckbox-{os.geteuid()}"
+
+
+def is_in_memory(path: str) -> bool:
+    """Return whether an absolute path is that of a name."""
+    return Path(path).parent == private_folder()
 
 
 def make_private(folder: Path) -> None:

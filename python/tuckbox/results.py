@@ -74,6 +74,8 @@ class Stats:
     """Entries lost to damage: removed because they were damaged, or counted but not found."""
     discards: int
     """How often the cache was emptied because the machine stopped while it was in use."""
+    reopened: int
+    """How often this handle opened another file, because its own was removed or replaced."""
     takeovers: int
     """Locks taken over from dead processes."""
     reads_under_lock: int

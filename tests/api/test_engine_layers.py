@@ -32,6 +32,13 @@ ARROWS: dict[str, set[str]] = {
     "cache": {
         "error", "value", "format", "storage", "index", "repair", "eviction", "reading", "writing",
     },
+    "stats": {"value", "format", "storage", "cache"},
+    "resize": {
+        "error", "value", "format", "storage", "index", "repair", "eviction", "reading", "cache",
+        "stats",
+    },
+    # Which file is at the path: sees only what a user of the cache sees.
+    "handle": {"error", "value", "reading", "cache", "stats", "resize"},
 }  # fmt: skip
 # Files that see everything: the crate's face, and models of its protocol.
 FACES = {"lib", "models"}
@@ -39,9 +46,10 @@ FLAT_FILES_MAX = 10
 # Methods that the standard library or another crate has, too.
 COMMON = {
     "arena", "as_any", "bytes", "clear", "close", "contains", "count", "end", "expire", "find",
-    "get", "hash", "id", "insert", "is_empty", "key", "len", "load", "lock", "new", "next",
-    "now_us", "of", "open", "path", "pop", "put", "read", "receive", "region", "replace", "set",
-    "store", "tag", "tail", "take", "try_lock", "value", "version", "word", "words",
+    "finish", "get", "hash", "id", "insert", "is_empty", "key", "len", "load", "lock", "new",
+    "next", "now_us", "of", "open", "path", "pop", "put", "read", "receive", "region", "replace",
+    "resize", "set", "store", "tag", "tail", "take", "try_lock", "value", "version", "word",
+    "words",
 }  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def test_help_shows_parameters_results_errors_and_an_example(name: str) -> None:
         assert re.search(
             rf"^    (.*, )?\**{parameter}(, .*)?: ", inspect.cleandoc(text), re.MULTILINE
         )
-    returns_something = name not in {"close", "set", "set_many", "update"}
+    returns_something = name not in {"close", "resize", "set", "set_many", "update"}
     assert ("Returns:" in text) is returns_something
     assert ("Raises:" in text) is (name != "close")
     assert ">>> " in text.partition("Example:")[2]

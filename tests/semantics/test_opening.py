@@ -331,11 +331,11 @@ class TestSize:
         cache["k"] = "v"
         assert cache["k"] == "v"
 
-    def test_the_files_size_wins_with_a_warning(self, opened: Any, path: str) -> None:
+    def test_a_warning_names_the_file_and_the_line(self, opened: Any, path: str) -> None:
         opened(path, size="2 MiB")["k"] = 1
-        with pytest.warns(SizeMismatchWarning, match="created with size 2,097,152 bytes") as caught:
+        with pytest.warns(SizeMismatchWarning, match="keeps size 2,097,152 bytes") as caught:
             cache = opened(path, size="4 MiB")
-        assert "4,194,304 bytes was ignored" in str(caught[0].message)
+        assert "not 4,194,304 bytes: another program" in str(caught[0].message)
         assert path in str(caught[0].message)
         assert caught[0].filename == __file__ or "conftest" in caught[0].filename
         assert cache.size == 2 << 20
@@ -382,10 +382,10 @@ class TestMaxEntries:
             Cache(path, max_entries=limit)
         assert not Path(path).exists()
 
-    def test_the_files_limit_wins_with_a_warning(self, opened: Any, path: str) -> None:
-        opened(path)
-        with pytest.warns(SizeMismatchWarning, match="created with max_entries none; 5 was ignor"):
-            assert opened(path, max_entries=5).max_entries is None
+    def test_another_programs_limit_wins_with_a_warning(self, opened: Any, path: str) -> None:
+        opened(path, max_entries=7)
+        with pytest.warns(SizeMismatchWarning, match="keeps max_entries 7, not 5: another program"):
+            assert opened(path, max_entries=5).max_entries == 7
 
 
 class TestFavour:
@@ -403,9 +403,9 @@ class TestFavour:
             Cache(path, favour=favour)
         assert not Path(path).exists()
 
-    def test_the_files_own_wins_with_a_warning(self, opened: Any, path: str) -> None:
+    def test_another_programs_wins_with_a_warning(self, opened: Any, path: str) -> None:
         opened(path, favour="hits")
-        with pytest.warns(SizeMismatchWarning, match="created with favour hits; bytes was ignored"):
+        with pytest.warns(SizeMismatchWarning, match="keeps favour hits, not bytes: another prog"):
             assert opened(path, favour="bytes").favour == "hits"
 
     def test_survives_pickling(self, opened: Any, path: str) -> None:

@@ -27,8 +27,7 @@ pub(crate) fn watch(path: &Path) -> Result<Value, Failure> {
     let arena = Arena::open(
         &Place::Path(path.to_path_buf()),
         Rights { read_only: true, ..Rights::default() },
-        // An existing file keeps its own plan.
-        &plan::plan(layout::SIZE_BYTES_MIN, 0),
+        None,
         plan::layer(),
         Clock::System,
         Arc::new(NativeWaiter),

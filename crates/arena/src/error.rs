@@ -240,6 +240,12 @@ pub enum Error {
     /// The handle was closed.
     #[error("this cache is closed; open it again to use it")]
     Closed,
+    /// The file behind a handle was copied into another one, which has its name now.
+    #[error("the cache file {path} was resized; open it again")]
+    Superseded {
+        /// The cache file.
+        path: PathBuf,
+    },
     /// The file behind a handle is no longer the one it was opened on.
     #[error(
         "the cache file {path} was truncated, removed or replaced, or its descriptor was closed; \

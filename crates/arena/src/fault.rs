@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Once;
 
-use crate::platform::{faults, files, space, Fault};
+use crate::platform::{clock, faults, files, space, Fault};
 
 /// A file has one mapping, a read-only handle too, plus one of the header alone while it is opened.
 const MAPPINGS_MAX: usize = 2048;
@@ -42,6 +42,11 @@ static MAPPINGS: [Mapping; MAPPINGS_MAX] = [const {
 }; MAPPINGS_MAX];
 
 static HANDLER: Once = Once::new();
+
+/// When a mapping was last released while threads may have been using it.
+static LET_GO_S: AtomicU64 = AtomicU64::new(u64::MAX);
+/// How long a thread may take from the fault to the handler.
+const LATE_FAULT_S: u64 = 2;
 
 impl Mapping {
     /// Reserves an entry for a mapping; none if all are in use.
@@ -79,6 +84,21 @@ impl Mapping {
         self.is_taken.store(false, Ordering::Release);
     }
 
+    /// Replaces the mapping by zeros and releases the entry, although threads may be reading; whether
+    /// that succeeded.
+    ///
+    /// The race: a thread has met a page that the file lacks, and comes to the handler only after the
+    /// entry was released. The handler does not find the address any more, but lets the thread try
+    /// again for a while, and then the thread reads the zeros.
+    pub fn let_go(&self) -> bool {
+        LET_GO_S.store(clock::coarse_seconds(), Ordering::SeqCst);
+        let done = self.replace_by_zeros();
+        if done {
+            self.end();
+        }
+        done
+    }
+
     /// Whether the mapping has been replaced by zeros.
     #[inline(always)]
     pub fn is_lost(&self) -> bool {
@@ -94,7 +114,7 @@ impl Mapping {
     pub fn is_truncated(&self) -> bool {
         self.base.load(Ordering::Acquire) != 0
             && files::status(self.fd.load(Ordering::Relaxed))
-                .is_some_and(|(_, bytes)| bytes < self.usable_bytes.load(Ordering::Relaxed))
+                .is_some_and(|status| status.len_bytes < self.usable_bytes.load(Ordering::Relaxed))
     }
 
     fn replace_by_zeros(&self) -> bool {
@@ -110,12 +130,19 @@ fn may_go_on(error: Fault) -> bool {
     match error {
         // Two threads may get here for one mapping. Both put zeros there; what one has written
         // meanwhile is lost with the rest.
-        Fault::At(address) => MAPPINGS
-            .iter()
-            .find(|mapping| mapping.holds(address))
-            .is_some_and(Mapping::replace_by_zeros),
+        Fault::At(address) => match MAPPINGS.iter().find(|mapping| mapping.holds(address)) {
+            Some(mapping) => mapping.replace_by_zeros(),
+            None => was_just_let_go(),
+        },
         // Raised by a handler that was installed before ours and has finished (Python's
         // faulthandler does this): the access is tried again, faults again, and then comes to us.
         Fault::Raised => MAPPINGS.iter().any(Mapping::is_truncated),
     }
+}
+
+/// Whether the address may be one of a mapping that was released after the fault. An address that is
+/// not faults again, until this is false.
+fn was_just_let_go() -> bool {
+    let let_go_s = LET_GO_S.load(Ordering::SeqCst);
+    let_go_s != u64::MAX && clock::coarse_seconds().saturating_sub(let_go_s) <= LATE_FAULT_S
 }

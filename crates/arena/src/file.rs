@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result, Space};
-use crate::platform::{clock, files, space, Directory, FileId, NotAllocated, Rights};
+use crate::hooks::{self, Point};
+use crate::platform::{files, forks, space, Directory, FileId, NotAllocated, Rights};
 
 /// How often opening starts again because the file was replaced meanwhile.
 const ATTEMPTS: u32 = 64;
@@ -34,8 +35,9 @@ pub enum PathStatus {
 /// An open file, and which one it is.
 #[derive(Debug)]
 pub struct CacheFile {
-    /// None only while the value is dropped.
-    file: Option<File>,
+    fd: i32,
+    /// Until [`CacheFile::let_go`]. After it the number may be another file's.
+    is_open: AtomicBool,
     /// The path; for a file without a name, its future path.
     path: PathBuf,
     /// Whether the file has the name in `path`.
@@ -59,6 +61,17 @@ impl Drop for NewName<'_> {
     }
 }
 
+/// The name of a file that will get the directory's.
+pub fn temporary_name(directory: &Directory, number: u64) -> PathBuf {
+    PathBuf::from(format!(".{}.{number:016x}.new", directory.name.display()))
+}
+
+fn examine(file: &File, path: &Path) -> Result<Metadata> {
+    let data = file.metadata().map_err(Error::cannot("examine", path))?;
+    refuse_kind(&data, path)?;
+    Ok(data)
+}
+
 fn refuse_kind(data: &Metadata, path: &Path) -> Result<()> {
     match files::special_kind(data) {
         Some(kind) => Err(Error::NotAFile { path: path.into(), kind }),
@@ -77,11 +90,11 @@ fn require_space(most: Option<Space>, path: &Path, size_bytes: u64) -> Result<()
 }
 
 impl CacheFile {
-    fn new(file: File, path: &Path) -> Result<(CacheFile, Metadata)> {
-        let data = file.metadata().map_err(Error::cannot("examine", path))?;
-        refuse_kind(&data, path)?;
-        let (id, file, path) = (files::identify(&data), Some(file), path.into());
-        Ok((CacheFile { file, path, is_named: AtomicBool::new(false), id }, data))
+    /// `is_named` tells whether the file has its name already.
+    fn new(file: File, data: &Metadata, path: &Path, is_named: bool) -> CacheFile {
+        let (id, is_open) = (files::identify(data), AtomicBool::new(true));
+        let is_named = AtomicBool::new(is_named);
+        CacheFile { fd: files::keep(file), is_open, path: path.into(), is_named, id }
     }
 
     /// Opens an existing file if it is safe to use; none if there is no file.
@@ -89,22 +102,27 @@ impl CacheFile {
         let path = &directory.path;
         let refused = Error::cannot("open", path);
         let look = || directory.examine().map_err(refused);
-        let mut link_checks = 0;
+        let (mut link_checks, mut mounted) = (0, None);
         for _ in 0..ATTEMPTS {
             let Some(before) = look()? else { return Ok(None) };
             refuse_kind(&before, path)?;
             // Replaced or removed meanwhile.
-            let Some(opened) = directory.open_file(rights).map_err(refused)? else { continue };
-            let (mut file, data) = CacheFile::new(opened, path)?;
-            *file.is_named.get_mut() = true;
+            let Some(file) = directory.open_file(rights).map_err(refused)? else { continue };
+            let opened = examine(&file, path)?;
             // The name must still lead to this file and be its only one: a second name that came
             // and went could have made us open another file of this user.
             let Some(after) = look()? else { continue };
-            let is_one = |one: &Metadata| files::identify(one) == file.id;
+            let is_one = |one: &Metadata| files::identify(one) == files::identify(&opened);
             if !is_one(&before) || !is_one(&after) {
                 continue;
             }
-            let most = [before, data, after].into_iter().max_by_key(files::links);
+            // A mount of the file alone still leads to it. Otherwise the path leads nowhere next time.
+            if files::links(&after) == 0 {
+                mounted =
+                    Some("a mount of a file that was removed or replaced; mount its directory");
+                continue;
+            }
+            let most = [before, opened, after].into_iter().max_by_key(files::links);
             let data = most.expect("there are three");
             // Where a new file cannot be renamed without replacing another, it has two names for an
             // instant.
@@ -113,8 +131,11 @@ impl CacheFile {
                 std::thread::sleep(LINK_PAUSE);
                 continue;
             }
-            directory.check_file(file.file(), &data, rights)?;
-            return Ok(Some(file));
+            directory.check_file(&file, &data, rights)?;
+            return Ok(Some(CacheFile::new(file, &data, path, true)));
+        }
+        if let Some(kind) = mounted {
+            return Err(Error::NotAFile { path: path.into(), kind });
         }
         Err(Error::Unsafe {
             path: path.into(),
@@ -126,7 +147,7 @@ impl CacheFile {
     /// Opens the unnamed file of another process of this user by the path that it shows.
     pub fn open_shown(path: &Path) -> Result<CacheFile> {
         let file = files::open_shown(path).map_err(Error::cannot("open", path))?;
-        let (file, data) = CacheFile::new(file, path)?;
+        let data = examine(&file, path)?;
         if files::links(&data) != 0 || !files::belongs_to_us(&data) {
             return Err(Error::Unsafe {
                 path: path.into(),
@@ -134,7 +155,7 @@ impl CacheFile {
                 remedy: "open a cache file by its path".into(),
             });
         }
-        Ok(file)
+        Ok(CacheFile::new(file, &data, path, false))
     }
 
     /// Creates an unnamed file of `len_bytes` bytes in memory, which may grow to `size_bytes`.
@@ -145,36 +166,43 @@ impl CacheFile {
         let path = Path::new("(private cache)");
         let file = files::memory_file("tuckbox").map_err(Error::cannot("create", path))?;
         require_space(space::most(&file), path, size_bytes)?;
-        let (file, _) = CacheFile::new(file, path)?;
-        files::set_rights(file.file(), path, Rights::default())?;
+        files::set_rights(&file, path, Rights::default())?;
+        let data = examine(&file, path)?;
+        let file = CacheFile::new(file, &data, path, false);
         file.allocate(0, len_bytes)?;
         Ok(file)
     }
 
-    /// Creates a file of `len_bytes` bytes in a directory, unnamed or under a temporary name. It
-    /// may grow to `size_bytes`.
+    /// Creates a file of `len_bytes` bytes in a directory, unnamed or under a temporary name, which
+    /// has the given number in it. It may grow to `size_bytes`. It gets `rights`, or those of the
+    /// `former` file.
     ///
     /// # Errors
     /// [`Error::SizeBeyondSpace`], [`Error::Unsafe`], [`Error::NoSpace`], [`Error::NotGrowable`],
     /// [`Error::Io`].
-    pub fn create(
-        directory: &Directory,
+    pub fn create<'a>(
+        directory: &'a Directory,
         len_bytes: u64,
         size_bytes: u64,
+        number: u64,
         rights: Rights,
-    ) -> Result<(CacheFile, NewName<'_>)> {
+        former: Option<&Metadata>,
+    ) -> Result<(CacheFile, NewName<'a>)> {
         let path = &directory.path;
         directory.check_new_file(rights)?;
         require_space(directory.most_space(), path, size_bytes)?;
         let mut new_name = NewName { directory, temporary: None };
         let created = directory.create_nameless().or_else(|_| {
-            let random = getrandom::u64().unwrap_or_else(|_| clock::boot_time_us());
-            let name = directory.name.display();
-            let temporary = PathBuf::from(format!(".{name}.{random:016x}.new"));
+            let temporary = temporary_name(directory, number);
             directory.create_named(&temporary).inspect(|_| new_name.temporary = Some(temporary))
         });
-        let (file, _) = CacheFile::new(created.map_err(Error::cannot("create", path))?, path)?;
-        files::set_rights(file.file(), path, rights)?;
+        let file = created.map_err(Error::cannot("create", path))?;
+        match former {
+            Some(former) => files::copy_rights(&file, path, former)?,
+            None => files::set_rights(&file, path, rights)?,
+        }
+        let data = examine(&file, path)?;
+        let file = CacheFile::new(file, &data, path, false);
         file.allocate(0, len_bytes)?;
         Ok((file, new_name))
     }
@@ -187,7 +215,7 @@ impl CacheFile {
             false => space::make_durable(self.fd()),
         };
         let NewName { directory, temporary } = &mut new_name;
-        match durable.and_then(|()| directory.name_file(self.file(), temporary.as_deref())) {
+        match durable.and_then(|()| directory.name_file(self.fd, temporary.as_deref())) {
             Ok(()) => {
                 directory.make_durable();
                 *temporary = None;
@@ -200,8 +228,44 @@ impl CacheFile {
         }
     }
 
-    fn file(&self) -> &File {
-        self.file.as_ref().expect("it is there until it is dropped")
+    /// Syncs a file from [`CacheFile::create`], then gives it the name of another one. Calls `begin`
+    /// before the new file has any name.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if `former` has lost the name, [`Error::Io`]. Nothing has changed then,
+    /// except what `begin` did.
+    pub fn take_name(
+        &self,
+        mut new_name: NewName<'_>,
+        former: &CacheFile,
+        number: u64,
+        begin: impl FnOnce(),
+    ) -> Result<()> {
+        let NewName { directory, temporary } = &mut new_name;
+        let cannot = Error::cannot("replace", &directory.path);
+        space::make_durable(self.fd).map_err(cannot)?;
+        hooks::reach(Point::SuccessorComplete);
+        begin();
+        hooks::reach(Point::EntriesHidden);
+        if temporary.is_none() {
+            let name = temporary_name(directory, number);
+            directory.name_temporarily(self.fd, &name).map_err(cannot)?;
+            *temporary = Some(name);
+        }
+        hooks::reach(Point::SuccessorNamed);
+        // As late as possible: this process may have been stopped for hours, and somebody may have
+        // removed the file that nobody could write to. What another process creates between these
+        // two calls is replaced; no system call checks and renames at once.
+        let is_former = |data: Metadata| files::identify(&data) == former.id;
+        if !directory.examine().map_err(cannot)?.is_some_and(is_former) {
+            return Err(Error::Lost { path: directory.path.clone() });
+        }
+        directory.replace_file(temporary.as_deref().expect("it has one")).map_err(cannot)?;
+        hooks::reach(Point::NameTaken);
+        *temporary = None;
+        self.is_named.store(true, Ordering::Relaxed);
+        directory.make_durable();
+        Ok(())
     }
 
     /// Refuses a file that could not grow later because its file system cannot reserve
@@ -247,8 +311,8 @@ impl CacheFile {
     /// # Errors
     /// [`Error::Lost`] if the descriptor was closed by other code and reused for another file.
     pub fn len_bytes(&self) -> Result<u64> {
-        match files::status(self.fd()) {
-            Some((id, len_bytes)) if id == self.id => Ok(len_bytes),
+        match files::status(self.fd) {
+            Some(status) if status.id == self.id => Ok(status.len_bytes),
             _ => Err(Error::Lost { path: self.path.clone() }),
         }
     }
@@ -261,7 +325,7 @@ impl CacheFile {
         if self.len_bytes()? < at + 8 {
             return Err(Error::Lost { path: self.path.clone() });
         }
-        files::overwrite(self.file(), at, &word.to_ne_bytes())
+        files::overwrite(self.fd, at, &word.to_ne_bytes())
             .map_err(Error::cannot("write to", &self.path))
     }
 
@@ -275,9 +339,10 @@ impl CacheFile {
             return PathStatus::InPlace;
         }
         // Other code may have closed the descriptor; then only the path can tell.
-        match self.file().metadata() {
-            Ok(data) if files::identify(&data) != self.id => {}
-            Ok(data) if files::links(&data) == 0 => return PathStatus::Removed,
+        match files::status(self.fd) {
+            Some(status) if status.id == self.id && status.links == 0 => {
+                return PathStatus::Removed
+            }
             _ => {}
         }
         match std::fs::symlink_metadata(&self.path) {
@@ -293,7 +358,7 @@ impl CacheFile {
 
     /// The descriptor.
     pub fn fd(&self) -> i32 {
-        files::descriptor(self.file())
+        self.fd
     }
 
     /// The file's path.
@@ -302,12 +367,20 @@ impl CacheFile {
     }
 }
 
-impl Drop for CacheFile {
-    fn drop(&mut self) {
+impl CacheFile {
+    /// Closes the descriptor. From then on the file is lost. The caller makes sure that no other
+    /// thread is about to change the file: it might change another one that gets the number.
+    pub fn let_go(&self) {
         // A daemon that closed all descriptors may have reused the number for another file, which
         // is not ours to close.
-        if self.len_bytes().is_err() {
-            std::mem::forget(self.file.take());
+        if self.is_open.swap(false, Ordering::AcqRel) && self.len_bytes().is_ok() {
+            forks::close(self.fd);
         }
+    }
+}
+
+impl Drop for CacheFile {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }

@@ -54,6 +54,14 @@ pub enum Point {
     GrowthBegun,
     /// A clear has advanced the epoch, but not emptied the logs.
     EpochAdvanced,
+    /// The copy of a cache is complete, but the cache's entries are not hidden.
+    SuccessorComplete,
+    /// The entries of a cache are hidden, but its successor has no name.
+    EntriesHidden,
+    /// The successor has a temporary name, but not the cache's.
+    SuccessorNamed,
+    /// The copy of a cache has its name, but the cache is still locked.
+    NameTaken,
     /// An empty index has its first number of buckets again, but its other segments are not free.
     IndexReset,
     /// A repairer has finished one part of its work, but not begun the next.

@@ -109,6 +109,10 @@ pub mod process {
     pub const PID_NAMESPACE: u64 = START_TICKS + 8;
     /// Where the process's stack begins, which an `exec` changes; 0 if unknown.
     pub const STACK_START: u64 = PID_NAMESPACE + 8;
+    /// Three words of the layer above: what the handle's user asked of the file, 0 for nothing.
+    pub const WISHES: u64 = STACK_START + 8;
+    /// Number of words at [`WISHES`].
+    pub const WISH_COUNT: u64 = 3;
     /// Eight counters, see `Counter`; never reset.
     pub const COUNTERS: u64 = 64;
     /// Bytes of a process slot.

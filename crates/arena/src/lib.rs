@@ -36,12 +36,13 @@ mod process;
 mod use_mark;
 mod waiter;
 
-pub use arena::{act_as_another_process, Arena, OperationGuard, Place};
+pub use arena::{act_as_another_process, Arena, NoHostCode, OperationGuard, Place, Successor};
 pub use error::{Error, Result, Space};
 pub use file::PathStatus;
 pub use layout::{AfterPowerCut, Geometry, Layer, Plan};
 pub use lock::Acquired;
+pub use platform::files::create_private_folder;
 pub use platform::Rights;
-pub use process::{Counter, OwnerId, COUNTER_COUNT};
+pub use process::{Counter, OwnerId, Wishes, COUNTER_COUNT};
 pub use region::Region;
 pub use waiter::{Interrupted, NativeWaiter, Waiter};

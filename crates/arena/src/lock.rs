@@ -199,9 +199,9 @@ impl Arena {
             }
             let nap = slice.min(limit - waited);
             let host_code = self.allow_host_code();
-            let slept = self.waiter().run(&mut || wait::sleep_while(word, asleep_on as u32, nap));
+            let slept = self.wait(&mut || wait::sleep_while(word, asleep_on as u32, nap));
             drop(host_code);
-            slept.map_err(|_| Error::Interrupted)?;
+            slept?;
             let forks = FORKS.load(Ordering::Relaxed);
             if forks != entered.1 && !crate::mutants::is_on("parents-name") {
                 // The locks of the enclosing operation belong to the parent, so the caller must

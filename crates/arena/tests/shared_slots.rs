@@ -243,3 +243,15 @@ fn a_file_whose_content_was_replaced_gives_a_new_handle_a_slot_of_its_own() {
     new.unlock(LOCK);
     drop(one);
 }
+
+#[test]
+fn a_write_that_the_copy_has_is_not_reported_as_lost() {
+    let scene = Scene::new("superseded");
+    let arena = scene.open();
+    // Another thread finds out first that the file was resized, and then that it has no name.
+    let _: Error = arena.mark_superseded();
+    let _: Error = arena.mark_lost();
+    // This thread had finished its write before.
+    arena.check_not_lost().unwrap();
+    assert!(arena.check_open().is_err());
+}

@@ -10,15 +10,16 @@ use sources::rust_files;
 
 /// Product files that may contain unsafe code, and the most lines of it. A new one must be noticed
 /// and counted here.
-const PRODUCT: [(&str, usize); 13] = [
+const PRODUCT: [(&str, usize); 14] = [
     ("arena/src/assembly.rs", 8),
     ("arena/src/platform/linux/clock.rs", 1),
     ("arena/src/platform/linux/faults.rs", 9),
-    ("arena/src/platform/linux/files.rs", 11),
+    ("arena/src/platform/linux/files.rs", 13),
     ("arena/src/platform/linux/forks.rs", 2),
     ("arena/src/platform/linux/liveness.rs", 5),
     ("arena/src/platform/linux/space.rs", 12),
     ("arena/src/platform/linux/wait.rs", 2),
+    ("arena/src/region/latest.rs", 6),
     ("arena/src/region/mod.rs", 12),
     ("arena/src/region/view.rs", 6),
     ("arena/src/sum.rs", 14),

@@ -2,21 +2,22 @@
 //! work; that is in `read`, `store` and `write`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tuckbox_arena::layout::SIZE_BYTES_MAX;
 use tuckbox_arena::segments::Owner;
-use tuckbox_arena::{Arena, Counter, Place};
+use tuckbox_arena::{Arena, Place};
 
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::format::{
-    log, plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN,
+    plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN,
 };
 use crate::index::Lookup;
 use crate::reading::{Buffer, Reader, ScanState, WINDOW};
 use crate::repair::{lock, Audit};
 use crate::storage::Context;
-use crate::value::{CheckReport, Config, Entry, Item, Stats, Ttl, Value};
+use crate::value::{Changes, CheckReport, Config, Entry, Item, Ttl, Value};
 use crate::writing::{Condition, Store};
 
 /// Buckets that `expire` visits under one lock.
@@ -42,8 +43,9 @@ impl Cache {
     /// [`Error::Arena`] for all that concerns the file, [`Error::MaxEntriesOutOfRange`].
     pub fn open(place: &Place, config: &Config) -> Result<Cache> {
         let plan = plan_for(config)?;
+        let plan = Some(&plan).filter(|_| !config.must_exist);
         let (rights, clock, waiter) = (config.rights, config.clock.clone(), config.waiter.clone());
-        let arena = Arena::open(place, rights, &plan, plan::layer(), clock, waiter, &lay_out)?;
+        let arena = Arena::open(place, rights, plan, plan::layer(), clock, waiter, &lay_out)?;
         let cache = Cache { cx: Context::new(arena, config) };
         cache.cx.arena.recover_from_power_cut(|| cache.discard())?;
         Ok(cache)
@@ -120,6 +122,31 @@ impl Cache {
         self.cx.arena.close();
     }
 
+    /// Closes this handle and gives back the memory of its file, which was removed or replaced.
+    pub(crate) fn retire(&self) {
+        self.cx.arena.retire();
+    }
+
+    /// Checks, at most once a second, that the file is still the one at its path.
+    ///
+    /// # Errors
+    /// [`crate::ArenaError::Lost`], [`crate::ArenaError::Closed`].
+    pub(crate) fn look_for_file(&self) -> Result<()> {
+        self.cx.arena.check_open()?;
+        self.cx.arena.check_not_lost()?;
+        lock::check_successor(&self.cx)?;
+        lock::check_path(&self.cx, Duration::ZERO)
+    }
+
+    /// Tells other handles which settings this one's user asked for. Whether the user of another
+    /// one asked for different ones.
+    pub(crate) fn has_rival(&self, changes: Changes) -> bool {
+        let mine = changes.words();
+        let differs = |(mine, other): (&u64, &u64)| *mine != 0 && *other != 0 && mine != other;
+        let others = self.cx.arena.exchange_wishes(mine);
+        others.iter().any(|other| mine.iter().zip(other).any(differs))
+    }
+
     /// Whether [`Cache::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.cx.arena.is_closed()
@@ -130,15 +157,27 @@ impl Cache {
         self.cx.shape.value_bytes_max as usize
     }
 
-    /// Reads an entry into `buffer`. Takes no lock and makes no system call.
+    /// Reads an entry into `buffer`. Takes no lock; a hit makes no system call.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`crate::ArenaError::Closed`], [`crate::ArenaError::Lost`].
     #[inline(always)]
     pub fn get<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
+        Ok(if self.find(key, buffer)? { Some(self.entry(buffer)) } else { None })
+    }
+
+    /// As [`Cache::get`]; whether the entry is in the buffer.
+    #[inline(always)]
+    pub(crate) fn find(&self, key: &[u8], buffer: &mut Buffer) -> Result<bool> {
         let owner = self.cx.arena.reader()?;
         self.cx.check_lengths(key, None)?;
-        self.reads().get_hashed(owner, key, self.cx.hasher.key(key), buffer)
+        self.reads().find_hashed(owner, key, self.cx.hasher.key(key), buffer)
+    }
+
+    /// The entry that this cache has just copied into the buffer.
+    #[inline(always)]
+    pub(crate) fn entry<'b>(&self, buffer: &'b Buffer) -> Entry<'b> {
+        buffer.entry(&self.cx.shape)
     }
 
     /// Whether the key has an entry. Counts as neither hit nor miss.
@@ -147,8 +186,14 @@ impl Cache {
         self.cx.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
         let found = self.reads().read(key, self.cx.hasher.key(key), &mut buffer, false)?;
+        // Also closed: another thread may have given the memory back.
+        self.cx.arena.check_open()?;
         self.cx.arena.check_not_lost()?;
-        Ok(found && !self.cx.is_expired(buffer.expiry_us))
+        if found && !self.cx.is_expired(buffer.expiry_us) {
+            return Ok(true);
+        }
+        lock::check_path(&self.cx, Duration::ZERO)?;
+        Ok(false)
     }
 
     /// Stores a value, replacing the present one.
@@ -209,15 +254,20 @@ impl Cache {
     /// # Errors
     /// As [`Cache::delete`].
     pub fn pop<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> Result<Option<Entry<'b>>> {
+        Ok(if self.take(key, buffer)? { Some(self.entry(buffer)) } else { None })
+    }
+
+    /// As [`Cache::pop`]; whether the entry is in the buffer.
+    pub(crate) fn take(&self, key: &[u8], buffer: &mut Buffer) -> Result<bool> {
         let (shard, hash, live) = self.writes().lock_key(key)?;
-        let Some(live) = live else { return Ok(None) };
+        let Some(live) = live else { return Ok(false) };
         if !shard.copy_entry(&live, hash, buffer)? {
-            return Ok(None);
+            return Ok(false);
         }
         shard.remove_live(hash, &live, shard::DELETES);
         drop(shard);
         self.cx.arena.check_not_lost()?;
-        Ok(Some(buffer.entry(&self.cx.shape)))
+        Ok(true)
     }
 
     /// Gives an entry a new time to live, from now. Whether there was one. The version does not
@@ -308,64 +358,6 @@ impl Cache {
         Ok(count)
     }
 
-    /// Entries present, including expired ones not yet collected.
-    pub fn len(&self) -> u64 {
-        self.cx.entry_count()
-    }
-
-    /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Statistics of the cache. Read without locks: they may be of different moments.
-    pub fn stats(&self) -> Stats {
-        self.cx.arena.refresh_length();
-        let counters = self.cx.arena.counters();
-        let counter = |counter: Counter| counters[counter as usize];
-        let segments = u64::from(self.cx.arena.segments_present());
-        let (free, building) = self.cx.segments_of_no_shard();
-        let index = self.cx.sum_over_shards(shard::INDEX_SEGMENTS);
-        let body = self.cx.sum_over_shards(shard::BODY_SEGMENTS);
-        let spare = (0..self.cx.shape.shard_count).map(|index| self.cx.spares_of(index)).sum();
-        let others = [free, building, index, body, spare];
-        let record_bytes = self.cx.sum_over_logs(log::BYTES);
-        Stats {
-            entries: self.len(),
-            entry_bytes: record_bytes.wrapping_add(self.cx.sum_over_logs(log::BODY_BYTES)),
-            file_bytes: self.cx.arena.region().usable_bytes(),
-            size_bytes: self.cx.arena.geometry().plan.size_bytes,
-            max_entries: self.cx.shape.max_entries,
-            value_bytes_max: self.cx.shape.value_bytes_max,
-            processes: self.cx.arena.processes(),
-            processes_max: self.cx.arena.geometry().process_count,
-            favour: self.cx.shape.favour,
-            after_power_cut: self.cx.arena.geometry().plan.after_power_cut,
-            hits: counter(Counter::Hits),
-            misses: counter(Counter::Misses),
-            sets: self.cx.sum_over_shards(shard::SETS),
-            deletes: self.cx.sum_over_shards(shard::DELETES),
-            discards: self.cx.arena.discards_made(),
-            evictions: self.cx.sum_over_shards(shard::EVICTIONS),
-            expirations: self.cx.sum_over_shards(shard::EXPIRATIONS),
-            lost_entries: self.cx.sum_over_shards(shard::LOST),
-            takeovers: counter(Counter::Takeovers),
-            reads_under_lock: counter(Counter::ReadsUnderLock),
-            reads_given_up: counter(Counter::ReadsGivenUp),
-            checksum_mismatches: counter(Counter::ChecksumMismatches),
-            shards: self.cx.shape.shard_count,
-            segment_bytes: self.cx.shape.segment_bytes,
-            segments,
-            segments_free: free,
-            // The rest: logs have no counter for their segments.
-            segments_log: others.iter().fold(segments, |left, part| left.saturating_sub(*part)),
-            segments_index: index,
-            segments_body: body,
-            segments_spare: spare,
-            segments_building: building,
-        }
-    }
-
     /// Reads the entries of all `keys`, in order. Calls `answer` with the position of each key that
     /// has an entry, and the entry. An error of `answer` ends the reading.
     ///
@@ -377,24 +369,45 @@ impl Cache {
         buffer: &mut Buffer,
         mut answer: impl FnMut(usize, Entry<'_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
+        match self.get_each_from(&mut 0, keys, buffer, &mut answer)? {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Cache::get_each`], from the key at `next` on, which becomes the first key that was not
+    /// read. Returns an error of the cache apart from those of `answer`.
+    pub(crate) fn get_each_from<K: AsRef<[u8]>, E: From<Error>>(
+        &self,
+        next: &mut usize,
+        keys: &[K],
+        buffer: &mut Buffer,
+        answer: &mut impl FnMut(usize, Entry<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Option<Error>, E> {
         for key in keys {
             self.cx.check_lengths(key.as_ref(), None)?;
         }
         let mut hashes = [KeyHash(0); WINDOW];
-        for (window, keys) in keys.chunks(WINDOW).enumerate() {
-            for (key, hash) in keys.iter().zip(&mut hashes) {
+        for window in keys[*next..].chunks(WINDOW) {
+            for (key, hash) in window.iter().zip(&mut hashes) {
                 *hash = self.cx.hasher.key(key.as_ref());
             }
-            self.reads().ask_for(&hashes[..keys.len()]);
-            for (place, (key, hash)) in keys.iter().zip(hashes).enumerate() {
+            self.reads().ask_for(&hashes[..window.len()]);
+            for (key, hash) in window.iter().zip(hashes) {
                 // Checked each time: `answer` may have closed the cache.
-                let owner = self.cx.arena.reader().map_err(Error::from)?;
-                if let Some(entry) = self.reads().get_hashed(owner, key.as_ref(), hash, buffer)? {
-                    answer(window * WINDOW + place, entry)?;
+                let found =
+                    self.cx.arena.reader().map_err(Error::from).and_then(|owner| {
+                        self.reads().find_hashed(owner, key.as_ref(), hash, buffer)
+                    });
+                match found {
+                    Ok(true) => answer(*next, self.entry(buffer))?,
+                    Ok(false) => {}
+                    Err(error) => return Ok(Some(error)),
                 }
+                *next += 1;
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Stores values, replacing present ones, shard by shard, each shard in the order of `entries`.
@@ -403,7 +416,24 @@ impl Cache {
     /// As [`Cache::set`]. Keys and values that are too long are refused before anything is stored;
     /// after other errors some entries may have been stored.
     pub fn set_each(&self, entries: &[(&[u8], Value<'_>)], ttl: Ttl) -> Result<()> {
-        self.writes().set_each(entries, ttl)
+        self.writes().set_each(entries, ttl, &mut Vec::new())
+    }
+
+    /// As [`Cache::set_each`]. If the file is superseded meanwhile, `rest` gets the entries that
+    /// were not stored, in an order in which they may be: storing the others again could undo what
+    /// another process has stored since.
+    pub(crate) fn set_each_or_rest<'e>(
+        &self,
+        entries: &[(&'e [u8], Value<'e>)],
+        ttl: Ttl,
+        rest: &mut Option<Vec<(&'e [u8], Value<'e>)>>,
+    ) -> Result<()> {
+        let mut places = Vec::new();
+        let done = self.writes().set_each(entries, ttl, &mut places);
+        if done.is_err() && self.cx.arena.is_superseded() {
+            *rest = Some(places.into_iter().map(|place| entries[place]).collect());
+        }
+        done
     }
 
     /// Iterates over all entries, each key once, in no order.
@@ -418,6 +448,8 @@ impl Cache {
         buffer: &'b mut Buffer,
     ) -> Result<Option<Item<'b>>> {
         if !self.reads().walk_on(walk, buffer)? {
+            // Also closed: another thread may have given the memory back.
+            self.cx.arena.check_open()?;
             self.cx.arena.check_not_lost()?;
             return Ok(None);
         }
@@ -434,7 +466,8 @@ impl Cache {
         self.cx.arena.refresh_length();
         let mut report = CheckReport::default();
         for index in 0..self.cx.shape.shard_count {
-            Audit(&lock::lock(&self.cx, index)?).check(&mut report);
+            let shard = lock::lock_hidden(&self.cx, index, self.cx.lock_limit)?;
+            Audit(&shard).check(&mut report);
         }
         self.cx.arena.free_abandoned_segments();
         (report.segments_free, report.segments_building) = self.cx.segments_of_no_shard();
@@ -462,7 +495,7 @@ impl Scan<'_> {
     }
 }
 
-fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
+pub(crate) fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
     let asked_bytes = config.size_bytes;
     let (least_bytes, most_bytes) = (SIZE_BYTES_MIN, SIZE_BYTES_MAX);
     if asked_bytes < least_bytes {
@@ -482,7 +515,7 @@ fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
 }
 
 /// Fills the engine's part of a new file.
-fn lay_out(arena: &Arena) -> tuckbox_arena::Result<()> {
+pub(crate) fn lay_out(arena: &Arena) -> tuckbox_arena::Result<()> {
     let geometry = arena.geometry();
     let shape = Shape::new(geometry);
     for index in 0..shape.shard_count {

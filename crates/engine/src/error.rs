@@ -1,6 +1,8 @@
 //! Errors of cache operations. An operation that fails changes nothing. Must not know the host's
 //! exceptions.
 
+use std::path::PathBuf;
+
 /// The result of an operation on the cache.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -64,6 +66,29 @@ pub enum Error {
     OutOfMemory {
         /// How many bytes were needed.
         wanted_bytes: usize,
+    },
+    /// The file behind a handle was removed or replaced, and what is at its path now cannot be opened.
+    #[error("{path} was truncated, removed or replaced, and cannot be opened again: {reason}")]
+    NotReopened {
+        /// The cache file.
+        path: PathBuf,
+        /// Why it cannot be opened.
+        reason: Box<Error>,
+    },
+    /// A private cache has no path at which a new file could be.
+    #[error("a private cache cannot be resized; use a cache with a path")]
+    NotResizable,
+    /// Another live handle asks for other settings, so the file keeps its own.
+    #[error(
+        "another program that has it open asks for other settings; give all programs the same, or \
+         call resize"
+    )]
+    Rival,
+    /// The file was removed or replaced during an iteration.
+    #[error("{path} was removed or replaced during the iteration; start the iteration again")]
+    ScanLost {
+        /// The cache file.
+        path: PathBuf,
     },
     /// The limit of entries is out of range.
     #[error("max_entries is {given}; it must be between 1 and {most}")]

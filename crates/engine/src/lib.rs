@@ -42,24 +42,30 @@ pub mod format;
 mod cache;
 mod error;
 mod eviction;
+mod handle;
 mod index;
 #[cfg(all(test, loom))]
 mod models;
 mod policy;
 mod reading;
 mod repair;
+mod resize;
+mod stats;
 mod storage;
 mod value;
 mod writing;
 
 pub use cache::{Cache, Scan};
 pub use error::{Error, Result};
+pub use handle::{Handle, Walk};
 pub use reading::{Buffer, OutputBuffer, ScanState};
 pub use tuckbox_arena::clock::Clock;
 pub use tuckbox_arena::{
     AfterPowerCut, Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter,
 };
-pub use value::{CheckReport, Config, Entry, Favour, Item, Loss, Stats, Ttl, Value};
+pub use value::{
+    Changes, CheckReport, Config, Entry, Favour, Item, Loss, Settings, Stats, Ttl, Value,
+};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;

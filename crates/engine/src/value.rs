@@ -101,6 +101,13 @@ impl Favour {
 /// How to open a cache.
 #[derive(Clone)]
 pub struct Config {
+    /// Whether to open an existing file only, and create none.
+    pub must_exist: bool,
+    /// What [`Handle::open`](crate::Handle::open) changes in an existing file.
+    pub changes: Changes,
+    /// Whether a [`Handle`](crate::Handle) whose file was removed also creates the file's folder, for
+    /// this user alone.
+    pub creates_folder: bool,
     /// Byte limit of a new file; an existing file keeps its own.
     pub size_bytes: u64,
     /// Limit of entries of a new file, if any; an existing file keeps its own.
@@ -125,6 +132,9 @@ impl Default for Config {
     /// 64 MiB, no limit of entries, for the owner alone, one second for locks, the system's clock.
     fn default() -> Config {
         Config {
+            must_exist: false,
+            changes: Changes::default(),
+            creates_folder: false,
             size_bytes: 64 << 20,
             max_entries: None,
             favour: Favour::default(),
@@ -135,6 +145,52 @@ impl Default for Config {
             waiter: Arc::new(NativeWaiter),
         }
     }
+}
+
+/// Settings of a file to change. None keeps the present one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Byte limit.
+    pub size_bytes: Option<u64>,
+    /// Limit of entries, 0 for none.
+    pub max_entries: Option<u64>,
+    /// What eviction maximises.
+    pub favour: Option<Favour>,
+}
+
+impl Changes {
+    /// The settings after these changes.
+    pub fn of(self, settings: Settings) -> Settings {
+        Settings {
+            size_bytes: self.size_bytes.unwrap_or(settings.size_bytes),
+            max_entries: self.max_entries.unwrap_or(settings.max_entries),
+            favour: self.favour.unwrap_or(settings.favour),
+            ..settings
+        }
+    }
+
+    /// For a process slot: 0 where nothing is to be changed.
+    pub(crate) fn words(self) -> [u64; 3] {
+        let limit = |limit: u64| if limit == 0 { u64::MAX } else { limit };
+        [
+            self.size_bytes.unwrap_or(0),
+            self.max_entries.map_or(0, limit),
+            self.favour.map_or(0, |favour| favour as u64 + 1),
+        ]
+    }
+}
+
+/// What a file keeps of the [`Config`] that it was created with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Byte limit.
+    pub size_bytes: u64,
+    /// Limit of entries, 0 for none.
+    pub max_entries: u64,
+    /// What eviction maximises.
+    pub favour: Favour,
+    /// What happens to the entries if the machine stops while the cache is in use.
+    pub after_power_cut: AfterPowerCut,
 }
 
 /// Statistics of a cache. Counts are sums over all processes since the file was created.
@@ -163,6 +219,9 @@ pub struct Stats {
     pub after_power_cut: AfterPowerCut,
     /// How often the cache was emptied for that reason.
     pub discards: u64,
+    /// How often this [`Handle`](crate::Handle) opened another file, because its own was removed or
+    /// replaced.
+    pub reopened: u64,
     /// Reads that found their entry.
     pub hits: u64,
     /// Reads that did not find their entry.

@@ -28,7 +28,7 @@ fn open(path: &Path) -> Arena {
     let place = Place::Path(path.into());
     let waiter = Arc::new(NativeWaiter);
     let layer = Layer { signature: 1, makes: |_| true };
-    Arena::open(&place, Rights::default(), &plan, layer, Clock::System, waiter, &|_| Ok(()))
+    Arena::open(&place, Rights::default(), Some(&plan), layer, Clock::System, waiter, &|_| Ok(()))
         .unwrap()
 }
 

@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
-use tuckbox_engine::{Cache, Clock, Config, Entry, Error, Place, Rights, ScanState};
+use tuckbox_engine::{Changes, Clock, Config, Entry, Error, Handle, Place, Rights, Walk};
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
@@ -27,7 +27,7 @@ pub struct Core {
     // Set by `__init__`, not `__new__`, so that subclasses can have other arguments.
     opened: OnceLock<Opened>,
     /// Where the last `popitem` of this handle ended.
-    pub popped: Mutex<ScanState>,
+    pub popped: Mutex<Walk>,
 }
 
 impl Core {
@@ -117,8 +117,10 @@ impl Core {
 
     /// Opens the file at `path`, and creates it if it does not exist. Without a path, opens the
     /// private cache of another process that is `shown` at that path, or a new private cache. With
-    /// `exact`, numbers of other libraries are refused as values.
-    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, lock_timeout_s=1.0, read_only=false, group=None, exact=false, clock=None))]
+    /// `exact`, numbers of other libraries are refused as values. With `resizes`, an existing file
+    /// gets the given settings. With
+    /// `creates_folder`, a removed file is created again together with its folder.
+    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, lock_timeout_s=1.0, read_only=false, group=None, exact=false, clock=None, resizes=false, creates_folder=false))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
         &self,
@@ -134,10 +136,20 @@ impl Core {
         group: Option<u32>,
         exact: bool,
         clock: Option<&Bound<'_, ManualClock>>,
+        resizes: bool,
+        creates_folder: bool,
     ) -> PyResult<()> {
         let defaults = Config::default();
         let rights = Rights { group, read_only };
+        let given = Changes {
+            size_bytes,
+            max_entries,
+            favour: favour.map(|favour| choices::favour_of(Some(favour))).transpose()?,
+        };
         let config = Config {
+            must_exist: false,
+            changes: if resizes { given } else { Changes::default() },
+            creates_folder,
             size_bytes: size_bytes.unwrap_or(defaults.size_bytes),
             max_entries,
             favour: choices::favour_of(favour)?,
@@ -617,7 +629,7 @@ impl Core {
     ///     >>> cache.clear()
     ///     2
     fn clear(&self, py: Python<'_>) -> PyResult<u64> {
-        self.opened()?.detached(py, Cache::clear)
+        self.opened()?.detached(py, Handle::clear)
     }
 
     /// Delete all expired entries to free their space. Reads never return them in any case.
@@ -633,7 +645,27 @@ impl Core {
     ///     >>> cache.expire()
     ///     1
     fn expire(&self, py: Python<'_>) -> PyResult<u64> {
-        self.opened()?.detached(py, Cache::expire)
+        self.opened()?.detached(py, Handle::expire)
+    }
+
+    /// Give the file other settings; None keeps the present one, `max_entries=0` means no limit.
+    #[pyo3(signature = (size_bytes=None, max_entries=None, favour=None))]
+    fn _resize(
+        &self,
+        py: Python<'_>,
+        size_bytes: Option<u64>,
+        max_entries: Option<u64>,
+        favour: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let favour = favour.map(|favour| choices::favour_of(Some(favour))).transpose()?;
+        let changes = Changes { size_bytes, max_entries, favour };
+        self.opened()?.detached(py, |cache| cache.resize(changes))
+    }
+
+    /// Why the file does not have the settings that were asked for, if it could have them.
+    #[getter]
+    fn _refusal(&self) -> PyResult<Option<&str>> {
+        Ok(self.opened()?.refusal.as_deref())
     }
 
     fn _stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -641,7 +673,7 @@ impl Core {
     }
 
     fn _check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        reports::check(py, &self.opened()?.detached(py, Cache::check)?)
+        reports::check(py, &self.opened()?.detached(py, Handle::check)?)
     }
 
     /// Close this handle. The file and all other handles stay open.
@@ -676,25 +708,25 @@ impl Core {
     /// The maximum length of the file, in bytes.
     #[getter]
     fn size(&self) -> PyResult<u64> {
-        Ok(self.opened()?.size_bytes)
+        Ok(self.opened()?.settings().size_bytes)
     }
 
     /// The maximum number of entries; None means no limit.
     #[getter]
     fn max_entries(&self) -> PyResult<Option<u64>> {
-        Ok(Some(self.opened()?.max_entries).filter(|limit| *limit > 0))
+        Ok(Some(self.opened()?.settings().max_entries).filter(|limit| *limit > 0))
     }
 
     /// The goal of eviction: "balanced", "hits" or "bytes".
     #[getter]
     fn favour(&self) -> PyResult<&'static str> {
-        Ok(choices::name_of_favour(self.opened()?.favour))
+        Ok(choices::name_of_favour(self.opened()?.settings().favour))
     }
 
     /// What happens to the entries after a power cut: "keep" or "discard".
     #[getter]
     fn after_power_cut(&self) -> PyResult<&'static str> {
-        Ok(choices::name_of_after_power_cut(self.opened()?.after_power_cut))
+        Ok(choices::name_of_after_power_cut(self.opened()?.settings().after_power_cut))
     }
 
     /// How long a write waits for a lock, in seconds.
@@ -706,7 +738,7 @@ impl Core {
     /// The id of the cache: 16 random bytes, chosen when the file was created.
     #[getter]
     fn id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.opened()?.cache.id()))
+        Ok(PyBytes::new(py, &self.opened()?.cache.latest().id()))
     }
 
     /// Whether this handle is read-only.
@@ -727,7 +759,7 @@ impl Core {
         let opened = self.not_closed()?;
         Ok(match opened.place {
             Place::Path(_) => None,
-            Place::Private | Place::Shown(_) => opened.cache.shown_path(),
+            Place::Private | Place::Shown(_) => opened.cache.latest().shown_path(),
         })
     }
 }

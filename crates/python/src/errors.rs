@@ -181,6 +181,10 @@ fn convert(
         Error::NotAnInteger => NotAnInteger::new_err(message),
         Error::Overflow { .. } => IntegerOverflow::new_err(message),
         Error::OutOfMemory { .. } => PyMemoryError::new_err(message),
+        Error::NotReopened { path, .. } | Error::ScanLost { path } => {
+            let none: Option<i32> = None;
+            CacheLost::new_err((none, message, text(&path)))
+        }
         Error::Full { .. } => CacheFull::new_err((ENOSPC, message, text(path))),
         Error::MaxEntriesOutOfRange { .. } => InvalidMaxEntries::new_err(message),
         // The enum is non-exhaustive.
@@ -239,7 +243,9 @@ fn convert_arena(
             PyErr::take(py).unwrap_or_else(|| TuckboxError::new_err(message))
         }
         ArenaError::Closed => closed(own),
-        ArenaError::Lost { path } => CacheLost::new_err((none, message, text(&path))),
+        ArenaError::Lost { path } | ArenaError::Superseded { path } => {
+            CacheLost::new_err((none, message, text(&path)))
+        }
         // The enum is non-exhaustive.
         _ => TuckboxError::new_err(message),
     }

@@ -105,8 +105,8 @@ pub fn set(core: &Core, py: Python<'_>, mapping: &Bound<'_, PyAny>, ttl: Ttl) ->
             }
         };
         let len_bytes = value.value().len();
-        if len_bytes > opened.value_bytes_max {
-            let most_bytes = opened.value_bytes_max;
+        if len_bytes > opened.value_bytes_max() {
+            let most_bytes = opened.value_bytes_max();
             let error = Error::ValueTooLarge { len_bytes, most_bytes };
             return Err(opened.refused_entry(py, error, object));
         }

@@ -6,9 +6,7 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
-use tuckbox_engine::{
-    AfterPowerCut, ArenaError, Cache, Config, Error, Favour, Place, Rights, Value,
-};
+use tuckbox_engine::{ArenaError, Config, Error, Handle, Place, Rights, Settings, Value};
 
 use crate::errors::{self, classes, Quick};
 use crate::output_buffer::BytesOutput;
@@ -21,25 +19,17 @@ const DETACHED_BYTES: usize = 128 << 10;
 /// A cache that was opened. After it is closed, the engine refuses every operation.
 pub struct Opened {
     /// The engine's handle.
-    pub cache: Cache,
-    /// The longest value that the cache can hold, in bytes.
-    pub value_bytes_max: usize,
+    pub cache: Handle,
     /// Whether numbers of other libraries are refused.
     pub is_exact: bool,
     /// A path, or a private cache.
     pub place: Place,
     /// The group that shares the file, and whether the handle is read-only.
     pub rights: Rights,
-    /// The maximum length of the file.
-    pub size_bytes: u64,
-    /// The maximum number of entries; 0 means no limit.
-    pub max_entries: u64,
-    /// The goal of eviction.
-    pub favour: Favour,
-    /// What happens to the entries after a power cut.
-    pub after_power_cut: AfterPowerCut,
     /// How long a write waits for a lock, in seconds.
     pub lock_timeout_s: f64,
+    /// Why the file does not have the settings that were asked for.
+    pub refusal: Option<String>,
 }
 
 impl Opened {
@@ -55,25 +45,30 @@ impl Opened {
         is_exact: bool,
     ) -> PyResult<Opened> {
         let rights = config.rights;
-        let cache =
-            waiter::detached(py, || Cache::open(&place, config)).map_err(|error| match &place {
-                Place::Shown(path) => not_shown(py, error, path),
-                Place::Path(path) => errors::raised_by_open(py, error, path, rights),
-                Place::Private => errors::raised_by_open(py, error, Path::new(""), rights),
-            })?;
-        let stats = cache.stats();
-        Ok(Opened {
-            value_bytes_max: cache.value_bytes_max(),
-            is_exact,
-            size_bytes: stats.size_bytes,
-            max_entries: stats.max_entries,
-            favour: stats.favour,
-            after_power_cut: stats.after_power_cut,
-            cache,
-            place,
-            rights,
-            lock_timeout_s,
-        })
+        let opened = waiter::detached(py, || Handle::open(place.clone(), config.clone()));
+        let (cache, changed) = opened.map_err(|error| match &place {
+            Place::Shown(path) => not_shown(py, error, path),
+            Place::Path(path) => errors::raised_by_open(py, error, path, rights),
+            Place::Private => errors::raised_by_open(py, error, Path::new(""), rights),
+        })?;
+        let refusal = match changed {
+            // An exception of a signal handler.
+            Err(error @ Error::Arena(ArenaError::Interrupted)) => {
+                return Err(errors::raised(py, error, Path::new("")));
+            }
+            changed => changed.err().map(|error| error.to_string()),
+        };
+        Ok(Opened { cache, is_exact, place, rights, lock_timeout_s, refusal })
+    }
+
+    /// The longest value that the cache can hold, in bytes.
+    pub fn value_bytes_max(&self) -> usize {
+        self.cache.latest().value_bytes_max()
+    }
+
+    /// The settings of the file.
+    pub fn settings(&self) -> Settings {
+        self.cache.latest().settings()
     }
 
     /// The path for messages; empty for a private cache.
@@ -98,7 +93,7 @@ impl Opened {
 
     /// What the cache accepts as a value.
     pub fn rules(&self) -> codec::Rules {
-        codec::Rules { bytes_max: self.value_bytes_max, is_exact: self.is_exact }
+        codec::Rules { bytes_max: self.value_bytes_max(), is_exact: self.is_exact }
     }
 
     /// Reads the value of a key. `object` is the key as a Python object, for messages.
@@ -155,7 +150,7 @@ impl Opened {
         &self,
         py: Python<'_>,
         len_bytes: usize,
-        operation: impl FnOnce(&Cache) -> tuckbox_engine::Result<T> + Send,
+        operation: impl FnOnce(&Handle) -> tuckbox_engine::Result<T> + Send,
     ) -> tuckbox_engine::Result<T> {
         if len_bytes > DETACHED_BYTES {
             waiter::detached(py, || operation(&self.cache))
@@ -171,7 +166,7 @@ impl Opened {
         py: Python<'_>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-        operation: impl FnOnce(&Cache, Value<'_>) -> tuckbox_engine::Result<T> + Send,
+        operation: impl FnOnce(&Handle, Value<'_>) -> tuckbox_engine::Result<T> + Send,
     ) -> Quick<T> {
         match codec::encode_plain(value) {
             Some(value) => self
@@ -190,7 +185,7 @@ impl Opened {
     pub fn detached<T: Send>(
         &self,
         py: Python<'_>,
-        operation: impl FnOnce(&Cache) -> tuckbox_engine::Result<T> + Send,
+        operation: impl FnOnce(&Handle) -> tuckbox_engine::Result<T> + Send,
     ) -> PyResult<T> {
         waiter::detached(py, || operation(&self.cache)).map_err(|error| self.refused(py, error))
     }

@@ -23,6 +23,7 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
         ("expirations", stats.expirations),
         ("lost_entries", stats.lost_entries),
         ("discards", stats.discards),
+        ("reopened", stats.reopened),
         ("takeovers", stats.takeovers),
         ("reads_under_lock", stats.reads_under_lock),
         ("reads_given_up", stats.reads_given_up),

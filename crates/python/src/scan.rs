@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use tuckbox_engine::{Item, ScanState};
+use tuckbox_engine::{Error, Item, Walk};
 
 use crate::core::Core;
 use crate::scratch::{self, Used};
@@ -31,13 +31,13 @@ pub struct Scan {
     cache: Py<Core>,
     part: Part,
     // Locked during one step, because threads may share an iterator.
-    state: Mutex<ScanState>,
+    state: Mutex<Walk>,
 }
 
 impl Scan {
     /// An iterator at the first entry.
     pub fn new(cache: Py<Core>, part: Part) -> Scan {
-        Scan { cache, part, state: Mutex::new(ScanState::default()) }
+        Scan { cache, part, state: Mutex::new(Walk::default()) }
     }
 }
 
@@ -100,11 +100,12 @@ pub fn pop_next<'py>(core: &Core, py: Python<'py>) -> PyResult<Option<Pair<'py>>
     scratch::with_buffer(|buffer| loop {
         let key = match opened.cache.scan_next(&mut state, buffer) {
             Ok(Some(item)) => item.key.to_vec(),
-            Ok(None) if is_from_start => return none(Ok(None)),
-            Ok(None) => {
-                (state, is_from_start) = (ScanState::default(), true);
+            // The end, or another file.
+            Ok(None) | Err(Error::ScanLost { .. }) if !is_from_start => {
+                (state, is_from_start) = (Walk::default(), true);
                 continue;
             }
+            Ok(None) => return none(Ok(None)),
             Err(error) => return none(Err(opened.refused(py, error))),
         };
         match opened.cache.pop(&key, buffer) {

@@ -28,6 +28,7 @@ mod place;
 mod points;
 mod reopen;
 mod report;
+mod resize;
 mod roles;
 mod scene;
 mod scribble;
@@ -77,6 +78,11 @@ enum Task {
     Step(step::Arguments),
     /// Kills the repair after a death, after each of its stores.
     Repair(step::Arguments),
+    /// Resizes the file while others use it, and is killed.
+    Resize(resize::Arguments),
+    /// A child of `resize`.
+    #[command(hide = true)]
+    Resizing(resize::Child),
     /// Makes system calls fail, one after the other.
     Calls(syscalls::Arguments),
     /// A child whose system calls fail.
@@ -112,6 +118,8 @@ fn main() -> ExitCode {
         Task::Flood(arguments) => flood::run(&arguments),
         Task::Step(arguments) => step::run(&arguments),
         Task::Repair(arguments) => step::repair(&arguments),
+        Task::Resize(arguments) => resize::run(&arguments),
+        Task::Resizing(child) => resize::play(&child),
         Task::Calls(arguments) => syscalls::run(&arguments),
         Task::Refused(child) => syscalls::be_refused(&child),
         Task::Allocations(arguments) => allocations::run(&arguments),

@@ -54,6 +54,11 @@ fn a_cut_cache_that_always_misses_is_caught() {
 }
 
 #[test]
+fn a_resized_cache_that_always_misses_is_caught() {
+    assert_caught(&["resize", "--kills", "5", "--lie-miss"], "answers were wrong");
+}
+
+#[test]
 fn a_cache_that_misses_is_caught_by_what_damages_fills_and_floods_it() {
     let few = ["--cases", "500", "--large", "50", "--lie-miss"];
     assert_caught(&[&["damage"], &few[..]].concat(), "entries are gone");

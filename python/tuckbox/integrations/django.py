@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Callable, Optional, TypeVar, Union, cast
+from typing import Any, Callable, Optional, TypeVar, Union
 
 from asgiref.sync import sync_to_async
 from django.core.cache.backends.base import (
@@ -26,7 +26,6 @@ from django.core.exceptions import ImproperlyConfigured
 
 from tuckbox.cache import Cache
 from tuckbox.errors import (
-    CacheLost,
     EntryCorrupt,
     IntegerOverflow,
     InvalidArgument,
@@ -38,7 +37,7 @@ from tuckbox.errors import (
 )
 from tuckbox.integrations.django_settings import envelopes, read_settings
 from tuckbox.integrations.envelopes import EnvelopeRejected
-from tuckbox.integrations.handles import OpenOptions, reopened, shared
+from tuckbox.integrations.handles import OpenOptions, shared
 from tuckbox.keys import Key
 from tuckbox.places import make_private
 from tuckbox.results import Entry
@@ -46,7 +45,6 @@ from tuckbox.results import Entry
 __all__ = ["TuckboxCache"]
 
 _R = TypeVar("_R")
-_Operation = TypeVar("_Operation", bound=Callable[..., Any])
 
 # How long an event loop may wait for a lock.
 _LOOP_LOCK_TIMEOUT_S = 0.02
@@ -62,20 +60,6 @@ _log = logging.getLogger(__name__)
 
 class _WouldBlock(Exception):
     """An operation on the event loop must continue in a thread. Nothing was changed."""
-
-
-def _reopening(operation: _Operation) -> _Operation:
-    """If the file was lost, open it again and repeat the operation."""
-
-    @functools.wraps(operation)
-    def wrapper(self: TuckboxCache, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return operation(self, *args, **kwargs)
-        except CacheLost as loss:
-            self._reopen(loss)
-            return operation(self, *args, **kwargs)
-
-    return cast("_Operation", wrapper)
 
 
 class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
@@ -127,8 +111,8 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         self._cull_frequency = configuration.cull_frequency
         self._pickles = configuration.pickles
         self._open_options = configuration.open_options
-        self._folder = configuration.folder
-        self._make_folder()
+        if configuration.folder is not None:
+            make_private(configuration.folder)
         try:
             self._cache = shared(configuration.open_options)
         except InvalidArgument as error:
@@ -193,7 +177,6 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
     # Reading.
 
-    @_reopening
     def get(self, key: Any, default: Any = None, version: Any = None) -> Any:
         """Return the value of ``key``, or ``default`` if there is none. Takes no lock.
 
@@ -209,7 +192,6 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             return self._unwrapped(cache_key, value, default)
         return value
 
-    @_reopening
     def get_many(self, keys: Iterable[Any], version: Any = None) -> dict[Any, Any]:
         """Return a dict of those ``keys`` that have a value. Raises as `get`."""
         pairs = [(key, self.make_and_validate_key(key, version)) for key in keys]
@@ -227,14 +209,12 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
                 values[key] = value
         return values
 
-    @_reopening
     def has_key(self, key: Any, version: Any = None) -> bool:
         """Return whether ``key`` has a value."""
         return self.make_and_validate_key(key, version) in self._cache
 
     # Writing.
 
-    @_reopening
     def set(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> None:
@@ -246,19 +226,16 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         self._set(self._cache, key, value, timeout, version)
 
-    @_reopening
     def add(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> bool:
         """Store ``value`` if ``key`` has none; return whether it was stored. Raises as `set`."""
         return self._add(self._cache, key, value, timeout, version)
 
-    @_reopening
     def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None) -> bool:
         """Give ``key`` a new timeout; return whether it has a value. Raises as `set`."""
         return self._touch(self._cache, key, timeout, version)
 
-    @_reopening
     def delete(self, key: Any, version: Any = None) -> bool:
         """Delete ``key``; return whether it had a value.
 
@@ -267,7 +244,6 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         return self._cache.delete(self.make_and_validate_key(key, version))
 
-    @_reopening
     def incr(self, key: Any, delta: Any = 1, version: Any = None) -> Any:
         """Add ``delta`` to the value of ``key`` and return the sum. The timeout does not change.
 
@@ -279,7 +255,6 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         return self._incr(self._cache, key, delta, version)
 
-    @_reopening
     def set_many(
         self, data: Mapping[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> list[Any]:
@@ -293,7 +268,6 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         return self._set_many(self._cache, data, timeout, version)
 
-    @_reopening
     def delete_many(self, keys: Iterable[Any], version: Any = None) -> None:
         """Delete ``keys``.
 
@@ -302,7 +276,6 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         self._cache.delete_many([self.make_and_validate_key(key, version) for key in keys])
 
-    @_reopening
     def clear(self) -> None:
         """Delete all entries, of every prefix and version, including those of other aliases."""
         self._cache.clear()
@@ -317,7 +290,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     async def aget(self, key: Any, default: Any = None, version: Any = None) -> Any:
         """See `get`."""
         if self._is_async_direct:
-            with suppress(EntryCorrupt, CacheLost):
+            with suppress(EntryCorrupt):
                 value = self._cache.get(self.make_and_validate_key(key, version), default)
                 if type(value) is not bytearray or value is default:
                     return value
@@ -363,7 +336,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         self, direct: Callable[..., _R], in_thread: Callable[..., _R], *arguments: Any
     ) -> _R:
         if self._is_async_direct:
-            with suppress(_WouldBlock, LockTimeout, CacheLost):
+            with suppress(_WouldBlock, LockTimeout):
                 return direct(self._loop_cache, *arguments)
         result: _R = await sync_to_async(in_thread, thread_sensitive=True)(*arguments)
         return result
@@ -379,19 +352,6 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     def _loop_options(self) -> OpenOptions:
         lock_timeout = min(self._open_options.lock_timeout, _LOOP_LOCK_TIMEOUT_S)
         return self._open_options._replace(lock_timeout=lock_timeout)
-
-    def _make_folder(self) -> None:
-        if self._folder is not None:
-            make_private(self._folder)
-
-    def _reopen(self, loss: CacheLost) -> None:
-        path = self._open_options.path
-        _log.warning("%s is opened again, or created again if it is missing: %s", path, loss)
-        self._make_folder()
-        self._cache = reopened(self._open_options, self._cache)
-        loop_cache = self.__dict__.pop("_loop_cache", None)
-        if loop_cache is not None and loop_cache is not self._cache:
-            reopened(self._loop_options, loop_cache)
 
     def _require_thread(self, cache: Cache) -> None:
         """Raise `_WouldBlock` on an event loop: what follows may be slow or run pickled code."""

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional, Union
 from tuckbox.cache import Cache
 from tuckbox.choices import AfterPowerCut, Favour
 
-__all__ = ["OpenOptions", "reopened", "shared"]
+__all__ = ["OpenOptions", "shared"]
 
 
 class ExactCache(Cache):
@@ -67,26 +67,6 @@ def shared(options: OpenOptions) -> Cache:
             if handle is None or handle.closed:
                 handle = _handles[options] = ExactCache(**options._asdict())
     return handle
-
-
-def reopened(options: OpenOptions, lost: Cache) -> Cache:
-    """Return a new handle in place of a lost one.
-
-    Args:
-        options: The file, and how to open it.
-        lost: A handle that raised CacheLost: its file was truncated, removed or replaced.
-
-    Returns:
-        Another handle, the same for every thread.
-
-    Raises:
-        TuckboxError: As raised by `Cache`.
-    """
-    with _opening:
-        if _handles.get(options) is lost:
-            # Not closed: other threads may still be using it.
-            del _handles[options]
-    return shared(options)
 
 
 def _reset_lock() -> None:

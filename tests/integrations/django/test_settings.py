@@ -77,7 +77,7 @@ def test_without_max_entries_there_is_no_limit_but_size(opened: Opened) -> None:
     assert len(backend.get_many(map(str, range(1000)))) == 1000
 
 
-def test_a_file_keeps_the_limits_it_was_made_with_and_says_so(opened: Opened) -> None:
+def test_of_two_sizes_in_use_the_first_is_kept_with_a_warning(opened: Opened) -> None:
     opened(OPTIONS={"size": "8 MiB"})
     with pytest.warns(SizeMismatchWarning):
         backend = opened(OPTIONS={"size": "16 MiB"})

@@ -6,15 +6,16 @@
 //! a lock in the slot's name, and the slot can be given back in the file. Handles that are opened
 //! afterwards have a mapping and a slot of their own.
 
-use std::sync::atomic::Ordering;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::{Arena, Membership};
 use crate::error::{Error, Result};
 use crate::file::CacheFile;
 use crate::layout::Geometry;
-use crate::process::{ForkMutex, OwnerId, ProcessSlot, FORKS};
-use crate::region::Region;
+use crate::process::{ForkMutex, OwnerId, ProcessSlot, Wishes, FORKS};
+use crate::region::{fence, Region};
 
 /// All attachments of this process.
 static ATTACHMENTS: ForkMutex<Vec<Weak<Attachment>>> = ForkMutex::new(Vec::new());
@@ -33,6 +34,90 @@ pub(super) struct Attachment {
     /// Keeps the descriptor of the mapping.
     file: Arc<CacheFile>,
     held: ForkMutex<Held>,
+    /// Handles that are open, or closed and not retired.
+    members: AtomicU32,
+}
+
+/// A handle's part in an attachment.
+pub(super) struct Member {
+    attachment: Arc<Attachment>,
+    /// Tells it from all other handles of this process.
+    id: u64,
+    is_retired: AtomicBool,
+}
+
+impl Member {
+    /// The caller holds the fork lock.
+    fn of(attachment: Arc<Attachment>) -> Member {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let id = COUNT.fetch_add(1, Ordering::Relaxed);
+        attachment.members.fetch_add(1, Ordering::Relaxed);
+        Member { attachment, id, is_retired: AtomicBool::new(false) }
+    }
+
+    /// Sets what the user of this handle asked of the file. Returns what the users of all other
+    /// handles asked, of this process and of others.
+    ///
+    /// The race: two processes do this at once. Each sets its own words, has a fence, and then reads
+    /// the other's, so at least one of them sees the other. Both may: then neither resizes.
+    pub(super) fn exchange_wishes(&self, mine: Wishes, geometry: &Geometry) -> Vec<Wishes> {
+        let region = &self.attachment.region;
+        self.with(|held| {
+            let mut others = held.set_wishes(self.id, mine, region, geometry);
+            fence(Ordering::SeqCst);
+            let slot = held.slot().into_iter();
+            others.extend(slot.flat_map(|slot| slot.wishes_of_others(region, geometry)));
+            others
+        })
+    }
+
+    /// Takes back what the user of this handle asked.
+    pub(super) fn forget_wishes(&self, geometry: &Geometry) {
+        let none = Wishes::default();
+        self.with(|held| _ = held.set_wishes(self.id, none, &self.attachment.region, geometry));
+    }
+
+    /// Ends the part of a handle that has been closed for good. The last one gives back the memory
+    /// and the file. `file` is the handle's own, which the mapping may use, too.
+    pub(super) fn retire(&self, file: &Arc<CacheFile>) {
+        if self.is_retired.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if !Arc::ptr_eq(file, &self.attachment.file) {
+            file.let_go();
+        }
+        // Under this lock nobody joins meanwhile.
+        ATTACHMENTS.with(|_| {
+            if self.attachment.members.fetch_sub(1, Ordering::Relaxed) == 1 {
+                self.attachment.region.let_go();
+                self.attachment.file.let_go();
+            }
+        });
+    }
+}
+
+impl Deref for Member {
+    type Target = Attachment;
+
+    fn deref(&self) -> &Attachment {
+        &self.attachment
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if *self.is_retired.get_mut() {
+            return;
+        }
+        ATTACHMENTS.with(|_| {
+            let is_last = self.attachment.members.fetch_sub(1, Ordering::Relaxed) == 1;
+            // Retired handles still have the addresses.
+            if is_last && Arc::strong_count(&self.attachment) > 1 {
+                self.attachment.region.let_go();
+                self.attachment.file.let_go();
+            }
+        });
+    }
 }
 
 impl Attachment {
@@ -44,7 +129,7 @@ impl Attachment {
         file: &Arc<CacheFile>,
         geometry: &Geometry,
         cache_id: [u64; 2],
-    ) -> Result<Arc<Attachment>> {
+    ) -> Result<Member> {
         let len_bytes = geometry.file_bytes_max();
         ATTACHMENTS.with(|all| {
             all.retain(|one| one.strong_count() > 0);
@@ -53,15 +138,21 @@ impl Attachment {
                     && one.is_sound(geometry)
             };
             if let Some(found) = all.iter().filter_map(Weak::upgrade).find(is_same) {
-                return Ok(found);
+                return Ok(Member::of(found));
             }
             let region = Region::map(file.fd(), len_bytes, true)
                 .map_err(Error::cannot("map", file.path()))?;
             region.set_usable(geometry.pool_at);
-            let (file, held) = (Arc::clone(file), ForkMutex::new(Held(None)));
-            let made = Arc::new(Attachment { region, len_bytes, cache_id, file, held });
+            let made = Arc::new(Attachment {
+                region,
+                len_bytes,
+                cache_id,
+                file: Arc::clone(file),
+                held: ForkMutex::new(Held::default()),
+                members: AtomicU32::new(0),
+            });
             all.push(Arc::downgrade(&made));
-            Ok(made)
+            Ok(Member::of(made))
         })
     }
 
@@ -119,7 +210,7 @@ impl Arena {
         let taken = ProcessSlot::take(&self.region, &self.geometry, file.fd(), &self.path)?;
         let (owner, was_abandoned) = (taken.owner, taken.was_abandoned);
         match self.mark_in_use(file) {
-            Ok(()) => held.hold(taken),
+            Ok(()) => held.hold(taken, &self.region, &self.geometry),
             Err(error) => {
                 taken.release(&self.region, &self.geometry);
                 return Err(error);
@@ -152,7 +243,12 @@ impl Arena {
 }
 
 /// The slot that this process holds, if any. In a forked child it is the parent's at first.
-pub(super) struct Held(Option<HeldSlot>);
+#[derive(Default)]
+pub(super) struct Held {
+    slot: Option<HeldSlot>,
+    /// What the users of this process's handles asked of the file, by handle.
+    wishes: Vec<(u64, Wishes)>,
+}
 
 struct HeldSlot {
     slot: ProcessSlot,
@@ -164,11 +260,11 @@ struct HeldSlot {
 
 impl Held {
     fn ours(&self) -> Option<&HeldSlot> {
-        self.0.as_ref().filter(|held| held.slot.liveness_lock.is_of_this_process())
+        self.slot.as_ref().filter(|held| held.slot.liveness_lock.is_of_this_process())
     }
 
     fn ours_mut(&mut self) -> Option<&mut HeldSlot> {
-        self.0.as_mut().filter(|held| held.slot.liveness_lock.is_of_this_process())
+        self.slot.as_mut().filter(|held| held.slot.liveness_lock.is_of_this_process())
     }
 
     /// The slot, if this process holds one.
@@ -184,9 +280,37 @@ impl Held {
     }
 
     /// Holds a slot that was just taken, for one user.
-    pub(super) fn hold(&mut self, slot: ProcessSlot) {
+    pub(super) fn hold(&mut self, slot: ProcessSlot, region: &Region, geometry: &Geometry) {
         // An inherited slot is the parent's; its liveness lock notices that when dropped.
-        self.0 = Some(HeldSlot { slot, users: 1, is_given_back: false });
+        self.slot = Some(HeldSlot { slot, users: 1, is_given_back: false });
+        self.show_wishes(region, geometry);
+    }
+
+    /// Writes what the users asked to the slot: of two wishes that differ, the earlier one.
+    fn show_wishes(&self, region: &Region, geometry: &Geometry) {
+        let Some(held) = self.ours() else { return };
+        let shown = std::array::from_fn(|word| {
+            let mut asked = self.wishes.iter().map(|(_, wishes)| wishes[word]);
+            asked.find(|wish| *wish != 0).unwrap_or(0)
+        });
+        held.slot.set_wishes(region, geometry, shown);
+    }
+
+    /// Sets what the user of a handle asked for. Returns what those of the others asked.
+    fn set_wishes(
+        &mut self,
+        handle: u64,
+        mine: Wishes,
+        region: &Region,
+        geometry: &Geometry,
+    ) -> Vec<Wishes> {
+        self.wishes.retain(|(other, _)| *other != handle);
+        let others = self.wishes.iter().map(|(_, wishes)| *wishes).collect();
+        if mine != Wishes::default() {
+            self.wishes.push((handle, mine));
+        }
+        self.show_wishes(region, geometry);
+        others
     }
 
     /// Removes a user, and releases the slot with the last one. Whether it was released.
@@ -196,7 +320,7 @@ impl Held {
         if held.users > 0 && !crate::mutants::is_on("slot-not-shared") {
             return false;
         }
-        self.0.take().map(|held| held.slot.release(region, geometry)).is_some()
+        self.slot.take().map(|held| held.slot.release(region, geometry)).is_some()
     }
 
     /// Gives the slot back in the file, once: nobody can release a lock through the lost mapping.

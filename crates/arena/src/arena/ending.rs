@@ -32,7 +32,8 @@ impl Arena {
 
     /// Marks the cache as clean if no process uses it any more. This one has released its slot.
     pub(super) fn mark_closed(&self, file: &CacheFile) {
-        let is_lost = self.region.is_lost() || self.lost.load(Ordering::Acquire);
+        let is_lost =
+            self.region.is_lost() || self.lost.load(Ordering::Acquire) || self.is_superseded();
         if self.discards() && !is_lost {
             let alive = || process::slots_alive(&self.region, &self.geometry, file);
             let is_anyone_alive = || alive().next().is_some();

@@ -9,23 +9,26 @@ mod counting;
 mod ending;
 mod length;
 mod operations;
+mod successor;
 mod time;
 
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::attachment::act_as_another_process;
-use self::attachment::Attachment;
-pub use self::operations::OperationGuard;
+use self::attachment::{Attachment, Member};
+pub use self::operations::{NoHostCode, OperationGuard};
+pub use self::successor::Successor;
 use crate::clock::{self, Clock, ClockDomain};
 use crate::error::{Error, Result};
-use crate::file::{CacheFile, PathStatus};
+use crate::file::{CacheFile, NewName, PathStatus};
 use crate::header::{self, Identity};
 use crate::layout::{process as slot_layout, AfterPowerCut, Geometry, Layer, Plan, HEADER_BYTES};
 use crate::platform::{self, files, space, Directory, Rights};
-use crate::process::{OwnerId, FORKS};
+use crate::process::{OwnerId, Wishes, FORKS};
 use crate::region::Region;
 use crate::use_mark;
 use crate::waiter::Waiter;
@@ -45,7 +48,7 @@ pub enum Place {
 enum Membership {
     /// Uses the process slot of its attachment until it is closed. The owner's bits are also in
     /// `Arena::attached`, where hot paths read them.
-    File { file: Arc<CacheFile>, attachment: Arc<Attachment> },
+    File { file: Arc<CacheFile>, attachment: Member },
     /// Read-only: has no slot, takes no lock and counts nothing. `rows_made` is the number of clock
     /// rows when it last looked for one of this boot.
     Reader { file: Arc<CacheFile>, rows_made: AtomicU64 },
@@ -73,6 +76,8 @@ pub struct Arena {
     closed: AtomicBool,
     /// The file was truncated, or is no longer the one at its path.
     lost: AtomicBool,
+    /// The file was copied into another one, which has its name now. Nothing is lost.
+    superseded: AtomicBool,
     /// When the file's path was last checked, see [`Arena::check_path`].
     path_checked_s: AtomicU64,
     /// When a read last found all process slots taken.
@@ -87,8 +92,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Opens the cache at `place`, or creates it as `plan` says, with `rights` if the place is a
-    /// path. `lay_out` fills the upper layer's part of a new file; `layer` describes that layer.
+    /// Opens the cache at `place`, with `rights` if the place is a path. Creates it as `plan` says, if
+    /// there is a plan and `rights` allow it. `lay_out` fills the upper layer's part of a new file; `layer` describes that layer.
     ///
     /// # Errors
     /// Everything in [`Error`] that concerns files. An existing file that is not a cache of this
@@ -96,7 +101,7 @@ impl Arena {
     pub fn open(
         place: &Place,
         rights: Rights,
-        plan: &Plan,
+        plan: Option<&Plan>,
         layer: Layer,
         clock: Clock,
         waiter: Arc<dyn Waiter>,
@@ -111,7 +116,7 @@ impl Arena {
                 return Arena::from_file(file, None, layer, host);
             }
             Place::Private => {
-                let geometry = Geometry::new(plan.clone())?;
+                let geometry = planned(plan, Path::new(""))?;
                 let file = CacheFile::private(first_bytes(&geometry), geometry.plan.size_bytes)?;
                 let arena = Arena::from_file(file, Some(geometry), layer, host)?;
                 lay_out(&arena)?;
@@ -126,16 +131,12 @@ impl Arena {
                 }
                 return Arena::from_file(file, None, layer, host);
             }
-            if rights.read_only {
-                return Err(Error::Missing { path: path.clone() });
-            }
-            let geometry = Geometry::new(plan.clone())?;
-            let (first_bytes, size_bytes) = (first_bytes(&geometry), geometry.plan.size_bytes);
-            let (file, new_name) = CacheFile::create(&directory, first_bytes, size_bytes, rights)?;
+            let geometry = planned(plan.filter(|_| !rights.read_only), path)?;
+            let number = getrandom::u64().unwrap_or_else(|_| platform::clock::boot_time_us());
+            let (file, new_name) = create(&directory, &geometry, number, rights, None)?;
             let arena = Arena::from_file(file, Some(geometry), layer, host.clone())?;
             lay_out(&arena)?;
-            let Membership::File { file, .. } = &arena.membership else { unreachable!() };
-            if file.publish(new_name)? {
+            if arena.file().expect("it has one").publish(new_name)? {
                 return Ok(arena);
             }
             // Another process was faster: use its file.
@@ -219,6 +220,7 @@ impl Arena {
             attached: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            superseded: AtomicBool::new(false),
             path_checked_s: AtomicU64::new(platform::clock::coarse_seconds()),
             slots_full_s: AtomicU64::new(u64::MAX),
             operations: AtomicU32::new(0),
@@ -407,25 +409,59 @@ impl Arena {
     /// Host code that runs in the middle of an operation ([`Waiter::run`]) may close the handle if
     /// its thread holds no lock: the operation is refused when it continues.
     pub fn close(&self) {
+        self.close_first();
+    }
+
+    /// As [`Arena::close`]; whether this was the first call, and no operation of this thread goes on
+    /// after it.
+    fn close_first(&self) -> bool {
         if self.closed.swap(true, Ordering::AcqRel) {
-            return;
+            return false;
         }
         if self.is_read_only() {
-            return;
+            return true;
+        }
+        let mine = self.operations_of_this_thread();
+        if let Membership::File { attachment, .. } = &self.membership {
+            attachment.forget_wishes(&self.geometry);
         }
         clock::record_time(&self.region, self.now_us());
         let attached = self.attached.swap(0, Ordering::SeqCst);
         // A forked child that has not used the handle uses no slot, and a twin's is its own.
         let is_twin = matches!(self.membership, Membership::Twin { .. });
         if is_twin || attached >> 32 != FORKS.load(Ordering::Relaxed) {
-            return;
+            return mine == 0;
         }
         // This thread's own operations continue after this, and find the handle closed.
-        let mine = self.operations_of_this_thread();
         while self.operations.load(Ordering::SeqCst) > mine {
             std::thread::sleep(Duration::from_micros(50));
         }
         self.leave_slot();
+        mine == 0
+    }
+
+    /// Closes this handle. If this process has no other handle of the file, gives back its memory
+    /// and the file: it was removed or replaced, and would use space until its last user ends.
+    /// Threads that are reading find nothing.
+    ///
+    /// The race: another thread is in the middle of a read, which takes part in nothing that closing
+    /// waits for. What it has copied is proven by checksum, or else it finds nothing; then it checks
+    /// whether the handle is closed, which was stored before any byte became zero.
+    pub fn retire(&self) {
+        if !self.is_superseded() {
+            self.mark_lost();
+        }
+        if !self.close_first() {
+            return;
+        }
+        match &self.membership {
+            Membership::File { file, attachment } => attachment.retire(file),
+            Membership::Reader { file, .. } => {
+                self.region.let_go();
+                file.let_go();
+            }
+            Membership::Twin { .. } => {}
+        }
     }
 
     /// Whether [`Arena::close`] was called.
@@ -437,7 +473,7 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Lost`].
-    pub(crate) fn check_open(&self) -> Result<()> {
+    pub fn check_open(&self) -> Result<()> {
         match () {
             () if self.is_closed() => Err(Error::Closed),
             () if self.lost.load(Ordering::Acquire) => Err(Error::Lost { path: self.path.clone() }),
@@ -453,9 +489,35 @@ impl Arena {
     #[inline]
     pub fn check_not_lost(&self) -> Result<()> {
         if self.region.is_lost() || self.lost.load(Ordering::Relaxed) {
-            return Err(self.mark_lost());
+            return self.check_superseded();
         }
         Ok(())
+    }
+
+    /// The race: this thread has changed the file and released its lock; then another process
+    /// resizes the file, and another thread of this handle follows and retires this arena. Whoever
+    /// resizes takes the lock later, so the change is in the copy: it must not be reported as lost,
+    /// because it would be repeated. Whoever follows marks the arena as superseded before the
+    /// memory is given back, so the mark is seen here, whatever was marked after it.
+    #[cold]
+    fn check_superseded(&self) -> Result<()> {
+        match self.is_superseded() {
+            true => Ok(()),
+            false => Err(self.mark_lost()),
+        }
+    }
+
+    /// Marks this handle's file as superseded by a copy with its name. What was written is in the
+    /// copy.
+    #[cold]
+    pub fn mark_superseded(&self) -> Error {
+        self.superseded.store(true, Ordering::Release);
+        Error::Superseded { path: self.path.clone() }
+    }
+
+    /// Whether [`Arena::mark_superseded`] was called.
+    pub fn is_superseded(&self) -> bool {
+        self.superseded.load(Ordering::Acquire)
     }
 
     /// Marks this handle's file as lost. The handle uses the process slot until it is closed,
@@ -478,8 +540,8 @@ impl Arena {
         Error::Lost { path: self.path.clone() }
     }
 
-    /// Checks, at most once a second, whether the file is still the one at its path. For writes
-    /// only: reads make no system call.
+    /// Checks, at most once a second, whether the file is still the one at its path. For writes and
+    /// misses: a hit makes no system call.
     #[inline]
     pub fn check_path(&self) -> PathStatus {
         let now_s = platform::clock::coarse_seconds();
@@ -488,6 +550,11 @@ impl Arena {
             return PathStatus::InPlace;
         }
         self.path_checked_s.store(now_s, Ordering::Relaxed);
+        self.path_status()
+    }
+
+    /// Whether the file is still the one at its path.
+    pub fn path_status(&self) -> PathStatus {
         self.file().map_or(PathStatus::InPlace, CacheFile::path_status)
     }
 
@@ -495,6 +562,13 @@ impl Arena {
     /// caller that may have been forked must check for that first.
     pub(crate) fn is_still(&self, owner: OwnerId) -> bool {
         self.attached.load(Ordering::SeqCst) as u32 == owner.bits()
+    }
+
+    /// Tells other handles what this one's user asked of the file, and returns what the users of
+    /// the others asked. Of two handles that do this at once, at least one learns of the other.
+    pub fn exchange_wishes(&self, mine: Wishes) -> Vec<Wishes> {
+        let Membership::File { attachment, .. } = &self.membership else { return Vec::new() };
+        attachment.exchange_wishes(mine, &self.geometry)
     }
 
     /// Whether a participant is dead. This process itself never is.
@@ -519,6 +593,22 @@ impl Drop for Arena {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+fn create<'a>(
+    directory: &'a Directory,
+    geometry: &Geometry,
+    number: u64,
+    rights: Rights,
+    former: Option<&Metadata>,
+) -> Result<(CacheFile, NewName<'a>)> {
+    let (first_bytes, size_bytes) = (first_bytes(geometry), geometry.plan.size_bytes);
+    CacheFile::create(directory, first_bytes, size_bytes, number, rights, former)
+}
+
+fn planned(plan: Option<&Plan>, path: &Path) -> Result<Geometry> {
+    let plan = plan.ok_or_else(|| Error::Missing { path: path.into() })?;
+    Geometry::new(plan.clone())
 }
 
 fn map(file: &CacheFile, len_bytes: u64, writable: bool) -> Result<Region> {

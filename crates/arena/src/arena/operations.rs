@@ -1,7 +1,7 @@
 //! Operations in progress, for which closing waits: entering, leaving, and which of them belong to
 //! the closing thread. Must not know what the operations do.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
@@ -9,13 +9,35 @@ use smallvec::SmallVec;
 
 use super::attachment::Held;
 use super::{Arena, Membership};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::process::{OwnerId, FORKS};
 
 thread_local! {
     /// The handles whose operations this thread is in the middle of, see
     /// [`Arena::allow_host_code`].
     static ENTERED_HANDLES: RefCell<SmallVec<[usize; 8]>> = const { RefCell::new(SmallVec::new_const()) };
+    /// How many [`NoHostCode`] this thread has.
+    static WITHOUT_HOST_CODE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// While it lives, this thread waits without running host code, because it waits with locks held:
+/// host code may close the handle, and so give up the locks, or fork, and then two processes would
+/// believe that they hold them.
+pub struct NoHostCode(PhantomData<*const ()>);
+
+impl NoHostCode {
+    /// Begins it for this thread.
+    #[must_use = "it lasts until it is dropped"]
+    pub fn begin() -> NoHostCode {
+        WITHOUT_HOST_CODE.set(WITHOUT_HOST_CODE.get() + 1);
+        NoHostCode(PhantomData)
+    }
+}
+
+impl Drop for NoHostCode {
+    fn drop(&mut self) {
+        WITHOUT_HOST_CODE.set(WITHOUT_HOST_CODE.get() - 1);
+    }
 }
 
 impl Arena {
@@ -68,6 +90,19 @@ impl Arena {
     pub(crate) fn allow_host_code(&self) -> HostCodeGuard<'_> {
         ENTERED_HANDLES.with_borrow_mut(|handles| handles.push(self.address()));
         HostCodeGuard { arena: self, of_this_thread: PhantomData }
+    }
+
+    /// Waits or works for long, as [`Waiter::run`](crate::Waiter::run) does, but without host code
+    /// during [`NoHostCode`].
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn wait(&self, work: &mut (dyn FnMut() + Send)) -> Result<()> {
+        if WITHOUT_HOST_CODE.get() > 0 {
+            self.waiter().finish(work);
+            return Ok(());
+        }
+        self.waiter().run(work).map_err(|_| Error::Interrupted)
     }
 
     /// How many operations on this handle this thread is in the middle of, including those of the

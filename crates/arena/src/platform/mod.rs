@@ -45,23 +45,24 @@ pub use self::system::faults;
 /// - `check_file`, `check_new_file`: refuse a file that another user could have put there, or can
 ///   change or remove.
 /// - `create_nameless`, `create_named`, `name_file`, `make_durable`: create a file that gets its name
-///   last, and only if the name is free. `most_space`: all the space that a file could have there.
+///   last, and only if the name is free. `name_temporarily`, `replace_file`: a file that replaces
+///   the present one. `most_space`: all the space that a file could have there.
 pub use self::system::directory::Directory;
 
 /// Private files.
 ///
 /// - `memory_file`: a file without a name for this process and its children. `shown_path`,
 ///   `open_shown`: a path by which other processes open it.
-/// - `identify`, `links`, `belongs_to_us`, `special_kind`, `set_rights`, `overwrite`, `descriptor`:
-///   of an open file.
-/// - `status`: which file a descriptor leads to, and its length. Allocates no memory and may be
-///   called in a signal handler and in a forked child.
+/// - `identify`, `links`, `belongs_to_us`, `special_kind`, `set_rights`, `copy_rights`, `overwrite`,
+///   `keep`: of an open file. `create_private_folder`: for this user alone.
+/// - `status`: which file a descriptor leads to. Allocates no memory and may be called in a signal
+///   handler and in a forked child.
 pub use self::system::files;
 
 /// Forks. A system without them does nothing in `at_fork`.
 ///
 /// - `at_fork`: runs three functions before each fork and after it on either side.
-/// - `close`: closes a descriptor in a forked child.
+/// - `close`: closes a descriptor by number, also in a forked child.
 pub use self::system::forks;
 
 /// Which process is alive.
@@ -111,6 +112,17 @@ pub struct Rights {
 
 /// Two words that tell a file from all others of this machine.
 pub type FileId = [u64; 2];
+
+/// What a descriptor leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStatus {
+    /// Which file.
+    pub id: FileId,
+    /// Its length.
+    pub len_bytes: u64,
+    /// How many names it has.
+    pub links: u64,
+}
 
 /// The words that a process slot records of its process, see `docs/explanation/format.md`: process
 /// id, start in clock ticks, PID namespace, start of the stack.

@@ -97,7 +97,7 @@ impl ClosedInChild {
     /// Whether the descriptor still leads to its file. One system call, no allocation.
     pub fn is_open(self, fd: i32) -> bool {
         let listed = FILES[self.0].each_ref().map(|id| id.load(Ordering::Relaxed));
-        files::status(fd).is_some_and(|(id, _)| id == listed)
+        files::status(fd).is_some_and(|status| status.id == listed)
     }
 
     /// Removes the descriptor from the list and closes it.

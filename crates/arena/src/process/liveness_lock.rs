@@ -25,14 +25,14 @@ impl LivenessLock {
     pub fn open(file: i32) -> io::Result<Option<LivenessLock>> {
         let fd = liveness::open_again(file)?;
         // Needed when the lock is closed.
-        let Some((id, _)) = files::status(fd) else {
+        let Some(status) = files::status(fd) else {
             let error = io::Error::last_os_error();
             forks::close(fd);
             return Err(error);
         };
         let kept = liveness::keep_open(fd).inspect_err(|_| forks::close(fd))?;
         let forks = FORKS.load(Ordering::Relaxed);
-        let listed = ClosedInChild::list(fd, id);
+        let listed = ClosedInChild::list(fd, status.id);
         if listed.is_none() {
             liveness::stop_keeping_open(kept);
             forks::close(fd);

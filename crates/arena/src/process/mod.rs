@@ -23,4 +23,4 @@ mod slot;
 pub use counter::{Counter, COUNTER_COUNT};
 pub use forks::{ForkMutex, FORKS};
 pub use owner::OwnerId;
-pub use slot::{slots_alive, ProcessSlot};
+pub use slot::{slots_alive, ProcessSlot, Wishes};

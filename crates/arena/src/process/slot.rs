@@ -14,6 +14,8 @@ use crate::platform::liveness;
 use crate::region::Region;
 
 const TAKEN: u64 = 1 << 32;
+/// See [`slot_layout::WISHES`].
+pub type Wishes = [u64; slot_layout::WISH_COUNT as usize];
 /// Where the words of a [`ProcessIdentity`](crate::platform::ProcessIdentity) are in a slot.
 const IDENTITY: [u64; 4] = [
     slot_layout::PID,
@@ -57,7 +59,36 @@ pub fn slots_alive<'a>(
     })
 }
 
+fn wish_words(at: u64) -> impl Iterator<Item = u64> {
+    (0..slot_layout::WISH_COUNT).map(move |word| at + slot_layout::WISHES + word * 8)
+}
+
+fn set_wishes(region: &Region, at: u64, wishes: Wishes) {
+    wish_words(at).zip(wishes).for_each(|(word, wish)| region.set(word, wish));
+}
+
 impl ProcessSlot {
+    /// Records the wishes of this handle.
+    pub fn set_wishes(&self, region: &Region, geometry: &Geometry, wishes: Wishes) {
+        set_wishes(region, geometry.process_at(self.owner.slot()), wishes);
+    }
+
+    /// The wishes of all other live handles that have any.
+    pub fn wishes_of_others(&self, region: &Region, geometry: &Geometry) -> Vec<Wishes> {
+        let mut all = Vec::new();
+        for slot in (0..geometry.process_count as u32).filter(|slot| *slot != self.owner.slot()) {
+            let at = geometry.process_at(slot);
+            let state = region.load(at + slot_layout::STATE, Ordering::Acquire);
+            let mut wishes = Wishes::default();
+            wish_words(at).zip(&mut wishes).for_each(|(word, wish)| *wish = region.get(word));
+            let owner = OwnerId::new(slot, state as u32);
+            if wishes != Wishes::default() && !self.is_dead(region, geometry, owner) {
+                all.push(wishes);
+            }
+        }
+        all
+    }
+
     /// Takes the first slot that is free or whose owner is dead. The caller holds the fork lock.
     ///
     /// # Errors
@@ -90,6 +121,7 @@ impl ProcessSlot {
             }
             let incarnation = (state as u32).wrapping_add(1);
             IDENTITY.iter().zip(identity).for_each(|(word, value)| region.set(at + word, value));
+            set_wishes(region, at, Wishes::default());
             let state = TAKEN | u64::from(incarnation);
             region.store(at + slot_layout::STATE, state, Ordering::Release);
             let owner = OwnerId::new(slot, incarnation);

@@ -9,11 +9,12 @@
 //! Every access is checked against the length that is held privately here, never against one in the
 //! file.
 
+mod latest;
 mod view;
 
 #[cfg(not(loom))]
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
@@ -28,6 +29,7 @@ pub(crate) use crate::modelled::Word;
 #[cfg(not(loom))]
 pub use std::sync::atomic::fence;
 
+pub use self::latest::Latest;
 use self::view::{copy_out, nth, Words};
 pub use self::view::{LinePair, SegmentSlice, View};
 
@@ -62,12 +64,16 @@ struct Mapped {
     mapping: &'static Mapping,
     base: usize,
     len_bytes: usize,
+    /// Whether the file was given back: see [`Region::let_go`].
+    is_let_go: AtomicBool,
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
         // First: as soon as the address is free, it may become another mapping's.
-        self.mapping.end();
+        if !self.is_let_go.load(Ordering::Acquire) {
+            self.mapping.end();
+        }
         space::unmap(self.base as *mut u8, self.len_bytes);
     }
 }
@@ -164,7 +170,8 @@ impl Region {
             .inspect_err(|_| mapping.end())?;
         let len_bytes = reserved_bytes as usize;
         mapping.begin(base, len_bytes);
-        let mapped = Arc::new(Mapped { mapping, base: base.expose_provenance(), len_bytes });
+        let (base_at, is_let_go) = (base.expose_provenance(), AtomicBool::new(false));
+        let mapped = Arc::new(Mapped { mapping, base: base_at, len_bytes, is_let_go });
         Ok(Region::on(base, reserved_bytes, Backing::Mapping(mapping, mapped)))
     }
 
@@ -181,8 +188,20 @@ impl Region {
     /// Whether the file is shorter now than a region over this mapping has seen it.
     pub(crate) fn is_truncated(&self) -> bool {
         match &self.backing {
-            Backing::Mapping(mapping, _) => mapping.is_truncated(),
+            Backing::Mapping(mapping, mapped) => {
+                mapped.is_let_go.load(Ordering::Acquire) || mapping.is_truncated()
+            }
             Backing::Heap(_) => false,
+        }
+    }
+
+    /// Gives back the file's memory, when no handle uses it any more. Reads return zeros and writes
+    /// are lost. Only the addresses stay taken until the last region is dropped, because threads
+    /// may be reading. [`Region::is_lost`] is of no meaning from then on.
+    pub(crate) fn let_go(&self) {
+        let Backing::Mapping(mapping, mapped) = &self.backing else { return };
+        if !mapped.is_let_go.swap(true, Ordering::AcqRel) && !mapping.let_go() {
+            mapped.is_let_go.store(false, Ordering::Release);
         }
     }
 
@@ -196,8 +215,11 @@ impl Region {
         let bytes = bytes.min(self.reserved_bytes);
         self.usable_words.fetch_max(bytes / WORD, Ordering::Relaxed);
         self.usable_lines.fetch_max(lines_in(bytes / WORD), Ordering::Relaxed);
-        if let Backing::Mapping(mapping, _) = &self.backing {
-            mapping.set_usable(bytes);
+        match &self.backing {
+            Backing::Mapping(mapping, mapped) if !mapped.is_let_go.load(Ordering::Acquire) => {
+                mapping.set_usable(bytes);
+            }
+            _ => {}
         }
         // Last: a thread that sees a segment may access it.
         self.usable_segments.fetch_max(self.pool.segments_in(bytes), Ordering::Release);

@@ -20,6 +20,6 @@ pub fn open(path: &Path, waiter: Arc<dyn Waiter>) -> Arena {
     };
     let layer = Layer { signature: 0, makes: |_| true };
     let place = Place::Path(path.into());
-    Arena::open(&place, Rights::default(), &plan, layer, Clock::System, waiter, &|_| Ok(()))
+    Arena::open(&place, Rights::default(), Some(&plan), layer, Clock::System, waiter, &|_| Ok(()))
         .unwrap()
 }

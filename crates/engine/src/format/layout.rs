@@ -57,6 +57,10 @@ pub mod shard {
     pub const SETTING: u64 = WINS + 8;
     /// How often the setting changed.
     pub const SWITCHES: u64 = SETTING + 8;
+    /// [`EPOCH`] from before it was [`HIDDEN`].
+    pub const FORMER_EPOCH: u64 = SWITCHES + 8;
+    /// The [`EPOCH`] of a shard whose entries a successor of the file has, or is about to have.
+    pub const HIDDEN: u64 = u64::MAX;
     /// Counters of invalidations by key hash. Reserved for leases.
     pub const INVALIDATIONS: u64 = 512;
     /// Number of words at [`INVALIDATIONS`].

@@ -110,4 +110,26 @@ impl<'a> Index<'a> {
         let boot = self.arena().boot() & !u64::from(u32::MAX);
         self.set_word(shard::EPOCH, boot | count);
     }
+
+    /// Hides all entries from readers, until [`Index::reveal`].
+    pub fn hide(&self) {
+        self.set_word(shard::FORMER_EPOCH, self.word(shard::EPOCH));
+        // So that the next owner of the lock looks whether the shard is hidden.
+        self.set_word(shard::BOOT, 0);
+        self.set_word(shard::EPOCH, shard::HIDDEN);
+    }
+
+    /// Whether the entries are hidden.
+    pub fn is_hidden(&self) -> bool {
+        self.word(shard::EPOCH) == shard::HIDDEN
+    }
+
+    /// Ends [`Index::hide`]. Nothing may have changed meanwhile.
+    pub fn reveal(&self) {
+        if self.is_hidden() {
+            let former = self.word(shard::FORMER_EPOCH);
+            // A damaged file may say so; then the entries are lost.
+            self.set_word(shard::EPOCH, if former == shard::HIDDEN { 0 } else { former });
+        }
+    }
 }

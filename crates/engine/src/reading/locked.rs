@@ -3,7 +3,7 @@
 use super::buffer::Buffer;
 use crate::error::{lengthen, Result};
 use crate::eviction::Eviction;
-use crate::format::{shard, KeyHash, Position, RecordHeader};
+use crate::format::{shard, KeyHash, Position, RecordHeader, Slot};
 use crate::index::Found;
 use crate::storage::{with_scratch, RECORD_BYTES};
 
@@ -80,17 +80,38 @@ impl Entries<'_> {
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
     pub fn copy_entry(&self, live: &Live, hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
-        let record_words = (live.header.log_bytes / 8) as usize;
-        lengthen(&mut buffer.record, record_words)?;
-        if let Some((header, content)) = self.load_valid(live.offset(), &mut buffer.record, hash) {
-            // Not the header that was found: it may have been overwritten since.
-            (buffer.header, buffer.content) = (header, content);
-            buffer.expiry_us = header.expiry_us(&buffer.record, hash).unwrap_or_default();
-            if buffer.load_large_value(self.cx)? {
-                return Ok(true);
-            }
+        let is_copied = self.copy_record(live.offset(), &live.header, hash, buffer)?;
+        if !is_copied {
+            self.drop_damaged(hash, &live.found, &live.header);
         }
-        self.drop_damaged(hash, &live.found, &live.header);
-        Ok(false)
+        Ok(is_copied)
+    }
+
+    /// Copies the entry that a slot leads to, and its bodies, into a buffer. False if it is
+    /// damaged.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    pub fn copy_slot(&self, slot: Slot, buffer: &mut Buffer) -> Result<bool> {
+        let Some(header) = self.load_header(slot.offset()) else { return Ok(false) };
+        let Some(hash) = self.key_hash_at(slot.offset(), &header) else { return Ok(false) };
+        self.copy_record(slot.offset(), &header, hash, buffer)
+    }
+
+    fn copy_record(
+        &self,
+        offset: u64,
+        found: &RecordHeader,
+        hash: KeyHash,
+        buffer: &mut Buffer,
+    ) -> Result<bool> {
+        lengthen(&mut buffer.record, (found.log_bytes / 8) as usize)?;
+        let Some((header, content)) = self.load_valid(offset, &mut buffer.record, hash) else {
+            return Ok(false);
+        };
+        // Not the header that was found: it may have been overwritten since.
+        (buffer.header, buffer.content) = (header, content);
+        buffer.expiry_us = header.expiry_us(&buffer.record, hash).unwrap_or_default();
+        buffer.load_large_value(self.cx)
     }
 }

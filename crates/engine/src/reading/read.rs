@@ -27,11 +27,10 @@ use super::locked::Entries;
 use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
 use crate::error::{Error, Result};
 use crate::eviction::{sample_hit, Eviction};
-use crate::format::{flag, IndexState, KeyHash, RecordPlace, Sequence};
+use crate::format::{flag, shard, IndexState, KeyHash, RecordPlace, Sequence};
 use crate::index::Lookup;
 use crate::repair::lock;
 use crate::storage::Context;
-use crate::value::Entry;
 
 /// Attempts of a read before it continues under the lock.
 const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
@@ -111,13 +110,15 @@ impl<'a> Reader<'a> {
 
     #[cold]
     fn read_under_lock(self, key: &[u8], hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
+        // Not to wait for whoever resizes, who holds all locks until the new name is on the disk.
+        lock::check_successor(&self)?;
         if self.arena.is_read_only() {
             return Ok(false);
         }
         self.arena.count(Counter::ReadsUnderLock, 1);
         let index = hash.shard(self.shape.shard_count);
         let limit = LOCK_LIMIT.min(self.lock_limit);
-        let shard = match lock::lock_for(&self, index, limit) {
+        let shard = match lock::lock_hidden(&self, index, limit) {
             Ok(shard) => Entries(Eviction(shard)),
             Err(Error::Arena(tuckbox_arena::Error::LockTimeout { .. })) => {
                 self.arena.count(Counter::ReadsGivenUp, 1);
@@ -149,7 +150,7 @@ impl<'a> Reader<'a> {
             }
         }
         // A miss holds only if no entry changed its bucket meanwhile.
-        if steps::is_same_state(shard, state, epoch) {
+        if steps::is_same_state(shard, state, epoch) && epoch != shard::HIDDEN {
             Attempt::Missing
         } else {
             Attempt::Changed
@@ -390,27 +391,37 @@ impl<'a> Reader<'a> {
         steps::has_its_checksum(copied, &self.hasher, hash)
     }
 
-    /// As [`crate::Cache::get`], for callers that have the hash and the owner for this handle's counters;
-    /// none if it is read-only.
+    /// Reads an entry into the buffer, for callers that have the hash and the owner for this handle's
+    /// counters; none if it is read-only. Whether there is one.
     #[inline(always)]
-    pub(crate) fn get_hashed<'b>(
+    pub(crate) fn find_hashed(
         self,
         owner: Option<OwnerId>,
         key: &[u8],
         hash: KeyHash,
-        buffer: &'b mut Buffer,
-    ) -> Result<Option<Entry<'b>>> {
+        buffer: &mut Buffer,
+    ) -> Result<bool> {
         let found = self.read(key, hash, buffer, owner.is_some())?;
         if found && !self.is_expired(buffer.expiry_us) {
             if let Some(owner) = owner {
                 self.arena.count_read(owner, Counter::Hits);
             }
-            return Ok(Some(buffer.entry(&self.shape)));
+            return Ok(true);
         }
+        self.note_miss(owner)?;
+        Ok(false)
+    }
+
+    /// Counts a miss, if the file is still the one at its path.
+    #[inline(never)]
+    fn note_miss(self, owner: Option<OwnerId>) -> Result<()> {
+        // Also closed: another thread may have given the memory back.
+        self.arena.check_open()?;
+        self.arena.check_not_lost()?;
+        lock::check_path(&self, Duration::ZERO)?;
         if let Some(owner) = owner {
-            self.arena.check_not_lost()?;
             self.arena.count_read(owner, Counter::Misses);
         }
-        Ok(None)
+        Ok(())
     }
 }

@@ -11,6 +11,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tuckbox_arena::region::WORD;
 
@@ -65,6 +66,11 @@ impl Reader<'_> {
             }
             let shard_at = self.arena.geometry().shard_at(walk.shard);
             let state = self.arena.region().load(shard_at + shard::STATE, Ordering::Acquire);
+            if self.arena.region().load(shard_at + shard::EPOCH, Ordering::Acquire) == shard::HIDDEN
+            {
+                self.wait_for_successor(walk)?;
+                continue;
+            }
             let began = *walk.moves.get_or_insert(state >> 32);
             let buckets = IndexState(state).buckets().min(self.shape.buckets_max());
             if walk.slot >= u64::from(buckets) * SLOTS_PER_BUCKET {
@@ -88,6 +94,23 @@ impl Reader<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Waits until it is decided whether the file has a successor, and begins the shard again. Gives the
+    /// shard up after a while: it may be damaged, or this handle read-only.
+    #[cold]
+    fn wait_for_successor(self, walk: &mut ScanState) -> Result<()> {
+        lock::check_successor(&self)?;
+        (walk.slot, walk.moves, walk.walks) = (0, None, walk.walks + 1);
+        if walk.walks >= READ_ONLY_WALKS_MAX {
+            *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
+            return Ok(());
+        }
+        match self.arena.is_read_only() {
+            true => std::thread::sleep(Duration::from_millis(1)),
+            false => drop(lock::lock_hidden(&self, walk.shard, self.lock_limit)?),
+        }
+        Ok(())
     }
 
     /// Reads the entry of a slot, if it has a valid one. Returns its key's hash.

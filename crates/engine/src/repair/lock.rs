@@ -1,6 +1,7 @@
 //! Locking a shard so that it is whole, even if its last writer died or the machine lost power. Must
 //! not know what is done under the lock.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tuckbox_arena::{Acquired, Error as ArenaError, PathStatus};
@@ -11,7 +12,7 @@ use crate::format::shard;
 use crate::index::Index;
 use crate::storage::{Context, Shard};
 
-/// The longest wait for each lock of a removed file.
+/// The longest wait of a write for each lock of a removed file.
 const LAST_LOCK_LIMIT: Duration = Duration::from_millis(5);
 
 /// Locks a shard, waiting as long as the configuration allows. Repairs it if its last writer died.
@@ -26,41 +27,122 @@ pub fn lock_for(cx: &Context, index: u64, limit: Duration) -> Result<Index<'_>> 
     cx.arena.check_not_lost()?;
     match cx.arena.check_path() {
         PathStatus::InPlace => take(cx, index, limit),
-        PathStatus::Replaced => Err(cx.arena.mark_lost().into()),
-        PathStatus::Removed => {
-            empty_removed_file(cx)?;
-            Err(cx.arena.mark_lost().into())
+        status => Err(not_in_place(cx, status, LAST_LOCK_LIMIT)),
+    }
+}
+
+/// As [`lock_for`], for a caller to whom it matters that the shard is not hidden, as it is after some
+/// kinds of damage.
+#[cold]
+pub fn lock_hidden(cx: &Context, index: u64, limit: Duration) -> Result<Index<'_>> {
+    let shard = lock_for(cx, index, limit)?;
+    reveal_or_leave(&shard)?;
+    Ok(shard)
+}
+
+/// Checks, at most once a second, that the file is still the one at its path. Empties a removed
+/// file, waiting at most `limit` for each lock.
+///
+/// # Errors
+/// [`ArenaError::Lost`], [`ArenaError::Interrupted`].
+#[inline(always)]
+pub fn check_path(cx: &Context, limit: Duration) -> Result<()> {
+    match cx.arena.check_path() {
+        PathStatus::InPlace => Ok(()),
+        status => Err(not_in_place(cx, status, limit)),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn not_in_place(cx: &Context, status: PathStatus, limit: Duration) -> Error {
+    if is_hidden(cx) {
+        return cx.arena.mark_superseded().into();
+    }
+    if let PathStatus::Removed = status {
+        if let Err(interrupted) = empty_removed_file(cx, limit) {
+            return interrupted;
         }
     }
+    cx.arena.mark_lost().into()
+}
+
+/// Checks that the file has no successor, if its entries are hidden.
+///
+/// # Errors
+/// [`ArenaError::Superseded`].
+pub fn check_successor(cx: &Context) -> Result<()> {
+    match is_hidden(cx) && cx.arena.path_status() != PathStatus::InPlace {
+        true => Err(cx.arena.mark_superseded().into()),
+        false => Ok(()),
+    }
+}
+
+/// Whether a successor of the file has, or is about to have, its entries. All shards are hidden
+/// before the successor has the file's name.
+fn is_hidden(cx: &Context) -> bool {
+    let epoch_at = cx.arena.geometry().shard_at(0) + shard::EPOCH;
+    cx.arena.region().load(epoch_at, Ordering::Acquire) == shard::HIDDEN
 }
 
 /// Locks a shard if its lock is free. For a second shard, which must not be waited for.
 pub fn try_lock(cx: &Context, index: u64) -> Result<Option<Index<'_>>> {
-    Ok(Shard::try_lock(cx, index)?.map(check_once_per_boot))
+    Shard::try_lock(cx, index)?.map(check_once_per_boot).transpose()
 }
 
 #[inline(always)]
 fn take(cx: &Context, index: u64, limit: Duration) -> Result<Index<'_>> {
     let (shard, acquired) = Shard::lock(cx, index, limit)?;
     if acquired == Acquired::TakenOver {
-        return Ok(repair_after_death(Index(shard)));
+        return repair_after_death(Index(shard));
     }
-    Ok(check_once_per_boot(shard))
+    check_once_per_boot(shard)
 }
 
 /// Checks the tables of a locked shard at its first lock in a boot.
 #[inline(always)]
-fn check_once_per_boot(shard: Shard<'_>) -> Index<'_> {
+fn check_once_per_boot(shard: Shard<'_>) -> Result<Index<'_>> {
     let shard = Index(shard);
     if shard.word(shard::BOOT) != shard.arena().boot() {
-        Audit(&shard).check_tables();
+        return check_now(shard);
     }
-    shard
+    Ok(shard)
+}
+
+#[cold]
+#[inline(never)]
+fn check_now(shard: Index<'_>) -> Result<Index<'_>> {
+    reveal_or_leave(&shard)?;
+    Audit(&shard).check_tables();
+    Ok(shard)
+}
+
+/// Decides what became of the successor for which a shard was hidden. If it has the file's name,
+/// the shard is not used any more. Otherwise the process that made it has died or failed.
+///
+/// The race: that process is alive and about to rename. It holds the locks of all shards until it has
+/// done so or given up, and this caller holds one of them.
+#[cold]
+fn reveal_or_leave(shard: &Index<'_>) -> Result<()> {
+    if !shard.is_hidden() {
+        return Ok(());
+    }
+    if shard.arena().path_status() != PathStatus::InPlace {
+        return Err(shard.arena().mark_superseded().into());
+    }
+    if !tuckbox_arena::mutants::is_on("kept-hidden") {
+        shard.arena().remove_leftover();
+        shard.reveal();
+    }
+    Ok(())
 }
 
 /// Repairs a shard whose lock was taken over from a dead writer.
 #[cold]
-fn repair_after_death(shard: Index<'_>) -> Index<'_> {
+fn repair_after_death(shard: Index<'_>) -> Result<Index<'_>> {
+    reveal_or_leave(&shard)?;
+    // A resize that died before it hid anything may have left a file, too.
+    shard.arena().remove_leftover();
     if !tuckbox_arena::mutants::is_on("no-repair") {
         Audit(&shard).repair();
         shard.arena().free_abandoned_segments();
@@ -68,16 +150,15 @@ fn repair_after_death(shard: Index<'_>) -> Index<'_> {
     check_once_per_boot(shard.0)
 }
 
-/// Empties a file that has no name any more, as far as its locks are free. Processes that only read
-/// make no system call and cannot notice the removal; after this they miss and have something to
-/// write.
+/// Empties a file that has no name any more, as far as its locks are free. Processes whose reads hit
+/// make no system call and cannot notice the removal; after this they miss and look for their file.
 ///
 /// # Errors
 /// The caller was interrupted.
 #[cold]
-fn empty_removed_file(cx: &Context) -> Result<()> {
+fn empty_removed_file(cx: &Context, limit: Duration) -> Result<()> {
     for index in 0..cx.shape.shard_count {
-        match take(cx, index, LAST_LOCK_LIMIT.min(cx.lock_limit)) {
+        match take(cx, index, limit.min(cx.lock_limit)) {
             Ok(shard) => _ = Audit(&shard).clear(),
             Err(Error::Arena(ArenaError::Interrupted)) => {
                 return Err(ArenaError::Interrupted.into())

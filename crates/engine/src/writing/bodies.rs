@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
-use tuckbox_arena::{Error as ArenaError, Interrupted, OperationGuard};
+use tuckbox_arena::{Error as ArenaError, OperationGuard};
 
 use crate::error::{Error, Result};
 use crate::eviction::{Eviction, IfStuck, EVICTION_BATCH};
@@ -55,7 +55,7 @@ fn fill_all(
             Some(segment) => bodies.push(fill(cx, operation, segment, part)?),
             None if rivals.may_be_awaited(cx, bodies) => {
                 let pause = rivals.next_pause();
-                let ran = cx.arena.waiter().run(&mut || std::thread::sleep(pause));
+                let ran = cx.arena.wait(&mut || std::thread::sleep(pause));
                 check_goes_on(operation, ran)?;
             }
             None => {
@@ -75,21 +75,18 @@ fn fill(cx: &Context, operation: &OperationGuard<'_>, segment: u32, part: &[u8])
         cx.arena.region().copy_in_bytes(cx.arena.geometry().segment_at(segment), part);
         hash = cx.hasher.bytes(part);
     };
-    let ran = cx.arena.waiter().run(&mut copy);
+    let ran = cx.arena.wait(&mut copy);
     check_goes_on(operation, ran).inspect_err(|_| cx.arena.free_own_segment(segment))?;
     Ok(Body { segment: u64::from(segment), generation: cx.arena.generation(segment), hash })
 }
 
 /// Refuses an operation that the host ended, and one whose segments are the parent's.
-fn check_goes_on(
-    operation: &OperationGuard<'_>,
-    ran: std::result::Result<(), Interrupted>,
-) -> Result<()> {
-    match ran {
-        Err(Interrupted) => Err(ArenaError::Interrupted.into()),
-        Ok(()) if operation.is_of_parent() => Err(ArenaError::Forked.into()),
-        Ok(()) => Ok(()),
+fn check_goes_on(operation: &OperationGuard<'_>, ran: tuckbox_arena::Result<()>) -> Result<()> {
+    ran?;
+    if operation.is_of_parent() {
+        return Err(ArenaError::Forked.into());
     }
+    Ok(())
 }
 
 /// Frees bodies that no record names.

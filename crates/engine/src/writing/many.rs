@@ -23,8 +23,14 @@ impl Store<'_> {
     ///
     /// # Errors
     /// As [`crate::Cache::set`]. Keys and values that are too long are refused before anything is stored;
-    /// after other errors some entries may have been stored.
-    pub fn set_each(self, entries: &[(&[u8], Value<'_>)], ttl: Ttl) -> Result<()> {
+    /// after other errors some entries may have been stored, and `rest` gets the places of those that
+    /// were not.
+    pub fn set_each(
+        self,
+        entries: &[(&[u8], Value<'_>)],
+        ttl: Ttl,
+        rest: &mut Vec<usize>,
+    ) -> Result<()> {
         // Linked lists of the places of each shard, in order.
         let (mut firsts, mut places) = (Vec::new(), Vec::new());
         lengthen(&mut firsts, self.shape.shard_count as usize)?;
@@ -36,25 +42,34 @@ impl Store<'_> {
                 &mut firsts[hash.shard(self.shape.shard_count) as usize];
             places[place] = (hash, first.replace(place));
         }
-        for (index, mut next) in (0..).zip(firsts) {
-            while let Some(place) = next {
-                next = self.set_group(index, place, entries, &places, ttl)?;
+        for index in 0..firsts.len() {
+            while firsts[index].is_some() {
+                let next = &mut firsts[index];
+                if let Err(error) = self.set_group(index as u64, next, entries, &places, ttl) {
+                    for mut next in firsts {
+                        while let Some(place) = next {
+                            rest.push(place);
+                            next = places[place].1;
+                        }
+                    }
+                    return Err(error);
+                }
             }
         }
         self.arena.check_not_lost()?;
         Ok(())
     }
 
-    /// Stores the entry of a place and some later ones of its shard; those that fit into the
-    /// records of their keys under one lock. Returns the next place.
+    /// Stores the entry at the `next` place and some later ones of its shard; those that fit into
+    /// the records of their keys under one lock. `next` becomes the first place that is not stored.
     fn set_group(
         self,
         index: u64,
-        first: usize,
+        next: &mut Option<usize>,
         entries: &[(&[u8], Value<'_>)],
         places: &[(KeyHash, Option<usize>)],
         ttl: Ttl,
-    ) -> Result<Option<usize>> {
+    ) -> Result<()> {
         // Before a lock is taken, because nothing is allocated under it.
         let mut spare = DRAFT_WORDS.take();
         if spare.len() < SHORT_WORDS {
@@ -62,9 +77,9 @@ impl Store<'_> {
         }
         DRAFT_WORDS.set(spare);
         let expiry_us = self.expiry_of(ttl);
-        let (mut held, mut next) = (None, Some(first));
+        let mut held = None;
         for _ in 0..GROUP {
-            let Some(place) = next else { break };
+            let Some(place) = *next else { break };
             let ((key, value), (hash, after)) = (entries[place], places[place]);
             let mut tries = Tries::default();
             let is_short = self.is_short(key, value);
@@ -92,9 +107,9 @@ impl Store<'_> {
                 Ok(Some(_)) => DRAFT_WORDS.set(storing.draft.into_spare()),
                 unfinished => _ = self.finish_store(storing, unfinished)?,
             }
-            next = after;
+            *next = after;
         }
-        Ok(next)
+        Ok(())
     }
 
     /// Whether an entry may be stored under a lock together with others: it is copied quickly and

@@ -108,11 +108,21 @@ impl Directory {
     }
 
     /// Gives a new file its name, unless the name is taken (`AlreadyExists`).
-    pub fn name_file(&self, file: &File, temporary: Option<&Path>) -> io::Result<()> {
+    pub fn name_file(&self, file: i32, temporary: Option<&Path>) -> io::Result<()> {
         match temporary {
             Some(temporary) => files::rename_new(self.file.as_raw_fd(), temporary, &self.name),
-            None => files::link_new(file.as_raw_fd(), self.file.as_raw_fd(), &self.name),
+            None => files::link_new(file, self.file.as_raw_fd(), &self.name),
         }
+    }
+
+    /// Gives an unnamed file a temporary name, unless that is taken (`AlreadyExists`).
+    pub fn name_temporarily(&self, file: i32, temporary: &Path) -> io::Result<()> {
+        files::link_new(file, self.file.as_raw_fd(), temporary)
+    }
+
+    /// Renames a file with a temporary name over the present one.
+    pub fn replace_file(&self, temporary: &Path) -> io::Result<()> {
+        files::rename_over(self.file.as_raw_fd(), temporary, &self.name)
     }
 
     /// Removes a file from the directory.

@@ -2,16 +2,16 @@
 //! (`trust.rs`) or how a path is followed (`directory.rs`).
 
 use std::ffi::{CString, OsString};
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{FromRawFd, IntoRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{checked, ATTEMPTS};
 use crate::error::{Error, Result};
-use crate::platform::{FileId, Rights};
+use crate::platform::{FileId, FileStatus, Rights};
 
 fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes())
@@ -52,9 +52,17 @@ pub(super) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// The number by which the system knows an open file.
-pub fn descriptor(file: &File) -> i32 {
-    file.as_raw_fd()
+/// Keeps a file open until its descriptor, which this returns, is closed by number.
+pub fn keep(file: File) -> i32 {
+    file.into_raw_fd()
+}
+
+/// Creates a folder that only this user can enter.
+///
+/// # Errors
+/// Those of the system; `AlreadyExists` if there is anything of this name.
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
 }
 
 /// Creates an unnamed file in memory.
@@ -112,6 +120,14 @@ pub(super) fn rename_new(directory: i32, from: &Path, to: &Path) -> io::Result<(
     }
 }
 
+/// Renames a file within a directory over another one.
+pub(super) fn rename_over(directory: i32, from: &Path, to: &Path) -> io::Result<()> {
+    let (source, target) = (path_text(from)?, path_text(to)?);
+    // SAFETY: both are NUL-terminated strings that outlive the call.
+    let result = unsafe { libc::renameat(directory, source.as_ptr(), directory, target.as_ptr()) };
+    checked(result).map(|_| ())
+}
+
 /// Removes a file from a directory.
 pub(super) fn remove_at(directory: i32, name: &Path) -> io::Result<()> {
     let name = path_text(name)?;
@@ -119,15 +135,19 @@ pub(super) fn remove_at(directory: i32, name: &Path) -> io::Result<()> {
     checked(unsafe { libc::unlinkat(directory, name.as_ptr(), 0) }).map(|_| ())
 }
 
-/// Which file an open descriptor leads to, and its length in bytes; none if it is not open or nobody
-/// can tell. Allocates nothing: a signal handler and the child's side of a fork may call it.
-pub fn status(fd: i32) -> Option<(FileId, u64)> {
+/// Which file an open descriptor leads to; none if it is not open or nobody can tell. Allocates
+/// nothing: a signal handler and the child's side of a fork may call it.
+pub fn status(fd: i32) -> Option<FileStatus> {
     // SAFETY: all-zero bytes are a valid `stat`, which is a plain C structure.
     let mut data: libc::stat = unsafe { std::mem::zeroed() };
     for _ in 0..ATTEMPTS {
         // SAFETY: the structure outlives the call, which fills it in.
         if unsafe { libc::fstat(fd, &mut data) } == 0 {
-            return Some(([data.st_dev, data.st_ino], data.st_size as u64));
+            return Some(FileStatus {
+                id: [data.st_dev, data.st_ino],
+                len_bytes: data.st_size as u64,
+                links: data.st_nlink as u64,
+            });
         }
         // A closed descriptor stays closed; other errors may pass.
         if io::Error::last_os_error().raw_os_error() == Some(libc::EBADF) {
@@ -180,7 +200,25 @@ pub fn set_rights(file: &File, path: &Path, rights: Rights) -> Result<()> {
         .map_err(Error::cannot("set the permissions of", path))
 }
 
+/// Gives a new file the mode and the group of another one, which their user may have changed.
+pub fn copy_rights(file: &File, path: &Path, other: &Metadata) -> Result<()> {
+    let group = file.metadata().map_err(Error::cannot("examine", path))?.gid();
+    if group != other.gid() {
+        std::os::unix::fs::fchown(file, None, Some(other.gid()))
+            .map_err(Error::cannot("set the group of", path))?;
+    }
+    file.set_permissions(Permissions::from_mode(other.mode() & 0o777))
+        .map_err(Error::cannot("set the permissions of", path))
+}
+
 /// Overwrites bytes of a file.
-pub fn overwrite(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    file.write_all_at(bytes, at)
+pub fn overwrite(fd: i32, at: u64, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the buffer has the length that is passed.
+    let written =
+        unsafe { libc::pwrite(fd, bytes.as_ptr().cast(), bytes.len(), at as libc::off_t) };
+    match written {
+        -1 => Err(io::Error::last_os_error()),
+        count if count as usize == bytes.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
 }

@@ -8,7 +8,7 @@ pub fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern 
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
-/// Closes a descriptor by number. For the child's side of a fork, where no more is allowed.
+/// Closes a descriptor by number. Also for the child's side of a fork, where little else is allowed.
 pub fn close(fd: i32) {
     // SAFETY: closing allocates nothing; the caller owns the number.
     unsafe { libc::close(fd) };

@@ -1,0 +1,87 @@
+//! A new file that takes the name of a cache, for a copy of it with other sizes. Must not know what is
+//! copied.
+//!
+//! The caller holds every lock of the cache from before the copy until the new file has the name.
+//! So the file that has the name is always whole, and a process that dies in between leaves the
+//! cache as it was. Its unnamed file vanishes. One with a temporary name is removed by whoever takes
+//! over a lock or makes the next attempt: the name is made from the id of the cache.
+//!
+//! The race: that removal, and a live process that gives its new file the temporary name. Whoever
+//! removes holds a lock of the cache, and the other one all of them, so they are not there at once.
+
+use super::{create, Arena};
+use crate::error::{Error, Result};
+use crate::file::{temporary_name, NewName};
+use crate::layout::{Geometry, Layer, Plan};
+use crate::platform::{Directory, Rights};
+
+/// The directory in which a cache is being replaced.
+pub struct Successor {
+    directory: Directory,
+    number: u64,
+    rights: Rights,
+}
+
+impl Arena {
+    /// Removes what a process has left that died before its successor of this cache had the name.
+    /// The caller holds a lock of the cache.
+    pub fn remove_leftover(&self) {
+        let number = self.identity().cache_id[0];
+        // Any error shows when the name is needed again.
+        let _ = Directory::open(self.path()).map(|directory| {
+            _ = directory.remove(&temporary_name(&directory, number));
+        });
+    }
+}
+
+impl Successor {
+    /// Prepares to replace a cache that has a path and is not read-only.
+    ///
+    /// # Errors
+    /// [`Error::Unsafe`] and others of the directory.
+    pub fn of(arena: &Arena, rights: Rights) -> Result<Successor> {
+        let directory = Directory::open(arena.path())?;
+        arena.remove_leftover();
+        Ok(Successor { directory, number: arena.identity().cache_id[0], rights })
+    }
+
+    /// Creates the new file. `lay_out` fills the upper layer's part of it.
+    ///
+    /// # Errors
+    /// As [`Arena::open`] for a new file.
+    pub fn create(
+        &self,
+        former: &Arena,
+        plan: &Plan,
+        layer: Layer,
+        lay_out: &dyn Fn(&Arena) -> Result<()>,
+    ) -> Result<(Arena, NewName<'_>)> {
+        let geometry = Geometry::new(plan.clone())?;
+        let refused = Error::cannot("examine", former.path());
+        let data = self.directory.examine().map_err(refused)?;
+        let data = data.ok_or_else(|| Error::Lost { path: former.path().into() })?;
+        let (file, new_name) =
+            create(&self.directory, &geometry, self.number, self.rights, Some(&data))?;
+        let arena = Arena::from_file(file, Some(geometry), layer, former.host.clone())?;
+        lay_out(&arena)?;
+        Ok((arena, new_name))
+    }
+
+    /// Waits until the new file is on the disk, then gives it the name of the former one. Calls
+    /// `begin` just before.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the former file has lost its name, [`Error::Io`]. Nothing has changed
+    /// then, except what `begin` did.
+    pub fn take_name(
+        &self,
+        new_name: NewName<'_>,
+        new: &Arena,
+        former: &Arena,
+        begin: impl FnOnce(),
+    ) -> Result<()> {
+        let lost = || Error::Lost { path: former.path().into() };
+        let (file, other) = (new.file().ok_or_else(lost)?, former.file().ok_or_else(lost)?);
+        file.take_name(new_name, other, self.number, begin)
+    }
+}
