@@ -12,12 +12,12 @@ bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap 
 lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/source.toml lab/*/*/host.toml) \
 	$(shell find lab/contestants lab/hosts/native -name '*.rs' -o -name Cargo.toml) \
 	lab/requirements-contestants.lock lab/Cargo.lock
-lanes := check test-rust test-musl test-python test-rig test-lab lab-smoke test-bench test-torture \
+lanes := check test-rust test-musl test-python test-django test-rig test-lab lab-smoke test-bench test-torture \
 	test-reliability test-fuzz
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check prose test-rust test-musl test-torture test-fuzz hit-ratio \
-	test-python test-rig test-lab lab-smoke test-reliability test-bench bench instructions torture \
+	test-python test-django test-rig test-lab lab-smoke test-reliability test-bench bench instructions torture \
 	torture-peers valgrind format clean
 
 help: ## List the commands.
@@ -114,6 +114,9 @@ test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches
 # The families of tests/reliability run in test-reliability, with their figures.
 test-python: $(venv)/built ## The package: its API, semantics, types and processes.
 	$(venv)/bin/pytest --ignore=tests/reliability
+
+test-django: $(venv)/built ## The backend with Django 4.2; ARGS=6.0 for that version, which needs Python 3.12.
+	tests/integrations/django/versions.sh $(if $(ARGS),$(ARGS),4.2 -k "suite and not wrong or on_error or commands or test_processes")
 
 test-rig: $(venv)/built ## What the lab, the trials and the benchmarks share; and who imports whom.
 	$(venv)/bin/pytest -c rig/pyproject.toml rig/tests

@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Iterator, MutableMapping
 from datetime import timedelta
 from os import PathLike
-from typing import Any, Final, SupportsIndex, TypeVar, final, overload
+from typing import Any, ClassVar, Final, SupportsIndex, TypeVar, final, overload
 
 from _typeshed import SupportsItems
 from typing_extensions import Self, TypeAlias, disjoint_base
@@ -440,6 +440,7 @@ class Core(MutableMapping[Key, Any]):
     @property
     def closed(self) -> bool:
         """Whether this handle is closed."""
+    file_format: ClassVar[str]
     @property
     def path(self) -> str | None:
         """The absolute path of the file; None for a private cache."""

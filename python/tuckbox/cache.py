@@ -104,6 +104,10 @@ class Cache(_engine.Core):
     - Operations that return a value may raise EntryCorrupt.
     """
 
+    file_format: ClassVar[str] = _engine.Core.file_format
+    """The name of this release's file format, such as ``"1-0123456789abcdef"``. A release with
+    another format raises VersionMismatch when it opens the file."""
+
     # Entries have no order. Without this, `reversed` would use `len` and the keys 0, 1, ...
     __reversed__ = None
     # Whether a subclass refuses numbers of other libraries as values.
@@ -163,6 +167,7 @@ class Cache(_engine.Core):
         Warns:
             SizeMismatchWarning: The file keeps another ``size``, ``max_entries``, ``favour`` or
                 ``after_power_cut``; the message says why.
+            LogoutWarning: systemd removes the file when this user logs out.
 
         Example:
             >>> cache = Cache("./app.tuck", size="256 MB", max_entries=100_000)

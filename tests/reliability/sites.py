@@ -139,7 +139,7 @@ def serve_and_reload(path: str, turns: str, seed: str) -> None:
     project.configure()
     from tuckbox.integrations.django import TuckboxCache
 
-    backend = TuckboxCache(path, {"OPTIONS": {"lock_timeout": 30}})
+    backend = TuckboxCache(path, {"OPTIONS": {"lock_timeout": 30, "on_error": "raise"}})
 
     def request() -> None:
         number = int(seed) << 32

@@ -457,7 +457,7 @@ def test_objects_are_good_for_one_entry_of_one_cache(signed: Any, trials: Trials
         key = f":1:key-{number}"
         envelope = one._cache[key]
         assert type(envelope) is bytearray
-        two._cache[key] = envelope
+        two._opened()[key] = envelope
         assert two.get(f"key-{number}") is None
         one._cache[f":1:key-{number + 1}"] = envelope
         assert one.get(f"key-{number + 1}") is None

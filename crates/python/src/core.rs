@@ -696,6 +696,13 @@ impl Core {
         self.opened.get().is_none_or(|opened| opened.cache.is_closed())
     }
 
+    /// The name of the file format of this release. A release whose name is another one cannot open
+    /// the files of this release.
+    #[classattr]
+    fn file_format() -> String {
+        tuckbox_engine::file_format()
+    }
+
     /// The absolute path of the file; None for a private cache.
     #[getter]
     fn path(&self) -> PyResult<Option<&std::ffi::OsStr>> {

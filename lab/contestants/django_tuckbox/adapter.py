@@ -18,7 +18,13 @@ def open(folder: str, limits: Limits, settings: dict[str, str]) -> Store:
     configuration = {
         "BACKEND": "tuckbox.integrations.django.TuckboxCache",
         "LOCATION": str(Path(folder, "cache.tuck")),
-        "OPTIONS": {"size": limits.bytes or None, "max_entries": limits.entries or None},
+        "OPTIONS": {
+            "size": limits.bytes or None,
+            "max_entries": limits.entries or None,
+            "on_error": "raise",
+        },
     }
     cache = CacheHandler({"default": configuration})["default"]
+    # The first operation opens the file.
+    cache.has_key("opened")
     return Store(get=cache.get, set=cache.set, delete=cache.delete, close=cache.close)

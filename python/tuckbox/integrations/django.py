@@ -11,38 +11,45 @@ import logging
 import os
 import random
 import time
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Callable, Optional, TypeVar, Union, cast
 
 from asgiref.sync import sync_to_async
+from django.apps import AppConfig
+from django.conf import settings
+from django.core import checks
+from django.core.cache import caches
 from django.core.cache.backends.base import (
     DEFAULT_TIMEOUT,
     MEMCACHE_MAX_KEY_LENGTH,
     BaseCache,
     default_key_func,
 )
-from django.core.exceptions import ImproperlyConfigured
 
 from tuckbox.cache import Cache
 from tuckbox.errors import (
+    CacheLost,
     EntryCorrupt,
     IntegerOverflow,
-    InvalidArgument,
     LockTimeout,
     NotAnInteger,
     TuckboxError,
     ValueTooLarge,
     ValueTypeError,
 )
-from tuckbox.integrations.django_settings import envelopes, read_settings
+from tuckbox.integrations.django_checks import RUN_AS_THEM, check_cache, twins
+from tuckbox.integrations.django_failures import FAILURES, not_found, operation
+from tuckbox.integrations.django_settings import Configuration, envelopes, read_settings
+from tuckbox.integrations.django_testing import current_test_process
 from tuckbox.integrations.envelopes import EnvelopeRejected
-from tuckbox.integrations.handles import OpenOptions, shared
+from tuckbox.integrations.handles import OpenOptions, reopened, shared
 from tuckbox.keys import Key
 from tuckbox.places import make_private
 from tuckbox.results import Entry
 
-__all__ = ["TuckboxCache"]
+__all__ = ["TuckboxCache", "TuckboxConfig"]
 
 _R = TypeVar("_R")
 
@@ -56,10 +63,34 @@ _KEY_PARTS = frozenset({"key_prefix", "version", "key_func"}) | _KEY_METHODS
 _MISSING = object()
 
 _log = logging.getLogger(__name__)
+_backends: weakref.WeakSet[TuckboxCache] = weakref.WeakSet()
 
 
 class _WouldBlock(Exception):
     """An operation on the event loop must continue in a thread. Nothing was changed."""
+
+
+class _Unopened:
+    """Takes the place of the handle until the first operation, and then opens the file.
+
+    So commands that create every backend but use none, such as ``check`` and ``migrate``, create no
+    file, and an operation needs no test whether the file is open.
+    """
+
+    def __init__(self, opened: Callable[[], Cache]) -> None:
+        self._opened = opened
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opened(), name)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._opened()
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._opened())
+
+    def __len__(self) -> int:
+        return len(self._opened())
 
 
 class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
@@ -72,8 +103,10 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     with a key derived from SECRET_KEY, and only unpickled if the signature matches the entry. An
     entry that cannot be read is a miss: it is removed, and a warning is logged.
 
-    A write that fails raises a TuckboxError, such as LockTimeout, CacheFull, ValueTooLarge or
-    KeyTooLong. Nothing was changed.
+    If the cache fails (LockTimeout, ValueTooLarge, KeyTooLong or a CacheFileError), the operation
+    logs an error and behaves as if there were no entry; with ``on_error`` "raise" it raises the
+    error. Either way nothing was changed, except that ``set`` with "log" deletes the old value if
+    the new one is too large. Mistakes of the program are always raised.
 
     Example::
 
@@ -93,7 +126,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         )
 
     def __init__(self, location: Union[str, os.PathLike[str]], params: Mapping[str, Any]) -> None:
-        """Open the file, and create it if it does not exist.
+        """Validate the settings. The first operation opens or creates the file.
 
         Args:
             location: LOCATION: an absolute path, or a name (``"default"`` if empty). A name is a
@@ -101,8 +134,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             params: The other settings of the cache.
 
         Raises:
-            ImproperlyConfigured: A setting is unknown or invalid. No file was created.
-            TuckboxError: The file cannot be opened or created.
+            ImproperlyConfigured: A setting is unknown or invalid.
         """
         configuration = read_settings(location, params)
         super().__init__(params)
@@ -110,13 +142,11 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         self._max_entries = configuration.max_entries
         self._cull_frequency = configuration.cull_frequency
         self._pickles = configuration.pickles
+        self._raises = configuration.raises
+        self.configuration = configuration
         self._open_options = configuration.open_options
-        if configuration.folder is not None:
-            make_private(configuration.folder)
-        try:
-            self._cache = shared(configuration.open_options)
-        except InvalidArgument as error:
-            raise ImproperlyConfigured(f"OPTIONS of a Tuckbox cache: {error}") from error
+        self._cache = cast("Cache", _Unopened(self._opened))
+        _backends.add(self)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute, and update what is derived from it."""
@@ -175,8 +205,35 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         # Adding 0.0 accepts every type that Django accepts: it adds the timeout to a time.
         return 0 if timeout <= 0 else timeout + 0.0
 
+    # Opening.
+
+    def _opened(self) -> Cache:
+        """Return the handle, and open the file if this is the first operation.
+
+        Raises:
+            TuckboxError: The file cannot be opened or created.
+        """
+        if isinstance(self._cache, _Unopened):
+            # Tests get a cache of their own, so that they neither see nor clear the project's.
+            process = current_test_process()
+            self._open_options = self._open_options._replace(test_process=process)
+            if process is None:
+                _prepare(self.configuration)
+            self._cache = shared(self._open_options)
+        return self._cache
+
+    def _close_for_tests(self) -> None:
+        """If the tests began or ended after this backend opened its cache, leave that cache."""
+        if self._open_options.test_process != current_test_process():
+            self._forget()
+
+    def _forget(self) -> None:
+        self._cache = cast("Cache", _Unopened(self._opened))
+        self.__dict__.pop("_loop_cache", None)
+
     # Reading.
 
+    @operation
     def get(self, key: Any, default: Any = None, version: Any = None) -> Any:
         """Return the value of ``key``, or ``default`` if there is none. Takes no lock.
 
@@ -192,6 +249,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             return self._unwrapped(cache_key, value, default)
         return value
 
+    @operation
     def get_many(self, keys: Iterable[Any], version: Any = None) -> dict[Any, Any]:
         """Return a dict of those ``keys`` that have a value. Raises as `get`."""
         pairs = [(key, self.make_and_validate_key(key, version)) for key in keys]
@@ -209,12 +267,14 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
                 values[key] = value
         return values
 
+    @operation
     def has_key(self, key: Any, version: Any = None) -> bool:
         """Return whether ``key`` has a value."""
         return self.make_and_validate_key(key, version) in self._cache
 
     # Writing.
 
+    @operation
     def set(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> None:
@@ -224,18 +284,28 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             TuckboxError: The value cannot be stored. The old value is kept.
             Exception: Raised by pickling. The old value is kept.
         """
-        self._set(self._cache, key, value, timeout, version)
+        try:
+            self._set(self._cache, key, value, timeout, version)
+        except ValueTooLarge:
+            if not self._raises:
+                # The old value must not be taken for the new one.
+                with suppress(LockTimeout):
+                    self._cache.delete(self.make_and_validate_key(key, version))
+            raise
 
+    @operation
     def add(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> bool:
         """Store ``value`` if ``key`` has none; return whether it was stored. Raises as `set`."""
         return self._add(self._cache, key, value, timeout, version)
 
+    @operation
     def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None) -> bool:
         """Give ``key`` a new timeout; return whether it has a value. Raises as `set`."""
         return self._touch(self._cache, key, timeout, version)
 
+    @operation
     def delete(self, key: Any, version: Any = None) -> bool:
         """Delete ``key``; return whether it had a value.
 
@@ -244,6 +314,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         return self._cache.delete(self.make_and_validate_key(key, version))
 
+    @operation
     def incr(self, key: Any, delta: Any = 1, version: Any = None) -> Any:
         """Add ``delta`` to the value of ``key`` and return the sum. The timeout does not change.
 
@@ -255,6 +326,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         return self._incr(self._cache, key, delta, version)
 
+    @operation
     def set_many(
         self, data: Mapping[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> list[Any]:
@@ -268,6 +340,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         return self._set_many(self._cache, data, timeout, version)
 
+    @operation
     def delete_many(self, keys: Iterable[Any], version: Any = None) -> None:
         """Delete ``keys``.
 
@@ -276,12 +349,15 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         self._cache.delete_many([self.make_and_validate_key(key, version) for key in keys])
 
+    @operation
     def clear(self) -> None:
         """Delete all entries, of every prefix and version, including those of other aliases."""
+        self._close_for_tests()
         self._cache.clear()
 
-    def close(self, **kwargs: object) -> None:
-        """Do nothing. Django calls this after every request, but the file stays open."""
+    def close(self, **_: object) -> None:
+        """Keep the file open. Django calls this after every request."""
+        self._close_for_tests()
 
     # On an event loop, reads take no lock, and writes wait for a lock for 20 ms at most. An
     # operation continues in a thread if it would take longer or run code of pickled objects, and
@@ -290,7 +366,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     async def aget(self, key: Any, default: Any = None, version: Any = None) -> Any:
         """See `get`."""
         if self._is_async_direct:
-            with suppress(EntryCorrupt):
+            with suppress(EntryCorrupt, *FAILURES):
                 value = self._cache.get(self.make_and_validate_key(key, version), default)
                 if type(value) is not bytearray or value is default:
                     return value
@@ -336,7 +412,8 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         self, direct: Callable[..., _R], in_thread: Callable[..., _R], *arguments: Any
     ) -> _R:
         if self._is_async_direct:
-            with suppress(_WouldBlock, LockTimeout):
+            # The operation in the thread deals with the failure.
+            with suppress(_WouldBlock, *FAILURES):
                 return direct(self._loop_cache, *arguments)
         result: _R = await sync_to_async(in_thread, thread_sensitive=True)(*arguments)
         return result
@@ -346,6 +423,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
     @functools.cached_property
     def _loop_cache(self) -> Cache:
+        self._opened()
         return shared(self._loop_options)
 
     @property
@@ -353,9 +431,20 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         lock_timeout = min(self._open_options.lock_timeout, _LOOP_LOCK_TIMEOUT_S)
         return self._open_options._replace(lock_timeout=lock_timeout)
 
+    def _reopen(self, loss: CacheLost) -> None:
+        # The handle could not open what is at its path now, which may be another release's file.
+        path = self._open_options.path
+        _log.warning("%s is opened again, or created again if it is missing: %s", path, loss)
+        if self._open_options.test_process is None:
+            _prepare(self.configuration)
+        self._cache = reopened(self._open_options, self._cache)
+        loop_cache = self.__dict__.pop("_loop_cache", None)
+        if loop_cache is not None and loop_cache is not self._cache:
+            reopened(self._loop_options, loop_cache)
+
     def _require_thread(self, cache: Cache) -> None:
         """Raise `_WouldBlock` on an event loop: what follows may be slow or run pickled code."""
-        if cache is not self._cache:
+        if cache is self.__dict__.get("_loop_cache") and cache is not self._cache:
             raise _WouldBlock
 
     def _set(self, cache: Cache, key: Any, value: Any, timeout: Any, version: Any) -> None:
@@ -390,7 +479,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         try:
             return cache.incr(cache_key, delta, default=None)
         except KeyError:
-            raise ValueError(f"Key '{key}' not found") from None
+            raise not_found(key) from None
         except (NotAnInteger, IntegerOverflow):
             # A float, a larger int, or another type with `+`.
             pass
@@ -399,7 +488,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             entry = self._entry(cache_key)
             ttl = None if entry is None or entry.expiry is None else entry.expiry - time.time()
             if entry is None or (ttl is not None and ttl <= 0):
-                raise ValueError(f"Key '{key}' not found")
+                raise not_found(key)
             # A `touch` between the read and the swap is undone: only values have versions.
             total = entry.value + delta
             swap = functools.partial(_swap, cache, entry.version)
@@ -505,5 +594,51 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             unseen -= 1
 
 
+def _prepare(configuration: Configuration) -> None:
+    """Create the folder of a named cache."""
+    if configuration.folder is not None:
+        make_private(configuration.folder)
+        _warn_of_twins(configuration)
+
+
+@functools.lru_cache(maxsize=64)  # Once for each cache.
+def _warn_of_twins(configuration: Configuration) -> None:
+    path = configuration.open_options.path
+    for user, twin in twins(configuration):
+        _log.warning("%s is not the cache of user %s, %s: %s", path, user, twin, RUN_AS_THEM)
+
+
 def _swap(cache: Cache, version: int, cache_key: Key, value: object, ttl: float | None) -> bool:
     return cache.cas(cache_key, value, version, ttl)
+
+
+def _forget_parents_test_cache() -> None:
+    # A forked test worker gets its number later, and opens its own cache then.
+    if current_test_process() is not None:
+        for backend in list(_backends):
+            backend._forget()  # noqa: SLF001 - Of this module.
+
+
+os.register_at_fork(after_in_child=_forget_parents_test_cache)
+
+
+class TuckboxConfig(AppConfig):  # type: ignore[misc] # Django is not typed.
+    """An app that adds system checks of the project's Tuckbox caches, for ``INSTALLED_APPS``."""
+
+    name = "tuckbox.integrations"
+    label = "tuckbox"
+    verbose_name = "Tuckbox"
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        checks.register(_check, checks.Tags.caches)
+
+
+def _check(**_: object) -> list[checks.CheckMessage]:
+    backends = ((alias, caches[alias]) for alias in settings.CACHES)
+    return [
+        message
+        for alias, backend in backends
+        if isinstance(backend, TuckboxCache)
+        for message in check_cache(alias, backend.configuration)
+    ]

@@ -15,15 +15,17 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.crypto import salted_hmac
 
+from tuckbox.errors import InvalidArgument
 from tuckbox.integrations.envelopes import Envelopes
-from tuckbox.integrations.handles import OpenOptions
+from tuckbox.integrations.handles import OpenOptions, validate
 from tuckbox.places import Place, is_name, private_folder
 
 __all__ = ["Configuration", "envelopes", "read_settings"]
 
 _PARAMS = ("TIMEOUT", "OPTIONS", "KEY_PREFIX", "VERSION", "KEY_FUNCTION")
 _OPEN_OPTIONS = ("size", "max_entries", "favour", "after_power_cut", "lock_timeout", "group")
-_OPTIONS = (*_OPEN_OPTIONS, "pickle", "MAX_ENTRIES", "CULL_FREQUENCY")
+_OPTIONS = (*_OPEN_OPTIONS, "on_error", "pickle", "MAX_ENTRIES", "CULL_FREQUENCY")
+_ON_ERROR = ("log", "raise")
 _PICKLE = ("signed", "never")
 _CULL_FREQUENCY = 3
 _SALT = "tuckbox.integrations.django"
@@ -42,6 +44,8 @@ class Configuration(NamedTuple):
     """Culling removes one entry in this many, or all of them if it is 0."""
     pickles: bool
     """Whether objects that are not plain values are pickled and signed."""
+    raises: bool
+    """Whether an operation raises if the cache fails, instead of logging the failure."""
 
 
 def read_settings(location: object, params: Mapping[str, Any]) -> Configuration:
@@ -63,12 +67,8 @@ def read_settings(location: object, params: Mapping[str, Any]) -> Configuration:
     _refuse_unknown("OPTIONS", options, _OPTIONS)
     if params.get("TIMEOUT") is not None:
         _int("TIMEOUT", params["TIMEOUT"])
-    pickle = options.get("pickle", "signed")
-    if pickle not in _PICKLE:
-        raise ImproperlyConfigured(
-            f"pickle in OPTIONS of a Tuckbox cache must be one of {_listed(_PICKLE)}, "
-            f"not {pickle!r}"
-        )
+    pickles = _choice("pickle", options.get("pickle", "signed"), _PICKLE) == "signed"
+    raises = _choice("on_error", options.get("on_error", "log"), _ON_ERROR) == "raise"
     for name in _OPEN_OPTIONS:
         if not isinstance(options.get(name), (int, float, str, type(None))):
             raise ImproperlyConfigured(
@@ -82,7 +82,12 @@ def read_settings(location: object, params: Mapping[str, Any]) -> Configuration:
         )
     given = {name: options[name] for name in _OPEN_OPTIONS if name in options}
     open_options = OpenOptions(path, **given)
-    return Configuration(open_options, folder, *_culling(options), pickles=pickle == "signed")
+    try:
+        validate(open_options)
+    except InvalidArgument as error:
+        raise ImproperlyConfigured(f"OPTIONS of a Tuckbox cache: {error}") from error
+    culling = _culling(options)
+    return Configuration(open_options, folder, *culling, pickles=pickles, raises=raises)
 
 
 def envelopes(*, pickles: bool) -> Envelopes:
@@ -151,6 +156,14 @@ def _culling(options: Mapping[str, Any]) -> tuple[int | None, int]:
             f"MAX_ENTRIES in OPTIONS of a Tuckbox cache must be positive, not {max_entries}"
         )
     return max_entries, frequency
+
+
+def _choice(name: str, given: Any, choices: tuple[str, ...]) -> object:
+    if given not in choices:
+        raise ImproperlyConfigured(
+            f"{name} in OPTIONS of a Tuckbox cache must be one of {_listed(choices)}, not {given!r}"
+        )
+    return given
 
 
 def _int(name: str, given: object) -> int:

@@ -6,14 +6,23 @@ would be slow. This module knows no framework.
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 import threading
-from typing import NamedTuple, Optional, Union
+from contextlib import suppress
+from typing import Any, NamedTuple, Optional, Union
 
 from tuckbox.cache import Cache
 from tuckbox.choices import AfterPowerCut, Favour
+from tuckbox.errors import CacheFileError
+from tuckbox.integrations.siblings import open_file
+from tuckbox.sizes import parse_size
 
-__all__ = ["OpenOptions", "shared"]
+__all__ = ["OpenOptions", "reopened", "shared", "validate"]
+
+_SMALL_BYTES = 1 << 20
+_LARGEST_BYTES = 8 << 40
 
 
 class ExactCache(Cache):
@@ -26,7 +35,7 @@ class ExactCache(Cache):
 
 
 class OpenOptions(NamedTuple):
-    """The arguments of `Cache`."""
+    """The arguments of `Cache`, and for which process."""
 
     path: str
     size: Union[float, str, None] = None
@@ -36,10 +45,38 @@ class OpenOptions(NamedTuple):
     group: Union[str, int, None] = None
     favour: Optional[Favour] = None
     after_power_cut: Optional[AfterPowerCut] = None
+    test_process: Optional[str] = None
+    """If set, a private cache takes the place of the file, one for each name and path."""
+
+    def arguments(self, **others: object) -> dict[str, Any]:
+        """Return the arguments of `Cache`, some of them replaced by ``others``."""
+        given = {**self._asdict(), **others}
+        del given["test_process"]
+        return given
 
 
 _handles: dict[OpenOptions, Cache] = {}
+# By the name of the test process and the path.
+_private: dict[tuple[str, str], Cache] = {}
 _opening = threading.Lock()
+
+
+@functools.lru_cache(maxsize=64)
+def validate(options: OpenOptions) -> None:
+    """Check the arguments of `Cache` without opening the file.
+
+    Raises:
+        InvalidArgument: An argument is invalid, whatever the file is.
+    """
+    # A private cache has the same limits, and a small one costs little.
+    size_bytes = parse_size(_SMALL_BYTES if options.size is None else options.size)
+    if size_bytes <= _LARGEST_BYTES:
+        size_bytes = min(size_bytes, _SMALL_BYTES)
+    Cache(**options.arguments(path=None, size=size_bytes, group=None)).close()
+    if options.group is not None:
+        # Looks the group up first. Whether the file can be opened does not matter here.
+        with suppress(CacheFileError):
+            Cache(options.path, read_only=True, group=options.group).close()
 
 
 def shared(options: OpenOptions) -> Cache:
@@ -65,8 +102,40 @@ def shared(options: OpenOptions) -> Cache:
         with _opening:
             handle = _handles.get(options)
             if handle is None or handle.closed:
-                handle = _handles[options] = ExactCache(**options._asdict())
+                handle = _handles[options] = _open(options)
     return handle
+
+
+def _open(options: OpenOptions) -> Cache:
+    if options.test_process is None:
+        return open_file(ExactCache, **options.arguments())
+    place = (options.test_process, options.path)
+    first = _private.get(place)
+    if first is None or first.closed:
+        first = _private[place] = ExactCache(**options.arguments(path=None, group=None))
+        return first
+    # Another handle of the same cache.
+    return copy.copy(first)
+
+
+def reopened(options: OpenOptions, lost: Cache) -> Cache:
+    """Return a new handle in place of a lost one.
+
+    Args:
+        options: The file, and how to open it.
+        lost: A handle that raised CacheLost: its file was truncated, removed or replaced.
+
+    Returns:
+        Another handle, the same for every thread.
+
+    Raises:
+        TuckboxError: As raised by `Cache`.
+    """
+    with _opening:
+        if _handles.get(options) is lost:
+            # Not closed: other threads may still be using it.
+            del _handles[options]
+    return shared(options)
 
 
 def _reset_lock() -> None:

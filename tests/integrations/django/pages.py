@@ -24,6 +24,12 @@ def page(request: HttpRequest) -> HttpResponse:
     return response
 
 
+@cache_page(60)
+def large(request: HttpRequest) -> HttpResponse:
+    """A page that is larger than most caches allow."""
+    return HttpResponse(b"x" * 20_000_000)
+
+
 def fragment(request: HttpRequest) -> HttpResponse:
     """A page of which a part is cached."""
     return render(request, "fragment.html", {"count": next(computed)})
@@ -35,4 +41,9 @@ def visits(request: HttpRequest) -> HttpResponse:
     return HttpResponse(str(request.session["visits"]))
 
 
-urlpatterns = [path("page", page), path("fragment", fragment), path("visits", visits)]
+urlpatterns = [
+    path("page", page),
+    path("large", large),
+    path("fragment", fragment),
+    path("visits", visits),
+]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
-import random
 import signal
-import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +12,11 @@ import pytest
 from django.core.cache.backends.base import BaseCache
 
 import tuckbox.integrations.django as module
-from integrations.django import workers
 from tuckbox.errors import LockTimeout, ValueTooLarge
 from tuckbox.integrations.django import TuckboxCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     Opened = Callable[..., TuckboxCache]
 
@@ -98,7 +94,7 @@ def test_a_default_comes_back_as_it_is(backend: TuckboxCache, in_threads: list[s
 
 
 def test_errors_are_those_of_the_synchronous_form(opened: Opened) -> None:
-    backend = opened(OPTIONS={"size": "64 KiB"})
+    backend = opened(OPTIONS={"size": "64 KiB", "on_error": "raise"})
 
     async def use() -> None:
         await backend.aset("key", "old")
@@ -147,34 +143,6 @@ def test_what_a_subclass_does_it_does_on_a_loop_as_well(opened: Opened) -> None:
     asyncio.run(use(patched))
 
 
-@pytest.fixture
-def held(location: str, opened: Opened) -> Iterator[int]:
-    """A process that was stopped while it held the lock of the only shard; it ends before the file
-    is proved."""
-    context = multiprocessing.get_context("spawn")
-    begun = context.Event()
-    process = context.Process(target=workers.write_for_ever, args=(location, begun), daemon=True)
-    process.start()
-    assert process.pid is not None
-    assert begun.wait(30)
-    impatient = workers.backend_at(location, lock_timeout=0.01)
-    for _ in range(1000):
-        os.kill(process.pid, signal.SIGSTOP)
-        os.waitpid(process.pid, os.WUNTRACED)
-        try:
-            impatient.set("probe", 1)
-        except LockTimeout:
-            break
-        os.kill(process.pid, signal.SIGCONT)
-        time.sleep(random.uniform(0, 0.001))
-    else:
-        pytest.fail("the process never held the lock when it was stopped")
-    yield process.pid
-    process.kill()
-    process.join()
-    impatient._cache.close()
-
-
 def test_a_loop_goes_on_while_a_lock_is_held(held: int, opened: Opened) -> None:
     """The set waits in a thread until another task lets the holder go on."""
     backend = opened(OPTIONS={"lock_timeout": 50})
@@ -191,7 +159,7 @@ def test_a_loop_goes_on_while_a_lock_is_held(held: int, opened: Opened) -> None:
 
 
 def test_a_lock_that_is_held_too_long_is_an_error(held: int, opened: Opened) -> None:
-    backend = opened(OPTIONS={"lock_timeout": 0.05})
+    backend = opened(OPTIONS={"lock_timeout": 0.05, "on_error": "raise"})
     for operation, *arguments in (
         (backend.set, "key", 1),
         (backend.set, "key", OrderedDict()),

@@ -113,7 +113,7 @@ def test_values_keep_their_exact_type(backend: TuckboxCache, value: Any) -> None
 
 
 def test_a_pickled_handle_keeps_exact_types_as_well(backend: TuckboxCache) -> None:
-    with pickle.loads(pickle.dumps(backend._cache)) as handle:
+    with pickle.loads(pickle.dumps(backend._opened())) as handle:
         with pytest.raises(ValueTypeError, match="SafeString"):
             handle.set("key", mark_safe("<b>"))
         with pytest.raises(ValueTypeError, match=r"numpy\.int64"):

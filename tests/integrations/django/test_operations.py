@@ -159,7 +159,7 @@ def test_what_is_missing_or_expired_cannot_be_incremented(backend: TuckboxCache)
 
 
 def test_a_value_that_is_too_large_is_refused_and_the_old_one_stays(opened: Opened) -> None:
-    backend = opened(OPTIONS=SMALL)
+    backend = opened(OPTIONS={**SMALL, "on_error": "raise"})
     backend.set("key", "old")
     for value in ("v" * 10**6, {"v": "v" * 10**6}, bytearray(10**6), object()):
         with pytest.raises(ValueTooLarge):

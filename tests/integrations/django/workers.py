@@ -50,6 +50,7 @@ def store(location: str) -> None:
 def write_for_ever(location: str, begun: Event) -> None:
     """Hold the lock of the only shard most of the time."""
     backend = backend_at(location, size="1 MiB")
+    backend.get("open")
     begun.set()
     entries = {str(number): bytes(3000) for number in range(100)}
     while True:

@@ -1,6 +1,7 @@
 //! The layout of a new file of a given size, and whether this build can use a file. Must not know
 //! what the parts hold.
 
+use tuckbox_arena::layout::{self, FORMAT_VERSION};
 use tuckbox_arena::{AfterPowerCut, Layer, Plan};
 
 use super::layout::{
@@ -64,6 +65,12 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
 /// What the arena must know about the engine.
 pub fn layer() -> Layer {
     Layer { signature: signature(), makes: is_plan }
+}
+
+/// The name of this build's file format: its version and its layout, such as
+/// `1-0123456789abcdef`. Builds with other names refuse each other's files.
+pub fn file_format() -> String {
+    format!("{FORMAT_VERSION}-{:016x}", layout::signature(signature()))
 }
 
 /// Whether [`plan`] returns this plan for some cache. A change of `plan` therefore needs a change

@@ -23,18 +23,16 @@ def main(tests: str, backend: str, location: str, *labels: str) -> None:
     import django
     from django.conf import settings
     from django.test.runner import DiscoverRunner
-    from django.utils.deprecation import RemovedInDjango60Warning, RemovedInDjango61Warning
+    from django.utils import deprecation
 
     # As in Django's runtests.py.
-    for category in (
-        RemovedInDjango60Warning,
-        RemovedInDjango61Warning,
-        ResourceWarning,
-        RuntimeWarning,
-    ):
+    removed = [value for name, value in vars(deprecation).items() if name.startswith("RemovedIn")]
+    for category in (*removed, ResourceWarning, RuntimeWarning):
         warnings.simplefilter("error", category)
 
     import test_sqlite
+
+    from tuckbox.integrations import django as django_backend
 
     own = {name: value for name, value in vars(test_sqlite).items() if name.isupper()}
     settings.configure(
@@ -49,6 +47,8 @@ def main(tests: str, backend: str, location: str, *labels: str) -> None:
         TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates"}],
     )
     django.setup()
+    # As in a server: in a test process, a private cache would take the place of the file.
+    django_backend.current_test_process = lambda: None
     runner = DiscoverRunner(verbosity=1, interactive=False)
     runner.setup_test_environment()
     suite = runner.build_suite([f"cases.{label}" for label in labels])

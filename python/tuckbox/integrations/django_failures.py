@@ -1,0 +1,103 @@
+"""What an operation of Django's backend does if the cache fails: OPTIONS["on_error"].
+
+Knows what each operation returns, but not how it works.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any, Callable, TypeVar, cast
+
+from tuckbox.errors import (
+    CacheFileError,
+    CacheLost,
+    InvalidSize,
+    KeyTooLong,
+    LockTimeout,
+    ValueTooLarge,
+)
+
+__all__ = ["FAILURES", "not_found", "operation"]
+
+# The settings were validated, so InvalidSize means that the file system is too small.
+FAILURES = (CacheFileError, InvalidSize, LockTimeout, ValueTooLarge, KeyTooLong)
+"""Failures of the cache, as opposed to mistakes of the program."""
+
+_Operation = TypeVar("_Operation", bound=Callable[..., Any])
+
+_log = logging.getLogger("tuckbox.integrations.django")
+
+
+def operation(function: _Operation) -> _Operation:
+    """Wrap a method of the backend, for the case that the cache fails.
+
+    If the handle lost its file for good, the operation is repeated with a new one. A failure that
+    remains is raised if the backend ``_raises``. Otherwise it is logged, and the operation behaves
+    as if there were no entry and none could be stored.
+    """
+    answer = _ANSWERS[function.__name__]
+
+    @functools.wraps(function)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(self, *args, **kwargs)
+        except FAILURES as failure:
+            remaining = failure
+        if isinstance(remaining, CacheLost):
+            try:
+                self._reopen(remaining)
+                return function(self, *args, **kwargs)
+            except FAILURES as failure:
+                remaining = failure
+        if self._raises:
+            raise remaining
+        path = self._open_options.path
+        _log.error("%s: %s failed: %s", path, function.__name__, remaining)
+        return answer(*args, **kwargs)
+
+    return cast("_Operation", wrapper)
+
+
+def not_found(key: object) -> ValueError:
+    """Return the exception of a counter that has no value."""
+    return ValueError(f"Key '{key}' not found")
+
+
+def _no(*_: object, **__: object) -> bool:
+    return False
+
+
+def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
+def _nothing_found(*_: object, **__: object) -> dict[Any, Any]:
+    return {}
+
+
+def _default(*args: Any, **kwargs: Any) -> Any:
+    return kwargs["default"] if "default" in kwargs else (*args, None, None)[1]
+
+
+def _all_keys(*args: Any, **kwargs: Any) -> list[Any]:
+    return list(args[0] if args else kwargs["data"])
+
+
+def _no_counter(*args: Any, **kwargs: Any) -> None:
+    raise not_found(args[0] if args else kwargs["key"])
+
+
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "get": _default,
+    "get_many": _nothing_found,
+    "has_key": _no,
+    "set": _nothing,
+    "add": _no,
+    "touch": _no,
+    "delete": _no,
+    "incr": _no_counter,
+    "set_many": _all_keys,
+    "delete_many": _nothing,
+    "clear": _nothing,
+}
