@@ -20,7 +20,7 @@ from rig.sources import ROOT
 
 PAGE = ROOT / "docs" / "explanation" / "performance.md"
 
-#: All figures of all runs, beside the page.
+#: All figures of all runs, in the folder of the page.
 TABLE = "performance.csv"
 
 #: The generated parts, in the order of the page.
@@ -29,7 +29,7 @@ PARTS = ("overview", "growth", "charts", "appendix")
 
 @dataclass(frozen=True)
 class Document:
-    """The page, and the files beside it by name: the table of all figures, and the charts."""
+    """The page, and other files of its folder by name: the table of all figures, and the charts."""
 
     page: str
     files: dict[str, str]
@@ -67,7 +67,7 @@ def make(page: str, record: Record, counts: Counts | None = None) -> Document:
 
 
 def write(made: Document, page: Path = PAGE) -> None:
-    """Write the page and the files beside it."""
+    """Write the page and the other files of its folder."""
     page.write_text(made.page, "utf-8")
     for name, text in made.files.items():
         (page.parent / name).write_text(text, "utf-8")
