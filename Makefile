@@ -12,12 +12,12 @@ bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap 
 lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/source.toml lab/*/*/host.toml) \
 	$(shell find lab/contestants lab/hosts/native -name '*.rs' -o -name Cargo.toml) \
 	lab/requirements-contestants.lock lab/Cargo.lock
-lanes := check test-rust test-musl test-python test-django test-rig test-lab lab-smoke test-bench test-torture \
-	test-reliability test-fuzz
+lanes := check test-rust test-musl test-python test-django test-wheels test-rig test-lab lab-smoke test-bench \
+	test-torture test-reliability test-fuzz
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check prose test-rust test-musl test-torture test-fuzz hit-ratio \
-	test-python test-django test-rig test-lab lab-smoke test-reliability test-bench bench instructions torture \
+	wheels bare-systems licences test-wheels test-python test-django test-rig test-lab lab-smoke test-reliability test-bench bench instructions torture \
 	torture-peers valgrind format clean
 
 help: ## List the commands.
@@ -36,6 +36,14 @@ $(venv)/built: $(venv)/made $(rust_sources) pyproject.toml
 
 $(venv)/drawing: $(venv)/made benches/requirements.lock
 	$(python) -m pip install --quiet --disable-pip-version-check -r benches/requirements.lock
+	@touch $@
+
+$(venv)/auditing: $(venv)/made wheels/requirements.lock
+	$(python) -m pip install --quiet --disable-pip-version-check -r wheels/requirements.lock
+	@touch $@
+
+$(venv)/releasing: $(venv)/auditing wheels/requirements-release.lock
+	$(python) -m pip install --quiet --disable-pip-version-check -r wheels/requirements-release.lock
 	@touch $@
 
 $(venv)/writing: $(venv)/made docs/requirements.lock
@@ -59,11 +67,28 @@ lab-docs: $(venv)/built ## The lab's middle form, 90 minutes at most, into docs/
 	-$(python) -m lab run --middle --resume $(ARGS)
 	$(python) -m lab publish
 
+wheels: $(venv)/releasing ## What a release has: built for all systems, audited, tried with every Python found here.
+	$(python) -m wheels build
+	$(python) -m wheels audit
+	python3 wheels/trial.py
+
+bare-systems: ## After `make wheels`, as root: install them in bare Debians and follow the tutorial, minutes.
+	wheels/bare-system.sh amd64 trixie
+	wheels/bare-system.sh amd64 forky tests
+	wheels/bare-system.sh arm64 trixie
+
+# The version is pinned here, because cargo has no lock file for tools.
+cargo_about := 0.9.2
+licences: ## Write THIRD-PARTY-LICENSES.txt.
+	cargo install --quiet --locked --root target/tools --version $(cargo_about) --features cli cargo-about
+	target/tools/bin/cargo-about generate --locked --fail --config wheels/licences/about.toml \
+		--manifest-path crates/python/Cargo.toml --output-file THIRD-PARTY-LICENSES.txt wheels/licences/about.hbs
+
 test: ## Everything, lane by lane, with the time that each takes.
 	@for lane in $(lanes); do SECONDS=0; $(MAKE) --no-print-directory $$lane; echo "make $$lane: $$SECONDS s"; done
 	@echo "make test: all lanes passed"
 
-check: $(venv)/built $(venv)/drawing prose docs ## Formats, lints, types, prose, the site.
+check: $(venv)/built $(venv)/drawing $(venv)/auditing prose docs ## Formats, lints, types, prose, the site.
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks,tuckbox-python/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml
@@ -73,9 +98,11 @@ check: $(venv)/built $(venv)/drawing prose docs ## Formats, lints, types, prose,
 	cargo fmt --all --check --manifest-path benches/limits/Cargo.toml
 	PYO3_PYTHON=$$(realpath $(python)) cargo clippy --quiet --release --manifest-path benches/limits/Cargo.toml \
 		--target-dir target/benches/limits -- -D warnings
-	$(venv)/bin/ruff check docs/conf.py python tests rig lab reliability benches
-	$(venv)/bin/ruff format --check docs/conf.py python tests rig lab reliability benches
+	$(venv)/bin/ruff check docs/conf.py python tests wheels rig lab reliability benches
+	$(venv)/bin/ruff format --check docs/conf.py python tests wheels rig lab reliability benches
 	$(venv)/bin/mypy
+	$(venv)/bin/mypy --config-file wheels/pyproject.toml -p wheels
+	$(venv)/bin/zizmor --quiet --offline --min-severity medium .github
 	$(venv)/bin/mypy --config-file rig/pyproject.toml -p rig
 	$(venv)/bin/mypy --config-file lab/pyproject.toml -p lab
 	$(venv)/bin/mypy --config-file reliability/pyproject.toml -p reliability
@@ -117,6 +144,9 @@ test-python: $(venv)/built ## The package: its API, semantics, types and process
 
 test-django: $(venv)/built ## The backend with Django 4.2; ARGS=6.0 for that version, which needs Python 3.12.
 	tests/integrations/django/versions.sh $(if $(ARGS),$(ARGS),4.2 -k "suite and not wrong or on_error or commands or test_processes")
+
+test-wheels: $(venv)/built $(venv)/auditing valgrind ## What pip would build and install: contents, licences, metadata.
+	$(venv)/bin/pytest -c wheels/pyproject.toml wheels/tests
 
 test-rig: $(venv)/built ## What the lab, the trials and the benchmarks share; and who imports whom.
 	$(venv)/bin/pytest -c rig/pyproject.toml rig/tests
@@ -178,8 +208,8 @@ format: $(venv)/made ## Format all sources.
 	cargo fmt --all --manifest-path lab/Cargo.toml
 	cargo fmt --all --manifest-path benches/native/Cargo.toml
 	cargo fmt --all --manifest-path benches/limits/Cargo.toml
-	$(venv)/bin/ruff format docs/conf.py python tests rig lab reliability benches
-	$(venv)/bin/ruff check --fix-only --quiet python tests rig lab reliability benches
+	$(venv)/bin/ruff format docs/conf.py python tests wheels rig lab reliability benches
+	$(venv)/bin/ruff check --fix-only --quiet python tests wheels rig lab reliability benches
 
 clean: ## Remove what was built.
 	cargo clean

@@ -1,7 +1,7 @@
 """Runs the operations of the hot paths repeatedly, for callgrind to count.
 
-Owns what is run: `python -m benches.hot_path FOLDER`. Imports only the package, because callgrind
-emulates everything. Must not time anything. The counted passes lie between two calls of
+Owns what is run: `python -m benches.hot_path [NAME ...] FOLDER`. Imports only the package, because
+callgrind emulates everything. Must not time anything. The counted passes lie between two calls of
 `os.getppid`, at which callgrind dumps its counts. An earlier pass lets the interpreter adapt its
 code, and the answer of the last operation is verified.
 """
@@ -121,17 +121,17 @@ OPERATIONS: dict[str, Callable[[Cache, list[str]], tuple[_Pass, object]]] = {
 }
 
 
-def run(folder: Path) -> None:
-    """Run all operations in order, each on a new cache.
+def run(folder: Path, *names: str) -> None:
+    """Run the named operations, or all, in order, each on a new cache.
 
     Raises ValueError for a wrong answer.
     """
     keys = [str(uuid.UUID(int=(n + 1) * _MULTIPLIER % 2**128)) for n in range(KEYS)]
-    for name, make in OPERATIONS.items():
+    for name in names or OPERATIONS:
         with Cache(folder / "hot-path.tuck") as cache:
             for key in keys:
                 cache.set(key, _VALUE)
-            work, expected = make(cache, keys)
+            work, expected = OPERATIONS[name](cache, keys)
             answer = work()
             os.getppid()
             for _ in range(PASSES):
@@ -145,4 +145,4 @@ def run(folder: Path) -> None:
 if __name__ == "__main__":
     # The cycle collector is not part of any operation.
     gc.disable()
-    run(Path(sys.argv[1]))
+    run(Path(sys.argv[-1]), *sys.argv[1:-1])

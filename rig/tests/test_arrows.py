@@ -21,8 +21,9 @@ ARROWS: dict[str, set[str]] = {
     # Only the interface of the lab, and the type of the stores that it opens.
     "reliability": {"lab.hosts.python.contract", "lab.peers", "rig"},
     "benches": {"lab", "rig", "tuckbox"},
+    "wheels": set(),
 }
-OURS = {"rig", "tuckbox", "lab", "benches", "reliability"}
+OURS = {"rig", "tuckbox", "lab", "benches", "reliability", "wheels"}
 
 
 def arrows(source: str) -> Iterator[str]:
@@ -56,7 +57,9 @@ def modules(package: str) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("package", ["rig", "python/tuckbox", "lab", "benches", "reliability"])
+@pytest.mark.parametrize(
+    "package", ["rig", "python/tuckbox", "lab", "benches", "reliability", "wheels"]
+)
 def test_every_arrow_is_drawn(package: str) -> None:
     found = {
         module: surprises

@@ -20,6 +20,10 @@ FILES = subprocess.run(
 ).stdout.split("\0")[:-1]
 
 
+# PyPI shows the README without the repository, so its links name the repository.
+OURS = re.compile(
+    "https://(github.com/tuckbox/tuckbox/(blob|tree)|raw.githubusercontent.com/tuckbox/tuckbox)/main/"
+)
 PAGES = ("cache", "results", "errors")
 
 
@@ -27,6 +31,11 @@ def prose(path: Path) -> str:
     """The text without its code."""
     text = re.sub(r"^ *```.*?^ *```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"`([^`\n]*)`", lambda code: code[1].replace("](", " "), text)
+
+
+def links(text: str) -> list[str]:
+    inline = re.findall(r"\]\(([^)\s]+)\)", text)
+    return [*inline, *re.findall(r"^\[[^\]]+\]: (\S+)", text, re.MULTILINE)]
 
 
 def anchors(path: Path) -> set[str]:
@@ -37,11 +46,12 @@ def anchors(path: Path) -> set[str]:
 @pytest.mark.parametrize("name", FILES)
 def test_a_link_leads_to_a_file_and_a_heading(name: str) -> None:
     page = ROOT / name
-    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
-        if re.match("https?:", link):
+    for link in links(prose(page)):
+        folder = ROOT if OURS.match(link) else page.parent
+        place, _, heading = OURS.sub("", link).partition("#")
+        if re.match("https?:", place):
             continue
-        place, _, heading = link.partition("#")
-        target = page.parent / place if place else page
+        target = folder / place if place else page
         assert target.exists(), link
         assert not heading or heading in anchors(target), link
 

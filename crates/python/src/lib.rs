@@ -39,8 +39,13 @@ mod ttl;
 mod varint;
 mod waiter;
 
+use pyo3::exceptions::PyImportError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
 /// The module's contents.
-#[pyo3::pymodule]
+// No free-threaded Python has run the tests: with `gil_used`, one turns its GIL on.
+#[pyo3::pymodule(gil_used = true)]
 mod _engine {
     #[pymodule_export]
     use super::clock::ManualClock;
@@ -54,10 +59,29 @@ mod _engine {
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        super::only_one_interpreter(module.py())?;
         #[cfg(feature = "hooks")]
         super::hooks::install(module)?;
         super::get_set::install_methods(module.py())
     }
+}
+
+/// Refuses all interpreters of a process but the first that imports the module: the exceptions and
+/// types that the code remembers are those of one interpreter.
+///
+/// # Errors
+/// `ImportError`.
+fn only_one_interpreter(py: Python<'_>) -> PyResult<()> {
+    // Each interpreter has its own `sys`.
+    static FIRST: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let sys = py.import("sys")?;
+    if FIRST.get_or_init(py, || sys.clone().unbind()).is(&sys) {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "tuckbox works in one interpreter of a process, and another one has imported it: run each \
+         in a process of its own (mod_wsgi: WSGIApplicationGroup %{GLOBAL})",
+    ))
 }
 
 #[cfg(all(test, not(feature = "hooks")))]

@@ -68,8 +68,10 @@ pub fn create_private_folder(path: &Path) -> io::Result<()> {
 /// Creates an unnamed file in memory.
 pub fn memory_file(name: &str) -> io::Result<File> {
     let name = path_text(Path::new(name))?;
+    // The wheels run with glibc 2.17, which does not have `memfd_create`.
     // SAFETY: `name` is a NUL-terminated string that outlives the call.
-    owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })
+    let fd = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) };
+    owned(fd as libc::c_int)
 }
 
 /// A path by which other processes of this user open a file of this process.

@@ -1,0 +1,1 @@
+"""Builds, audits and tries what users install. `python -m wheels` lists the commands."""

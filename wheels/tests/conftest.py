@@ -1,0 +1,43 @@
+"""The packages that pip would build here, built once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from wheels import build
+from wheels.targets import ROOT
+
+
+@pytest.fixture(scope="session")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build.sdist(tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="session")
+def wheel(sdist: Path) -> Path:
+    """What pip builds from the source distribution."""
+    source = build.unpacked(sdist, ROOT / "target" / "sdist")
+    folder = sdist.with_name("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        # Other crates are built there already.
+        "CARGO_TARGET_DIR": str(ROOT / "target"),
+    }
+    command = [*pip, "--wheel-dir", str(folder), "."]
+    subprocess.run(command, cwd=source, check=True, env=environment)
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="session")
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
