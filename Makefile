@@ -18,7 +18,7 @@ rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml 
 
 .PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check prose test-rust test-musl test-torture test-fuzz hit-ratio \
 	wheels bare-systems licences test-wheels test-python test-django test-rig test-lab lab-smoke test-reliability test-bench bench instructions torture \
-	torture-peers valgrind format clean
+	torture-peers valgrind systemd-analyze format clean
 
 help: ## List the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,10 @@ $(venv)/releasing: $(venv)/auditing wheels/requirements-release.lock
 
 $(venv)/writing: $(venv)/made docs/requirements.lock
 	$(python) -m pip install --quiet --disable-pip-version-check -r docs/requirements.lock
+	@touch $@
+
+$(venv)/deploying: $(venv)/made tests/deployments/requirements.lock
+	$(python) -m pip install --quiet --disable-pip-version-check -r tests/deployments/requirements.lock
 	@touch $@
 
 setup: $(venv)/made ## Make the virtual environment.
@@ -139,7 +143,7 @@ test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches
 	fuzz/run.sh fixed
 
 # The families of tests/reliability run in test-reliability, with their figures.
-test-python: $(venv)/built ## The package: its API, semantics, types and processes.
+test-python: $(venv)/built $(venv)/deploying systemd-analyze ## The package: its API, semantics, types and processes.
 	$(venv)/bin/pytest --ignore=tests/reliability
 
 test-django: $(venv)/built ## The backend with Django 4.2; ARGS=6.0 for that version, which needs Python 3.12.
@@ -171,11 +175,11 @@ lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked ope
 	$(python) -m lab run smoke --smoke
 
 # Lists of packages may be old, or not there at all; and somebody else may be installing.
-valgrind:
-	@command -v valgrind > /dev/null || { \
+valgrind systemd-analyze:
+	@command -v $@ > /dev/null || { \
 		become=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
 		{ $$become apt-get update -q || true; } && \
-		$$become apt-get install -q -y --no-install-recommends -o DPkg::Lock::Timeout=600 valgrind; }
+		$$become apt-get install -q -y --no-install-recommends -o DPkg::Lock::Timeout=600 $(@:-analyze=); }
 
 test-bench: $(venv)/built $(venv)/drawing valgrind ## The benchmarks: their judgements, their page, and that wrong answers fail them.
 	$(python) -c 'from benches import limits, native; limits.build(); native.build()'

@@ -34,6 +34,7 @@ from tuckbox.places import Place, is_in_memory, place_of, prepare
 from tuckbox.results import CheckReport, Loss, Stats
 from tuckbox.sizes import parse_size
 from tuckbox.views import Items, Keys, Values
+from tuckbox.volumes import warn_of_little_space, warn_of_separate_caches
 
 __all__ = ["Cache"]
 
@@ -129,15 +130,17 @@ class Cache(_engine.Core):
         """Open the cache at ``path``, and create the file if it does not exist.
 
         Only the owner of the file can use it (mode 0600), unless ``group`` is given. A file that
-        other users could have created, or can change or replace, raises UnsafeFile.
+        other users could have created, or can change or replace, raises UnsafeFile. Where they
+        could replace a new file, it is in a private folder there: see ``cache.path``.
 
         Args:
             path: Where the cache is; see above. ``~`` is expanded, and a relative path begins in
                 the working directory. The directory of a file must exist.
             size: Maximum length of the file in bytes: a whole number, or text such as "256 MB"
                 (10^6 bytes) or "64 MiB" or "64M" (2^20 bytes). Includes the index and all metadata.
-                The default is 64 MiB, the maximum 8 TiB. If it is given, an existing file is
-                resized, as by `resize`, unless another open handle was given another size.
+                The default is 64 MiB, or half of the file system or memory if that is less; the
+                maximum is 8 TiB. If it is given, an existing file is resized, as by `resize`,
+                unless another open handle was given another size.
             max_entries: Maximum number of entries; None (the default) is no limit for a new file,
                 and keeps that of an existing one. Otherwise as ``size``.
             favour: The goal of eviction if values differ in size. ``"hits"`` maximises the hit
@@ -168,6 +171,8 @@ class Cache(_engine.Core):
             SizeMismatchWarning: The file keeps another ``size``, ``max_entries``, ``favour`` or
                 ``after_power_cut``; the message says why.
             LogoutWarning: systemd removes the file when this user logs out.
+            LittleSpaceWarning: There is less space than the default size needs.
+            SeparateCacheWarning: Another user has a cache of its own at the same path.
 
         Example:
             >>> cache = Cache("./app.tuck", size="256 MB", max_entries=100_000)
@@ -190,6 +195,8 @@ class Cache(_engine.Core):
             # The last, because it creates a folder.
             path=None if place is None else prepare(place, read_only=read_only),
         )
+        if size_bytes is None and not read_only:
+            warn_of_little_space(self.path, self.size)
         why = "read_only cannot resize it" if read_only else self._refusal
         if size_bytes is not None and size_bytes != self.size:
             self._warn("size", f"{size_bytes:,} bytes", f"{self.size:,} bytes", why)
@@ -203,6 +210,7 @@ class Cache(_engine.Core):
             self._warn("after_power_cut", after_power_cut, self.after_power_cut, why)
         if place is not None:
             warn_of_logout(place.path)
+            warn_of_separate_caches(place.path, self.path or place.path)
         _close_at_exit(self)
 
     def _warn(self, name: str, given: str, own: str, why: Optional[str]) -> None:

@@ -41,6 +41,8 @@
 
     SizeMismatchWarning (UserWarning)
     LogoutWarning (UserWarning)
+    LittleSpaceWarning (UserWarning)
+    SeparateCacheWarning (UserWarning)
 
 Each message says what happened, to what, and what to do. An operation on one key that raises has
 changed nothing. ``cache[key]``, and ``pop`` without a default, raise the built-in KeyError if the
@@ -275,4 +277,19 @@ class LogoutWarning(UserWarning):
 
     Given once in a process. Use a path outside of ``/dev/shm``, run
     ``loginctl enable-linger USER``, or run the service as a system user.
+    """
+
+
+class LittleSpaceWarning(UserWarning):
+    """The cache has less than the default size: half of its file system, or of the memory for it.
+
+    Pass ``size``, or provide more space, such as ``docker run --shm-size=1g``.
+    """
+
+
+class SeparateCacheWarning(UserWarning):
+    """Another user has a cache of its own at the same path; the two share no entries.
+
+    Others can replace files in the directory, so each user's file is in a private folder. Run all
+    processes as one user, or pass ``group``.
     """

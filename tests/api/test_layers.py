@@ -17,6 +17,7 @@ ARROWS: dict[str, set[str]] = {
     "tuckbox.results": set(),
     "tuckbox.sizes": {"tuckbox.errors"},
     "tuckbox.views": {"tuckbox._engine", "tuckbox.keys"},
+    "tuckbox.volumes": {"tuckbox._engine", "tuckbox.errors"},
     "tuckbox.cache": {
         "tuckbox._engine",
         "tuckbox.advice",
@@ -28,6 +29,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.results",
         "tuckbox.sizes",
         "tuckbox.views",
+        "tuckbox.volumes",
     },
     "tuckbox": {
         "tuckbox._engine",

@@ -69,10 +69,10 @@ class Actor:
                 os._exit(70)
         theirs.close()
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Have it call a function; what that raises is raised here."""
         try:
-            self._ours.send((function, arguments))
+            self._ours.send((function, arguments, options))
             if not self._ours.poll(ANSWER_TIMEOUT_S):
                 os.kill(self.pid, signal.SIGKILL)
                 raise ActorDied(f"{function.__name__}{arguments} hangs")
@@ -109,11 +109,11 @@ def _serve(pipe: Any) -> None:
 
     while True:
         try:
-            function, arguments = pipe.recv()
+            function, arguments, options = pipe.recv()
         except EOFError:
             os._exit(0)
         try:
-            pipe.send((True, function(*arguments)))
+            pipe.send((True, function(*arguments, **options)))
         except BaseException:
             pipe.send((False, traceback.format_exc()))
 

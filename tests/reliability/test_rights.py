@@ -105,7 +105,8 @@ def expected(case: Case) -> tuple[str, str]:
     if not may(case, case.folder_owner, case.folder_mode, 0o1):
         return "AccessDenied", "Permission denied"
     if case.access == "create":
-        if unsafe := folder_is_unsafe(case, case.user):
+        unsafe = folder_is_unsafe(case, case.user)
+        if unsafe and case.group:
             return "UnsafeFile", unsafe
         if not may(case, case.folder_owner, case.folder_mode, 0o3):
             return "AccessDenied", "Permission denied"
@@ -113,6 +114,12 @@ def expected(case: Case) -> tuple[str, str]:
             return "AccessDenied", "cannot set the group"
         return "ok", ""
     return expected_of_a_file(case)
+
+
+def own_folder(case: Case) -> str | None:
+    """The folder in which a new file has to be, if others could replace it elsewhere."""
+    is_apart = case.access == "create" and not case.group and folder_is_unsafe(case, case.user)
+    return f".tuckbox-{case.user}" if is_apart else None
 
 
 def expected_of_a_file(case: Case) -> tuple[str, str]:
@@ -155,6 +162,16 @@ def attempt(opener: Callable[..., Any], path: str, case: Case) -> tuple[str, str
             assert cache.get("another") == "value", "what was stored is not there"
         hits = sum(cache.get(number) == f"value {number}" for number in range(ENTRIES))
     return "ok", "", hits
+
+
+def in_own_folder(case: Case, folder: Path) -> list[str]:
+    """What is in a folder that Tuckbox made, and what is wrong with that."""
+    if not folder.exists():
+        return ["no folder of its own"]
+    data = folder.stat()
+    is_private = (data.st_uid, data.st_mode & 0o1777) == (case.user, 0o700)
+    wrong = [] if is_private else [f"a folder {stat.filemode(data.st_mode)} of {data.st_uid}"]
+    return wrong + os.listdir(folder)
 
 
 class Scenes:
@@ -205,6 +222,9 @@ class Scenes:
             return self.unchanged(case, box)
         if hits < ENTRIES:
             return f"{case}: only {hits} of {ENTRIES} entries were found"
+        if own := own_folder(case):
+            box /= own
+            there = [name for name in there if name != own] + in_own_folder(case, box)
         if there != ["cache.tuck"]:
             return f"{case}: left behind {there}"
         file = (box / "cache.tuck").stat()

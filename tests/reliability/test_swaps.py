@@ -62,8 +62,10 @@ class Scene:
     """Where they meet.
 
     ``open/box`` is the victim's directory, in a directory that everybody may write to without the
-    sticky bit: the attacker swaps the box. ``sticky`` is like ``/tmp``: the attacker lays things of
-    its own at the path of the file there. ``baits`` are what the victim must never get.
+    sticky bit: the attacker swaps the box. ``volume`` is like an ``emptyDir`` of Kubernetes: the
+    victim's file is in ``own``, a folder that Tuckbox makes. The attacker swaps that folder, and
+    lays things of its own at the path of the file. ``sticky`` is like ``/tmp``, with such things,
+    too. ``baits`` are what the victim must never get.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,6 +76,13 @@ class Scene:
         self.box.mkdir(mode=0o700)
         given(filled(self.box / "cache.tuck", "right"), VICTIM, 0o600)
         given(self.box, VICTIM)
+        self.volume = folder / "volume"
+        self.volume.mkdir()
+        self.volume.chmod(0o777)
+        self.own = self.volume / f".tuckbox-{VICTIM}"
+        self.own.mkdir(mode=0o700)
+        given(filled(self.own / "cache.tuck", "right"), VICTIM, 0o600)
+        given(self.own, VICTIM)
         self.sticky = folder / "sticky"
         self.sticky.mkdir()
         self.sticky.chmod(0o1777)
@@ -109,22 +118,24 @@ def attack(scene: Scene, seed: int) -> None:
     shutil.copytree(scene.planted, planted)
     given(planted, ATTACKER, 0o777)
     given(planted / "cache.tuck", ATTACKER, 0o666)
-    target, fresh = scene.sticky / "cache.tuck", scene.sticky / "fresh"
     while True:
         # The directory of the file: a link to another of the victim's, or one of the attacker's.
         bait = draw.choice([links, planted])
-        exchange(scene.box, bait)
-        pause(draw)
-        exchange(scene.box, bait)
+        for folder in (scene.box, scene.own):
+            exchange(folder, bait)
+            pause(draw)
+            exchange(folder, bait)
         # The file: in turn everything that a name can lead to.
-        remove(fresh)
-        with suppress(OSError):
-            lay(draw.randrange(6), scene, fresh)
+        for folder in (scene.sticky, scene.volume):
+            target, fresh = folder / "cache.tuck", folder / "fresh"
+            remove(fresh)
+            with suppress(OSError):
+                lay(draw.randrange(6), scene, fresh)
+                remove(target)
+                os.rename(fresh, target)
+            pause(draw)
             remove(target)
-            os.rename(fresh, target)
-        pause(draw)
-        remove(target)
-        pause(draw)
+            pause(draw)
 
 
 def remove(path: Path) -> None:
@@ -183,7 +194,7 @@ def use(cache: Cache, is_new: bool) -> tuple[str, Any]:
 def suffer(
     opener: Callable[..., Any], scene: Scene, seconds: float, baits: set[tuple[int, int]]
 ) -> dict[str, Any]:
-    """Open the two paths until the time is over."""
+    """Open the three paths until the time is over."""
     found: dict[str, Any] = {**dict.fromkeys(COUNTS, 0), "refused": {}}
     wrong: list[str] = []
     # Such as the log of who runs this, in a folder named after Tuckbox.
@@ -191,8 +202,9 @@ def suffer(
     until = time.monotonic() + seconds
     while time.monotonic() < until and len(wrong) < 5:
         found["opens"] += 1
-        which = found["opens"] % 3
-        path = (scene.sticky if which == 0 else scene.box) / "cache.tuck"
+        which = found["opens"] % 4
+        folder = (scene.sticky, scene.box, scene.box, scene.volume)[which]
+        path = folder / "cache.tuck"
         try:
             # A new file is small: making it is what is to be raced.
             cache = opener(str(path), **({"read_only": True} if which == 1 else {"size": 65536}))

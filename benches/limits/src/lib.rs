@@ -29,6 +29,10 @@ mod errors {
 #[allow(unsafe_code, clippy::useless_conversion, reason = "the product's own, as it is")]
 mod fastcall;
 
+#[path = "../../../crates/python/src/names.rs"]
+#[allow(dead_code, reason = "the product's own, as it is")]
+mod names;
+
 use fastcall::{Argument, Method};
 
 #[path = "../../../crates/arena/src/sum.rs"]

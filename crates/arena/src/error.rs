@@ -49,6 +49,14 @@ impl Space {
             | Space::Container { total_bytes } => total_bytes,
         }
     }
+
+    /// How the file at `path` could get more space, as the end of a sentence; empty if that depends.
+    pub fn remedy(self, path: &Path) -> &'static str {
+        match self {
+            Space::FileSystem { .. } => advice::more_space(path),
+            Space::Memory { .. } | Space::Container { .. } => "",
+        }
+    }
 }
 
 /// What went wrong.
@@ -195,7 +203,10 @@ pub enum Error {
         most_bytes: u64,
     },
     /// A size that a new file could never reach where it is to be created.
-    #[error("size {asked_bytes} bytes is too large for {path}: {space}; choose a smaller size")]
+    #[error(
+        "size {asked_bytes} bytes is too large for {path}: {space}; choose a smaller size{}",
+        .space.remedy(.path)
+    )]
     SizeBeyondSpace {
         /// The file to create.
         path: PathBuf,

@@ -14,7 +14,7 @@ const PRODUCT: [(&str, usize); 14] = [
     ("arena/src/assembly.rs", 8),
     ("arena/src/platform/linux/clock.rs", 1),
     ("arena/src/platform/linux/faults.rs", 9),
-    ("arena/src/platform/linux/files.rs", 13),
+    ("arena/src/platform/linux/files.rs", 14),
     ("arena/src/platform/linux/forks.rs", 2),
     ("arena/src/platform/linux/liveness.rs", 5),
     ("arena/src/platform/linux/space.rs", 12),

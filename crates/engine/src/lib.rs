@@ -57,8 +57,8 @@ mod writing;
 
 pub use cache::{Cache, Scan};
 pub use error::{Error, Result};
-pub use handle::{Handle, Walk};
 pub use format::plan::file_format;
+pub use handle::{Handle, Walk};
 pub use reading::{Buffer, OutputBuffer, ScanState};
 pub use tuckbox_arena::clock::Clock;
 pub use tuckbox_arena::{

@@ -139,8 +139,12 @@ impl Core {
         resizes: bool,
         creates_folder: bool,
     ) -> PyResult<()> {
-        let defaults = Config::default();
         let rights = Rights { group, read_only };
+        let place = match (path, shown) {
+            (Some(path), _) => Place::Path(path),
+            (None, Some(path)) => Place::Shown(path),
+            (None, None) => Place::Private,
+        };
         let given = Changes {
             size_bytes,
             max_entries,
@@ -150,7 +154,7 @@ impl Core {
             must_exist: false,
             changes: if resizes { given } else { Changes::default() },
             creates_folder,
-            size_bytes: size_bytes.unwrap_or(defaults.size_bytes),
+            size_bytes: size_bytes.unwrap_or_else(|| Config::default_size(&place).0),
             max_entries,
             favour: choices::favour_of(favour)?,
             after_power_cut: choices::after_power_cut_of(after_power_cut)?,
@@ -162,11 +166,6 @@ impl Core {
             })?,
             clock: clock.map_or(Clock::System, |clock| clock.get().clock()),
             waiter: Arc::new(PythonWaiter),
-        };
-        let place = match (path, shown) {
-            (Some(path), _) => Place::Path(path),
-            (None, Some(path)) => Place::Shown(path),
-            (None, None) => Place::Private,
         };
         let opened = Opened::open(py, place, &config, lock_timeout_s, exact)?;
         self.opened.set(opened).map_err(|_| {
@@ -668,6 +667,19 @@ impl Core {
         Ok(self.opened()?.refusal.as_deref())
     }
 
+    /// The size of a file at this path for which none is chosen. If that is less than usual, also
+    /// the reason and the remedy.
+    #[staticmethod]
+    fn _default_size(path: Option<PathBuf>) -> (u64, Option<String>) {
+        let place = path.clone().map_or(Place::Private, Place::Path);
+        let (size_bytes, space) = Config::default_size(&place);
+        let reason = space.map(|space| {
+            let remedy = space.remedy(&path.unwrap_or_default());
+            format!("{space}, and half of that is left to others; pass size{remedy}")
+        });
+        (size_bytes, reason)
+    }
+
     fn _stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         reports::stats(py, &self.not_closed()?.cache.stats())
     }
@@ -706,8 +718,9 @@ impl Core {
     /// The absolute path of the file; None for a private cache.
     #[getter]
     fn path(&self) -> PyResult<Option<&std::ffi::OsStr>> {
-        Ok(match &self.opened()?.place {
-            Place::Path(path) => Some(path.as_os_str()),
+        let opened = self.opened()?;
+        Ok(match &opened.place {
+            Place::Path(_) => Some(opened.cache.latest().path().as_os_str()),
             Place::Private | Place::Shown(_) => None,
         })
     }

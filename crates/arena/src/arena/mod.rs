@@ -23,7 +23,7 @@ use self::attachment::{Attachment, Member};
 pub use self::operations::{NoHostCode, OperationGuard};
 pub use self::successor::Successor;
 use crate::clock::{self, Clock, ClockDomain};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Space};
 use crate::file::{CacheFile, NewName, PathStatus};
 use crate::header::{self, Identity};
 use crate::layout::{process as slot_layout, AfterPowerCut, Geometry, Layer, Plan, HEADER_BYTES};
@@ -42,6 +42,17 @@ pub enum Place {
     Private,
     /// The private cache of another live process of the same user, by its [`Arena::shown_path`].
     Shown(PathBuf),
+}
+
+impl Place {
+    /// All the space that a new file here could have; none if that is unknown.
+    pub fn most_space(&self) -> Option<Space> {
+        match self {
+            Place::Path(path) => space::most_at(path),
+            Place::Private => space::most(&files::memory_file("tuckbox").ok()?),
+            Place::Shown(_) => None,
+        }
+    }
 }
 
 /// How this handle participates.
@@ -123,7 +134,7 @@ impl Arena {
                 return Ok(arena);
             }
         };
-        let directory = Directory::open(path)?;
+        let directory = Directory::open(path, rights)?;
         loop {
             if let Some(file) = CacheFile::open(&directory, rights)? {
                 if rights.read_only {

@@ -28,7 +28,7 @@ impl Arena {
     pub fn remove_leftover(&self) {
         let number = self.identity().cache_id[0];
         // Any error shows when the name is needed again.
-        let _ = Directory::open(self.path()).map(|directory| {
+        let _ = Directory::of(self.path()).map(|directory| {
             _ = directory.remove(&temporary_name(&directory, number));
         });
     }
@@ -40,7 +40,7 @@ impl Successor {
     /// # Errors
     /// [`Error::Unsafe`] and others of the directory.
     pub fn of(arena: &Arena, rights: Rights) -> Result<Successor> {
-        let directory = Directory::open(arena.path())?;
+        let directory = Directory::of(arena.path())?;
         arena.remove_leftover();
         Ok(Successor { directory, number: arena.identity().cache_id[0], rights })
     }

@@ -22,6 +22,7 @@ use self::linux as system;
 ///
 /// - `NOT_GROWABLE`: the file system cannot reserve space, and which ones can.
 /// - `LOCAL_FOLDERS`: where files are that only this machine uses.
+/// - `more_space`: how the file system of a file gets more space.
 pub use self::system::advice;
 
 /// Time.
@@ -41,7 +42,8 @@ pub use self::system::faults;
 /// A directory that is held open, and who may use its files.
 ///
 /// - `open` follows links of trusted users only, and refuses file systems that other machines use.
-///   `examine`, `open_file`, `remove`: the file, which need not exist.
+///   Where others could replace a new file, it opens a folder of this user's own.
+/// - `examine`, `open_file`, `remove`: the file, which need not exist.
 /// - `check_file`, `check_new_file`: refuse a file that another user could have put there, or can
 ///   change or remove.
 /// - `create_nameless`, `create_named`, `name_file`, `make_durable`: create a file that gets its name
@@ -85,7 +87,7 @@ pub use self::system::random;
 ///   more can be mapped.
 /// - `zeros_over`: replaces a mapping by private zeros.
 /// - `allocate`: makes a file longer without holes, and never changes bytes that are there.
-/// - `most`: all the space that a file could have.
+/// - `most`, `most_at`: all the space that a file could have.
 /// - `make_durable`: waits for the disk. `read_ahead`: does not wait.
 pub use self::system::space;
 

@@ -40,14 +40,83 @@ impl Directory {
     /// [`Error::Io`] if it cannot be reached, [`Error::NotAFile`] if `path` cannot be a file's,
     /// [`Error::Unsafe`] if a symbolic link of another user leads there,
     /// [`Error::NetworkFileSystem`].
-    pub fn open(path: &Path) -> Result<Directory> {
+    pub fn of(path: &Path) -> Result<Directory> {
         let Some(name) = path.file_name() else {
             return Err(Error::NotAFile { path: path.into(), kind: "a directory" });
         };
-        let file = walk(path, parent_of(path))?;
-        let data = file.metadata().map_err(Error::cannot("examine the directory of", path))?;
-        refuse_network(&file, &data, path)?;
-        Ok(Directory { file, data, path: path.into(), name: name.into() })
+        Directory::held(walk(path, parent_of(path))?, path.into(), name.into())
+    }
+
+    /// As [`Directory::of`], for a file to open or to create. If others could replace a new
+    /// file there, opens this user's own folder in it, and creates that folder unless `rights` only
+    /// read.
+    ///
+    /// # Errors
+    /// As [`Directory::of`]; [`Error::Unsafe`] if the own folder is another user's.
+    pub fn open(path: &Path, rights: Rights) -> Result<Directory> {
+        let given = Directory::of(path)?;
+        // A file that is there is judged where it is.
+        let is_taken = !matches!(given.examine(), Ok(None));
+        if is_taken || rights.group.is_some() || given.check_new_file(rights).is_ok() {
+            return Ok(given);
+        }
+        Ok(given.own_folder(rights)?.unwrap_or(given))
+    }
+
+    fn held(file: File, path: PathBuf, name: PathBuf) -> Result<Directory> {
+        let data = file.metadata().map_err(Error::cannot("examine the directory of", &path))?;
+        refuse_network(&file, &data, &path)?;
+        Ok(Directory { file, data, path, name })
+    }
+
+    /// Opens this user's own folder in the directory. None if it may not be created, or if the
+    /// directory has such a name itself.
+    ///
+    /// Others can put something else in its place at any time. So each opening checks what it holds
+    /// open, and reaches the file through that.
+    fn own_folder(&self, rights: Rights) -> Result<Option<Directory>> {
+        let name = PathBuf::from(format!(".tuckbox-{}", files::effective_user()));
+        let parent = parent_of(&self.path);
+        if parent.ends_with(&name) {
+            return Ok(None);
+        }
+        let cannot = Error::cannot("create a private folder for", &self.path);
+        if !rights.read_only {
+            match files::create_folder_at(self.file.as_raw_fd(), &name) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(cannot(error));
+                }
+                _ => {}
+            }
+        }
+        let folder = match self.open_at(&name, libc::O_PATH) {
+            Err(error) if rights.read_only && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            opened => opened.map_err(cannot)?,
+        };
+        let folder_path = parent.join(name);
+        let mut own = Directory::held(folder, folder_path.join(&self.name), self.name.clone())?;
+        trust::check_own_folder(&self.path, &folder_path, &own.data)?;
+        if !rights.read_only {
+            own.make_private().map_err(cannot)?;
+        }
+        trust::check_own_folder_mode(&self.path, &folder_path, &own.data)?;
+        Ok(Some(own))
+    }
+
+    /// Makes this user's own folder private again, and removes the file if others could have
+    /// changed it: Kubernetes gives both to the `fsGroup` at each start of a pod. If two processes do
+    /// so at once, one may remove the other's new file, which is then like any removed file.
+    fn make_private(&mut self) -> io::Result<()> {
+        if !trust::is_private_folder(&self.data) {
+            files::set_mode(self.file.as_raw_fd(), 0o700)?;
+            self.data = self.file.metadata()?;
+        }
+        match self.examine()? {
+            Some(data) if trust::is_ours_but_writable(&data) => self.remove(&self.name),
+            _ => Ok(()),
+        }
     }
 
     /// Opens a file in it. Follows no symbolic link.

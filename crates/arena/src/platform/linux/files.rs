@@ -36,6 +36,18 @@ pub(super) fn open_at(directory: i32, path: &Path, flags: libc::c_int) -> io::Re
     owned(unsafe { libc::openat(directory, path.as_ptr(), flags, 0o600 as libc::c_uint) })
 }
 
+/// Creates a folder that only this user can enter.
+pub(super) fn create_folder_at(directory: i32, name: &Path) -> io::Result<()> {
+    let name = path_text(name)?;
+    // SAFETY: `name` is a NUL-terminated string that outlives the call.
+    checked(unsafe { libc::mkdirat(directory, name.as_ptr(), 0o700) }).map(|_| ())
+}
+
+/// Sets the mode of an open file or directory, also of one that can only be examined.
+pub(super) fn set_mode(fd: i32, mode: u32) -> io::Result<()> {
+    std::fs::set_permissions(format!("/proc/self/fd/{fd}"), Permissions::from_mode(mode))
+}
+
 /// The target of an open symbolic link.
 pub(super) fn read_link(fd: i32) -> io::Result<PathBuf> {
     let mut text = vec![0u8; libc::PATH_MAX as usize];

@@ -4,8 +4,10 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
-use super::{cgroups, checked, repeated};
+use super::trust::parent_of;
+use super::{cgroups, checked, files, repeated};
 use crate::error::Space;
 use crate::platform::NotAllocated;
 
@@ -147,4 +149,9 @@ pub fn most(file: &File) -> Option<Space> {
     let container =
         cgroups::memory_limit().map(|bytes| Space::Container { total_bytes: with_swap(bytes) });
     [limit, memory, container].into_iter().flatten().min_by_key(|space| space.total_bytes())
+}
+
+/// As [`most`], for a file at `path`, which need not exist; none if its directory cannot be opened.
+pub fn most_at(path: &Path) -> Option<Space> {
+    most(&files::open(parent_of(path), libc::O_PATH | libc::O_DIRECTORY).ok()?)
 }

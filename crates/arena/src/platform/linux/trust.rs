@@ -106,12 +106,61 @@ pub fn check_directory(
         let whom = if is_everybodys { "every user".into() } else { format!("group {group}") };
         let change = if is_groups { "o-w" } else { "go-w" };
         let (command, new) = (quoted(folder), quoted(&folder.join("tuckbox")));
+        let make = match rights.group {
+            Some(group) => format!("mkdir -m 2770 {new} && chgrp {group} {new}"),
+            None => format!("mkdir -m 700 {new}"),
+        };
         return refuse(
             format!("the mode {bits:04o} of its directory {shown} lets {whom} replace it"),
-            format!("run: chmod {change} {command}, or use a new directory: mkdir -m 700 {new}"),
+            format!("run: chmod {change} {command}, or use a new directory: {make}"),
         );
     }
     Ok(())
+}
+
+/// Refuses what is in the place of this user's own folder, if another user put it there.
+///
+/// # Errors
+/// [`Error::Unsafe`].
+pub fn check_own_folder(path: &Path, folder: &Path, data: &Metadata) -> Result<()> {
+    let owner = data.uid();
+    let found = match () {
+        () if !data.is_dir() => "is not a directory".to_owned(),
+        () if owner != effective_user() => format!("belongs to user {owner}"),
+        () => return Ok(()),
+    };
+    let (shown, command) = (folder.display(), quoted(folder));
+    Err(unsafe_file(
+        path,
+        format!("others can replace files in its directory, and {shown} {found}"),
+        format!("choose another path, or remove what another user put there: rm -r {command}"),
+    ))
+}
+
+/// Refuses this user's own folder if it is not private.
+///
+/// # Errors
+/// [`Error::Unsafe`].
+pub fn check_own_folder_mode(path: &Path, folder: &Path, data: &Metadata) -> Result<()> {
+    if is_private_folder(data) {
+        return Ok(());
+    }
+    let (shown, bits, command) = (folder.display(), data.mode() & 0o7777, quoted(folder));
+    Err(unsafe_file(
+        path,
+        format!("{shown} has mode {bits:04o}, so it is not private"),
+        format!("run: chmod 700 {command}, or open the cache without read_only first"),
+    ))
+}
+
+/// Whether its owner, and nobody else, can use a directory.
+pub fn is_private_folder(data: &Metadata) -> bool {
+    data.mode() & 0o777 == 0o700
+}
+
+/// Whether a file of this user is one that others could have changed.
+pub fn is_ours_but_writable(data: &Metadata) -> bool {
+    data.is_file() && data.uid() == effective_user() && data.mode() & 0o022 != 0
 }
 
 /// The error for a file that is not safe to use.
