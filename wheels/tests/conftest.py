@@ -28,8 +28,9 @@ def wheel(sdist: Path) -> Path:
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        # Other crates are built there already.
-        "CARGO_TARGET_DIR": str(ROOT / "target"),
+        # Kept for the next time. Cargo would mistake these sources for the repository's own in the
+        # same folder.
+        "CARGO_TARGET_DIR": str(ROOT / "target" / "pip"),
     }
     command = [*pip, "--wheel-dir", str(folder), "."]
     subprocess.run(command, cwd=source, check=True, env=environment)
