@@ -197,7 +197,7 @@ class ValueTypeError(TuckboxError, TypeError):
 class ValueTooLarge(TuckboxError, ValueError):
     """The value is larger than this cache can hold, even when empty.
 
-    Store it in parts, or create the file with a larger ``size``.
+    Store it in parts, or give the cache a larger ``size``: see ``resize``.
     """
 
 
@@ -258,7 +258,7 @@ class InvalidLockTimeout(InvalidArgument):
 
 
 class InvalidGroup(InvalidArgument):
-    """``group`` is not a group of this machine, or the cache is private."""
+    """``group`` is not a group of this machine, or the cache is private or has a name."""
 
 
 class InvalidVersion(InvalidArgument):

@@ -123,7 +123,7 @@ def reopened(options: OpenOptions, lost: Cache) -> Cache:
 
     Args:
         options: The file, and how to open it.
-        lost: A handle that raised CacheLost: its file was truncated, removed or replaced.
+        lost: A handle that raised CacheLost: what is at its path cannot be opened again.
 
     Returns:
         Another handle, the same for every thread.
