@@ -232,6 +232,7 @@ def judge(results: list[tuple[str, dict[str, Any]]]) -> list[str]:
 
 @pytest.mark.family("T-D1")
 @pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore::tuckbox.errors.LittleSpaceWarning")
 def test_a_full_disk_is_an_error_or_a_smaller_cache(
     tmp_path: Path, trials: Any, size: Any, seed: int
 ) -> None:

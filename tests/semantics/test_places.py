@@ -21,6 +21,7 @@ from tuckbox.errors import (
     InvalidGroup,
     InvalidPath,
     NotAFile,
+    UnsafeFile,
 )
 
 if TYPE_CHECKING:
@@ -138,6 +139,18 @@ with Cache(sys.argv[1]) as cache:
         (memory / f"tuckbox-{os.geteuid()}").mkdir(mode=0o755)
         with pytest.raises(AccessDenied, match=r"mode 0700.*an absolute path instead of a name"):
             Cache("pages")
+
+    def test_is_not_read_in_a_folder_that_others_can_enter(self, memory: Path, opened: Any) -> None:
+        cache = opened("pages")
+        cache["key"] = "value"
+        copied = pickle.dumps(cache)
+        assert pickle.loads(copied)["key"] == "value"
+        cache.close()
+        # As if another user had created it before this one did.
+        (memory / f"tuckbox-{os.geteuid()}").chmod(0o755)
+        for look in (lambda: Cache("pages", read_only=True), lambda: pickle.loads(copied)):
+            with pytest.raises(UnsafeFile, match="not a directory that only you can enter"):
+                look()
 
     def test_needs_a_file_system_in_memory(
         self, memory: Path, monkeypatch: pytest.MonkeyPatch

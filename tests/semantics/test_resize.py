@@ -18,10 +18,12 @@ from tuckbox.errors import (
     CacheFull,
     CacheLost,
     CacheReadOnly,
+    FileMissing,
     InvalidArgument,
     InvalidMaxEntries,
     InvalidSize,
     SizeMismatchWarning,
+    TooManyProcesses,
 )
 
 if TYPE_CHECKING:
@@ -331,3 +333,47 @@ def test_an_iteration_ends_with_an_error(path: Path) -> None:
             with pytest.raises(CacheLost, match="start the iteration again"):
                 list(iterator)
         assert len(list(other)) == 100
+
+
+def test_a_moved_file_is_not_resized(path: Path) -> None:
+    moved = path.with_suffix(".moved")
+    with Cache(path) as cache:
+        cache["key"] = "value"
+        path.rename(moved)
+        with pytest.raises(FileMissing, match="was moved"):
+            cache.resize("8 MB")
+        moved.rename(path)
+        assert cache["key"] == "value"
+        cache.resize("8 MB")
+        assert cache["key"] == "value"
+
+
+def test_a_size_with_too_few_process_slots_is_refused(path: Path) -> None:
+    with Cache(path, size="8 MB") as cache:
+        cache["key"] = "value"
+        (wait, go), children = os.pipe(), []
+        ready = os.pipe()
+        try:
+            for number in range(32):
+                child = os.fork()
+                if child == 0:
+                    os.close(go)
+                    cache[number] = number
+                    os.write(ready[1], b"x")
+                    os.read(wait, 1)
+                    os._exit(0)
+                children.append(child)
+            for _ in children:
+                os.read(ready[0], 1)
+            with pytest.raises(TooManyProcesses, match="32 processes, the maximum for its size"):
+                cache.resize("512 KiB")
+            assert cache.size == 8 * MB
+            assert cache["key"] == "value"
+        finally:
+            os.close(go)
+            for child in children:
+                os.waitpid(child, 0)
+            for end in (wait, *ready):
+                os.close(end)
+        cache.resize("512 KiB")
+        assert cache["key"] == "value"

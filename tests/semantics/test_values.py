@@ -476,6 +476,6 @@ class TestLength:
             lambda: cache.replace("k", value),
             lambda: cache.cas("k", value, version),
         ):
-            with pytest.raises(ValueTooLarge, match=r"^key '.*with a larger size, or store less"):
+            with pytest.raises(ValueTooLarge, match=r"^key '.*resize the cache, or store less"):
                 operation()
         assert dict(cache) == {"k": "old"}

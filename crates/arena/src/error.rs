@@ -120,6 +120,15 @@ pub enum Error {
         /// The kind of file system.
         kind: String,
     },
+    /// A file that is not at its path, and therefore cannot be replaced.
+    #[error(
+        "{path} was moved, or the root directory was changed: open the cache at its new path to \
+         resize it"
+    )]
+    Moved {
+        /// Where it was opened.
+        path: PathBuf,
+    },
     /// There is no file, and a read-only open creates none.
     #[error(
         "{path} does not exist, and read_only does not create it; \

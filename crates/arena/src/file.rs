@@ -21,6 +21,14 @@ const ATTEMPTS: u32 = 64;
 const LINK_CHECKS: u32 = 5;
 const LINK_PAUSE: Duration = Duration::from_millis(1);
 
+/// Refuses a path in a directory that others can enter, or that belongs to another user.
+///
+/// # Errors
+/// [`Error::Unsafe`].
+pub fn check_private_folder(path: &Path) -> Result<()> {
+    Directory::check_private(path)
+}
+
 /// Whether a file is still the one at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathStatus {
@@ -232,20 +240,20 @@ impl CacheFile {
     /// before the new file has any name.
     ///
     /// # Errors
-    /// [`Error::Lost`] if `former` has lost the name, [`Error::Io`]. Nothing has changed then,
-    /// except what `begin` did.
+    /// [`Error::Lost`] if `former` has lost the name, [`Error::Io`], those of `begin`. Nothing has
+    /// changed then, except what `begin` did.
     pub fn take_name(
         &self,
         mut new_name: NewName<'_>,
         former: &CacheFile,
         number: u64,
-        begin: impl FnOnce(),
+        begin: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let NewName { directory, temporary } = &mut new_name;
         let cannot = Error::cannot("replace", &directory.path);
         space::make_durable(self.fd).map_err(cannot)?;
         hooks::reach(Point::SuccessorComplete);
-        begin();
+        begin()?;
         hooks::reach(Point::EntriesHidden);
         if temporary.is_none() {
             let name = temporary_name(directory, number);

@@ -38,7 +38,7 @@ mod waiter;
 
 pub use arena::{act_as_another_process, Arena, NoHostCode, OperationGuard, Place, Successor};
 pub use error::{Error, Result, Space};
-pub use file::PathStatus;
+pub use file::{check_private_folder, PathStatus};
 pub use layout::{AfterPowerCut, Geometry, Layer, Plan};
 pub use lock::Acquired;
 pub use platform::files::create_private_folder;

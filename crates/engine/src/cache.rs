@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tuckbox_arena::layout::SIZE_BYTES_MAX;
 use tuckbox_arena::segments::Owner;
-use tuckbox_arena::{Arena, Place};
+use tuckbox_arena::{check_private_folder, Arena, Place};
 
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
@@ -44,6 +44,9 @@ impl Cache {
     pub fn open(place: &Place, config: &Config) -> Result<Cache> {
         let plan = plan_for(config)?;
         let plan = Some(&plan).filter(|_| !config.must_exist);
+        if let (true, Place::Path(path)) = (config.creates_folder, place) {
+            check_private_folder(path)?;
+        }
         let (rights, clock, waiter) = (config.rights, config.clock.clone(), config.waiter.clone());
         let arena = Arena::open(place, rights, plan, plan::layer(), clock, waiter, &lay_out)?;
         let cache = Cache { cx: Context::new(arena, config) };

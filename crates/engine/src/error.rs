@@ -37,7 +37,7 @@ pub enum Error {
         most_bytes: usize,
     },
     /// The value does not fit even into an empty cache.
-    #[error("value is {len_bytes} bytes long, and the limit of this cache is {most_bytes} bytes; create the cache with a larger size, or store less")]
+    #[error("value is {len_bytes} bytes long, and the limit of this cache is {most_bytes} bytes; resize the cache, or store less")]
     ValueTooLarge {
         /// Its length.
         len_bytes: usize,

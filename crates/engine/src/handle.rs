@@ -47,7 +47,7 @@ pub struct Handle {
 #[derive(Debug, Default)]
 pub struct Walk {
     state: ScanState,
-    of: Option<[u8; 16]>,
+    of: Option<usize>,
 }
 
 /// Whether another file may be at the path: the handle's own was lost or resized, or another thread
@@ -497,7 +497,9 @@ impl Handle {
             },
         };
         let lost = || Error::ScanLost { path: cache.path().into() };
-        if *walk.of.get_or_insert(cache.id()) != cache.id() {
+        // Former caches live as long as the handle, so no other one gets this address.
+        let address = std::ptr::from_ref(cache).addr();
+        if *walk.of.get_or_insert(address) != address {
             return Err(lost());
         }
         cache.scan_next(&mut walk.state, buffer).map_err(|error| match error {

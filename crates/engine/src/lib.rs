@@ -57,7 +57,7 @@ mod writing;
 
 pub use cache::{Cache, Scan};
 pub use error::{Error, Result};
-pub use format::plan::file_format;
+pub use format::plan::{default_size, file_format};
 pub use handle::{Handle, Walk};
 pub use reading::{Buffer, OutputBuffer, ScanState};
 pub use tuckbox_arena::clock::Clock;

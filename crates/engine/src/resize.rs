@@ -70,6 +70,8 @@ impl Cache {
         let new = Cache { cx: Context::new(arena, config) };
         self.continue_versions(&new);
         let live_count = copy_all(&self.cx, &shards, &new)?;
+        // A mapping that was lost meanwhile has no more entries to copy.
+        former.check_not_lost()?;
         self.continue_counts(&new, live_count);
         // Before anyone can open the new file, because programs with other settings must learn of it.
         new.has_rival(config.changes);
@@ -77,12 +79,14 @@ impl Cache {
             if !mutants::is_on("not-hidden") {
                 shards.iter().for_each(|shard| shard.hide());
             }
+            // Others would not see what was hidden in a lost mapping.
+            former.check_not_lost()
         };
         if mutants::is_on("unlocked-copy") {
             // Writes that land here now are lost.
             drop(shards);
             std::thread::sleep(std::time::Duration::from_millis(2));
-            successor.take_name(new_name, &new.cx.arena, former, || {})?;
+            successor.take_name(new_name, &new.cx.arena, former, || Ok(()))?;
             return Ok(new);
         }
         if let Err(error) = successor.take_name(new_name, &new.cx.arena, former, hide) {

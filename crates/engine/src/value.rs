@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
-use tuckbox_arena::{AfterPowerCut, NativeWaiter, Place, Rights, Space, Waiter};
+use tuckbox_arena::{AfterPowerCut, NativeWaiter, Rights, Waiter};
 
 /// A value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,16 +144,6 @@ impl Default for Config {
             clock: Clock::System,
             waiter: Arc::new(NativeWaiter),
         }
-    }
-}
-
-impl Config {
-    /// The size of a new file at `place` for which none is chosen: that of [`Config::default`], or
-    /// half of the space there, because others need some. In that case, also what the space is.
-    pub fn default_size(place: &Place) -> (u64, Option<Space>) {
-        let usual_bytes = Config::default().size_bytes;
-        let most = place.most_space().map(|space| (Space::total_bytes(space) / 2, Some(space)));
-        most.filter(|(half_bytes, _)| *half_bytes < usual_bytes).unwrap_or((usual_bytes, None))
     }
 }
 

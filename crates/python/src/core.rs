@@ -10,7 +10,9 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
-use tuckbox_engine::{Changes, Clock, Config, Entry, Error, Handle, Place, Rights, Walk};
+use tuckbox_engine::{
+    default_size, Changes, Clock, Config, Entry, Error, Handle, Place, Rights, Walk,
+};
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
@@ -154,7 +156,7 @@ impl Core {
             must_exist: false,
             changes: if resizes { given } else { Changes::default() },
             creates_folder,
-            size_bytes: size_bytes.unwrap_or_else(|| Config::default_size(&place).0),
+            size_bytes: size_bytes.unwrap_or_else(|| default_size(&place).0),
             max_entries,
             favour: choices::favour_of(favour)?,
             after_power_cut: choices::after_power_cut_of(after_power_cut)?,
@@ -672,7 +674,7 @@ impl Core {
     #[staticmethod]
     fn _default_size(path: Option<PathBuf>) -> (u64, Option<String>) {
         let place = path.clone().map_or(Place::Private, Place::Path);
-        let (size_bytes, space) = Config::default_size(&place);
+        let (size_bytes, space) = default_size(&place);
         let reason = space.map(|space| {
             let remedy = space.remedy(&path.unwrap_or_default());
             format!("{space}, and half of that is left to others; pass size{remedy}")

@@ -222,7 +222,9 @@ fn convert_arena(
         ArenaError::NetworkFileSystem { path, .. } => {
             NetworkFileSystem::new_err((none, message, text(&path)))
         }
-        ArenaError::Missing { path } => FileMissing::new_err((ENOENT, message, text(&path))),
+        ArenaError::Missing { path } | ArenaError::Moved { path } => {
+            FileMissing::new_err((ENOENT, message, text(&path)))
+        }
         ArenaError::CutOff { path } => CacheOpenError::new_err((none, message, text(&path))),
         ArenaError::ReadOnly { .. } => CacheReadOnly::new_err(message),
         ArenaError::NotACache { path, .. } => NotACache::new_err((none, message, text(&path))),

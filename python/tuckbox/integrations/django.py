@@ -542,8 +542,13 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
                     advice = "to store other types, set pickle in OPTIONS of this cache to 'signed'"
                     raise ValueTypeError(f"{refusal}; {advice}") from None
         self._require_thread(cache)
-        envelope = envelopes(pickles=self._pickles).wrap(cache.id, cache_key, value)
-        return store(cache_key, envelope, ttl)
+        wrap = envelopes(pickles=self._pickles).wrap
+        cache_id = cache.id
+        result = store(cache_key, wrap(cache_id, cache_key, value), ttl)
+        if cache.id != cache_id and result is not False:
+            # The write opened another file, in which that signature is worth nothing.
+            cache.set(cache_key, wrap(cache.id, cache_key, value), ttl)
+        return result
 
     def _unwrapped(self, cache_key: Key, envelope: bytearray, default: Any) -> Any:
         try:

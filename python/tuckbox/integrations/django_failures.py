@@ -6,6 +6,7 @@ Knows what each operation returns, but not how it works.
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 from typing import Any, Callable, TypeVar, cast
 
@@ -37,9 +38,14 @@ def operation(function: _Operation) -> _Operation:
     as if there were no entry and none could be stored.
     """
     answer = _ANSWERS[function.__name__]
+    takes_keys = "keys" in inspect.signature(function).parameters
 
     @functools.wraps(function)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if takes_keys:
+            # An iterator would be exhausted when the operation is repeated.
+            args = (*map(list, args[:1]), *args[1:])
+            kwargs |= {name: list(kwargs[name]) for name in kwargs if name == "keys"}
         try:
             return function(self, *args, **kwargs)
         except FAILURES as failure:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 from typing import Any
 
 from tuckbox.cache import Cache
@@ -28,7 +29,9 @@ def file_in_use(path: str) -> str:
     A process that uses the sibling keeps it when ``path`` is removed, so others must, too.
     """
     own = sibling(path)
-    return own if os.path.lexists(own) else path
+    # Where others could replace a file, the engine has put it into a folder of this user's own.
+    in_own_folder = Path(own).parent / f".tuckbox-{os.geteuid()}" / Path(own).name
+    return own if os.path.lexists(own) or os.path.lexists(in_own_folder) else path
 
 
 def open_file(kind: type[Cache], path: str, **arguments: Any) -> Cache:

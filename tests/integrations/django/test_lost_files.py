@@ -86,3 +86,23 @@ def test_reading_a_file_that_was_cut_reads_the_new_one(opened: Opened, location:
     assert asyncio.run(backend.aget("key")) is None
     backend.set("key", 2)
     assert backend.get("key") == 2
+
+
+@pytest.mark.parametrize("deed", [remove, replace, cut])
+def test_the_first_object_in_the_new_file_can_be_read(
+    opened: Opened, location: str, deed: Callable[[Path], None]
+) -> None:
+    one = opened()
+    one.set("before", 1)
+    for store in (one.set, one.add):
+        deed(Path(location))
+        assert store("object", 3 + 4j) is not False
+        assert one.get("object") == 3 + 4j
+
+
+def test_objects_outlive_a_resize(opened: Opened, location: str) -> None:
+    one = opened(OPTIONS={"size": "8 MiB"})
+    one.set("object", 3 + 4j)
+    with Cache(location) as other:
+        other.resize("16 MiB")
+    assert one.get("object") == 3 + 4j

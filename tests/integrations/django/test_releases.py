@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,18 +54,26 @@ def test_a_release_with_another_format_uses_a_file_beside(
     assert Path(location).read_bytes() == theirs
 
 
+@pytest.mark.parametrize("mode", [0o700, 0o777])
 def test_all_processes_of_a_release_use_the_same_file(
-    opened: Opened, location: str, theirs: bytes, tmp_path: Path
+    opened: Opened, tmp_path: Path, mode: int
 ) -> None:
-    backend = opened()
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    folder.chmod(mode)
+    location = str(folder / "app.tuck")
+    with Cache(location) as cache:
+        theirs = Path(str(cache.path))
+    shutil.copy(GOLDEN / "layout-before-1-64k.tuck", theirs)
+    backend = opened(LOCATION=location)
     backend.set("key", "value", None)
     # The other release has ended, and somebody removes its file.
-    Path(location).unlink()
+    theirs.unlink()
     show = "from tuckbox.integrations.django import TuckboxCache as T; " + (
         f"print(T({location!r}, {{}}).get('key'))"
     )
     assert "value" in Site(tmp_path, LOCATION=location).manage("shell", "-c", show)
-    assert not Path(location).exists()
+    assert not theirs.exists()
 
 
 def test_going_back_to_the_earlier_release_finds_its_entries(
@@ -99,3 +108,20 @@ def test_a_damaged_file_is_not_taken_for_that_of_another_release(
         file.write(b"\xff")
     with pytest.raises(CacheCorrupt):
         opened(OPTIONS={"on_error": "raise"}).get("key")
+
+
+def test_keys_of_an_iterator_are_deleted_when_another_file_is_opened(
+    opened: Opened, location: str
+) -> None:
+    backend = opened(OPTIONS={"on_error": "raise"})
+    backend.set("other", 1)
+    with Cache(siblings.sibling(location)) as own:
+        own.set(":1:key", "old")
+    theirs = Path(f"{location}.theirs")
+    shutil.copy(GOLDEN / "layout-before-1-64k.tuck", theirs)
+    theirs.chmod(0o600)
+    theirs.rename(location)
+    time.sleep(1.1)  # A write looks for its file once a second.
+    backend.delete_many(iter(["key"]))
+    assert backend._cache.path == siblings.sibling(location)
+    assert backend.get("key") is None

@@ -129,7 +129,8 @@ impl Arena {
             Place::Private => {
                 let geometry = planned(plan, Path::new(""))?;
                 let file = CacheFile::private(first_bytes(&geometry), geometry.plan.size_bytes)?;
-                let arena = Arena::from_file(file, Some(geometry), layer, host)?;
+                let arena =
+                    Arena::from_file(file, Some((geometry, Identity::random())), layer, host)?;
                 lay_out(&arena)?;
                 return Ok(arena);
             }
@@ -145,7 +146,8 @@ impl Arena {
             let geometry = planned(plan.filter(|_| !rights.read_only), path)?;
             let number = getrandom::u64().unwrap_or_else(|_| platform::clock::boot_time_us());
             let (file, new_name) = create(&directory, &geometry, number, rights, None)?;
-            let arena = Arena::from_file(file, Some(geometry), layer, host.clone())?;
+            let new = Some((geometry, Identity::random()));
+            let arena = Arena::from_file(file, new, layer, host.clone())?;
             lay_out(&arena)?;
             if arena.file().expect("it has one").publish(new_name)? {
                 return Ok(arena);
@@ -175,7 +177,7 @@ impl Arena {
 
     fn from_file(
         file: CacheFile,
-        new: Option<Geometry>,
+        new: Option<(Geometry, Identity)>,
         layer: Layer,
         host: Host,
     ) -> Result<Arena> {
@@ -183,7 +185,7 @@ impl Arena {
         let file_bytes = file.len_bytes()?;
         let is_new = new.is_some();
         let (geometry, identity) = match new {
-            Some(geometry) => (geometry, Identity::random()),
+            Some(new) => new,
             None => {
                 let (geometry, identity) = read_header(&file, file_bytes, layer)?;
                 if file_bytes < geometry.file_bytes_max() {

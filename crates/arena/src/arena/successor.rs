@@ -4,14 +4,15 @@
 //! The caller holds every lock of the cache from before the copy until the new file has the name.
 //! So the file that has the name is always whole, and a process that dies in between leaves the
 //! cache as it was. Its unnamed file vanishes. One with a temporary name is removed by whoever takes
-//! over a lock or makes the next attempt: the name is made from the id of the cache.
+//! over a lock or makes the next attempt: the name is made from the number of the former file.
 //!
 //! The race: that removal, and a live process that gives its new file the temporary name. Whoever
 //! removes holds a lock of the cache, and the other one all of them, so they are not there at once.
 
 use super::{create, Arena};
 use crate::error::{Error, Result};
-use crate::file::{temporary_name, NewName};
+use crate::file::{temporary_name, NewName, PathStatus};
+use crate::header::Identity;
 use crate::layout::{Geometry, Layer, Plan};
 use crate::platform::{Directory, Rights};
 
@@ -26,11 +27,18 @@ impl Arena {
     /// Removes what a process has left that died before its successor of this cache had the name.
     /// The caller holds a lock of the cache.
     pub fn remove_leftover(&self) {
-        let number = self.identity().cache_id[0];
+        let number = self.number();
         // Any error shows when the name is needed again.
         let _ = Directory::of(self.path()).map(|directory| {
             _ = directory.remove(&temporary_name(&directory, number));
         });
+    }
+}
+
+impl Arena {
+    /// What tells the file from others of its directory, as long as anybody has it open.
+    fn number(&self) -> u64 {
+        self.file().map_or(0, |file| file.id()[1])
     }
 }
 
@@ -42,13 +50,14 @@ impl Successor {
     pub fn of(arena: &Arena, rights: Rights) -> Result<Successor> {
         let directory = Directory::of(arena.path())?;
         arena.remove_leftover();
-        Ok(Successor { directory, number: arena.identity().cache_id[0], rights })
+        Ok(Successor { directory, number: arena.number(), rights })
     }
 
     /// Creates the new file. `lay_out` fills the upper layer's part of it.
     ///
     /// # Errors
-    /// As [`Arena::open`] for a new file.
+    /// As [`Arena::open`] for a new file, [`Error::Lost`], [`Error::Moved`];
+    /// [`Error::TooManyProcesses`] if the new file has too few slots.
     pub fn create(
         &self,
         former: &Arena,
@@ -57,12 +66,25 @@ impl Successor {
         lay_out: &dyn Fn(&Arena) -> Result<()>,
     ) -> Result<(Arena, NewName<'_>)> {
         let geometry = Geometry::new(plan.clone())?;
+        if former.processes() > geometry.process_count {
+            let (path, slots) = (former.path().into(), geometry.process_count as u32);
+            return Err(Error::TooManyProcesses { path, slots });
+        }
         let refused = Error::cannot("examine", former.path());
         let data = self.directory.examine().map_err(refused)?;
-        let data = data.ok_or_else(|| Error::Lost { path: former.path().into() })?;
+        let is_removed = former.file().is_none_or(|file| file.path_status() == PathStatus::Removed);
+        let path = || former.path().into();
+        // A file that was only moved is not lost: its handles go on with it.
+        let gone = || match is_removed {
+            true => Error::Lost { path: path() },
+            false => Error::Moved { path: path() },
+        };
+        let data = data.ok_or_else(gone)?;
         let (file, new_name) =
             create(&self.directory, &geometry, self.number, self.rights, Some(&data))?;
-        let arena = Arena::from_file(file, Some(geometry), layer, former.host.clone())?;
+        // It is the same cache, so what is bound to its id stays valid.
+        let identity = Identity { cache_id: former.identity().cache_id, ..Identity::random() };
+        let arena = Arena::from_file(file, Some((geometry, identity)), layer, former.host.clone())?;
         lay_out(&arena)?;
         Ok((arena, new_name))
     }
@@ -71,14 +93,14 @@ impl Successor {
     /// `begin` just before.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the former file has lost its name, [`Error::Io`]. Nothing has changed
-    /// then, except what `begin` did.
+    /// [`Error::Lost`] if the former file has lost its name, [`Error::Io`], those of `begin`.
+    /// Nothing has changed then, except what `begin` did.
     pub fn take_name(
         &self,
         new_name: NewName<'_>,
         new: &Arena,
         former: &Arena,
-        begin: impl FnOnce(),
+        begin: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let lost = || Error::Lost { path: former.path().into() };
         let (file, other) = (new.file().ok_or_else(lost)?, former.file().ok_or_else(lost)?);

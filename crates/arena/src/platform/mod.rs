@@ -43,7 +43,8 @@ pub use self::system::faults;
 ///
 /// - `open` follows links of trusted users only, and refuses file systems that other machines use.
 ///   Where others could replace a new file, it opens a folder of this user's own.
-/// - `examine`, `open_file`, `remove`: the file, which need not exist.
+/// - `examine`, `open_file`, `remove`: the file, which need not exist. `check_private`: that only this
+///   user can enter its directory.
 /// - `check_file`, `check_new_file`: refuse a file that another user could have put there, or can
 ///   change or remove.
 /// - `create_nameless`, `create_named`, `name_file`, `make_durable`: create a file that gets its name

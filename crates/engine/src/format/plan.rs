@@ -2,13 +2,14 @@
 //! what the parts hold.
 
 use tuckbox_arena::layout::{self, FORMAT_VERSION};
-use tuckbox_arena::{AfterPowerCut, Layer, Plan};
+use tuckbox_arena::{AfterPowerCut, Layer, Place, Plan, Space};
 
 use super::layout::{
     log, note, policy_selection, record, shadow, shard, BUCKET_BYTES, GHOST_ROW_BYTES, INDEX_GROUP,
     MAX_ENTRIES_MAX, SIZE_BYTES_MIN, TRAILER_BYTES,
 };
 use super::shape::{directory_len, policy_selection_bytes, shadow_len};
+use crate::value::Config;
 
 /// A small cache has one shard for this many bytes,
 const SHARD_FOR_EACH_BYTES: u64 = 16 << 20;
@@ -175,4 +176,13 @@ mod tests {
              smaller size"
         );
     }
+}
+
+/// The size of a new file at `place` for which none is chosen: that of [`Config::default`], or half of
+/// the space there, because others need some. In that case, also what the space is.
+pub fn default_size(place: &Place) -> (u64, Option<Space>) {
+    let usual_bytes = Config::default().size_bytes;
+    let half_bytes = |space| (Space::total_bytes(space) / 2).max(SIZE_BYTES_MIN);
+    let most = place.most_space().map(|space| (half_bytes(space), Some(space)));
+    most.filter(|(half_bytes, _)| *half_bytes < usual_bytes).unwrap_or((usual_bytes, None))
 }

@@ -91,8 +91,8 @@ impl Refusal {
                 "{place} is nested more than {DEPTH_MAX} containers deep; flatten the value"
             )),
             Cause::TooLarge { bytes_max } => ValueTooLarge::new_err(format!(
-                "{entry}value is too long: the limit of this cache is {bytes_max} bytes; create the \
-                 cache with a larger size, or store less"
+                "{entry}value is too long: the limit of this cache is {bytes_max} bytes; resize \
+                 the cache, or store less"
             )),
             Cause::Changed => pyo3::exceptions::PyRuntimeError::new_err(format!(
                 "{place} was changed by another thread while it was being stored; nothing was \

@@ -34,6 +34,14 @@ pub struct Directory {
 }
 
 impl Directory {
+    /// Refuses the file at `path` unless only this user can enter its directory.
+    ///
+    /// # Errors
+    /// [`Error::Unsafe`].
+    pub fn check_private(path: &Path) -> Result<()> {
+        trust::check_private_folder(path)
+    }
+
     /// Opens the directory of the file at `path`, which need not exist yet.
     ///
     /// # Errors

@@ -158,6 +158,25 @@ pub fn is_private_folder(data: &Metadata) -> bool {
     data.mode() & 0o777 == 0o700
 }
 
+/// Refuses a file whose directory is not one that only this user can enter. In a sticky directory,
+/// nobody else can replace one that passes.
+///
+/// # Errors
+/// [`Error::Unsafe`].
+pub fn check_private_folder(path: &Path) -> Result<()> {
+    let folder = parent_of(path);
+    let is_private = |data: Metadata| {
+        data.is_dir() && data.uid() == effective_user() && data.mode() & 0o077 == 0
+    };
+    // A folder that is missing is reported when the file is opened.
+    if std::fs::symlink_metadata(folder).map_or(true, is_private) {
+        return Ok(());
+    }
+    let reason = format!("{} is not a directory that only you can enter", folder.display());
+    let remedy = "remove it if you know who created it, or give an absolute path instead of a name";
+    Err(unsafe_file(path, reason, remedy.into()))
+}
+
 /// Whether a file of this user is one that others could have changed.
 pub fn is_ours_but_writable(data: &Metadata) -> bool {
     data.is_file() && data.uid() == effective_user() && data.mode() & 0o022 != 0
