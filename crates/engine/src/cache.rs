@@ -8,7 +8,7 @@ use tuckbox_arena::layout::SIZE_BYTES_MAX;
 use tuckbox_arena::segments::Owner;
 use tuckbox_arena::{check_private_folder, Arena, Place};
 
-use crate::error::{Error, Result};
+use crate::error::{reserve, Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::format::{
     plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN,
@@ -434,7 +434,10 @@ impl Cache {
         let mut places = Vec::new();
         let done = self.writes().set_each(entries, ttl, &mut places);
         if done.is_err() && self.cx.arena.is_superseded() {
-            *rest = Some(places.into_iter().map(|place| entries[place]).collect());
+            let mut left = Vec::new();
+            reserve(&mut left, places.len())?;
+            left.extend(places.into_iter().map(|place| entries[place]));
+            *rest = Some(left);
         }
         done
     }

@@ -21,6 +21,15 @@ pub(crate) fn lengthen<T: Default + Clone>(items: &mut Vec<T>, len: usize) -> Re
     Ok(())
 }
 
+/// Makes room for more items.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub(crate) fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<()> {
+    let wanted_bytes = more * size_of::<T>();
+    items.try_reserve(more).map_err(|_| Error::OutOfMemory { wanted_bytes })
+}
+
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

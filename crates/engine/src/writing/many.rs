@@ -6,7 +6,7 @@
 
 use super::store::{Store, Storing, Tries, DRAFT_WORDS};
 use super::write::{Condition, InPlace};
-use crate::error::{lengthen, Result};
+use crate::error::{lengthen, reserve, Result};
 use crate::format::layout::record::WORDS_MAX;
 use crate::format::{Draft, KeyHash};
 use crate::value::{Ttl, Value};
@@ -46,6 +46,7 @@ impl Store<'_> {
             while firsts[index].is_some() {
                 let next = &mut firsts[index];
                 if let Err(error) = self.set_group(index as u64, next, entries, &places, ttl) {
+                    reserve(rest, entries.len())?;
                     for mut next in firsts {
                         while let Some(place) = next {
                             rest.push(place);
