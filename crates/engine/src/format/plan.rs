@@ -110,6 +110,15 @@ fn signature() -> u64 {
     .fold(1, |hash: u64, part| hash.wrapping_mul(31).wrapping_add(*part))
 }
 
+/// The size of a new file at `place` for which none is chosen: that of [`Config::default`], or half of
+/// the space there, because others need some. In that case, also what the space is.
+pub fn default_size(place: &Place) -> (u64, Option<Space>) {
+    let usual_bytes = Config::default().size_bytes;
+    let half_bytes = |space| (Space::total_bytes(space) / 2).max(SIZE_BYTES_MIN);
+    let most = place.most_space().map(|space| (half_bytes(space), Some(space)));
+    most.filter(|(half_bytes, _)| *half_bytes < usual_bytes).unwrap_or((usual_bytes, None))
+}
+
 #[cfg(test)]
 mod tests {
     use tuckbox_arena::layout::SIZE_BYTES_MAX;
@@ -176,13 +185,4 @@ mod tests {
              smaller size"
         );
     }
-}
-
-/// The size of a new file at `place` for which none is chosen: that of [`Config::default`], or half of
-/// the space there, because others need some. In that case, also what the space is.
-pub fn default_size(place: &Place) -> (u64, Option<Space>) {
-    let usual_bytes = Config::default().size_bytes;
-    let half_bytes = |space| (Space::total_bytes(space) / 2).max(SIZE_BYTES_MIN);
-    let most = place.most_space().map(|space| (half_bytes(space), Some(space)));
-    most.filter(|(half_bytes, _)| *half_bytes < usual_bytes).unwrap_or((usual_bytes, None))
 }
