@@ -95,6 +95,7 @@ impl Cache {
         }
         former.mark_superseded();
         drop(shards);
+        successor.make_durable();
         Ok(new)
     }
 
@@ -117,7 +118,7 @@ impl Cache {
         }
     }
 
-    /// Statistics go on where they were. Nobody else uses the new file yet.
+    /// Copies the counts of the statistics. Nobody else uses the new file yet.
     fn continue_counts(&self, new: &Cache, live_count: u64) {
         let (region, geometry) = (new.cx.arena.region(), new.cx.arena.geometry());
         for word in COUNTS {
