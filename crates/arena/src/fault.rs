@@ -63,8 +63,8 @@ impl Mapping {
         Mapping::reserve_in(&MAPPINGS, fd, clock::coarse_seconds())
     }
 
-    /// The addresses of a handle that follows its path stay reserved as long as it lives, so the
-    /// entries of mappings that were let go are used again when there are no others.
+    /// A handle that follows its path keeps the addresses of its former files, so the entries of
+    /// those are used again when there are no others.
     fn reserve_in(mappings: &'static [Mapping], fd: i32, now_s: u64) -> Option<&'static Mapping> {
         let free = |mapping: &&Mapping| {
             let taken = &mapping.is_taken;
@@ -139,7 +139,7 @@ impl Mapping {
 
     /// Whether the file is shorter than it was seen to be.
     pub fn is_truncated(&self) -> bool {
-        // The descriptor of a mapping that was let go may be another file's.
+        // After `let_go` the descriptor may be another file's.
         self.base.load(Ordering::Acquire) != 0
             && !self.is_let_go()
             && files::status(self.fd.load(Ordering::Relaxed))
