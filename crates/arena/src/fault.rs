@@ -172,16 +172,15 @@ fn may_go_on(error: Fault) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::CacheFile;
     use crate::layout::HEADER_BYTES;
 
     const LEN: usize = HEADER_BYTES as usize;
 
     /// Begins a mapping of anonymous memory; its address.
     fn begin(mapping: &Mapping) -> usize {
-        let file = files::memory_file("tuckbox").unwrap();
-        space::allocate(std::os::fd::AsRawFd::as_raw_fd(&file), 0, HEADER_BYTES).unwrap();
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-        let base = space::map_shared(fd, LEN, true).unwrap();
+        let file = CacheFile::private(HEADER_BYTES, HEADER_BYTES).unwrap();
+        let base = space::map_shared(file.fd(), LEN, true).unwrap();
         mapping.begin(base, LEN);
         base as usize
     }
