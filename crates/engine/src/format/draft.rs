@@ -3,6 +3,7 @@
 
 use tuckbox_arena::region::bytes_of_mut;
 
+use super::attributes::NewAttributes;
 use super::expiry;
 use super::hash::{Hasher, KeyHash, RecordPlace};
 use super::layout::flag;
@@ -20,11 +21,13 @@ pub struct Draft<'a> {
     words: Vec<u64>,
     header: RecordHeader,
     content: u64,
+    /// Whether the expiry of a present entry is kept: [`Draft::set_expiry`].
+    pub keeps_expiry: bool,
 }
 
 impl<'a> Draft<'a> {
     /// Builds the record, in the memory of `spare`, which [`Draft::into_spare`] returns. The caller
-    /// has checked the lengths; of the tag six bits count.
+    /// has checked the lengths; of the value's tag six bits count.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
@@ -34,6 +37,7 @@ impl<'a> Draft<'a> {
         hash: KeyHash,
         value: Value<'a>,
         expiry_us: Option<u64>,
+        attributes: Option<&NewAttributes<'_>>,
         shape: &Shape,
         spare: &mut Vec<u64>,
     ) -> Result<Draft<'a>> {
@@ -49,7 +53,12 @@ impl<'a> Draft<'a> {
         if matches!(value, Value::Int(_)) {
             flags |= flag::NUMBER;
         }
-        let (long, form) = RecordHeader::form(tag, key_bytes, value_bytes);
+        let (long, form) = match attributes {
+            None => RecordHeader::form(tag, key_bytes, value_bytes),
+            Some(_) => {
+                (flag::LONG, RecordHeader::form_with_attributes(tag, key_bytes, value_bytes))
+            }
+        };
         flags |= long;
         let form_index = RecordHeader::form_index(flags) as usize;
         let mut fixed = [0u64; WORDS_MAX as usize];
@@ -57,6 +66,9 @@ impl<'a> Draft<'a> {
         fixed[form_index] = form;
         if let Some(expiry_us) = expiry_us {
             fixed[1] = expiry::word(expiry_us, hash);
+        }
+        if let Some(attributes) = attributes {
+            fixed[form_index + 1] = attributes.word();
         }
         let header = RecordHeader::from_copy(&fixed, shape).expect("lengths are checked before");
         if let Value::Int(number) = value {
@@ -70,13 +82,28 @@ impl<'a> Draft<'a> {
         let mut spare = std::mem::take(spare);
         spare[word_count - 1] = 0;
         spare[..=form_index].copy_from_slice(&fixed[..=form_index]);
+        if let Some(attributes) = attributes {
+            attributes.write(&mut spare[form_index + 1..]);
+        }
         let tail = &bytes[(header.body_count * shape.segment_bytes) as usize..];
         let payload = &mut bytes_of_mut(&mut spare[..word_count])[header.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
         // With bodies, computed once their places are known.
         let content = if header.body_count == 0 { header.content(&spare) } else { 0 };
-        Ok(Draft { hash, value, words: spare, header, content })
+        Ok(Draft { hash, value, words: spare, header, content, keeps_expiry: false })
+    }
+
+    /// Enters another expiry into a draft that has one.
+    pub fn set_expiry(&mut self, expiry_us: u64) {
+        debug_assert!(self.header.has(flag::EXPIRY));
+        self.words[1] = expiry::word(expiry_us, self.hash);
+    }
+
+    /// How long the entry is kept as a stale one.
+    pub fn stale_us(&self) -> u64 {
+        let attributes = self.header.attributes(&self.words);
+        attributes.ok().flatten().map_or(0, |attributes| attributes.stale_us)
     }
 
     /// The record header.
@@ -128,7 +155,7 @@ mod tests {
     fn finished(key: &[u8], value: Value<'_>, expiry_us: Option<u64>, version: u64) -> Vec<u64> {
         let (hasher, shape) = (Hasher::new([5, 6]), shape());
         let (hash, mut spare) = (hasher.key(key), Vec::new());
-        let draft = Draft::new(key, hash, value, expiry_us, &shape, &mut spare);
+        let draft = Draft::new(key, hash, value, expiry_us, None, &shape, &mut spare);
         draft.unwrap().finish(version, PLACE, &hasher).to_vec()
     }
 
