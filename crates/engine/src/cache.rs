@@ -252,11 +252,10 @@ impl Cache {
         check_tag(tag)?;
         let tag = rows(&self.cx).name_hash(tag.as_bytes());
         // Held so that a resize copies no entry that is invalidated meanwhile.
-        let mut shard = Some(lock::lock(&self.cx, rows(&self.cx).shard_of_tag(tag))?);
-        if tuckbox_arena::mutants::is_on("unlocked-eviction") {
-            shard = None;
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let shard = match tuckbox_arena::mutants::is_on("unlocked-eviction") {
+            true => None,
+            false => Some(lock::lock(&self.cx, rows(&self.cx).shard_of_tag(tag))?),
+        };
         rows(&self.cx).evict(tag, soft);
         drop(shard);
         Ok(self.cx.arena.check_not_lost()?)
