@@ -7,7 +7,7 @@ use super::attributes::NewAttributes;
 use super::expiry;
 use super::hash::{Hasher, KeyHash, RecordPlace};
 use super::layout::flag;
-use super::layout::record::{BODY_WORDS, WORDS_MAX};
+use super::layout::record::BODY_WORDS;
 use super::record::{Body, RecordHeader, Sequence};
 use super::shape::Shape;
 use crate::error::{lengthen, Result};
@@ -59,21 +59,11 @@ impl<'a> Draft<'a> {
                 (flag::LONG, RecordHeader::form_with_attributes(tag, key_bytes, value_bytes))
             }
         };
-        flags |= long;
-        let form_index = RecordHeader::form_index(flags) as usize;
-        let mut fixed = [0u64; WORDS_MAX as usize];
-        fixed[0] = flags;
-        fixed[form_index] = form;
-        if let Some(expiry_us) = expiry_us {
-            fixed[1] = expiry::word(expiry_us, hash);
-        }
-        if let Some(attributes) = attributes {
-            fixed[form_index + 1] = attributes.word();
-        }
-        let header = RecordHeader::from_copy(&fixed, shape).expect("lengths are checked before");
-        if let Value::Int(number) = value {
-            fixed[header.number_at() as usize / 8] = number as u64;
-        }
+        let form_index = RecordHeader::form_index(flags | long) as usize;
+        let attributes_word = attributes.map_or(0, NewAttributes::word);
+        let word = |at| if at == form_index { form } else { attributes_word };
+        let header =
+            RecordHeader::parse(flags | long, word, shape).expect("lengths are checked before");
         let word_count = (header.log_bytes / 8) as usize;
         // All words of an earlier draft are overwritten, except the padding in the last one.
         if spare.len() < word_count {
@@ -81,7 +71,14 @@ impl<'a> Draft<'a> {
         }
         let mut spare = std::mem::take(spare);
         spare[word_count - 1] = 0;
-        spare[..=form_index].copy_from_slice(&fixed[..=form_index]);
+        spare[0] = flags | long;
+        if let Some(expiry_us) = expiry_us {
+            spare[1] = expiry::word(expiry_us, hash);
+        }
+        if let Value::Int(number) = value {
+            spare[header.number_at() as usize / 8] = number as u64;
+        }
+        spare[form_index] = form;
         if let Some(attributes) = attributes {
             attributes.write(&mut spare[form_index + 1..]);
         }

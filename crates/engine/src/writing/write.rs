@@ -52,12 +52,12 @@ impl Writer<'_> {
                 None => (None, 0),
             },
         };
-        let is_present = live.as_ref().is_some_and(|live| !live.is_stale);
+        let is_present = || live.as_ref().is_some_and(|live| !live.is_stale);
         let holds = match condition {
             Condition::Always => true,
-            Condition::Absent => !is_present,
-            Condition::Present => is_present,
-            Condition::Version(wanted) => is_present && version == wanted,
+            Condition::Absent => !is_present(),
+            Condition::Present => is_present(),
+            Condition::Version(wanted) => is_present() && version == wanted,
         };
         if !holds {
             return InPlace::Done(false);
