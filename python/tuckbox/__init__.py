@@ -8,6 +8,16 @@ from tuckbox._engine import __version__
 from tuckbox.cache import Cache
 from tuckbox.errors import TuckboxError
 from tuckbox.keys import Key
+from tuckbox.registry import register
 from tuckbox.results import CheckReport, Entry, Stats
 
-__all__ = ["Cache", "CheckReport", "Entry", "Key", "Stats", "TuckboxError", "__version__"]
+__all__ = [
+    "Cache",
+    "CheckReport",
+    "Entry",
+    "Key",
+    "Stats",
+    "TuckboxError",
+    "__version__",
+    "register",
+]
