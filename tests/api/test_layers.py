@@ -11,6 +11,7 @@ ARROWS: dict[str, set[str]] = {
     "tuckbox.advice": set(),
     "tuckbox.errors": set(),
     "tuckbox.choices": set(),
+    "tuckbox.contract": {"tuckbox.keys", "tuckbox.results"},
     "tuckbox.keys": set(),
     "tuckbox.logouts": {"tuckbox.errors"},
     "tuckbox.places": {"tuckbox.errors"},

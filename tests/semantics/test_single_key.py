@@ -50,8 +50,8 @@ class TestGetEntry:
         assert isinstance(entry, Entry)
         assert (entry.value, entry.expiry) == ("v", None)
         assert entry.version > 0
-        value, expiry, version = entry
-        assert (value, expiry, version) == tuple(entry)
+        value, expiry, version = entry[:3]
+        assert (value, expiry, version) == (entry.value, entry.expiry, entry.version)
 
     def test_version_is_new_with_every_change(self, cache: Cache) -> None:
         versions = set()
