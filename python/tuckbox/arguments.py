@@ -27,6 +27,10 @@ _LONG_BYTES: Final = 1000
 """Longer parts of a key are replaced by a digest, because a cache stores each entry's key."""
 
 
+registered: dict[type, tuple[str, Callable[[Any], Any]]] = {}
+"""A name, and a function that returns plain data, of types that have no rule of their own."""
+
+
 class Call:
     """The parameters of a function, and the keys of its calls.
 
@@ -215,6 +219,7 @@ _RULES: Final[dict[type, _Rule]] = {
     set: _set,
     frozenset: _set,
     dict: _dict,
+    memoryview: lambda value, _typed: _short(("memoryview", bytes(value))),
     dt.datetime: _datetime,
     dt.time: _datetime,
     dt.date: lambda value, _typed: ("date", value.isoformat()),
@@ -244,6 +249,9 @@ def _object(value: Any, kind: type, typed: bool) -> Key:
         part = (name, plain) if typed else plain
     elif (fields := _fields(value)) is not None:
         part = (name, *[part_of(getattr(value, one), typed) for one in fields])
+    elif kind in registered:
+        name, encode = registered[kind]
+        part = (name, part_of(encode(value), typed))
     if part is not None:
         return part
     raise KeyTypeError(

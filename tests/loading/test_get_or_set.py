@@ -7,6 +7,8 @@ import logging
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -607,3 +609,27 @@ def test_a_wrong_key_is_an_error_before_anything_is_made(timed: Cache) -> None:
     with pytest.raises(KeyTypeError):
         timed.get_or_set(None, make)
     assert make.calls == 0
+
+
+ENDINGS = {
+    "a maker that hangs": "threading.Event().wait()",
+    "makers that store": "[cache.get_or_set((n, m), lambda: m, timeout=1) for m in range(10**6)]",
+}
+
+
+@pytest.mark.parametrize("work", ENDINGS.values(), ids=ENDINGS)
+def test_a_process_ends_without_waiting_for_its_makers(timed: Cache, work: str) -> None:
+    kind = f"{type(timed).__module__}"
+    program = (
+        "import threading, tuckbox.errors\n"
+        f"from {kind} import Cache\n"
+        "cache = Cache()\n"
+        f"def make(n): {work}\n"
+        "for n in range(4):\n"
+        "    try: cache.get_or_set(n, lambda: make(n), timeout=0.05)\n"
+        "    except tuckbox.errors.LoadTimeout: pass\n"
+        "print('the end')"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (0, "the end\n"), done.stderr
