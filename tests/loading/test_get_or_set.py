@@ -519,7 +519,11 @@ def test_a_maker_that_forks_stores_once_in_the_parent(timed: Cache, timeout: flo
     reads, writes = os.pipe()
 
     def make() -> str:
-        return "the child's" if os.fork() == 0 else "the parent's"
+        child = os.fork()
+        if child == 0:
+            return "the child's"
+        os.waitpid(child, 0)
+        return "the parent's"
 
     value = None
     pid = os.getpid()
@@ -534,7 +538,6 @@ def test_a_maker_that_forks_stores_once_in_the_parent(timed: Cache, timeout: flo
     if timeout is None:  # A child of a thread ends with the thread.
         assert os.read(reads, 99) == b'"the child\'s"'
     os.close(reads)
-    os.wait()
     assert timed.get("k") == "the parent's"
 
 
@@ -633,3 +636,12 @@ def test_a_process_ends_without_waiting_for_its_makers(timed: Cache, work: str) 
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout) == (0, "the end\n"), done.stderr
+
+
+def test_a_child_of_a_maker_does_not_use_its_parents_lease(timed: Cache) -> None:
+    load = loads.Load(timed, "k", loads.Options())
+    load.begin()
+    load._pid -= 1
+    assert load.finish("the child's", 0.1) == "the child's"
+    assert "k" not in timed
+    assert not timed._wait_made("k", 0)
