@@ -13,6 +13,7 @@ import sys
 from collections.abc import Coroutine, Iterable
 from typing import Any, Callable, Optional, TypeVar, Union, overload
 
+from tuckbox.advice import explains_names
 from tuckbox.arguments import Call
 from tuckbox.contract import Store, Ttl
 from tuckbox.errors import InvalidArgument
@@ -54,6 +55,7 @@ class Memoizing:
 
     __slots__ = ()
 
+    @explains_names
     def memoize(
         self: Store,
         ttl: Union[Ttl, Callable[[Any], Ttl]] = None,

@@ -21,6 +21,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.results",
     },
     "tuckbox.loading": {
+        "tuckbox.advice",
         "tuckbox.contract",
         "tuckbox.errors",
         "tuckbox.keys",
@@ -29,6 +30,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.results",
     },
     "tuckbox.memoize": {
+        "tuckbox.advice",
         "tuckbox.arguments",
         "tuckbox.contract",
         "tuckbox.errors",

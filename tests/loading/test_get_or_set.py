@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import inspect
 import logging
 import os
 import random
@@ -605,6 +606,18 @@ def test_a_wrong_result_is_an_error_and_frees_the_key(
 def test_tags_may_be_an_iterator(timed: Cache) -> None:
     timed.get_or_set("k", Maker(), tags=iter(["b", "a"]))
     assert timed.get_entry("k").tags == ("a", "b")
+
+
+def test_a_parameter_of_another_cache_is_explained(timed: Cache) -> None:
+    make = Maker()
+    with pytest.raises(TypeError, match=r"get_or_set\(\) .* 'expire'; it is called 'ttl'"):
+        timed.get_or_set("k", make, expire=60)
+    with pytest.raises(TypeError, match=r"get_or_set_many\(\) .* 'expire'; it is called 'ttl'"):
+        timed.get_or_set_many(["k"], make, expire=60)
+    with pytest.raises(TypeError, match=r"memoize\(\) .* 'expire'; it is called 'ttl'"):
+        timed.memoize(expire=60)
+    assert make.calls == 0
+    assert "others" not in str(inspect.signature(timed.get_or_set))
 
 
 def test_a_wrong_key_is_an_error_before_anything_is_made(timed: Cache) -> None:
