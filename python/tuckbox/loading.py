@@ -233,14 +233,16 @@ def load(store: Store, key: Key, make: Callable[[], Any], options: Options) -> A
         >>> load(cache, "answer", lambda: 42, Options(ttl=60))
         42
     """
-    options = options.checked_for(store)
     is_early = False
-    if options.early is not None and not options.force:
+    early = options.early
+    if early is not None and not options.force:
+        options = options.checked()
         entry = store.get_entry(key)
         if entry is not None:
-            if not is_due(entry, options.early):
+            if not is_due(entry, early):
                 return entry.value
             is_early = True
+    options = options.checked_for(store)
     one = Load(store, key, options, early=is_early)
     while True:
         state = one.begin()

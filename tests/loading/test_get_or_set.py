@@ -12,13 +12,14 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
 from loading.conftest import Crew, Maker, until
 from tuckbox import Result, loads
 from tuckbox.errors import (
+    CacheReadOnly,
     InvalidArgument,
     InvalidTag,
     InvalidTTL,
@@ -363,6 +364,25 @@ def test_only_cached_values_are_served_on_demand(timed: Cache, clock: _engine.Ma
     assert timed.get_or_set("k", make, cached_only=True) == "old"
     clock.advance(60)
     assert timed.get_or_set("k", make, cached_only=True) is None
+    assert make.calls == 0
+
+
+def test_a_read_only_handle_serves_what_is_there(opened: Callable[..., Cache], path: str) -> None:
+    opened(path).set("k", "there")
+    make = Maker()
+    with opened(path, read_only=True) as reader:
+        number = reader.memoize(name="number")(make)
+        assert reader.get_or_set("k", make) == reader.get_or_set("k", make, early=1) == "there"
+        assert reader.get_or_set_many(["k"], make) == {"k": "there"}
+        assert reader.get_or_set("none", make, cached_only=True) is number.peek() is None
+        for call in (
+            lambda: reader.get_or_set("none", make),
+            lambda: reader.get_or_set("k", make, force=True),
+            lambda: reader.get_or_set_many(["k", "none"], make),
+            number,
+        ):
+            with pytest.raises(CacheReadOnly):
+                call()
     assert make.calls == 0
 
 
