@@ -15,11 +15,6 @@ except ModuleNotFoundError as error:
     # An extension that is there and does not work is an error.
     if error.name != "tuckbox._engine":
         raise
-    from importlib.metadata import version
-
-    from tuckbox.memory.fallback import Cache
-
-    __version__ = version("tuckbox")  # type: ignore[misc]
-    del version
+    from tuckbox.memory.fallback import Cache, __version__
 
 __all__ = ["Cache", "CheckReport", "Entry", "Key", "Stats", "TuckboxError", "__version__"]

@@ -6,12 +6,19 @@ import functools
 import os
 import sys
 import warnings
+from importlib import metadata
 from typing import Any, Union
 
 from tuckbox import memory
 from tuckbox.errors import OneProcessWarning
 
-__all__ = ["Cache"]
+__all__ = ["Cache", "__version__"]
+
+try:
+    __version__ = metadata.version("tuckbox")
+except metadata.PackageNotFoundError:
+    # The package was copied without its metadata.
+    __version__ = "unknown"
 
 _warned: set[int] = set()
 """The process that gave the warning. A child that was forked does not repeat it."""
