@@ -18,7 +18,7 @@ from tuckbox.errors import KeyTooLong, KeyTypeError
 if TYPE_CHECKING:
     from tuckbox import Cache
 
-STORES = ("shared", "memory")
+RUNS_ON = ("shared", "memory")
 
 KEY_BYTES_MAX = 65_536
 
