@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, Literal, Optional, SupportsIndex, TypeV
 
 from tuckbox import _engine
 from tuckbox.advice import explains_names
+from tuckbox.aio import Asynchronous
 from tuckbox.choices import AfterPowerCut, Favour
 from tuckbox.errors import (
     CacheClosed,
@@ -28,6 +29,7 @@ from tuckbox.errors import (
     InvalidMaxEntries,
     SizeMismatchWarning,
 )
+from tuckbox.greenlets import cooperate
 from tuckbox.keys import Key
 from tuckbox.logouts import warn_of_logout
 from tuckbox.places import Place, is_in_memory, place_of, prepare
@@ -48,7 +50,7 @@ _GROUP_MAX = 2**32 - 1
 """To ``fchown``, this number means "do not change the group"."""
 
 
-class Cache(_engine.Core):
+class Cache(Asynchronous, _engine.Core):
     """A cache shared by every process that opens the same file.
 
     Example:
@@ -179,6 +181,7 @@ class Cache(_engine.Core):
             >>> Cache("./app.tuck", read_only=True).max_entries
             100000
         """
+        cooperate(Cache)
         place = None if path is None else place_of(path)
         size_bytes = None if size is None else parse_size(size)
         super().__init__(
@@ -468,6 +471,7 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
     favour: Favour | None = None,
     after_power_cut: AfterPowerCut | None = None,
 ) -> Cache:
+    cooperate(Cache)
     cache = kind.__new__(kind)
     _engine.Core.__init__(
         cache,

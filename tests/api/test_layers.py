@@ -9,10 +9,22 @@ import tuckbox
 
 ARROWS: dict[str, set[str]] = {
     "tuckbox.advice": set(),
+    "tuckbox.aio": {
+        "tuckbox.brief",
+        "tuckbox.calls",
+        "tuckbox.choices",
+        "tuckbox.keys",
+        "tuckbox.loops",
+        "tuckbox.results",
+    },
+    "tuckbox.brief": {"tuckbox._engine"},
+    "tuckbox.calls": {"tuckbox.brief", "tuckbox.errors", "tuckbox.loops"},
     "tuckbox.errors": set(),
+    "tuckbox.greenlets": {"tuckbox.brief", "tuckbox.calls"},
     "tuckbox.choices": set(),
     "tuckbox.contract": {"tuckbox.keys", "tuckbox.results"},
     "tuckbox.keys": set(),
+    "tuckbox.loops": set(),
     "tuckbox.logouts": {"tuckbox.errors"},
     "tuckbox.places": {"tuckbox.errors"},
     "tuckbox.results": set(),
@@ -22,8 +34,10 @@ ARROWS: dict[str, set[str]] = {
     "tuckbox.cache": {
         "tuckbox._engine",
         "tuckbox.advice",
+        "tuckbox.aio",
         "tuckbox.errors",
         "tuckbox.choices",
+        "tuckbox.greenlets",
         "tuckbox.keys",
         "tuckbox.logouts",
         "tuckbox.places",
@@ -66,6 +80,8 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.places",
     },
     "tuckbox.integrations.django": {
+        "tuckbox.brief",
+        "tuckbox.calls",
         "tuckbox.cache",
         "tuckbox.errors",
         "tuckbox.integrations.envelopes",

@@ -29,6 +29,7 @@ mod many;
 mod names;
 mod numbers;
 mod opened;
+#[allow(unsafe_code)]
 mod output_buffer;
 mod reports;
 mod scan;
@@ -53,6 +54,8 @@ mod _engine {
     use super::core::Core;
     #[pymodule_export]
     use super::scan::Scan;
+    #[pymodule_export]
+    use super::waiter::{briefly, is_brief};
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");

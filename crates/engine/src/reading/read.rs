@@ -25,7 +25,7 @@ use tuckbox_arena::{Counter, OwnerId};
 use super::buffer::Buffer;
 use super::locked::Entries;
 use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
-use crate::error::{Error, Result};
+use crate::error::{would_block, Error, Result};
 use crate::eviction::{sample_hit, Eviction};
 use crate::format::{flag, shard, IndexState, KeyHash, RecordPlace, Sequence};
 use crate::index::Lookup;
@@ -53,6 +53,8 @@ pub(crate) enum Attempt {
     Changed,
     /// Not enough memory to copy this many bytes.
     NoMemory(usize),
+    /// The value is too long for a brief operation.
+    WouldBlock,
 }
 
 layer! {
@@ -104,6 +106,7 @@ impl<'a> Reader<'a> {
             Attempt::Missing => Ok(false),
             Attempt::Changed => self.read_under_lock(key, hash, buffer),
             Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
+            Attempt::WouldBlock => Err(would_block()),
         };
         result.map_err(|error| buffer.refusal = Some(error)).ok()
     }
@@ -298,7 +301,12 @@ impl<'a> Reader<'a> {
         if !self.has_bodies(&header, &buffer.record) {
             return Some(self.changed_or_missing(seen));
         }
-        match buffer.fill_value(|record, value| self.load_bodies(&header, record, value)) {
+        if self.is_too_long_now(&header) {
+            return Some(Attempt::WouldBlock);
+        }
+        match buffer.fill_value(self.arena.waiter(), |record, value| {
+            self.load_bodies(&header, record, value)
+        }) {
             Ok(true) => None,
             Ok(false) => Some(self.changed_or_missing(seen)),
             Err(_) => Some(Attempt::NoMemory(header.value_bytes as usize)),

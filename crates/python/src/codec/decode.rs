@@ -15,7 +15,7 @@ use tuckbox_engine::Value;
 use super::{code, imported, moments, DEPTH_MAX};
 use crate::errors::classes::EntryCorrupt;
 use crate::errors::Quick;
-use crate::{keys, varint};
+use crate::{keys, varint, waiter};
 
 /// Decodes a value.
 ///
@@ -82,10 +82,14 @@ pub struct Decoder<'b> {
     items_left: Cell<usize>,
 }
 
+/// Other threads may run once in this many items of a container: decoding needs the GIL.
+const ITEMS_AT_ONCE: usize = 4096;
+
 /// The next item, decoded when Python asks for it, so that a list is filled as it is decoded.
 struct Next<'d, 'b> {
     decoder: &'d Decoder<'b>,
     depth: usize,
+    index: usize,
 }
 
 impl<'py> IntoPyObject<'py> for Next<'_, '_> {
@@ -95,6 +99,7 @@ impl<'py> IntoPyObject<'py> for Next<'_, '_> {
 
     #[inline]
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let_others_run_at(py, self.index);
         self.decoder.item(py, self.depth)
     }
 }
@@ -153,7 +158,7 @@ impl<'b> Decoder<'b> {
     }
 
     fn items(&self, count: usize, depth: usize) -> impl ExactSizeIterator<Item = Next<'_, 'b>> {
-        (0..count).map(move |_| Next { decoder: self, depth: depth + 1 })
+        (0..count).map(move |index| Next { decoder: self, depth: depth + 1, index })
     }
 
     fn item<'py>(&self, py: Python<'py>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
@@ -222,7 +227,8 @@ impl<'b> Decoder<'b> {
     fn dict<'py>(&self, py: Python<'py>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
         let count = self.count(2)?;
         let dict = PyDict::new(py);
-        for _ in 0..count {
+        for index in 0..count {
+            let_others_run_at(py, index);
             let key = self.item(py, depth + 1)?;
             let value = self.item(py, depth + 1)?;
             dict.set_item(key, value)?;
@@ -246,6 +252,13 @@ impl<'b> Decoder<'b> {
             arguments.set_item(intern!(py, "is_safe"), safe)?;
         }
         imported::uuid(py)?.call((), Some(&arguments))
+    }
+}
+
+#[inline(always)]
+fn let_others_run_at(py: Python<'_>, index: usize) {
+    if index % ITEMS_AT_ONCE == ITEMS_AT_ONCE - 1 {
+        waiter::let_others_run(py);
     }
 }
 
