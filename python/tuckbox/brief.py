@@ -9,7 +9,31 @@ The rule for every store: inside of `briefly`, an operation that would wait or w
 
 from __future__ import annotations
 
-from tuckbox._engine import briefly, is_brief
+import threading
+from typing import Any, Callable, TypeVar
+
+try:
+    from tuckbox._engine import briefly, is_brief
+except ImportError:
+    # Without the extension, no store here waits for another process.
+    _R = TypeVar("_R")
+    _thread = threading.local()
+
+    def briefly(  # type: ignore[misc]
+        _spin_s: float, function: Callable[..., _R], /, *args: Any, **kwargs: Any
+    ) -> _R:
+        """As that of the extension."""
+        before = is_brief()
+        _thread.is_brief = True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _thread.is_brief = before
+
+    def is_brief() -> bool:
+        """As that of the extension."""
+        return getattr(_thread, "is_brief", False)
+
 
 __all__ = ["Locked", "WouldBlock", "briefly", "is_brief", "refuse_if_brief"]
 

@@ -18,6 +18,8 @@ from tuckbox.errors import KeyTooLong, KeyTypeError
 if TYPE_CHECKING:
     from tuckbox import Cache
 
+STORES = ("shared", "memory")
+
 KEY_BYTES_MAX = 65_536
 
 

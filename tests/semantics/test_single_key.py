@@ -12,6 +12,8 @@ from tuckbox.errors import InvalidVersion
 if TYPE_CHECKING:
     from tuckbox import Cache
 
+STORES = ("shared", "memory")
+
 
 class TestGet:
     def test_returns_what_was_set(self, cache: Cache) -> None:
