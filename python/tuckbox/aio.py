@@ -8,7 +8,7 @@ Must not know how a store works, or which event loop runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Literal, Optional, SupportsIndex, TypeVar, Union
 
@@ -62,11 +62,11 @@ class Asynchronous:
         except WouldBlock:
             return await call(self, self.get, key, default)
 
-    async def aget_entry(self: Any, key: Key) -> Optional[Entry]:
+    async def aget_entry(self: Any, key: Key, *, stale: bool = False) -> Optional[Entry]:
         """Do what `get_entry` does, without holding the event loop.
 
         Args:
-            key: As for `get_entry`.
+            key, stale: As for `get_entry`.
 
         Returns:
             An `Entry`, or None.
@@ -79,7 +79,7 @@ class Asynchronous:
             >>> (await cache.aget_entry("user:42")).value
             'Ada'
         """
-        return await call(self, self.get_entry, key)
+        return await call(self, self.get_entry, key, **_shown(stale))
 
     async def ahas_key(self: Any, key: Key) -> bool:
         """Do what ``in`` does, without holding the event loop.
@@ -99,11 +99,19 @@ class Asynchronous:
         """
         return await call(self, self.__contains__, key)
 
-    async def aset(self: Any, key: Key, value: object, ttl: _Ttl = None) -> None:
+    async def aset(
+        self: Any,
+        key: Key,
+        value: object,
+        ttl: _Ttl = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _Ttl = None,
+    ) -> None:
         """Do what `set` does, without holding the event loop.
 
         Args:
-            key, value, ttl: As for `set`.
+            key, value, ttl, tags, stale: As for `set`.
 
         Raises:
             As `set`.
@@ -111,13 +119,21 @@ class Asynchronous:
         Example:
             >>> await cache.aset("user:42", {"name": "Ada"}, ttl=300)
         """
-        await call(self, self.set, key, value, ttl)
+        await call(self, self.set, key, value, ttl, **_terms(tags, stale))
 
-    async def aadd(self: Any, key: Key, value: object, ttl: _Ttl = None) -> bool:
+    async def aadd(
+        self: Any,
+        key: Key,
+        value: object,
+        ttl: _Ttl = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _Ttl = None,
+    ) -> bool:
         """Do what `add` does, without holding the event loop.
 
         Args:
-            key, value, ttl: As for `add`.
+            key, value, ttl, tags, stale: As for `add`.
 
         Returns:
             True if the value was stored.
@@ -129,13 +145,21 @@ class Asynchronous:
             >>> await cache.aadd("seen:7", True), await cache.aadd("seen:7", True)
             (True, False)
         """
-        return await call(self, self.add, key, value, ttl)
+        return await call(self, self.add, key, value, ttl, **_terms(tags, stale))
 
-    async def areplace(self: Any, key: Key, value: object, ttl: _Ttl = None) -> bool:
+    async def areplace(
+        self: Any,
+        key: Key,
+        value: object,
+        ttl: _Ttl = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _Ttl = None,
+    ) -> bool:
         """Do what `replace` does, without holding the event loop.
 
         Args:
-            key, value, ttl: As for `replace`.
+            key, value, ttl, tags, stale: As for `replace`.
 
         Returns:
             True if the value was stored.
@@ -147,13 +171,22 @@ class Asynchronous:
             >>> await cache.areplace("user:42", "Ada")
             False
         """
-        return await call(self, self.replace, key, value, ttl)
+        return await call(self, self.replace, key, value, ttl, **_terms(tags, stale))
 
-    async def acas(self: Any, key: Key, value: object, version: int, ttl: _Ttl = None) -> bool:
+    async def acas(
+        self: Any,
+        key: Key,
+        value: object,
+        version: int,
+        ttl: _Ttl = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _Ttl = None,
+    ) -> bool:
         """Do what `cas` does, without holding the event loop.
 
         Args:
-            key, value, version, ttl: As for `cas`.
+            key, value, version, ttl, tags, stale: As for `cas`.
 
         Returns:
             True if the value was stored.
@@ -167,7 +200,7 @@ class Asynchronous:
             >>> await cache.acas("cart", entry.value + ["milk"], entry.version)
             True
         """
-        return await call(self, self.cas, key, value, version, ttl)
+        return await call(self, self.cas, key, value, version, ttl, **_terms(tags, stale))
 
     async def asetdefault(self: Any, key: Key, default: Any = None, ttl: _Ttl = None) -> Any:
         """Do what `setdefault` does, without holding the event loop.
@@ -187,11 +220,11 @@ class Asynchronous:
         """
         return await call(self, self.setdefault, key, default, ttl)
 
-    async def adelete(self: Any, key: Key) -> bool:
+    async def adelete(self: Any, key: Key, version: Optional[int] = None) -> bool:
         """Do what `delete` does, without holding the event loop.
 
         Args:
-            key: As for `delete`.
+            key, version: As for `delete`.
 
         Returns:
             True if the key had a value.
@@ -203,7 +236,7 @@ class Asynchronous:
             >>> await cache.adelete("user:42")
             False
         """
-        return await call(self, self.delete, key)
+        return await call(self, self.delete, key, **_expected(version))
 
     async def apop(self: Any, key: Key, default: Any = _MISSING) -> Any:
         """Do what `pop` does, without holding the event loop.
@@ -330,11 +363,18 @@ class Asynchronous:
             return await in_thread(self.get_many, listed)
         return await call(self, self.get_many, listed)
 
-    async def aset_many(self: Any, mapping: Mapping[Any, Any], ttl: _Ttl = None) -> None:
+    async def aset_many(
+        self: Any,
+        mapping: Mapping[Any, Any],
+        ttl: _Ttl = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _Ttl = None,
+    ) -> None:
         """Do what `set_many` does, without holding the event loop.
 
         Args:
-            mapping, ttl: As for `set_many`.
+            mapping, ttl, tags, stale: As for `set_many`.
 
         Raises:
             As `set_many`.
@@ -342,15 +382,16 @@ class Asynchronous:
         Example:
             >>> await cache.aset_many({"a": 1, "b": 2}, ttl=60)
         """
+        terms = _terms(tags, stale)
         if hasattr(mapping, "items") and len(mapping) <= ENTRIES_MAX:
             try:
-                briefly(SPIN_S, self.set_many, mapping, ttl)
+                briefly(SPIN_S, self.set_many, mapping, ttl, **terms)
             except WouldBlock:
                 # In a thread even if it met a lock: each attempt begins with the first entry.
                 pass
             else:
                 return
-        await in_thread(self.set_many, mapping, ttl)
+        await in_thread(self.set_many, mapping, ttl, **terms)
 
     async def aupdate(self: Any, other: Any = (), /, **values: Any) -> None:
         """Do what `update` does, without holding the event loop.
@@ -392,6 +433,24 @@ class Asynchronous:
                 done, count = refusal.done
                 listed = listed[done:]
         return count + await in_thread(self.delete_many, listed)
+
+    async def aevict(self: Any, *, tag: str, soft: bool = False) -> None:
+        """Do what `evict` does, without holding the event loop.
+
+        Args:
+            tag, soft: As for `evict`.
+
+        Raises:
+            As `evict`.
+
+        Example:
+            >>> from tuckbox import memory
+            >>> cache = memory.Cache()
+            >>> await cache.aset("user:42", "Ada", tags=["users"])
+            >>> await cache.aevict(tag="users")
+            >>> await cache.aget("user:42")
+        """
+        await call(self, self.evict, tag=tag, soft=soft)
 
     async def aclear(self: Any) -> int:
         """Do what `clear` does, without holding the event loop.
@@ -472,6 +531,24 @@ class Asynchronous:
             True
         """
         await in_thread(self.close)
+
+
+# Options that most calls do not give are passed on only if they are given.
+
+
+def _terms(tags: Iterable[str], stale: _Ttl) -> dict[str, Any]:
+    if isinstance(tags, Iterator):
+        # An operation that met a lock is called again.
+        tags = tuple(tags)
+    return {} if tags == () and stale is None else {"tags": tags, "stale": stale}
+
+
+def _shown(stale: bool) -> dict[str, Any]:
+    return {"stale": True} if stale else {}
+
+
+def _expected(version: Optional[int]) -> dict[str, Any]:
+    return {} if version is None else {"version": version}
 
 
 def _listed(keys: Any) -> Any:

@@ -7,18 +7,32 @@ anyio run on one of them. Must not know caches.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import contextvars
 import functools
 import sys
+import threading
 import weakref
 from collections.abc import Coroutine
-from typing import Any, Callable, Generic, Optional, Protocol, TypeVar
+from typing import Any, Callable, Generic, Optional, Protocol, TypeVar, cast
 
-__all__ = ["Event", "OfLoop", "event", "in_thread", "sleep", "spawn"]
+__all__ = [
+    "Event",
+    "OfLoop",
+    "caller_on_loop",
+    "event",
+    "in_own_thread",
+    "in_thread",
+    "sleep",
+    "spawn",
+]
 
 _T = TypeVar("_T")
 
 _ALWAYS_S = 100 * 365 * 86400.0
+# How often a thread looks whether the loop that it waits for was closed.
+_LOOK_FOR_END_S = 0.2
 
 
 class Event(Protocol):
@@ -66,6 +80,89 @@ async def in_thread(function: Callable[..., _T], *args: Any, **kwargs: Any) -> _
         return await asyncio.to_thread(function, *args, **kwargs)
     result: _T = await trio.to_thread.run_sync(functools.partial(function, *args, **kwargs))
     return result
+
+
+async def in_own_thread(function: Callable[[], _T]) -> _T:
+    """As `in_thread`, in a thread of its own, which may wait for other threads and for this loop.
+
+    The thread does not keep the process from exiting.
+
+    Args:
+        function: What to call.
+
+    Returns:
+        What the function returns.
+
+    Example:
+        >>> asyncio.run(in_own_thread(lambda: 42))
+        42
+    """
+    trio = _trio()
+    if trio is not None:
+        limiter = trio.CapacityLimiter(1)
+        result: _T = await trio.to_thread.run_sync(function, limiter=limiter)
+        return result
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_T] = loop.create_future()
+
+    def end(value: Any, error: Optional[BaseException]) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = function()
+        except BaseException as raised:
+            error = raised
+        with contextlib.suppress(RuntimeError):  # The loop was closed.
+            loop.call_soon_threadsafe(end, value, error)
+
+    context = contextvars.copy_context()
+    target = functools.partial(context.run, run)
+    threading.Thread(target=target, name="tuckbox-loop", daemon=True).start()
+    return await future
+
+
+def caller_on_loop() -> Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]:
+    """Return what runs a coroutine function on this loop, for threads of `in_own_thread`.
+
+    It raises RuntimeError if the loop is closed before the coroutine ends.
+
+    Example:
+        >>> async def main():
+        ...     run = caller_on_loop()
+        ...     return await in_own_thread(lambda: run(main_2))
+        >>> async def main_2():
+        ...     return 42
+        >>> asyncio.run(main())
+        42
+    """
+    trio = _trio()
+    if trio is not None:
+        return cast("Callable[..., Any]", trio.from_thread.run)
+    loop = asyncio.get_running_loop()
+
+    def run(function: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        coroutine = function()
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError:
+            coroutine.close()
+            raise
+        while True:
+            with contextlib.suppress(concurrent.futures.TimeoutError):
+                return future.result(_LOOK_FOR_END_S)
+            if future.done():
+                return future.result()
+            if loop.is_closed():
+                raise RuntimeError("the event loop was closed")
+
+    return run
 
 
 def event() -> Event:
@@ -193,7 +290,7 @@ class _AsyncioEvent:
     def set(self) -> None:
         self._is_set = True
         for waiter in self._waiters:
-            if not waiter.done():
+            if not waiter.done() and not waiter.get_loop().is_closed():
                 waiter.set_result(True)
 
     async def wait(self, timeout_s: float) -> bool:
