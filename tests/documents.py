@@ -83,7 +83,9 @@ def awaited(source: str, name: str, names: dict[str, object]) -> str:
 def run_program(source: str, names: dict[str, object], place: str) -> None:
     lines = source.splitlines()
     for statement in ast.parse(source).body:
-        code = "\n".join(lines[statement.lineno - 1 : statement.end_lineno])
+        decorators = getattr(statement, "decorator_list", [])
+        first = min(one.lineno for one in [statement, *decorators])
+        code = "\n".join(lines[first - 1 : statement.end_lineno])
         if not isinstance(statement, ast.Expr):
             exec(code, names)
             continue

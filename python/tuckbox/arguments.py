@@ -27,6 +27,10 @@ _LONG_BYTES: Final = 1000
 """Longer parts of a key are replaced by a digest, because a cache stores each entry's key."""
 
 
+registered: dict[type, tuple[str, Callable[[Any], Any]]] = {}
+"""A name, and a function that returns plain data, of types that have no rule of their own."""
+
+
 class Call:
     """The parameters of a function, and the keys of its calls.
 
@@ -43,7 +47,7 @@ class Call:
         >>> def report(day, *, full=False): ...
         >>> call = Call(report, "report", typed=False, ignore=())
         >>> call.key(7, full=True)
-        ('report', 7, 1)
+        ('report', 7, True)
         >>> call.key(7) == call.key(day=7) == call.key(7, full=False)
         True
     """
@@ -59,8 +63,10 @@ class Call:
             )
         self._name = name
         self._typed = typed
+        # As parts of a key they are themselves: False is the key 0.
+        self._plain = {int} if typed else {int, bool}
         self._names = tuple(one for one in parameters if one not in ignored)
-        self._bind = _binder(function, self._names)
+        self._bind = _binder(function, name, self._names)
 
     def key(self, /, *args: Any, **kwargs: Any) -> Key:
         """Return the key of a call.
@@ -77,12 +83,19 @@ class Call:
             >>> Call(len, "len", typed=False, ignore=()).key([None])
             ('len', ('list', ('None',)))
         """
+        bound = self._bind(*args, **kwargs)
+        plain = self._plain
+        for one in bound:
+            kind = type(one)
+            if kind not in plain and (kind is not str or len(one) > _LONG_BYTES):
+                break
+        else:
+            return bound
         typed = self._typed
         try:
-            return (self._name, *[part_of(one, typed) for one in self._bind(*args, **kwargs)])
+            return (self._name, *[part_of(one, typed) for one in bound[1:]])
         except (KeyTypeError, RecursionError):
-            pass
-        values = zip(self._names, self._bind(*args, **kwargs))
+            values = zip(self._names, bound[1:])
         parameter, why = next(
             (parameter, why) for parameter, value in values if (why := _why_not(value, typed))
         )
@@ -103,8 +116,10 @@ def _why_not(value: Any, typed: bool) -> Optional[str]:
     return None
 
 
-def _binder(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., tuple[Any, ...]]:
-    """Return a function with the parameters of another, which returns the named arguments.
+def _binder(
+    function: Callable[..., Any], name: str, names: tuple[str, ...]
+) -> Callable[..., tuple[Any, ...]]:
+    """Return a function with the parameters of another, which returns a name and some arguments.
 
     It is compiled, as those of dataclasses are: then Python itself binds the arguments and refuses
     wrong ones, ten times as fast as `inspect.Signature.bind`.
@@ -127,10 +142,10 @@ def _binder(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..
         last = one.kind
     if last is kinds.POSITIONAL_ONLY and texts:
         texts.append("/")
-    returned = "".join(f"{name}," for name in names)
+    returned = "".join(f"{one}," for one in names)
     scope: dict[str, Any] = {}
-    # All that is in the text are names of parameters, which are identifiers.
-    exec(f"def bind({', '.join(texts)}): return ({returned})", scope)  # noqa: S102
+    # The text has only identifiers and the `repr` of a str.
+    exec(f"def bind({', '.join(texts)}): return ({name!r}, {returned})", scope)  # noqa: S102
     bind = scope["bind"]
     given = [one for one in parameters if one.default is not one.empty]
     bind.__defaults__ = tuple(one.default for one in given if one.kind is not kinds.KEYWORD_ONLY)
@@ -164,9 +179,7 @@ def part_of(value: Any, typed: bool = False) -> Key:
     if kind is str or kind is bytes:
         return value if len(value) <= _LONG_BYTES else _digest(value)
     rule = _RULES.get(kind)
-    if rule is None:
-        return _short(_object(value, kind, typed))
-    return _short(rule(value, typed))
+    return _short(_object(value, kind, typed)) if rule is None else rule(value, typed)
 
 
 _Rule = Callable[[Any, bool], Key]
@@ -182,12 +195,16 @@ def _datetime(value: dt.datetime | dt.time, _typed: bool) -> Key:
 
 
 def _set(value: Iterable[Any], typed: bool) -> Key:
-    return ("set", *sorted((part_of(one, typed) for one in value), key=_encoded))
+    return _short(("set", *sorted((part_of(one, typed) for one in value), key=_encoded)))
 
 
 def _dict(value: dict[Any, Any], typed: bool) -> Key:
     pairs = (("tuple", part_of(one, typed), part_of(value[one], typed)) for one in value)
-    return ("dict", *sorted(pairs, key=_encoded))
+    return _short(("dict", *sorted(pairs, key=_encoded)))
+
+
+def _list(value: Iterable[Any], typed: bool) -> Key:
+    return _short((type(value).__name__, *[part_of(one, typed) for one in value]))
 
 
 _RULES: Final[dict[type, _Rule]] = {
@@ -196,12 +213,13 @@ _RULES: Final[dict[type, _Rule]] = {
     float: _float,
     complex: lambda value, _typed: ("complex", repr(value)),
     decimal.Decimal: lambda value, _typed: ("Decimal", str(value)),
-    bytearray: lambda value, _typed: ("bytearray", bytes(value)),
-    list: lambda value, typed: ("list", *[part_of(one, typed) for one in value]),
-    tuple: lambda value, typed: ("tuple", *[part_of(one, typed) for one in value]),
+    bytearray: lambda value, _typed: _short(("bytearray", bytes(value))),
+    list: _list,
+    tuple: _list,
     set: _set,
     frozenset: _set,
     dict: _dict,
+    memoryview: lambda value, _typed: _short(("memoryview", bytes(value))),
     dt.datetime: _datetime,
     dt.time: _datetime,
     dt.date: lambda value, _typed: ("date", value.isoformat()),
@@ -231,6 +249,9 @@ def _object(value: Any, kind: type, typed: bool) -> Key:
         part = (name, plain) if typed else plain
     elif (fields := _fields(value)) is not None:
         part = (name, *[part_of(getattr(value, one), typed) for one in fields])
+    elif kind in registered:
+        name, encode = registered[kind]
+        part = (name, part_of(encode(value), typed))
     if part is not None:
         return part
     raise KeyTypeError(

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Callable, Literal, Optional, TypeVar, Union, overload
 
+from tuckbox.advice import explains_names, hides_others, unexpected
 from tuckbox.contract import FOUND, LEASE, Store, Token, Ttl
 from tuckbox.errors import InvalidResult
 from tuckbox.keys import Key
@@ -97,7 +98,8 @@ class Loading:
         cached_only: bool,
         default: Any = ...,
     ) -> Any: ...
-    def get_or_set(
+    @hides_others
+    def get_or_set(  # noqa: D417 - Nobody may give others.
         self: Store,
         key: Key,
         make: Callable[[], Any],
@@ -111,6 +113,7 @@ class Loading:
         force: bool = False,
         cached_only: bool = False,
         default: Any = None,
+        **others: object,
     ) -> Any:
         """Return the value of ``key``; if it has none, call ``make`` and store what that returns.
 
@@ -158,6 +161,8 @@ class Loading:
             >>> cache.get_or_set("answer", lambda: 1 / 0)
             42
         """
+        if others:
+            raise TypeError(unexpected(Loading.get_or_set, next(iter(others))))
         if early is None and not force:
             value = self.get(key, MISSING)
             if value is not MISSING:
@@ -168,6 +173,7 @@ class Loading:
         options = Options(ttl, stale, tags, timeout, early, background, force)
         return load(self, key, make, options)
 
+    @explains_names
     def get_or_set_many(
         self: Store,
         keys: Iterable[_K],
@@ -227,14 +233,16 @@ def load(store: Store, key: Key, make: Callable[[], Any], options: Options) -> A
         >>> load(cache, "answer", lambda: 42, Options(ttl=60))
         42
     """
-    options = options.checked_for(store)
     is_early = False
-    if options.early is not None and not options.force:
+    early = options.early
+    if early is not None and not options.force:
+        options = options.checked()
         entry = store.get_entry(key)
         if entry is not None:
-            if not is_due(entry, options.early):
+            if not is_due(entry, early):
                 return entry.value
             is_early = True
+    options = options.checked_for(store)
     one = Load(store, key, options, early=is_early)
     while True:
         state = one.begin()

@@ -11,7 +11,6 @@ import contextvars
 import logging
 import os
 import threading
-import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Callable, Generic, Optional, TypeVar
@@ -63,7 +62,9 @@ def making(place: object, keys: Iterable[Key]) -> Iterator[None]:
     finally:
         # Tasks that outlive the maker keep a copy of its context.
         one.done = True
-        _current.reset(token)
+        # A coroutine that is destroyed with its event loop ends in another context.
+        with contextlib.suppress(ValueError):
+            _current.reset(token)
 
 
 def is_making(place: object, key: Key) -> bool:
@@ -116,8 +117,14 @@ class Job(Generic[_T]):
         thread = threading.Thread(
             target=context.run, args=(self._run,), name="tuckbox-maker", daemon=True
         )
-        _jobs.add(self)
-        thread.start()
+        if _is_ending:
+            self.storing.acquire()
+        _jobs[id(self)] = self
+        try:
+            thread.start()
+        except BaseException:
+            del _jobs[id(self)]
+            raise
 
     def _run(self) -> None:
         try:
@@ -125,6 +132,7 @@ class Job(Generic[_T]):
         except BaseException as error:
             self._error = error
         finally:
+            _jobs.pop(id(self), None)
             self._ended.set()
         if self._is_left and self._error is not None:
             _log.warning(
@@ -166,21 +174,20 @@ class Job(Generic[_T]):
         return self._value  # type: ignore[return-value]
 
 
-_jobs: weakref.WeakSet[Job[Any]] = weakref.WeakSet()
-
-
-def _forget_jobs() -> None:
-    """In a forked child: the threads of the jobs are the parent's."""
-    global _jobs  # noqa: PLW0603 - A thread of the parent may have held the set's own guard.
-    _jobs = weakref.WeakSet()
+_jobs: dict[int, Job[Any]] = {}
+"""The jobs that run, by the number of their object."""
+_is_ending = False
 
 
 @atexit.register
 def _end_jobs() -> None:
     """Let no thread be inside the store while the interpreter ends: that can crash."""
-    for job in list(_jobs):
+    global _is_ending  # noqa: PLW0603 - There is one interpreter.
+    _is_ending = True
+    for job in list(_jobs.values()):
         job.storing.acquire()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_jobs)
+    # The threads of the jobs are the parent's.
+    os.register_at_fork(after_in_child=_jobs.clear)

@@ -11,8 +11,9 @@ import functools
 import inspect
 import sys
 from collections.abc import Coroutine, Iterable
-from typing import Any, Callable, Optional, TypeVar, Union, cast, overload
+from typing import Any, Callable, Optional, TypeVar, Union, overload
 
+from tuckbox.advice import explains_names
 from tuckbox.arguments import Call
 from tuckbox.contract import Store, Ttl
 from tuckbox.errors import InvalidArgument
@@ -54,6 +55,7 @@ class Memoizing:
 
     __slots__ = ()
 
+    @explains_names
     def memoize(
         self: Store,
         ttl: Union[Ttl, Callable[[Any], Ttl]] = None,
@@ -183,11 +185,19 @@ class _Base(Generic[P, R]):
         self._store = store
         self._options = options
         self._tags = tags
-        self._key = call.key
+        self._key: Callable[..., Key] = call.key
         self._first: tuple[Any, ...] = ()
         self._descriptor: object = function
         self._function = _inside(function)
-        functools.update_wrapper(cast("Callable[..., Any]", self), self._function)
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            if hasattr(self._function, name):
+                setattr(self, name, getattr(self._function, name))
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """The function, bound to its object if this is."""
+        function = self._function
+        return function.__get__(*self._first) if self._first else function  # type: ignore[no-any-return]
 
     def key(self, /, *args: P.args, **kwargs: P.kwargs) -> Key:
         """Return the key of a call.
@@ -201,7 +211,7 @@ class _Base(Generic[P, R]):
             >>> double.key(number=4)
             ('double', 4)
         """
-        return self._key(*self._first, *args, **kwargs)
+        return self._key(*args, **kwargs)
 
     def _made_by(self, args: Any, kwargs: Any) -> tuple[Callable[[], Any], Options]:
         """Return the maker of a call, and how to load it."""
@@ -221,7 +231,7 @@ class _Base(Generic[P, R]):
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
         bound._first = (instance,)
-        bound.__dict__["__wrapped__"] = self._function.__get__(instance)
+        bound._key = functools.partial(self._key, instance)
         return bound
 
     def __reduce__(self) -> Union[str, tuple[Any, ...]]:
@@ -232,7 +242,7 @@ class _Base(Generic[P, R]):
 
     def __repr__(self) -> str:
         """Return the function."""
-        return f"<memoized {self.__dict__['__wrapped__']!r}>"
+        return f"<memoized {self.__wrapped__!r}>"
 
 
 class Memoized(_Base[P, R]):
@@ -246,7 +256,7 @@ class Memoized(_Base[P, R]):
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return the result of the function, from the cache if it has it."""
-        key = self._key(*self._first, *args, **kwargs)
+        key = self._key(*args, **kwargs)
         if self._options.early is None:
             value = self._store.get(key, MISSING)
             if value is not MISSING:

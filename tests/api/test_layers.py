@@ -42,6 +42,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.results",
     },
     "tuckbox.loading": {
+        "tuckbox.advice",
         "tuckbox.contract",
         "tuckbox.errors",
         "tuckbox.keys",
@@ -50,6 +51,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.results",
     },
     "tuckbox.memoize": {
+        "tuckbox.advice",
         "tuckbox.arguments",
         "tuckbox.contract",
         "tuckbox.errors",

@@ -315,11 +315,7 @@ def test_a_loop_that_is_closed_in_the_middle_ends_its_leases(local: Any, kept: b
         assert local.get_or_set("key", lambda: "another") == "another"
     finally:
         gc.enable()
-    for task in tasks:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-    for task in [task for task in gc.get_objects() if isinstance(task, asyncio.Task)]:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-    del tasks, task
+    del tasks
     gc.collect()
     assert local.get("key") == "another"
 
@@ -482,8 +478,6 @@ def test_many_with_a_loop_that_is_closed_in_the_middle(local: Any) -> None:
     asyncio.run(until(lambda: not leases(local)))
     assert local._begin(1, False)[0] == LEASE
     local.clear()
-    for one in [one for one in gc.get_objects() if isinstance(one, asyncio.Task)]:
-        one._log_destroy_pending = False  # type: ignore[attr-defined]
     del task
     local._described()._leases.clear()
 

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tuckbox import arguments
 from tuckbox.arguments import Call, part_of
 from tuckbox.errors import InvalidArgument, KeyTypeError
 
@@ -246,6 +247,20 @@ def test_numbers_of_numpy_are_plain() -> None:
     assert len({part_of(one, typed=True) for one in values}) == 4
     with pytest.raises(KeyTypeError):
         part_of(numpy.zeros(3))
+
+
+def test_registered_types_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain:
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+    with pytest.raises(KeyTypeError):
+        part_of(Plain(1))
+    monkeypatch.setitem(arguments.registered, Plain, ("plain", lambda one: one.data))
+    assert part_of([Plain(1.0)]) == ("list", ("plain", 1))
+    assert part_of(Plain(memoryview(b"a"))) == ("plain", ("memoryview", b"a"))
+    monkeypatch.setitem(arguments.registered, User, ("user", repr))
+    assert part_of(User(1, "Ada")) == (f"{HERE}.User", 1, "Ada"), "its key changed"
 
 
 def test_keys_are_the_same_in_every_process() -> None:

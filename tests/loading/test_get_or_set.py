@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextvars
+import inspect
 import logging
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
 from loading.conftest import Crew, Maker, until
 from tuckbox import Result, loads
 from tuckbox.errors import (
+    CacheReadOnly,
     InvalidArgument,
     InvalidTag,
     InvalidTTL,
@@ -363,6 +367,25 @@ def test_only_cached_values_are_served_on_demand(timed: Cache, clock: _engine.Ma
     assert make.calls == 0
 
 
+def test_a_read_only_handle_serves_what_is_there(opened: Callable[..., Cache], path: str) -> None:
+    opened(path).set("k", "there")
+    make = Maker()
+    with opened(path, read_only=True) as reader:
+        number = reader.memoize(name="number")(make)
+        assert reader.get_or_set("k", make) == reader.get_or_set("k", make, early=1) == "there"
+        assert reader.get_or_set_many(["k"], make) == {"k": "there"}
+        assert reader.get_or_set("none", make, cached_only=True) is number.peek() is None
+        for call in (
+            lambda: reader.get_or_set("none", make),
+            lambda: reader.get_or_set("k", make, force=True),
+            lambda: reader.get_or_set_many(["k", "none"], make),
+            number,
+        ):
+            with pytest.raises(CacheReadOnly):
+                call()
+    assert make.calls == 0
+
+
 # --- what happens meanwhile ----------------------------------------------------------------------
 
 
@@ -517,7 +540,11 @@ def test_a_maker_that_forks_stores_once_in_the_parent(timed: Cache, timeout: flo
     reads, writes = os.pipe()
 
     def make() -> str:
-        return "the child's" if os.fork() == 0 else "the parent's"
+        child = os.fork()
+        if child == 0:
+            return "the child's"
+        os.waitpid(child, 0)
+        return "the parent's"
 
     value = None
     pid = os.getpid()
@@ -532,7 +559,6 @@ def test_a_maker_that_forks_stores_once_in_the_parent(timed: Cache, timeout: flo
     if timeout is None:  # A child of a thread ends with the thread.
         assert os.read(reads, 99) == b'"the child\'s"'
     os.close(reads)
-    os.wait()
     assert timed.get("k") == "the parent's"
 
 
@@ -602,8 +628,53 @@ def test_tags_may_be_an_iterator(timed: Cache) -> None:
     assert timed.get_entry("k").tags == ("a", "b")
 
 
+def test_a_parameter_of_another_cache_is_explained(timed: Cache) -> None:
+    make = Maker()
+    with pytest.raises(TypeError, match=r"get_or_set\(\) .* 'expire'; it is called 'ttl'"):
+        timed.get_or_set("k", make, expire=60)
+    with pytest.raises(TypeError, match=r"get_or_set_many\(\) .* 'expire'; it is called 'ttl'"):
+        timed.get_or_set_many(["k"], make, expire=60)
+    with pytest.raises(TypeError, match=r"memoize\(\) .* 'expire'; it is called 'ttl'"):
+        timed.memoize(expire=60)
+    assert make.calls == 0
+    assert "others" not in str(inspect.signature(timed.get_or_set))
+
+
 def test_a_wrong_key_is_an_error_before_anything_is_made(timed: Cache) -> None:
     make = Maker()
     with pytest.raises(KeyTypeError):
         timed.get_or_set(None, make)
     assert make.calls == 0
+
+
+ENDINGS = {
+    "a maker that hangs": "threading.Event().wait()",
+    "makers that store": "[cache.get_or_set((n, m), lambda: m, timeout=1) for m in range(10**6)]",
+}
+
+
+@pytest.mark.parametrize("work", ENDINGS.values(), ids=ENDINGS)
+def test_a_process_ends_without_waiting_for_its_makers(timed: Cache, work: str) -> None:
+    kind = f"{type(timed).__module__}"
+    program = (
+        "import threading, tuckbox.errors\n"
+        f"from {kind} import Cache\n"
+        "cache = Cache()\n"
+        f"def make(n): {work}\n"
+        "for n in range(4):\n"
+        "    try: cache.get_or_set(n, lambda: make(n), timeout=0.05)\n"
+        "    except tuckbox.errors.LoadTimeout: pass\n"
+        "print('the end')"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (0, "the end\n"), done.stderr
+
+
+def test_a_child_of_a_maker_does_not_use_its_parents_lease(timed: Cache) -> None:
+    load = loads.Load(timed, "k", loads.Options())
+    load.begin()
+    load._pid -= 1
+    assert load.finish("the child's", 0.1) == "the child's"
+    assert "k" not in timed
+    assert not timed._wait_made("k", 0)

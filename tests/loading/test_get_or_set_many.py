@@ -50,6 +50,12 @@ def test_a_key_that_is_given_twice_is_made_once(timed: Cache) -> None:
     assert make.asked == [["a", 1]]
 
 
+def test_a_key_that_is_given_twice_and_has_no_value_is_asked_for_once(timed: Cache) -> None:
+    asked: list[list[str]] = []
+    assert timed.get_or_set_many(["a", "a"], lambda keys: asked.append(keys) or {}) == {}  # type: ignore[func-returns-value]
+    assert asked == [["a"]]
+
+
 def test_without_keys_nothing_is_made(timed: Cache) -> None:
     assert timed.get_or_set_many([], Maker()) == {}
 
