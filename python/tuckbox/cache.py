@@ -30,6 +30,7 @@ from tuckbox.errors import (
 )
 from tuckbox.keys import Key
 from tuckbox.logouts import warn_of_logout
+from tuckbox.organising import Organising
 from tuckbox.places import Place, is_in_memory, place_of, prepare
 from tuckbox.results import CheckReport, Loss, Stats
 from tuckbox.sizes import parse_size
@@ -48,7 +49,7 @@ _GROUP_MAX = 2**32 - 1
 """To ``fchown``, this number means "do not change the group"."""
 
 
-class Cache(_engine.Core):
+class Cache(Organising, _engine.Core):
     """A cache shared by every process that opens the same file.
 
     Example:

@@ -37,6 +37,7 @@
         ├── InvalidFavour
         ├── InvalidLockTimeout
         ├── InvalidGroup
+        ├── InvalidTag
         └── InvalidVersion
 
     SizeMismatchWarning (UserWarning)
@@ -259,6 +260,10 @@ class InvalidLockTimeout(InvalidArgument):
 
 class InvalidGroup(InvalidArgument):
     """``group`` is not a group of this machine, or the cache is private or has a name."""
+
+
+class InvalidTag(InvalidArgument):
+    """``tags`` is not an iterable of str, or a tag is empty or too long."""
 
 
 class InvalidVersion(InvalidArgument):

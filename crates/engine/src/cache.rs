@@ -607,7 +607,8 @@ impl Cache {
             return Ok(None);
         }
         let key = buffer.header.key(&buffer.record);
-        Ok(Some(Item { key, entry: buffer.entry(&self.cx.shape) }))
+        let FullEntry { entry, tags, .. } = buffer.full_entry(&self.cx.shape, false);
+        Ok(Some(Item { key, entry, tags }))
     }
 
     /// Verifies every entry and every segment, and repairs what it can. Writes to a shard wait

@@ -162,6 +162,8 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// Its entry.
     pub entry: Entry<'a>,
+    /// The tags of the entry.
+    pub tags: Tags<'a>,
 }
 
 /// What eviction maximises if the byte limit binds and values differ in size. The numbers are those
