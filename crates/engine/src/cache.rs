@@ -14,6 +14,7 @@ use crate::format::{
     plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN,
 };
 use crate::index::Lookup;
+use crate::leases::{Begin, Begun, Leases, Token};
 use crate::reading::{Buffer, Reader, ScanState, WINDOW};
 use crate::repair::{lock, Audit};
 use crate::storage::Context;
@@ -94,6 +95,11 @@ impl Cache {
     /// The operations that change entries.
     pub(crate) fn writes(&self) -> Store<'_> {
         Store(&self.cx)
+    }
+
+    /// The leases on keys.
+    fn leases(&self) -> Leases<'_> {
+        Leases(self.writes())
     }
 
     /// The file's path.
@@ -245,6 +251,8 @@ impl Cache {
     /// [`Error::KeyTooLong`], and [`Error::Arena`] for locks.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         let (shard, hash, live) = self.writes().lock_key(key)?;
+        // Also without an entry: a maker may be about to store one.
+        shard.invalidate(hash);
         let Some(live) = live else { return Ok(false) };
         shard.remove_live(hash, &live, shard::DELETES);
         drop(shard);
@@ -263,6 +271,7 @@ impl Cache {
     /// As [`Cache::pop`]; whether the entry is in the buffer.
     pub(crate) fn take(&self, key: &[u8], buffer: &mut Buffer) -> Result<bool> {
         let (shard, hash, live) = self.writes().lock_key(key)?;
+        shard.invalidate(hash);
         let Some(live) = live else { return Ok(false) };
         if !shard.copy_entry(&live, hash, buffer)? {
             return Ok(false);
@@ -325,6 +334,65 @@ impl Cache {
                 return Ok(Some(sum));
             }
         }
+    }
+
+    /// Decides who makes the value of a key: the caller gets the entry, or the lease, or learns that
+    /// another maker of a live process has the lease. With `anyway`, a present entry does not count.
+    /// A token must be finished or abandoned.
+    ///
+    /// # Errors
+    /// As [`Cache::get`] and [`Cache::delete`].
+    pub fn begin<'b>(&self, key: &[u8], anyway: bool, buffer: &'b mut Buffer) -> Result<Begin<'b>> {
+        let (begun, has_entry) = self.begin_in(key, anyway, buffer)?;
+        Ok(self.as_begin(begun, has_entry, buffer))
+    }
+
+    /// As [`Cache::begin`]; also whether the entry is in the buffer.
+    pub(crate) fn begin_in(
+        &self,
+        key: &[u8],
+        anyway: bool,
+        buffer: &mut Buffer,
+    ) -> Result<(Begun, bool)> {
+        self.leases().begin(key, anyway, buffer)
+    }
+
+    pub(crate) fn as_begin<'b>(
+        &self,
+        begun: Begun,
+        has_entry: bool,
+        buffer: &'b Buffer,
+    ) -> Begin<'b> {
+        match (begun, has_entry.then(|| self.entry(buffer))) {
+            (Begun::Lease(token), entry) => Begin::Lease(token, entry),
+            (Begun::Found, Some(entry)) => Begin::Found(entry),
+            (_, entry) => Begin::Busy(entry),
+        }
+    }
+
+    /// Stores the value that was made with a lease, and ends the lease. Whether it was stored: not
+    /// if the key was deleted or its entry changed since [`Cache::begin`], if the cache was cleared,
+    /// or if the token is another key's, another file's or that of the process which forked this one.
+    ///
+    /// # Errors
+    /// As [`Cache::set`]. The lease has ended then, too.
+    pub fn finish(&self, token: Token, key: &[u8], value: Value<'_>, ttl: Ttl) -> Result<bool> {
+        self.leases().finish(token, key, value, ttl)
+    }
+
+    /// Ends a lease without a value. Takes no lock; may be called after the handle was closed.
+    pub fn abandon(&self, token: Token) {
+        self.leases().abandon(token);
+    }
+
+    /// Waits until no live process has the lease of a key, at most `limit`; the caller then begins
+    /// again. False if the time is over.
+    ///
+    /// # Errors
+    /// [`crate::ArenaError::Interrupted`], [`crate::ArenaError::Closed`],
+    /// [`crate::ArenaError::ReadOnly`], [`crate::ArenaError::Lost`] if another file may have it.
+    pub fn wait_made(&self, key: &[u8], limit: Duration) -> Result<bool> {
+        self.leases().wait_made(key, limit)
     }
 
     /// Removes all entries; how many there were. Takes each shard's lock in turn: entries that

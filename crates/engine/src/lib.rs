@@ -44,6 +44,7 @@ mod error;
 mod eviction;
 mod handle;
 mod index;
+mod leases;
 #[cfg(all(test, loom))]
 mod models;
 mod policy;
@@ -59,6 +60,7 @@ pub use cache::{Cache, Scan};
 pub use error::{Error, Result};
 pub use format::plan::{default_size, file_format};
 pub use handle::{Handle, Walk};
+pub use leases::{Begin, Token};
 pub use reading::{Buffer, OutputBuffer, ScanState};
 pub use tuckbox_arena::clock::Clock;
 pub use tuckbox_arena::{

@@ -8,6 +8,7 @@ use super::layout::{
     log, note, policy_selection, record, shadow, shard, BUCKET_BYTES, GHOST_ROW_BYTES, INDEX_GROUP,
     MAX_ENTRIES_MAX, SIZE_BYTES_MIN, TRAILER_BYTES,
 };
+use super::leases::{maker, LeaseTables};
 use super::shape::{directory_len, policy_selection_bytes, shadow_len};
 use crate::value::Config;
 
@@ -54,7 +55,8 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         shard_count,
         shard_bytes: shard::DIRECTORY
             + directory_bytes
-            + policy_selection_bytes(shadow_len(size_bytes, shard_count)),
+            + policy_selection_bytes(shadow_len(size_bytes, shard_count))
+            + LeaseTables::new(size_bytes, shard_count).len_bytes(),
         // Rounded up to cache lines: other files are refused when they are opened.
         table_bytes: ((tag_rows + namespace_rows) * TABLE_ROW_BYTES).next_multiple_of(64),
         // An index and a log segment for each shard, so that every shard works even if the file
@@ -105,6 +107,7 @@ fn signature() -> u64 {
         INDEX_GROUP,
         TRAILER_BYTES,
         record::SIGNATURE,
+        maker::ROW_BYTES,
     ]
     .iter()
     .fold(1, |hash: u64, part| hash.wrapping_mul(31).wrapping_add(*part))

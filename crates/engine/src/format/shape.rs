@@ -8,6 +8,7 @@ use super::layout::{
     policy_selection, record, shadow, shard, BUCKET_BYTES, GHOST_ROW_BYTES, INDEX_GROUP,
     TRAILER_BYTES,
 };
+use super::leases::LeaseTables;
 use crate::value::Favour;
 
 const SHADOW_ENTRY_FOR_EACH_BYTES: u64 = 16 << 10;
@@ -30,6 +31,8 @@ pub struct Shape {
     pub directory_len: u64,
     /// Entries that a shadow cache can hold.
     pub shadow_len: u64,
+    /// The tables of a shard for leases.
+    pub leases: LeaseTables,
     /// Number of shards.
     pub shard_count: u64,
     /// The longest value.
@@ -97,7 +100,9 @@ impl Shape {
         let plan = &geometry.plan;
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
-        let before_directory = shard::DIRECTORY + policy_selection_bytes(shadow_len);
+        let leases = LeaseTables::new(plan.size_bytes, plan.shard_count);
+        let beside_directory =
+            shard::DIRECTORY + policy_selection_bytes(shadow_len) + leases.len_bytes();
         let bodies_max = most_bodies(geometry.segment_count, plan.shard_count)
             .min(record::VALUE_BYTES_MAX / segment_bytes);
         let record_bytes_max =
@@ -108,8 +113,9 @@ impl Shape {
             segment_shift: segment_bytes.trailing_zeros(),
             log_bytes: segment_bytes - TRAILER_BYTES,
             crossing_bytes: segment_bytes / 16,
-            directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
+            directory_len: plan.shard_bytes.saturating_sub(beside_directory) / 8,
             shadow_len,
+            leases,
             shard_count: plan.shard_count,
             value_bytes_max: bodies_max * segment_bytes,
             max_entries: plan.max_entries,
@@ -228,7 +234,7 @@ mod tests {
     #[test]
     fn the_longest_value_fits_into_its_form() {
         let shape = |size_bytes| Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
-        assert_eq!(shape(1 << 30).value_bytes_max >> 20, 895);
+        assert_eq!(shape(1 << 30).value_bytes_max >> 20, 894);
         for size_bytes in [1 << 38, 1 << 40, 1 << 42] {
             let most = shape(size_bytes).value_bytes_max;
             assert!((1 << 35..=record::VALUE_BYTES_MAX).contains(&most), "{most}");

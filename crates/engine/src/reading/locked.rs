@@ -33,23 +33,40 @@ impl Entries<'_> {
     /// Finds the entry of a key. Removes it and finds nothing if it has expired.
     #[inline(always)]
     pub fn find_key(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
-        let mut slots = self.slots_of(hash)?;
-        let live = loop {
-            let found = slots.next()?;
-            // Its lines arrive in parallel then.
-            self.region().prefetch(found.slot.offset(), RECORD_BYTES);
-            if let Some((position, header)) = self.locate_header(found.slot.offset()) {
-                if self.has_key(position, &header, key) {
-                    break Live { found, position, header };
-                }
-            }
-        };
+        let live = self.find_any(key, hash)?;
         match self.expiry_us_at(live.offset(), &live.header, hash) {
             Some(expiry_us) if !self.cx.is_expired(expiry_us) => return Some(live),
             Some(_) => self.remove_live(hash, &live, shard::EXPIRATIONS),
             None => self.drop_damaged(hash, &live.found, &live.header),
         }
         None
+    }
+
+    /// Finds the entry of a key, whether it has expired or not.
+    #[inline(always)]
+    fn find_any(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
+        let mut slots = self.slots_of(hash)?;
+        loop {
+            let found = slots.next()?;
+            // Its lines arrive in parallel then.
+            self.region().prefetch(found.slot.offset(), RECORD_BYTES);
+            if let Some((position, header)) = self.locate_header(found.slot.offset()) {
+                if self.has_key(position, &header, key) {
+                    return Some(Live { found, position, header });
+                }
+            }
+        }
+    }
+
+    /// The version of a key's entry, also of one that has expired. None if there is none, or it is
+    /// damaged.
+    #[cold]
+    pub fn last_version(&self, key: &[u8], hash: KeyHash) -> Option<u64> {
+        let live = self.find_any(key, hash)?;
+        with_scratch(|words| {
+            let (header, content) = self.load_valid(live.offset(), words, hash)?;
+            Some(header.version(content))
+        })
     }
 
     /// Removes an entry that has expired or is not wanted any more; `counter` counts that.

@@ -62,7 +62,7 @@ pub(super) struct Tries {
 pub(super) struct Storing<'a> {
     pub(super) key: &'a [u8],
     pub(super) draft: Draft<'a>,
-    pub(super) condition: Condition,
+    pub(super) condition: Condition<'a>,
     pub(super) tries: Tries,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Store<'a> {
         key: &[u8],
         value: Value<'_>,
         ttl: Ttl,
-        condition: Condition,
+        condition: Condition<'_>,
     ) -> Result<bool> {
         self.check_lengths(key, Some(value))?;
         let hash = self.hasher.key(key);

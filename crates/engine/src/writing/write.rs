@@ -19,9 +19,20 @@ use crate::index::Index;
 use crate::reading::{Entries, Live};
 use crate::storage::{with_scratch, Need};
 
+/// What a lease on a key has seen of it: the reasons for which its value must not be stored later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Basis {
+    /// The version of the entry; none if there was none.
+    pub version: Option<u64>,
+    /// The key's counter of invalidations.
+    pub invalidations: u64,
+    /// The shard's epoch, which a clear moves.
+    pub epoch: u64,
+}
+
 /// The condition for storing a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Condition {
+pub enum Condition<'a> {
     /// Always.
     Always,
     /// Only if there is no entry.
@@ -30,6 +41,8 @@ pub enum Condition {
     Present,
     /// Only if there is one of this version.
     Version(u64),
+    /// Only if nothing invalidated the key since, and there is no entry or the one of then.
+    Unchanged(&'a Basis),
 }
 
 /// The result of storing without a new record.
@@ -55,7 +68,17 @@ impl<'a> From<Index<'a>> for Writer<'a> {
 impl Writer<'_> {
     /// Stores a draft if the condition holds and it fits into the existing record.
     #[inline(always)]
-    pub fn put_in_place(&self, key: &[u8], draft: &mut Draft<'_>, condition: Condition) -> InPlace {
+    pub fn put_in_place(
+        &self,
+        key: &[u8],
+        draft: &mut Draft<'_>,
+        condition: Condition<'_>,
+    ) -> InPlace {
+        if let Condition::Unchanged(basis) = condition {
+            if !self.is_unchanged(key, draft.hash, basis) {
+                return InPlace::Done(false);
+            }
+        }
         let (live, version) = match condition {
             // The old entry is replaced, whatever it holds.
             Condition::Always => (self.find_key(key, draft.hash), 0),
@@ -69,6 +92,7 @@ impl Writer<'_> {
             Condition::Absent => live.is_none(),
             Condition::Present => live.is_some(),
             Condition::Version(wanted) => live.is_some() && version == wanted,
+            Condition::Unchanged(_) => true,
         };
         if !holds {
             return InPlace::Done(false);
@@ -82,6 +106,18 @@ impl Writer<'_> {
             }
         }
         InPlace::NotEnough(live)
+    }
+
+    /// Whether a value that was made on this basis may be stored now. An entry that is missing may
+    /// have been evicted or have expired: its removal on request would have moved the counter.
+    #[cold]
+    fn is_unchanged(&self, key: &[u8], hash: KeyHash, basis: &Basis) -> bool {
+        let is_on = tuckbox_arena::mutants::is_on;
+        // Before it is collected: an entry that was stored since may have expired already.
+        let last = self.last_version(key, hash);
+        (self.invalidations(hash) == basis.invalidations || is_on("no-lease-counter"))
+            && (self.word(shard::EPOCH) == basis.epoch || is_on("no-lease-epoch"))
+            && (last.is_none() || last == basis.version || is_on("no-lease-version"))
     }
 
     /// Stores a draft as a new record, replacing the key's present one if there is one. None if
