@@ -108,3 +108,26 @@ def test_operations_are_the_same(path: str) -> None:
 def test_without_gevent_nothing_changes(cache: Cache) -> None:
     assert "_cooperates" not in vars(Cache)
     assert "set" not in vars(Cache)
+
+
+def test_greenlets_run_one_maker(path: str) -> None:
+    code = """
+        from tuckbox import memory
+
+        made = []
+
+        def make():
+            made.append(True)
+            gevent.sleep(0.05)
+            return "made"
+
+        # The shared file as soon as it has leases.
+        for kind in [memory.Cache, *([Cache] if hasattr(Cache, "get_or_set") else [])]:
+            with kind() as cache:
+                made.clear()
+                tasks = [gevent.spawn(cache.get_or_set, "key", make) for _ in range(100)]
+                gevent.joinall(tasks)
+                assert [task.value for task in tasks] == ["made"] * 100, tasks
+                assert len(made) == 1
+    """
+    run_patched(code, path)
