@@ -39,9 +39,10 @@ def memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test of what both stores do on both, if its module says so by ``STORES = BOTH``."""
+    """Run a test on the stores that its module names in ``RUNS_ON``; else on the shared file."""
     if "store" in metafunc.fixturenames:
-        stores = getattr(metafunc.module, "STORES", ("shared",))
+        stores = getattr(metafunc.module, "RUNS_ON", ("shared",))
+        assert {*stores} <= {"shared", "memory"}
         if metafunc.definition.get_closest_marker("shared_file"):
             stores = ("shared",)
         metafunc.parametrize("store", stores, indirect=True)

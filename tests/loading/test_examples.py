@@ -13,7 +13,7 @@ from tuckbox import arguments, flights, loading, loads, makers, memoize
 if TYPE_CHECKING:
     from tuckbox import Cache
 
-STORES = ("memory",)
+RUNS_ON = ("memory",)
 MODULES = (arguments, flights, loading, loads, makers, memoize)
 
 

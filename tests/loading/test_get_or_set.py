@@ -35,7 +35,7 @@ from tuckbox.results import Entry
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-STORES = ("memory",)
+RUNS_ON = ("memory",)
 
 
 class Broken(Exception):

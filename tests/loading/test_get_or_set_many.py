@@ -19,7 +19,7 @@ from tuckbox.errors import (
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-STORES = ("memory",)
+RUNS_ON = ("memory",)
 
 
 class Bulk(Maker):

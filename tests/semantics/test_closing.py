@@ -16,7 +16,7 @@ from tuckbox.errors import CacheClosed
 if TYPE_CHECKING:
     from pathlib import Path
 
-STORES = ("shared", "memory")
+RUNS_ON = ("shared", "memory")
 
 OPERATIONS: dict[str, Callable[[Cache], object]] = {
     "get": lambda cache: cache.get("k"),

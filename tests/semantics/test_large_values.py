@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from tuckbox import Cache
 
-STORES = ("shared", "memory")
+RUNS_ON = ("shared", "memory")
 
 
 def _lengths(cache: Cache) -> list[int]:

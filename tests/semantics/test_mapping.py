@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tuckbox import Cache
 
-STORES = ("shared", "memory")
+RUNS_ON = ("shared", "memory")
 
 
 def test_brackets(cache: Cache) -> None:

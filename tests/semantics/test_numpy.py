@@ -12,7 +12,7 @@ from tuckbox.errors import InvalidTTL, KeyTypeError, NotAnInteger, ValueTypeErro
 if TYPE_CHECKING:
     from tuckbox import Cache
 
-STORES = ("shared", "memory")
+RUNS_ON = ("shared", "memory")
 
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
 

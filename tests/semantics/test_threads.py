@@ -15,7 +15,7 @@ import pytest
 from tuckbox import Cache
 from tuckbox.errors import CacheClosed, LockTimeout
 
-STORES = ("shared", "memory")
+RUNS_ON = ("shared", "memory")
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:

@@ -15,7 +15,7 @@ from tuckbox.errors import InvalidTTL
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-STORES = ("shared", "memory")
+RUNS_ON = ("shared", "memory")
 
 HOUR = 3600
 

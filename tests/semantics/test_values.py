@@ -28,7 +28,7 @@ from tuckbox.errors import ValueTooLarge, ValueTypeError
 if TYPE_CHECKING:
     from tuckbox import Cache
 
-STORES = ("shared", "memory")
+RUNS_ON = ("shared", "memory")
 
 BERLIN = ZoneInfo("Europe/Berlin")
 KOLKATA = timezone(timedelta(hours=5, minutes=30), "IST")

@@ -152,11 +152,21 @@ impl Opened {
         operation: impl FnOnce(&Handle) -> tuckbox_engine::Result<T> + Send,
     ) -> tuckbox_engine::Result<T> {
         if len_bytes > BRIEF_BYTES {
-            refuse_if_brief()?;
-            waiter::detached(py, || operation(&self.cache))
+            self.write_large(py, operation)
         } else {
             operation(&self.cache)
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_large<T: Send>(
+        &self,
+        py: Python<'_>,
+        operation: impl FnOnce(&Handle) -> tuckbox_engine::Result<T> + Send,
+    ) -> tuckbox_engine::Result<T> {
+        refuse_if_brief()?;
+        waiter::detached(py, || operation(&self.cache))
     }
 
     /// Encodes a value, and runs an operation that writes it. `key` is for messages.

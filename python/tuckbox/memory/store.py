@@ -9,8 +9,8 @@ again move to the main queue, and a key that comes back soon after its eviction 
 queue.
 
 All state is under one reentrant lock, because a signal handler or finalizer may use the store in
-the middle of an operation of its own thread. A queue always has the whole record, so that such an
-interruption finds no entry half stored.
+the middle of an operation of its own thread. Such an interruption finds whole records, and each
+step bears that an entry has changed since the step before.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Callable, NamedTuple, Optional, Protocol
 
 from tuckbox.errors import ValueTooLarge
@@ -377,7 +378,8 @@ class Store:
 
     def _remove(self, key: bytes, record: Record) -> None:
         queue = self._main if record.is_main else self._small
-        if queue.pop(key, None) is not None:
+        if queue.get(key) is record:
+            queue.pop(key, None)
             self._count_bytes(record, -record.cost_bytes)
 
     def _count_bytes(self, record: Record, more_bytes: int) -> None:
@@ -410,8 +412,9 @@ class Store:
             self._step_main()
 
     def _step_small(self) -> None:
-        key = next(iter(self._small))
-        record = self._small[key]
+        key, record = _oldest(self._small)
+        if record is None:
+            return
         if self._is_gone(record):
             self._drop(key, record)
             return
@@ -426,13 +429,15 @@ class Store:
         self._insert(key, record)
 
     def _step_main(self) -> None:
-        key = next(iter(self._main))
-        record = self._main[key]
+        key, record = _oldest(self._main)
+        if record is None:
+            return
         if self._is_gone(record) or not record.reads:
             self._drop(key, record)
             return
         record.reads -= 1
-        self._main.move_to_end(key)
+        with suppress(KeyError):
+            self._main.move_to_end(key)
 
     def _drop(self, key: bytes, record: Record) -> None:
         self.counts["expirations" if self._is_gone(record) else "evictions"] += 1
@@ -474,9 +479,9 @@ class Store:
         with self.lock:
             for queue in (self._small, self._main):
                 while queue:
-                    key = next(reversed(queue))
-                    record = queue[key]
-                    if self.delete(key) is not None:
+                    key, _ = _oldest(queue, last=True)
+                    record = self.delete(key)
+                    if record is not None:
                         return key, record
             return None
 
@@ -484,7 +489,7 @@ class Store:
         """Delete all entries, and refuse all leases. Return the number of entries."""
         with self.lock:
             count = len(self)
-            for lease in self._leases.values():
+            for lease in list(self._leases.values()):
                 lease.is_refused = True
             self._small.clear()
             self._main.clear()
@@ -498,7 +503,7 @@ class Store:
             gone = [
                 (key, record)
                 for queue in (self._small, self._main)
-                for key, record in queue.items()
+                for key, record in list(queue.items())
                 if self._is_gone(record)
             ]
             for key, record in gone:
@@ -592,8 +597,9 @@ class Store:
     def abandon_all(self, handle: object) -> None:
         """End the leases that a handle began."""
         with self.lock:
-            for lease in [one for one in self._leases.values() if one.handle is handle]:
-                self.abandon(lease)
+            for lease in list(self._leases.values()):
+                if lease.handle is handle:
+                    self.abandon(lease)
 
     def wait_made(self, key: bytes, timeout_s: float) -> bool:
         """Wait until no lease of a key is out. Return whether that is so."""
@@ -615,8 +621,8 @@ class Store:
             for key in self._small.keys() & self._main.keys():
                 findings.append(f"the key {key!r} was in both queues")
                 del self._main[key]
-            small_bytes = sum(record.cost_bytes for record in self._small.values())
-            all_bytes = small_bytes + sum(record.cost_bytes for record in self._main.values())
+            small_bytes = sum(record.cost_bytes for record in list(self._small.values()))
+            all_bytes = small_bytes + sum(record.cost_bytes for record in list(self._main.values()))
             if (self._small_bytes, self.bytes) != (small_bytes, all_bytes):
                 findings.append(
                     f"{self.bytes} bytes were counted ({self._small_bytes} in the small queue), and"
@@ -633,6 +639,16 @@ class Store:
             lease.ended = threading.Event()
             lease.ended.set()
         self._leases.clear()
+
+
+def _oldest(
+    queue: OrderedDict[bytes, Record], *, last: bool = False
+) -> tuple[bytes, Optional[Record]]:
+    """Return the first (or last) key and its record; None if an interruption removed it."""
+    with suppress(StopIteration, RuntimeError):
+        key = next(reversed(queue) if last else iter(queue))
+        return key, queue.get(key)
+    return b"", None
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()

@@ -53,8 +53,6 @@ pub(crate) enum Attempt {
     Changed,
     /// Not enough memory to copy this many bytes.
     NoMemory(usize),
-    /// The value is too long for a brief operation.
-    WouldBlock,
 }
 
 layer! {
@@ -105,8 +103,9 @@ impl<'a> Reader<'a> {
             Attempt::Found => Ok(true),
             Attempt::Missing => Ok(false),
             Attempt::Changed => self.read_under_lock(key, hash, buffer),
+            // A brief operation gives up like one without memory, and is repeated at leisure.
+            Attempt::NoMemory(_) if self.arena.waiter().brief().is_some() => Err(would_block()),
             Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
-            Attempt::WouldBlock => Err(would_block()),
         };
         result.map_err(|error| buffer.refusal = Some(error)).ok()
     }
@@ -302,7 +301,7 @@ impl<'a> Reader<'a> {
             return Some(self.changed_or_missing(seen));
         }
         if self.is_too_long_now(&header) {
-            return Some(Attempt::WouldBlock);
+            return Some(Attempt::NoMemory(header.value_bytes as usize));
         }
         match buffer.fill_value(self.arena.waiter(), |record, value| {
             self.load_bodies(&header, record, value)
