@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from typing import Any, Callable, TypeVar, cast
@@ -47,7 +46,11 @@ def unexpected(function: Callable[..., object], name: str) -> str:
         "it is called 'ttl'"
     """
     shown = "Cache" if function.__name__ == "__init__" else function.__name__
-    known = [one for one in inspect.signature(function).parameters if one != "self"]
+    known = [
+        name
+        for name, one in inspect.signature(function).parameters.items()
+        if name != "self" and one.kind is not one.VAR_KEYWORD
+    ]
     theirs = name.lower()
     hints = []
     if same := [repr(ours) for ours in known if theirs in _NAMES.get(ours, "").split()]:
@@ -56,6 +59,10 @@ def unexpected(function: Callable[..., object], name: str) -> str:
         hints.append("entries expire by the ttl of each operation: set(key, value, ttl=60)")
     if operation := _OPERATIONS.get((shown, theirs)):
         hints.append(f"use {operation}()")
+    if not hints:
+        # Here, because importing it takes longer than importing this package's other modules.
+        import difflib  # noqa: PLC0415
+
     if not hints and (close := difflib.get_close_matches(name, known, n=1)):
         hints.append(f"did you mean {close[0]!r}?")
     if not hints:

@@ -15,7 +15,8 @@
     │   │   ├── VersionMismatch             a cache in another format
     │   │   ├── CacheCorrupt                a cache with a damaged header
     │   │   ├── TooManyProcesses
-    │   │   └── TooManyCaches
+    │   │   ├── TooManyCaches
+    │   │   └── NoSharedFiles               this system has no shared files
     │   ├── CacheFull                       the file system is full
     │   └── CacheLost                       the open file was truncated, or cannot be opened again
     ├── CacheClosed (ValueError)
@@ -37,12 +38,14 @@
         ├── InvalidFavour
         ├── InvalidLockTimeout
         ├── InvalidGroup
+        ├── InvalidTag
         └── InvalidVersion
 
     SizeMismatchWarning (UserWarning)
     LogoutWarning (UserWarning)
     LittleSpaceWarning (UserWarning)
     SeparateCacheWarning (UserWarning)
+    OneProcessWarning (UserWarning)
 
 Each message says what happened, to what, and what to do. An operation on one key that raises has
 changed nothing. ``cache[key]``, and ``pop`` without a default, raise the built-in KeyError if the
@@ -144,6 +147,13 @@ class TooManyProcesses(CacheOpenError):
 
 class TooManyCaches(CacheOpenError):
     """This process has the maximum number of cache files open: 1,024. Close some."""
+
+
+class NoSharedFiles(CacheOpenError):
+    """The cache has a path, and this installation of Tuckbox can only keep it in this process.
+
+    Give a name or no path, or use Tuckbox on Linux.
+    """
 
 
 class CacheFull(CacheFileError):
@@ -261,6 +271,10 @@ class InvalidGroup(InvalidArgument):
     """``group`` is not a group of this machine, or the cache is private or has a name."""
 
 
+class InvalidTag(InvalidArgument):
+    """``tags`` is not an iterable of str, or a tag is empty or too long."""
+
+
 class InvalidVersion(InvalidArgument):
     """``version`` is not the version of an entry."""
 
@@ -292,4 +306,11 @@ class SeparateCacheWarning(UserWarning):
 
     Others can replace files in the directory, so each user's file is in a private folder. Run all
     processes as one user, or pass ``group``.
+    """
+
+
+class OneProcessWarning(UserWarning):
+    """This installation of Tuckbox shares no file, so the cache is in this process alone.
+
+    Given once in a process. Use Tuckbox on Linux where processes should share a cache.
     """

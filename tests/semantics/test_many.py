@@ -12,6 +12,8 @@ from tuckbox.errors import InvalidTTL, KeyTooLong, KeyTypeError, ValueTooLarge, 
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
+RUNS_ON = ("shared", "memory")
+
 
 def test_get_many_returns_those_that_are_there(cache: Cache) -> None:
     cache.set_many({"a": 1, "b": None, 3: [3]})

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tuckbox import Cache
 
+RUNS_ON = ("shared", "memory")
+
 
 def test_brackets(cache: Cache) -> None:
     cache["k"] = 1
@@ -288,6 +290,7 @@ class TestPopitem:
             (number, number) for number in range(8000)
         ]
 
+    @pytest.mark.shared_file
     @pytest.mark.skipif(not hasattr(_engine, "_plant"), reason="wheels have no functions for tests")
     def test_deletes_an_entry_that_cannot_be_decoded(self, cache: Cache) -> None:
         _engine._plant(cache, b"\xff?", 4, b"\x02")

@@ -15,6 +15,8 @@ import pytest
 from tuckbox import Cache
 from tuckbox.errors import CacheClosed, LockTimeout
 
+RUNS_ON = ("shared", "memory")
+
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
     errors: list[BaseException] = []
