@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Callable
 
 import pytest
 
-from tuckbox import Cache, _engine, places
+from tuckbox import Cache, _engine, places, registry
 from tuckbox import memory as memory_store
 
 if TYPE_CHECKING:
@@ -22,6 +22,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--records", metavar="FILE", help="append the record of each family, as JSON")
     group.addoption("--nightly", action="store_true", help="run the families in their large sizes")
     group.addoption("--seed", type=int, help="where the families' random numbers begin")
+
+
+@pytest.fixture(autouse=True)
+def registrations() -> Iterator[None]:
+    """Undoes what a test registers."""
+    kept = dict(registry.by_type), dict(registry.by_name)
+    yield
+    for mapping, own in zip((registry.by_type, registry.by_name), kept):
+        mapping.clear()
+        mapping.update(own)
 
 
 @pytest.fixture

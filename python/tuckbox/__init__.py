@@ -6,6 +6,7 @@ This module has what programs use every day. The other errors are in `tuckbox.er
 
 from tuckbox.errors import TuckboxError
 from tuckbox.keys import Key
+from tuckbox.registry import register
 from tuckbox.results import CheckReport, Entry, Stats
 
 try:
@@ -17,4 +18,13 @@ except ModuleNotFoundError as error:
         raise
     from tuckbox.memory.fallback import Cache, __version__
 
-__all__ = ["Cache", "CheckReport", "Entry", "Key", "Stats", "TuckboxError", "__version__"]
+__all__ = [
+    "Cache",
+    "CheckReport",
+    "Entry",
+    "Key",
+    "Stats",
+    "TuckboxError",
+    "__version__",
+    "register",
+]

@@ -70,6 +70,8 @@ class Core(MutableMapping[Key, Any]):
         read_only: bool = False,
         group: int | None = None,
         exact: bool = False,
+        objects: object = None,
+        only_mine: bool = False,
         clock: ManualClock | None = None,
         resizes: bool = False,
         creates_folder: bool = False,
@@ -468,6 +470,8 @@ class Core(MutableMapping[Key, Any]):
     @property
     def group(self) -> int | None:
         """The number of the group that shares the file; None if only its owner can use it."""
+    @property
+    def _objects(self) -> Any | None: ...
     @property
     def _shown(self) -> str | None: ...
     def _resize(

@@ -7,16 +7,18 @@ warnings and pickling. Must not override ``get`` or ``set``: a Python frame woul
 from __future__ import annotations
 
 import atexit
+import copy
 import grp
 import os
 import warnings
 import weakref
-from collections.abc import MutableMapping
-from typing import Any, ClassVar, Literal, Optional, SupportsIndex, Union
+from collections.abc import Iterable, MutableMapping
+from typing import Any, ClassVar, Literal, Optional, SupportsIndex, TypeVar, Union
 
 from tuckbox import _engine
 from tuckbox.advice import explains_names
 from tuckbox.choices import AfterPowerCut, Favour
+from tuckbox.compression import Algorithm
 from tuckbox.errors import (
     CacheClosed,
     InvalidArgument,
@@ -25,12 +27,16 @@ from tuckbox.errors import (
 )
 from tuckbox.limits import checked_lock_timeout, checked_max_entries
 from tuckbox.logouts import warn_of_logout
+from tuckbox.objects import Codec, Objects, Pickle
 from tuckbox.places import Place, is_in_memory, place_of, prepare
+from tuckbox.signing import SecretArgument
 from tuckbox.sizes import parse_size
 from tuckbox.surface import Surface
 from tuckbox.volumes import warn_of_little_space, warn_of_separate_caches
 
 __all__ = ["Cache"]
+
+_Self = TypeVar("_Self", bound="Cache")
 
 _GROUP_MAX = 2**32 - 1
 """To ``fchown``, this number means "do not change the group"."""
@@ -70,8 +76,16 @@ class Cache(Surface, _engine.Core):
     **Values** are None, bool, int of any size, float, str, bytes, bytearray, list, tuple, dict,
     set, frozenset, datetime, date, time, timedelta, Decimal and UUID, nested up to 64 deep. A value
     comes back as the same type, so instances of subclasses raise ValueTypeError. Time zones must be
-    ``datetime.timezone`` or ``zoneinfo.ZoneInfo`` objects. Tuckbox never pickles values, and
-    reading a value never runs code that the file names.
+    ``datetime.timezone`` or ``zoneinfo.ZoneInfo`` objects.
+
+    **Objects** of other types need one of these; see the guide *Storing objects*:
+
+    - `tuckbox.register` for their types: dataclasses, enums, arrays, and any class with functions.
+    - ``pickle="signed"`` with ``secret``, or ``pickle="private"``, for whatever pickle can store.
+    - ``codec`` for functions of your own.
+
+    A registered type comes first, then the pickle or the codec. Without ``pickle``, reading a value
+    never runs code that the file names.
 
     **Numbers of other libraries** become plain ones: an object with ``__index__``, such as a NumPy
     integer, is an int wherever an int can be used; NumPy's bool, float16, float32, float64, str and
@@ -99,6 +113,8 @@ class Cache(Surface, _engine.Core):
 
     # Whether a subclass refuses numbers of other libraries as values.
     _exact: ClassVar[bool] = False
+    # What a subclass does about values that are not plain.
+    _objects_class: ClassVar[type[Objects]] = Objects
 
     @explains_names
     def __init__(
@@ -112,6 +128,11 @@ class Cache(Surface, _engine.Core):
         lock_timeout: float = 1.0,
         read_only: bool = False,
         group: Union[str, int, None] = None,
+        pickle: Pickle = "never",
+        secret: Optional[SecretArgument] = None,
+        codec: Union[Codec, Iterable[Codec], None] = None,
+        compress: Union[float, str, SupportsIndex, None] = None,
+        compressor: Algorithm = "zstd",
     ) -> None:
         """Open the cache at ``path``, and create the file if it does not exist.
 
@@ -144,6 +165,19 @@ class Cache(Surface, _engine.Core):
             group: Name or number of a group that shares the file (mode 0660); not for a name. Every
                 process that opens the file must pass it. Members can read, change and delete all
                 entries and delay writers, but cannot crash other processes or run code in them.
+            pickle: Whether values that are neither plain nor of a registered type are pickled.
+                ``"never"`` (the default) refuses them. ``"signed"`` signs each pickle with
+                ``secret``, and unpickles only what was signed for that entry. ``"private"``
+                signs nothing; the file must be one that only this user can write.
+            secret: A str or bytes, several of them with the newest first, or a function that
+                returns them. Only for ``pickle="signed"``.
+            codec: An object with ``name``, ``encode(value)`` and ``decode(bytes)``, or several,
+                newest first. Encodes all values except 64-bit ints and those of registered types;
+                ``encode`` may return NotImplemented to store a plain value as it is.
+            compress: Compress values from this length on, as a size such as "4 kB"; None (the
+                default) compresses nothing. Compressed values are always readable.
+            compressor: ``"zstd"`` (the default) or ``"lz4"``, installed by ``tuckbox[zstd]`` and
+                ``tuckbox[lz4]``.
 
         Raises:
             CacheOpenError: The file cannot be opened or created; the subclasses say why.
@@ -167,6 +201,14 @@ class Cache(Surface, _engine.Core):
         """
         place = None if path is None else place_of(path)
         size_bytes = None if size is None else parse_size(size)
+        if pickle == "private" and group is not None:
+            raise InvalidArgument(
+                'pickle="private" needs a file that only this user can write, and group shares it; '
+                'pass pickle="signed" and a secret'
+            )
+        objects = self._objects_class(
+            pickle=pickle, secret=secret, codec=codec, compress=compress, compressor=compressor
+        )
         super().__init__(
             size_bytes=size_bytes,
             max_entries=checked_max_entries(max_entries),
@@ -176,6 +218,8 @@ class Cache(Surface, _engine.Core):
             read_only=_checked_read_only(path, read_only),
             group=_checked_group(place, group),
             exact=self._exact,
+            objects=objects,
+            only_mine=pickle == "private",
             resizes=True,
             creates_folder=place is not None and is_in_memory(place.path),
             # The last, because it creates a folder.
@@ -250,13 +294,36 @@ class Cache(Surface, _engine.Core):
 
         Raises:
             CacheClosed: The cache is closed.
+            TypeError: The handle has a secret, and the pickle is not for a child process.
         """
         if self.closed:
             raise CacheClosed(f"{self!r} cannot be pickled or copied; open it again first")
         limits = (self.size, self.max_entries, self.lock_timeout)
         choices = (self.favour, self.after_power_cut)
         arguments = (self.path, self._shown, *limits, self.read_only, self.group, *choices)
-        return _reopen, (type(self), *arguments), self.__dict__ or None
+        return _reopen, (type(self), *arguments, self._objects), self.__dict__ or None
+
+    # Copying does not pickle, so that a handle with a secret can be copied.
+    def __copy__(self: _Self) -> _Self:  # noqa: PYI019 - Self is not in Python 3.9.
+        """Return another handle of the same cache.
+
+        Raises:
+            CacheClosed: The cache is closed.
+        """
+        reopen, arguments, attributes = self.__reduce__()
+        copied: _Self = reopen(*arguments)
+        copied.__dict__.update(attributes or {})
+        return copied
+
+    def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:  # noqa: PYI019 - As above.
+        """Return another handle of the same cache, with copies of the attributes.
+
+        Raises:
+            CacheClosed: The cache is closed.
+        """
+        copied = self.__copy__()
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
 
 
 MutableMapping.register(Cache)
@@ -273,6 +340,7 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
     group: int | None = None,
     favour: Favour | None = None,
     after_power_cut: AfterPowerCut | None = None,
+    objects: Objects | None = None,
 ) -> Cache:
     cache = kind.__new__(kind)
     _engine.Core.__init__(
@@ -288,6 +356,8 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
         group=group,
         creates_folder=path is not None and is_in_memory(path),
         exact=kind._exact,  # noqa: SLF001 - This module's own class.
+        objects=objects,
+        only_mine=objects is not None and objects.pickle == "private",
     )
     _close_at_exit(cache)
     return cache

@@ -27,6 +27,7 @@
     ├── ValueTypeError (TypeError)
     ├── ValueTooLarge (ValueError)
     ├── EntryCorrupt                        a stored key or value cannot be decoded
+    │   └── EntryRefused                    this handle may not decode it
     ├── NotAnInteger (TypeError)
     ├── IntegerOverflow (OverflowError)
     └── InvalidArgument (ValueError)
@@ -215,6 +216,15 @@ class EntryCorrupt(TuckboxError):
     """The bytes of a key or value cannot be decoded by this version.
 
     Another program or a newer version stored them, or they are damaged. Delete the entry.
+    """
+
+
+class EntryRefused(EntryCorrupt):
+    """The value is no plain value, and this handle may not or cannot decode it.
+
+    A type is not registered, the handle does not unpickle, no known secret signed the entry, its
+    codec is unknown, or it would decompress to more than the cache can hold. The message says
+    which.
     """
 
 

@@ -98,3 +98,9 @@ def overwrite(cache: Cache, number: int, turns: int) -> None:
     generator = random.Random(number)
     for turn in range(turns):
         cache["own", number, turn % 10] = bytes([number]) * generator.randrange(300_000)
+
+
+def answer_with_an_object(cache: Cache) -> None:
+    """Read and store objects that are no plain values."""
+    assert cache["key"] == range(3)
+    cache["reply"] = range(5)

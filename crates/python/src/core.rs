@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
@@ -17,7 +18,8 @@ use tuckbox_engine::{
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
 use crate::keys;
-use crate::opened::{decoded, Opened};
+use crate::objects::Objects;
+use crate::opened::Opened;
 use crate::scan::{self, Part, Scan};
 use crate::scratch::{self, Used};
 use crate::waiter::{self, PythonWaiter};
@@ -100,12 +102,14 @@ impl<'py> FromPyObject<'_, 'py> for Initial {
 
 fn entry_of<'py>(
     py: Python<'py>,
-    key: &Bound<'_, PyAny>,
+    opened: &Opened,
+    object: &Bound<'_, PyAny>,
+    key: &[u8],
     entry: &Entry<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let expiry_s = entry.expiry_us.map(|us| us as f64 / 1e6);
-    let value = decoded(py, key, entry.value)?;
+    let value = opened.decoded(py, object, key, entry.value)?;
     CLASS.import(py, "tuckbox.results", "Entry")?.call1((value, expiry_s, entry.version))
 }
 
@@ -119,10 +123,11 @@ impl Core {
 
     /// Opens the file at `path`, and creates it if it does not exist. Without a path, opens the
     /// private cache of another process that is `shown` at that path, or a new private cache. With
-    /// `exact`, numbers of other libraries are refused as values. With `resizes`, an existing file
+    /// `exact`, numbers of other libraries are refused as values. `objects` stores values that are
+    /// not plain (see `tuckbox.objects`). With `only_mine`, a file of another user is refused. With `resizes`, an existing file
     /// gets the given settings. With
     /// `creates_folder`, a removed file is created again together with its folder.
-    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, lock_timeout_s=1.0, read_only=false, group=None, exact=false, clock=None, resizes=false, creates_folder=false))]
+    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, lock_timeout_s=1.0, read_only=false, group=None, exact=false, objects=None, only_mine=false, clock=None, resizes=false, creates_folder=false))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
         &self,
@@ -137,11 +142,14 @@ impl Core {
         read_only: bool,
         group: Option<u32>,
         exact: bool,
+        objects: Option<&Bound<'_, PyAny>>,
+        only_mine: bool,
         clock: Option<&Bound<'_, ManualClock>>,
         resizes: bool,
         creates_folder: bool,
     ) -> PyResult<()> {
-        let rights = Rights { group, read_only };
+        let rights = Rights { group, read_only, only_mine };
+        let objects = objects.map(Objects::new).transpose()?;
         let place = match (path, shown) {
             (Some(path), _) => Place::Path(path),
             (None, Some(path)) => Place::Shown(path),
@@ -169,7 +177,7 @@ impl Core {
             clock: clock.map_or(Clock::System, |clock| clock.get().clock()),
             waiter: Arc::new(PythonWaiter),
         };
-        let opened = Opened::open(py, place, &config, lock_timeout_s, exact)?;
+        let opened = Opened::open(py, place, &config, lock_timeout_s, exact, objects)?;
         self.opened.set(opened).map_err(|_| {
             PyRuntimeError::new_err("this cache is already open; create another for another file")
         })
@@ -200,7 +208,8 @@ impl Core {
         let bytes = keys::encode_lookup(key)?;
         scratch::with_buffer(|buffer| match opened.cache.get(bytes.bytes(), buffer) {
             Ok(Some(entry)) => {
-                Used { result: entry_of(py, key, &entry).map(Some), read_bytes: entry.value.len() }
+                let result = entry_of(py, opened, key, bytes.bytes(), &entry).map(Some);
+                Used { result, read_bytes: entry.value.len() }
             }
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
             Err(error) => Used { result: Err(opened.refused_entry(py, error, key)), read_bytes: 0 },
@@ -233,7 +242,8 @@ impl Core {
     ) -> Quick<bool> {
         let bytes = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
-        self.opened()?.store(py, key, value, |cache, value| cache.add(bytes.bytes(), value, ttl))
+        let bytes = bytes.bytes();
+        self.opened()?.store(py, key, bytes, value, |cache, value| cache.add(bytes, value, ttl))
     }
 
     /// Store `value` only if `key` already has a value.
@@ -262,8 +272,8 @@ impl Core {
     ) -> Quick<bool> {
         let bytes = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
-        let opened = self.opened()?;
-        opened.store(py, key, value, |cache, value| cache.replace(bytes.bytes(), value, ttl))
+        let (opened, bytes) = (self.opened()?, bytes.bytes());
+        opened.store(py, key, bytes, value, |cache, value| cache.replace(bytes, value, ttl))
     }
 
     /// Store `value` only if the entry of `key` still has this `version` (compare and set).
@@ -300,8 +310,9 @@ impl Core {
         let bytes = keys::encode(key)?;
         let ttl = ttl::parse(ttl)?;
         let version = numbers::version(version)?;
-        self.opened()?.store(py, key, value, |cache, value| {
-            cache.compare_and_set(bytes.bytes(), value, ttl, version)
+        let bytes = bytes.bytes();
+        self.opened()?.store(py, key, bytes, value, |cache, value| {
+            cache.compare_and_set(bytes, value, ttl, version)
         })
     }
 
@@ -357,7 +368,8 @@ impl Core {
         let bytes = keys::encode_lookup(key)?;
         scratch::with_buffer(|buffer| match opened.cache.pop(bytes.bytes(), buffer) {
             Ok(Some(entry)) => {
-                Used { result: decoded(py, key, entry.value), read_bytes: entry.value.len() }
+                let result = opened.decoded(py, key, bytes.bytes(), entry.value);
+                Used { result, read_bytes: entry.value.len() }
             }
             Ok(None) => {
                 Used { result: default.0.ok_or_else(|| missing(key).into()), read_bytes: 0 }
@@ -556,7 +568,8 @@ impl Core {
     ) -> Quick<()> {
         let bytes = keys::encode(key)?;
         let never = tuckbox_engine::Ttl::Never;
-        self.opened()?.store(py, key, value, |cache, value| cache.set(bytes.bytes(), value, never))
+        let bytes = bytes.bytes();
+        self.opened()?.store(py, key, bytes, value, |cache, value| cache.set(bytes, value, never))
     }
 
     fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -773,6 +786,19 @@ impl Core {
     #[getter]
     fn group(&self) -> PyResult<Option<u32>> {
         Ok(self.opened()?.rights.group)
+    }
+
+    /// What stores values that are not plain.
+    #[getter]
+    fn _objects(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let objects = self.opened()?.objects.as_ref();
+        Ok(objects.map(|objects| objects.object().clone_ref(py)))
+    }
+
+    // For the garbage collector: a codec may refer to the cache.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let objects = self.opened.get().and_then(|opened| opened.objects.as_ref());
+        objects.map_or(Ok(()), |objects| objects.traverse(&visit))
     }
 
     /// The path at which other processes can open this private cache while this process lives.

@@ -41,6 +41,7 @@ pub mod classes {
     import_exception!(tuckbox.errors, ValueTypeError);
     import_exception!(tuckbox.errors, ValueTooLarge);
     import_exception!(tuckbox.errors, EntryCorrupt);
+    import_exception!(tuckbox.errors, EntryRefused);
     import_exception!(tuckbox.errors, NotAnInteger);
     import_exception!(tuckbox.errors, IntegerOverflow);
     import_exception!(tuckbox.errors, InvalidTTL);

@@ -94,7 +94,8 @@ impl Method<Core, 3> for Set {
         let ttl = ttl.filter(|ttl| !ttl.is_none());
         let ttl = ttl::parse(ttl.as_deref())?;
         let opened = core.opened()?;
-        opened.store(py, &key, &value, |cache, value| cache.set(bytes.bytes(), value, ttl))?;
+        let bytes = bytes.bytes();
+        opened.store(py, &key, bytes, &value, |cache, value| cache.set(bytes, value, ttl))?;
         Ok(py.None().into_bound(py))
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! - `core`: the methods of `Cache`; [`get_set`]: `get` and `set`; [`many`]: those on many keys
 //! - [`keys`]: keys to bytes and back; [`codec`]: values to bytes and back
+//! - [`objects`]: what stores values that are not plain
 //! - [`numbers`]: numbers of other libraries; [`advice`]: what to do about other types
 //! - [`errors`]: engine errors to exceptions
 //! - [`opened`]: when the GIL is released; [`waiter`]: how
@@ -28,6 +29,7 @@ mod keys;
 mod many;
 mod names;
 mod numbers;
+mod objects;
 mod opened;
 mod output_buffer;
 mod reports;

@@ -7,12 +7,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use tuckbox_engine::{Error, Ttl, Value, KEY_BYTES_MAX};
 
+use crate::codec::Stored;
 use crate::core::Core;
 use crate::errors::classes::KeyTypeError;
 use crate::errors::{Quick, Raised};
 use crate::keys::{self, Key};
 use crate::scratch::{self, Used};
-use crate::{codec, names, opened};
+use crate::{codec, names};
 
 /// See `Core.get_many`.
 pub fn get<'py>(
@@ -31,7 +32,8 @@ pub fn get<'py>(
         let mut read_bytes = 0;
         let result = opened.cache.get_each(&encoded, buffer, |index, entry| {
             read_bytes = read_bytes.max(entry.value.len());
-            let value = opened::decoded(py, &objects[index], entry.value)?;
+            let key = encoded[index].bytes();
+            let value = opened.decoded(py, &objects[index], key, entry.value)?;
             found.set_item(&objects[index], value).map_err(Raised::from)?;
             Ok(())
         });
@@ -90,16 +92,47 @@ pub fn delete(core: &Core, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<
 pub fn set(core: &Core, py: Python<'_>, mapping: &Bound<'_, PyAny>, ttl: Ttl) -> PyResult<()> {
     let opened = core.opened()?;
     let pairs = pairs_of(mapping)?;
+    loop {
+        let id = opened.objects.as_ref().map(|_| opened.cache.latest().id());
+        let (entries, is_bound) = encoded_pairs(core, py, &pairs)?;
+        let stored: Vec<(&[u8], Value<'_>)> =
+            entries.iter().map(|(key, value)| (key.bytes(), value.value())).collect();
+        let all_bytes = stored.iter().map(|(_, value)| value.len()).sum();
+        opened
+            .write(py, all_bytes, |cache| cache.set_each(&stored, ttl))
+            .map_err(|error| opened.refused(py, error))?;
+        // In another file, some of the values could not be read.
+        if !is_bound || id == Some(opened.cache.latest().id()) {
+            return Ok(());
+        }
+    }
+}
+
+/// A key and its value.
+type Entry<'a> = (Key<'a>, Encoded<'a>);
+
+/// Encodes all keys and values; also returns whether any value is for this file alone.
+fn encoded_pairs<'a, 'py>(
+    core: &Core,
+    py: Python<'py>,
+    pairs: &'a [Pair<'py>],
+) -> PyResult<(Vec<Entry<'a>>, bool)> {
+    let opened = core.opened()?;
     let mut entries = Vec::with_capacity(pairs.len());
-    for (object, value) in &pairs {
+    let mut is_any_bound = false;
+    for (object, value) in pairs {
         let key = checked_key(core, py, object, keys::encode)?;
         let value = match codec::encode_plain(value) {
-            Some(value) => Encoded::Plain(value),
-            None => {
+            Some(value) if value.len() < opened.direct_bytes => Encoded::Plain(value),
+            _ => {
                 let mut bytes = Vec::new();
-                match codec::encode(value, opened.rules(), &mut bytes) {
-                    Ok(Value::Int(number)) => Encoded::Plain(Value::Int(number)),
-                    Ok(_) => Encoded::Item(bytes),
+                let entry = opened.entry(key.bytes());
+                match codec::encode_whole(value, opened.rules(), entry, &mut bytes) {
+                    Ok(Stored::Plain(value)) => Encoded::Plain(value),
+                    Ok(Stored::Encoded { is_bound }) => {
+                        is_any_bound |= is_bound;
+                        Encoded::Item(bytes)
+                    }
                     Err(refusal) => return Err(refusal.raised(py, Some(object))),
                 }
             }
@@ -112,12 +145,7 @@ pub fn set(core: &Core, py: Python<'_>, mapping: &Bound<'_, PyAny>, ttl: Ttl) ->
         }
         entries.push((key, value));
     }
-    let stored: Vec<(&[u8], Value<'_>)> =
-        entries.iter().map(|(key, value)| (key.bytes(), value.value())).collect();
-    let all_bytes = stored.iter().map(|(_, value)| value.len()).sum();
-    opened
-        .write(py, all_bytes, |cache| cache.set_each(&stored, ttl))
-        .map_err(|error| opened.refused(py, error))
+    Ok((entries, is_any_bound))
 }
 
 enum Encoded<'a> {

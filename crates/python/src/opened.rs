@@ -8,7 +8,9 @@ use std::path::Path;
 use pyo3::prelude::*;
 use tuckbox_engine::{ArenaError, Config, Error, Handle, Place, Rights, Settings, Value};
 
+use crate::codec::Stored;
 use crate::errors::{self, classes, Quick};
+use crate::objects::{Entry, Objects, Takes};
 use crate::output_buffer::BytesOutput;
 use crate::scratch::{self, Kept, Used};
 use crate::{codec, keys, names, waiter};
@@ -22,6 +24,10 @@ pub struct Opened {
     pub cache: Handle,
     /// Whether numbers of other libraries are refused.
     pub is_exact: bool,
+    /// What stores values that are not plain.
+    pub objects: Option<Objects>,
+    /// Shorter plain values are stored at once: with the GIL, as they are.
+    pub direct_bytes: usize,
     /// A path, or a private cache.
     pub place: Place,
     /// The group that shares the file, and whether the handle is read-only.
@@ -43,6 +49,7 @@ impl Opened {
         config: &Config,
         lock_timeout_s: f64,
         is_exact: bool,
+        objects: Option<Objects>,
     ) -> PyResult<Opened> {
         let rights = config.rights;
         let opened = waiter::detached(py, || Handle::open(place.clone(), config.clone()));
@@ -58,7 +65,24 @@ impl Opened {
             }
             changed => changed.err().map(|error| error.to_string()),
         };
-        Ok(Opened { cache, is_exact, place, rights, lock_timeout_s, refusal })
+        let (takes, compress_min_bytes) = objects
+            .as_ref()
+            .map_or((Takes::Nothing, usize::MAX), |own| (own.takes, own.compress_min_bytes));
+        let is_exact = is_exact || takes != Takes::Nothing;
+        let direct_bytes = match takes {
+            Takes::Everything => 0,
+            _ => compress_min_bytes.min(DETACHED_BYTES + 1),
+        };
+        Ok(Opened {
+            cache,
+            is_exact,
+            objects,
+            direct_bytes,
+            place,
+            rights,
+            lock_timeout_s,
+            refusal,
+        })
     }
 
     /// The longest value that the cache can hold, in bytes.
@@ -92,8 +116,27 @@ impl Opened {
     }
 
     /// What the cache accepts as a value.
-    pub fn rules(&self) -> codec::Rules {
-        codec::Rules { bytes_max: self.value_bytes_max(), is_exact: self.is_exact }
+    pub fn rules(&self) -> codec::Rules<'_> {
+        let objects = self.objects.as_ref();
+        codec::Rules { bytes_max: self.value_bytes_max(), is_exact: self.is_exact, objects }
+    }
+
+    /// The entry of a key, for values that are not plain.
+    pub fn entry<'a>(&'a self, key: &'a [u8]) -> Entry<'a> {
+        Entry { objects: self.objects.as_ref(), cache: &self.cache, key }
+    }
+
+    /// Decodes the value of a key. An `EntryCorrupt` names the key, `object`.
+    #[inline(always)]
+    pub fn decoded<'py>(
+        &self,
+        py: Python<'py>,
+        object: &Bound<'_, PyAny>,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> Quick<Bound<'py, PyAny>> {
+        codec::decode(py, value, || self.entry(key))
+            .map_err(|raised| with_key(py, raised.into(), object).into())
     }
 
     /// Reads the value of a key. `object` is the key as a Python object, for messages.
@@ -135,7 +178,7 @@ impl Opened {
             }
             Ok(Some(entry)) => {
                 let read_bytes = entry.value.len();
-                Used { result: decoded(py, object, entry.value).map(Some), read_bytes }
+                Used { result: self.decoded(py, object, key, entry.value).map(Some), read_bytes }
             }
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
             Err(error) => {
@@ -159,26 +202,73 @@ impl Opened {
         }
     }
 
-    /// Encodes a value, and runs an operation that writes it. `key` is for messages.
+    /// Encodes a value, and runs an operation that writes it under the encoded `key`. `object` is
+    /// the key for messages.
     #[inline(always)]
     pub fn store<T: Send>(
         &self,
         py: Python<'_>,
-        key: &Bound<'_, PyAny>,
+        object: &Bound<'_, PyAny>,
+        key: &[u8],
         value: &Bound<'_, PyAny>,
-        operation: impl FnOnce(&Handle, Value<'_>) -> tuckbox_engine::Result<T> + Send,
+        operation: impl Fn(&Handle, Value<'_>) -> tuckbox_engine::Result<T> + Send + Sync,
     ) -> Quick<T> {
         match codec::encode_plain(value) {
-            Some(value) => self
-                .write(py, value.len(), |cache| operation(cache, value))
-                .map_err(|error| self.refused_entry(py, error, key).into()),
-            None => scratch::with_bytes(|bytes| {
-                let value = codec::encode(value, self.rules(), bytes)
-                    .map_err(|refusal| refusal.raised(py, Some(key)))?;
-                self.write(py, value.len(), |cache| operation(cache, value))
-                    .map_err(|error| self.refused_entry(py, error, key).into())
-            }),
+            Some(value) if value.len() < self.direct_bytes => operation(&self.cache, value)
+                .map_err(|error| self.refused_entry(py, error, object).into()),
+            _ => self.store_other(py, object, key, value, &operation),
         }
+    }
+
+    /// As [`Opened::store`], for long values, and those that have to be encoded.
+    #[inline(never)]
+    fn store_other<T: Send>(
+        &self,
+        py: Python<'_>,
+        object: &Bound<'_, PyAny>,
+        key: &[u8],
+        value: &Bound<'_, PyAny>,
+        operation: &(impl Fn(&Handle, Value<'_>) -> tuckbox_engine::Result<T> + Send + Sync),
+    ) -> Quick<T> {
+        scratch::with_bytes(|bytes| loop {
+            let id = self.objects.as_ref().map(|_| self.cache.latest().id());
+            let stored = codec::encode_whole(value, self.rules(), self.entry(key), bytes)
+                .map_err(|refusal| refusal.raised(py, Some(object)))?;
+            let (value, is_bound) = match stored {
+                Stored::Plain(value) => (value, false),
+                Stored::Encoded { is_bound } => (codec::encoded(bytes), is_bound),
+            };
+            let done = self
+                .write(py, value.len(), |cache| operation(cache, value))
+                .map_err(|error| self.refused_entry(py, error, object))?;
+            if !is_bound || id == Some(self.cache.latest().id()) {
+                return Ok(done);
+            }
+            // The write went into another file, in which what was stored cannot be read.
+            if !self.removed(py, object, key, value)? {
+                return Ok(done);
+            }
+        })
+    }
+
+    /// Deletes an entry if it has exactly this value; whether it did.
+    #[cold]
+    fn removed(
+        &self,
+        py: Python<'_>,
+        object: &Bound<'_, PyAny>,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> PyResult<bool> {
+        let raised = |error| self.refused_entry(py, error, object);
+        let is_there = scratch::with_buffer(|buffer| Used {
+            result: match self.cache.get(key, buffer) {
+                Ok(entry) => Ok(entry.is_some_and(|entry| entry.value == value)),
+                Err(error) => Err(raised(error)),
+            },
+            read_bytes: 0,
+        });
+        Ok(is_there? && self.cache.delete(key).map_err(raised)?)
     }
 
     /// Runs a long operation without the GIL.
@@ -191,23 +281,16 @@ impl Opened {
     }
 }
 
-/// Decodes a value. An `EntryCorrupt` names `key`.
-#[inline(always)]
-pub fn decoded<'py>(
-    py: Python<'py>,
-    key: &Bound<'_, PyAny>,
-    value: Value<'_>,
-) -> Quick<Bound<'py, PyAny>> {
-    codec::decode(py, value).map_err(|raised| with_key(py, raised.into(), key).into())
-}
-
+/// Names the key of an entry that cannot be decoded.
 #[cold]
-fn with_key(py: Python<'_>, error: PyErr, key: &Bound<'_, PyAny>) -> PyErr {
+pub fn with_key(py: Python<'_>, error: PyErr, key: &Bound<'_, PyAny>) -> PyErr {
     if !error.is_instance_of::<classes::EntryCorrupt>(py) {
         return error;
     }
     let message = format!("key {}: {}", names::of_object(key), error.value(py));
-    classes::EntryCorrupt::new_err(message)
+    let named = PyErr::from_type(error.get_type(py), (message,));
+    named.set_cause(py, error.cause(py));
+    named
 }
 
 /// The exception for a private cache that cannot be opened in another process.

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use tuckbox_engine::{Error, Item, Walk};
 
 use crate::core::Core;
+use crate::opened::Opened;
 use crate::scratch::{self, Used};
 use crate::{codec, keys, opened};
 
@@ -67,19 +68,30 @@ impl Scan {
             // Decoding may run other Python code, which may call this iterator.
             drop(state);
             let read_bytes = item.as_ref().map_or(0, |item| item.entry.value.len());
-            Used { result: item.map(|item| self.decoded(py, item)).transpose(), read_bytes }
+            Used { result: item.map(|item| self.decoded(py, opened, item)).transpose(), read_bytes }
         })
     }
 }
 
 impl Scan {
-    fn decoded<'py>(&self, py: Python<'py>, item: Item<'_>) -> PyResult<Bound<'py, PyAny>> {
+    fn decoded<'py>(
+        &self,
+        py: Python<'py>,
+        opened: &Opened,
+        item: Item<'_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         match self.part {
             Part::Key => keys::decode(py, item.key),
-            Part::Value => Ok(codec::decode(py, item.entry.value)?),
+            Part::Value => {
+                let value = codec::decode(py, item.entry.value, || opened.entry(item.key));
+                Ok(value.map_err(|raised| match keys::decode(py, item.key) {
+                    Ok(key) => opened::with_key(py, raised.into(), &key),
+                    Err(_) => raised.into(),
+                })?)
+            }
             Part::Item => {
                 let key = keys::decode(py, item.key)?;
-                let value = codec::decode(py, item.entry.value)?;
+                let value = opened.decoded(py, &key, item.key, item.entry.value)?;
                 Ok((key, value).into_pyobject(py)?.into_any())
             }
         }
@@ -114,8 +126,9 @@ pub fn pop_next<'py>(core: &Core, py: Python<'py>) -> PyResult<Option<Pair<'py>>
                     *kept = take(&mut state);
                 }
                 let read_bytes = entry.value.len();
+                let bytes = &key;
                 let pair = keys::decode(py, &key).and_then(|key| {
-                    let value = opened::decoded(py, &key, entry.value)?;
+                    let value = opened.decoded(py, &key, bytes, entry.value)?;
                     Ok(Some((key, value)))
                 });
                 return Used { result: pair, read_bytes };
