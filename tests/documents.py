@@ -70,7 +70,9 @@ def run_session(source: str, names: dict[str, object], place: str, line: int) ->
 def run_program(source: str, names: dict[str, object], place: str) -> None:
     lines = source.splitlines()
     for statement in ast.parse(source).body:
-        code = "\n".join(lines[statement.lineno - 1 : statement.end_lineno])
+        decorators = getattr(statement, "decorator_list", [])
+        first = min(one.lineno for one in [statement, *decorators])
+        code = "\n".join(lines[first - 1 : statement.end_lineno])
         if not isinstance(statement, ast.Expr):
             exec(code, names)
             continue

@@ -6,6 +6,7 @@ This module has what programs use every day. The other errors are in `tuckbox.er
 
 from tuckbox.errors import TuckboxError
 from tuckbox.keys import Key
+from tuckbox.loads import Result
 from tuckbox.registry import register
 from tuckbox.results import CheckReport, Entry, Stats
 
@@ -23,6 +24,7 @@ __all__ = [
     "CheckReport",
     "Entry",
     "Key",
+    "Result",
     "Stats",
     "TuckboxError",
     "__version__",

@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any, Callable, TypeVar, cast
 
-__all__ = ["explains_names", "unexpected"]
+__all__ = ["explains_names", "hides_others", "unexpected"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -82,3 +82,14 @@ def explains_names(function: _Function) -> _Function:
         return function(*args, **kwargs)
 
     return cast("_Function", checked)
+
+
+def hides_others(function: _Function) -> _Function:
+    """Leave ``**others`` out of the signature of a function that refuses them with `unexpected`.
+
+    For operations that a wrapper would make too slow.
+    """
+    signature = inspect.signature(function)
+    shown = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function

@@ -22,6 +22,9 @@
     ├── CacheClosed (ValueError)
     ├── CacheReadOnly                       a write through a read-only handle
     ├── LockTimeout (TimeoutError)
+    ├── LoadTimeout (TimeoutError)          a value was not made within `timeout`
+    ├── LoadRecursion (RecursionError)      a maker asked for the key that it makes
+    ├── InvalidResult (ValueError)          a maker returned what cannot be used
     ├── KeyTypeError (TypeError)
     ├── KeyTooLong (ValueError)
     ├── ValueTypeError (TypeError)
@@ -185,6 +188,25 @@ class LockTimeout(TuckboxError, TimeoutError):
 
     Try again. If it happens often, look for a process that is stopped, as by a debugger.
     """
+
+
+class LoadTimeout(TuckboxError, TimeoutError):
+    """A value was not made within ``timeout``, and there is no stale one.
+
+    The maker continues, and its result will be stored. Try again later, give a longer ``timeout``,
+    or keep old values with ``stale``.
+    """
+
+
+class LoadRecursion(TuckboxError, RecursionError):
+    """A maker asked for the key that it makes, and would wait for itself.
+
+    Use another key, or call the function that makes the value.
+    """
+
+
+class InvalidResult(TuckboxError, ValueError):
+    """The maker of several keys returned no dict, or a key that it was not given."""
 
 
 class KeyTypeError(TuckboxError, TypeError):

@@ -22,6 +22,8 @@ from tuckbox.errors import (
     NoSharedFiles,
 )
 from tuckbox.limits import checked_lock_timeout, checked_max_entries
+from tuckbox.loading import Loading
+from tuckbox.memoize import Memoizing
 from tuckbox.memory.core import Core
 from tuckbox.memory.store import Store
 from tuckbox.places import name_of
@@ -35,7 +37,7 @@ _private: weakref.WeakValueDictionary[bytes, Store] = weakref.WeakValueDictionar
 _opening = threading.RLock()
 
 
-class Cache(Surface, Core):
+class Cache(Surface, Loading, Memoizing, Core):
     """A cache that the threads of one process share.
 
     Takes the keys, values and lengths of time that `tuckbox.Cache` takes, and has the same
