@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any, Callable, Final, Optional
 
+from tuckbox import registry
 from tuckbox.errors import InvalidArgument, KeyTypeError
 from tuckbox.keys import Key
 
@@ -25,10 +26,6 @@ __all__ = ["Call", "part_of"]
 
 _LONG_BYTES: Final = 1000
 """Longer parts of a key are replaced by a digest, because a cache stores each entry's key."""
-
-
-registered: dict[type, tuple[str, Callable[[Any], Any]]] = {}
-"""A name, and a function that returns plain data, of types that have no rule of their own."""
 
 
 class Call:
@@ -249,8 +246,8 @@ def _object(value: Any, kind: type, typed: bool) -> Key:
         part = (name, plain) if typed else plain
     elif (fields := _fields(value)) is not None:
         part = (name, *[part_of(getattr(value, one), typed) for one in fields])
-    elif kind in registered:
-        name, encode = registered[kind]
+    elif kind in registry.by_type:
+        name, encode = registry.by_type[kind]
         part = (name, part_of(encode(value), typed))
     if part is not None:
         return part

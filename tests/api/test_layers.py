@@ -23,7 +23,7 @@ ARROWS: dict[str, set[str]] = {
     "tuckbox.signing": {"tuckbox.errors"},
     "tuckbox.errors": set(),
     "tuckbox.choices": set(),
-    "tuckbox.arguments": {"tuckbox.errors", "tuckbox.keys"},
+    "tuckbox.arguments": {"tuckbox.errors", "tuckbox.keys", "tuckbox.registry"},
     "tuckbox.makers": {"tuckbox.keys"},
     "tuckbox.loads": {
         "tuckbox.contract",

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tuckbox import arguments
+from tuckbox import registry
 from tuckbox.arguments import Call, part_of
 from tuckbox.errors import InvalidArgument, KeyTypeError
 
@@ -256,10 +256,10 @@ def test_registered_types_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(KeyTypeError):
         part_of(Plain(1))
-    monkeypatch.setitem(arguments.registered, Plain, ("plain", lambda one: one.data))
+    monkeypatch.setitem(registry.by_type, Plain, ("plain", lambda one: one.data))
     assert part_of([Plain(1.0)]) == ("list", ("plain", 1))
     assert part_of(Plain(memoryview(b"a"))) == ("plain", ("memoryview", b"a"))
-    monkeypatch.setitem(arguments.registered, User, ("user", repr))
+    monkeypatch.setitem(registry.by_type, User, ("user", repr))
     assert part_of(User(1, "Ada")) == (f"{HERE}.User", 1, "Ada"), "its key changed"
 
 
