@@ -1,4 +1,4 @@
-# Every command of the house. Each sets up what it needs; `make` alone lists them.
+# All commands of this repository. Each sets up what it needs; `make` alone lists them.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -58,7 +58,7 @@ setup: $(venv)/made ## Make the virtual environment.
 
 build: $(venv)/built ## Build the extension into the virtual environment.
 
-demo: $(venv)/built ## Eight processes on one cache file, beside what people use today.
+demo: $(venv)/built ## Eight processes on one cache file, compared with what people use today.
 	$(python) -m lab demo $(ARGS)
 
 # What cannot be installed does not stop the rest: its rows say so.
@@ -191,10 +191,10 @@ bench: $(venv)/built $(venv)/drawing ## Measure Tuckbox and its peers, into the 
 	$(python) -m benches run $(if $(QUICK),--quick) $(ARGS)
 	$(if $(QUICK),,$(python) -m benches document)
 
-instructions: $(venv)/built valgrind ## What the hot paths execute, by callgrind, beside the counts that are kept; ARGS=--keep keeps them.
+instructions: $(venv)/built valgrind ## What the hot paths execute, by callgrind, compared with the counts that are kept; ARGS=--keep keeps them.
 	$(python) -m benches.instructions $(ARGS)
 
-hit-ratio: $(venv)/made ## What the engine keeps, beside known policies, on recorded traces; TRACES=DIR.
+hit-ratio: $(venv)/made ## What the engine keeps, compared with known policies, on recorded traces; TRACES=DIR.
 	cargo build --quiet --profile dist -p tuckbox-engine --example replay
 	$(python) -m benches.hit_ratio --program target/dist/examples/replay $(if $(TRACES),--traces $(TRACES)) $(ARGS)
 

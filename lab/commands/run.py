@@ -140,8 +140,10 @@ def run(
 ) -> None:
     """Run the named suites, workloads and traces; by default, all suites.
 
-    The exit status is 0 for a clean run; 1 if a value was wrong or stale, an entry was lost, or a
-    contestant failed or is missing; 2 for a wrong command or file; 130 after an interrupt.
+    The exit status is 1 if a value was wrong or stale, an entry was lost, or a contestant failed
+    or is missing. Faults of caches other than Tuckbox count only with --smoke or if you named the
+    cache; if nothing was measured, it is 1. It is 2 for a wrong command or file, and 130 after an
+    interrupt.
     """
     _run(
         suites,
@@ -175,8 +177,8 @@ def demo(
 ) -> None:
     """Run DiskCache's Django benchmark, then compare hit ratios on a trace.
 
-    A contestant that is not installed gets a row that says so. It makes the run fail only if you
-    named it.
+    A contestant that is not installed gets a row that says so. The exit status is that of
+    `lab run`.
     """
     _run(DEMO, form or "quick", names, seed, data, folder, kept_in, missing_is_fault=bool(names))
 
@@ -260,6 +262,7 @@ def _run(
             kept_in=kept_in,
             resume=resume,
             missing_is_fault=missing_is_fault,
+            peers_count=form == "smoke" or bool(names),
         )
         if not whole.planned:
             raise click.UsageError(

@@ -23,7 +23,7 @@ from lab.runner import phases, plan, replay, traces
 from lab.runner.catalogue import LAB, PhasesSuite, ReplaySuite, Suite
 from lab.runner.guard import Guard
 from lab.runner.history import expected_seconds
-from lab.runner.judgement import faults, noise
+from lab.runner.judgement import faults, faulty, measured_nothing, noise
 from lab.runner.plan import CellName, Choice, name_of
 from lab.runner.records import Ending, Header, Records, Settings, begun, now, resumed, unfinished
 from lab.runner.results import AnyCell, PhasesCell, ReplayCell
@@ -52,6 +52,7 @@ class Whole:
         kept_in: Path,
         resume: bool,
         missing_is_fault: bool,
+        peers_count: bool,
     ) -> None:
         self._console = console
         self._suites = suites
@@ -62,6 +63,7 @@ class Whole:
         self._kept_in = kept_in
         self._resume = resume
         self._missing_is_fault = missing_is_fault
+        self._peers_count = peers_count
         self._cores = cores()
         self._recorded: dict[CellName, AnyCell] = {}
         # The file that the cells are written to, once it is open.
@@ -166,7 +168,10 @@ class Whole:
         return ran
 
     def _finish(self, kept: Records, ran: Sequence[_Ran], disturbances: Disturbances) -> int:
-        """Show the tables, close the records, write the report; return the exit status."""
+        """Show the tables, close the records, write the report; return the exit status.
+
+        A peer's fault is a result. It fails the run only if the peers count.
+        """
         summaries: list[Summary] = []
         for one in ran:
             if isinstance(one.suite, PhasesSuite):
@@ -180,6 +185,11 @@ class Whole:
                 terminal.show_answer(self._console, one.suite, summaries)
         replays = [cell for one in ran for cell in one.replays]
         found = faults(summaries, replays, missing_is_fault=self._missing_is_fault)
+        names = faulty(summaries, replays, missing_is_fault=self._missing_is_fault)
+        if nothing := measured_nothing(summaries, replays):
+            found.append("nothing was measured")
+        peers = {one.name for one in self._choice.contestants if one.is_peer}
+        excused = [] if self._peers_count else [name for name in names if name in peers]
         disturbance = disturbances.until_now()
         noisy = noise(summaries, disturbance)
         kept.add(Ending(now(), disturbance, noisy, found))
@@ -192,7 +202,8 @@ class Whole:
             highlight=False,
             soft_wrap=True,
         )
-        return EXIT_FAULT if found else 0
+        terminal.show_excused(self._console, excused)
+        return EXIT_FAULT if nothing or len(names) > len(excused) else 0
 
 
 @dataclass

@@ -95,3 +95,13 @@ def show_ending(
     for fault in faults:
         console.print(Text("Fault: ", style="bold red"), Text(fault), sep="")
     console.print(f"Records: {path}", highlight=False, soft_wrap=True)
+
+
+def show_excused(console: Console, names: Sequence[str]) -> None:
+    """Print whose faults above leave the exit status as it is."""
+    if names:
+        console.print(
+            f"Faults of other caches do not change the exit status: {', '.join(names)}.",
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -1,6 +1,6 @@
-"""The faults that make a run a failure, and the reasons to call it noisy.
+"""The faults of a run, which of them make it a failure, and the reasons to call it noisy.
 
-Owns both judgements. Must not format or print, nor compute a figure.
+Owns these judgements. Must not format or print, nor compute a figure.
 """
 
 from __future__ import annotations
@@ -50,6 +50,33 @@ def faults(
         for reason, names in missing.items():
             found.append(f"{', '.join(dict.fromkeys(names))}: {reason}")
     return list(dict.fromkeys(found))
+
+
+def faulty(
+    summaries: Sequence[Summary],
+    replays: Sequence[ReplayCell],
+    *,
+    missing_is_fault: bool = True,
+) -> list[str]:
+    """Return the names of the contestants with a fault, in the order of their rows."""
+    names = [row.contestant.name for row in summaries] + [cell.contestant for cell in replays]
+    return [
+        name
+        for name in dict.fromkeys(names)
+        if faults(
+            (row for row in summaries if row.contestant.name == name),
+            (cell for cell in replays if cell.contestant == name),
+            missing_is_fault=missing_is_fault,
+        )
+    ]
+
+
+def measured_nothing(summaries: Iterable[Summary], replays: Iterable[ReplayCell]) -> bool:
+    """Return whether no row of the run has a figure."""
+    return not (
+        any(row.measured for row in summaries)
+        or any(cell.outcome == "measured" for cell in replays)
+    )
 
 
 def _without_place(row: Summary) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -315,8 +316,54 @@ def test_the_smoke_form_runs_what_is_named(tmp_path: Path) -> None:
     assert "served:missing" in ended.stdout
 
 
+def chosen(folder: Path, *names: str) -> Path:
+    """Return a folder of contestants with copies of the named ones."""
+    for name in names:
+        shutil.copytree(CONTESTANTS / name, folder / "contestants" / name)
+    return folder / "contestants"
+
+
+@pytest.mark.parametrize("words", [["demo"], ["run", "django/main", "--quick"]])
+def test_a_peers_fault_is_shown_and_counts_only_if_the_peer_was_named(
+    tmp_path: Path, words: list[str]
+) -> None:
+    folder = chosen(tmp_path, "honest", "raises")
+    given = [*words, "--contestants", str(folder)]
+    ended = run(tmp_path, *given)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "Fault: raises in django/main" in ended.stdout
+    last = ended.stdout.splitlines()[-1]
+    assert last == "Faults of other caches do not change the exit status: raises."
+    ended = run(tmp_path, *given, "--contestant", "honest", "--contestant", "raises")
+    assert ended.returncode == 1
+    assert "do not change" not in ended.stdout
+
+
+def test_a_peers_fault_counts_in_the_smoke_form(tmp_path: Path) -> None:
+    folder = chosen(tmp_path, "honest", "raises")
+    ended = run(tmp_path, "run", "smoke", "--smoke", "--contestants", str(folder))
+    assert ended.returncode == 1
+    assert "Fault: raises in smoke/main" in ended.stdout
+
+
+def test_a_fault_of_tuckbox_always_counts(tmp_path: Path) -> None:
+    folder = chosen(tmp_path, "honest", "raises")
+    with (folder / "raises" / "contestant.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[install]\ndistribution = "tuckbox"\n')
+    ended = run(tmp_path, "demo", "--contestants", str(folder))
+    assert ended.returncode == 1
+    assert "Fault: raises in django/main" in ended.stdout
+    assert "do not change" not in ended.stdout
+
+
+def test_a_run_that_measured_nothing_fails(tmp_path: Path) -> None:
+    ended = run(tmp_path, "demo", "--contestants", str(chosen(tmp_path, "raises")))
+    assert ended.returncode == 1
+    assert "Fault: nothing was measured" in ended.stdout
+
+
 def test_a_missing_contestant_is_no_fault_of_a_demo_unless_it_was_named(tmp_path: Path) -> None:
-    folder = tmp_path / "contestants"
+    folder = chosen(tmp_path, "honest")
     (folder / "odd").mkdir(parents=True)
     missing = (CONTESTANTS / "missing" / "contestant.toml").read_text("utf-8")
     (folder / "odd" / "contestant.toml").write_text(missing, "utf-8")

@@ -84,7 +84,7 @@ def test_one_process_too_many_is_told_what_to_do(opened: Any, path: str) -> None
         with children(cache, 1) as late:
             advice = (
                 f"{path} is already used by 32 processes, the maximum for its size; end one of "
-                'them, open it with read_only, or create it with size "1 MiB" or more, for 128 '
+                'them, open it with read_only, or resize it to size "1 MiB" or more, for 128 '
                 "processes"
             )
             assert late[0].answer == advice

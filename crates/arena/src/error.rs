@@ -282,7 +282,7 @@ fn more_processes(slots: &u32) -> String {
     match layout::more_processes_than(u64::from(*slots)) {
         Some((size_bytes, count)) => {
             let size_mib = size_bytes >> 20;
-            format!(", or create it with size \"{size_mib} MiB\" or more, for {count} processes")
+            format!(", or resize it to size \"{size_mib} MiB\" or more, for {count} processes")
         }
         None => String::new(),
     }

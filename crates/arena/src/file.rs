@@ -34,6 +34,9 @@ pub fn check_private_folder(path: &Path) -> Result<()> {
 pub enum PathStatus {
     /// Still in place, as far as can be told.
     InPlace,
+    /// Nothing is at the path, but the file has a name. It was moved, or the process has changed its
+    /// root directory.
+    Missing,
     /// The path leads to another file.
     Replaced,
     /// The file has no name left and disappears with its last user.
@@ -237,7 +240,7 @@ impl CacheFile {
     }
 
     /// Syncs a file from [`CacheFile::create`], then gives it the name of another one. Calls `begin`
-    /// before the new file has any name.
+    /// before the new file has any name. The caller syncs the directory.
     ///
     /// # Errors
     /// [`Error::Lost`] if `former` has lost the name, [`Error::Io`], those of `begin`. Nothing has
@@ -272,7 +275,6 @@ impl CacheFile {
         hooks::reach(Point::NameTaken);
         *temporary = None;
         self.is_named.store(true, Ordering::Relaxed);
-        directory.make_durable();
         Ok(())
     }
 
@@ -355,6 +357,7 @@ impl CacheFile {
         }
         match std::fs::symlink_metadata(&self.path) {
             Ok(data) if files::identify(&data) != self.id => PathStatus::Replaced,
+            Err(error) if error.kind() == ErrorKind::NotFound => PathStatus::Missing,
             _ => PathStatus::InPlace,
         }
     }

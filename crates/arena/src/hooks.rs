@@ -62,6 +62,8 @@ pub enum Point {
     SuccessorNamed,
     /// The copy of a cache has its name, but the cache is still locked.
     NameTaken,
+    /// The copy of a cache has its name and nothing is locked, but the name is not on the disk.
+    NameUnsynced,
     /// An empty index has its first number of buckets again, but its other segments are not free.
     IndexReset,
     /// A repairer has finished one part of its work, but not begun the next.

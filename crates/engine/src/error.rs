@@ -46,7 +46,10 @@ pub enum Error {
         most_bytes: usize,
     },
     /// The value does not fit even into an empty cache.
-    #[error("value is {len_bytes} bytes long, and the limit of this cache is {most_bytes} bytes; resize the cache, or store less")]
+    #[error(
+        "value is {len_bytes} bytes long, and the limit of this cache is {most_bytes} bytes; \
+         resize the cache, or store less"
+    )]
     ValueTooLarge {
         /// Its length.
         len_bytes: usize,
@@ -65,13 +68,19 @@ pub enum Error {
         delta: i64,
     },
     /// No space could be freed: other shards' locks were held, or the file system is full.
-    #[error("no room for {wanted_bytes} bytes (the file system is full, or other processes hold the space); nothing was changed: try again, or free some space")]
+    #[error(
+        "no room for {wanted_bytes} bytes (the file system is full, or other processes hold the \
+         space); nothing was changed: try again, or free some space"
+    )]
     Full {
         /// How many bytes were needed.
         wanted_bytes: u64,
     },
     /// This process has not enough memory for a copy or a record. Nothing was changed.
-    #[error("this process could not allocate {wanted_bytes} bytes; nothing was changed: free some memory, or raise the process's memory limit")]
+    #[error(
+        "this process could not allocate {wanted_bytes} bytes; nothing was changed: free some \
+         memory, or raise the process's memory limit"
+    )]
     OutOfMemory {
         /// How many bytes were needed.
         wanted_bytes: usize,

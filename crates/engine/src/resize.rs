@@ -1,10 +1,10 @@
-//! Copying a cache into a new file with other settings, which takes its name. Must not know who asks
-//! for that, nor how handles follow.
+//! Resizing: copies a cache into a new file with other settings, which takes the old one's name. Must
+//! not know who asks for that, nor how handles follow.
 //!
 //! All shards are locked from before the copy until the new file has the name, so no write reaches
 //! the old file after its shard was copied. Just before the new file gets the name, the entries of
 //! the old one are hidden: no read may return there what a write in the new file has replaced. If
-//! the process dies before that, the next owner of each lock reveals the entries again; see
+//! the process dies before the rename, the next owner of each lock reveals the entries again; see
 //! [`crate::repair::lock`].
 //!
 //! The races:
@@ -95,6 +95,7 @@ impl Cache {
         }
         former.mark_superseded();
         drop(shards);
+        successor.make_durable();
         Ok(new)
     }
 
@@ -117,7 +118,7 @@ impl Cache {
         }
     }
 
-    /// Statistics go on where they were. Nobody else uses the new file yet.
+    /// Copies the counts of the statistics. Nobody else uses the new file yet.
     fn continue_counts(&self, new: &Cache, live_count: u64) {
         let (region, geometry) = (new.cx.arena.region(), new.cx.arena.geometry());
         for word in COUNTS {

@@ -106,7 +106,7 @@ pub struct Config {
     /// What [`Handle::open`](crate::Handle::open) changes in an existing file.
     pub changes: Changes,
     /// Whether a [`Handle`](crate::Handle) whose file was removed also creates the file's folder, for
-    /// this user alone.
+    /// this user alone. A folder that exists must be as private.
     pub creates_folder: bool,
     /// Byte limit of a new file; an existing file keeps its own.
     pub size_bytes: u64,

@@ -66,7 +66,7 @@ fn a_size_that_no_file_can_reach_is_refused_and_leaves_nothing() {
     let refused = attempt(&Place::Private, SIZE_BYTES_MAX);
     assert!(refused.contains("bytes of memory and swap space; choose a smaller size"), "{refused}");
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
-    // Only the file that is to be created matters: an existing one keeps its size.
+    // Only a file that is to be created is refused: `Cache` opens an existing one with its own size.
     drop(open(&path).unwrap());
     assert_eq!(attempt(&Place::Path(path), SIZE_BYTES_MAX), "");
 }

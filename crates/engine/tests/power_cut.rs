@@ -10,8 +10,10 @@ use tuckbox_arena::hooks::pretend_boot;
 use tuckbox_arena::Geometry;
 use tuckbox_engine::format::layout::{log, shard};
 use tuckbox_engine::format::plan::plan;
-use tuckbox_engine::{AfterPowerCut, ArenaError, Buffer, Cache, Config, Error, Place, Rights};
-use tuckbox_engine::{Ttl, Value};
+use tuckbox_engine::{
+    AfterPowerCut, ArenaError, Buffer, Cache, Changes, Config, Error, Handle, Place, Rights, Ttl,
+    Value,
+};
 use tuckbox_testkit::specimen::Scratch;
 
 const ENTRIES: u64 = 200;
@@ -100,6 +102,19 @@ fn entries_are_discarded_after_a_cut_alone() {
         assert_eq!(found(&cache, 0..ENTRIES), ENTRIES);
         crash(cache);
     }
+}
+
+#[test]
+fn a_resize_keeps_the_count_of_discards() {
+    let machine = Machine::new(1 << 20);
+    crash(machine.open(AfterPowerCut::Discard));
+    machine.start();
+    let changes = Changes { size_bytes: Some(2 << 20), ..Changes::default() };
+    let config = Config { changes, ..Config::default() };
+    let (handle, resized) = Handle::open(Place::Path(machine.path.clone()), config).unwrap();
+    resized.unwrap();
+    let stats = handle.stats();
+    assert_eq!((stats.size_bytes, stats.discards), (2 << 20, 1));
 }
 
 #[test]

@@ -124,6 +124,42 @@ fn a_write_waits_for_the_copy_and_is_in_the_new_file() {
 }
 
 #[test]
+fn no_write_waits_until_the_new_name_is_on_the_disk() {
+    let folder = Folder::new("resize-sync");
+    let path = folder.file();
+    let (one, other) = (open(&path, false), Arc::new(open(&path, false)));
+    set(&one, 1).unwrap();
+    let stored = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&stored);
+    hooks::set(move |point| {
+        if point == Point::NameUnsynced {
+            let writer = Arc::clone(&other);
+            let work = move || writer.incr(b"key", 10, None, Ttl::Never).unwrap();
+            assert_eq!(std::thread::spawn(work).join().unwrap(), Some(11));
+            count.fetch_add(1, SeqCst);
+        }
+    });
+    one.resize(to(2 << 20)).unwrap();
+    hooks::clear();
+    assert_eq!((stored.load(SeqCst), get(&one)), (1, Some(11)));
+}
+
+#[test]
+fn a_former_file_with_a_second_name_is_not_used_when_the_new_one_is_removed() {
+    let folder = Folder::new("resize-link");
+    let path = folder.file();
+    let (one, other) = (open(&path, false), open(&path, false));
+    set(&one, 1).unwrap();
+    std::fs::hard_link(&path, folder.0.join("second.tuck")).unwrap();
+    one.resize(to(2 << 20)).unwrap();
+    set(&one, 2).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(get(&other), None);
+    set(&other, 3).unwrap();
+    assert_eq!(get(&open(&path, false)), Some(3));
+}
+
+#[test]
 fn a_file_that_loses_its_name_meanwhile_keeps_its_entries_and_so_does_the_one_in_its_place() {
     for is_replaced in [false, true] {
         let folder = Folder::new("resize-moved");

@@ -397,7 +397,10 @@ fn store_canaries(path: &Path) -> Option<Cache> {
 
 fn count_canaries(cache: &Cache) -> u64 {
     let mut buffer = Buffer::new();
-    let is_there = |index: &u64| matches!(find(cache, &canary(*index), &mut buffer), Ok(Ok(Some(found))) if found == *index);
+    let is_there = |index: &u64| {
+        let found = find(cache, &canary(*index), &mut buffer);
+        matches!(found, Ok(Ok(Some(found))) if found == *index)
+    };
     (0..CANARIES).filter(is_there).count() as u64
 }
 

@@ -28,6 +28,9 @@ pub struct Arguments {
 
 const PLACES: usize = 3;
 
+/// How long a busy machine may take to start or end a process. Whatever takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Runs `torture namespaces`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     points::require("torture namespaces");
@@ -56,7 +59,7 @@ fn is_permitted() -> bool {
     let scene = Scene::new(960 << 10, 1, 64, true);
     scene.board.stop();
     let mut host = start(&scene, 0, true, 1, None);
-    let code = host.wait(Duration::from_secs(10)).and_then(|status| status.code());
+    let code = host.wait(PATIENCE).and_then(|status| status.code());
     code != Some(i32::from(NOT_PERMITTED))
 }
 
@@ -73,7 +76,7 @@ fn start(scene: &Scene, row: usize, own_proc: bool, incarnation: u64, at: Option
 /// The id, in this namespace, of the process that is number 1 in the child namespace.
 fn inside(host: &mut Worker) -> Option<u32> {
     let path = format!("/proc/{0}/task/{0}/children", host.id());
-    for _ in 0..2000 {
+    for _ in 0..PATIENCE.as_millis() {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         if let Some(id) = text.split_whitespace().next().and_then(|id| id.parse().ok()) {
             return Some(id);
@@ -91,7 +94,7 @@ fn kill(host: &mut Worker) -> bool {
     let Some(id) = inside(host) else { return false };
     // SAFETY: no memory is passed; the id is that of a child of our child, which has not reaped it.
     unsafe { libc::kill(id as libc::pid_t, libc::SIGKILL) };
-    let ended = host.wait(Duration::from_secs(10)).is_some();
+    let ended = host.wait(PATIENCE).is_some();
     host.kill();
     ended
 }
@@ -108,7 +111,7 @@ fn die_with_a_lock(report: &mut Report, own_proc: bool) {
     let scene = Scene::new(33 << 20, 2, 512, true);
     let mut other = start(&scene, 1, own_proc, 1, None);
     let mut holder = start(&scene, 0, own_proc, 1, Some("RewriteHalf"));
-    let held = scene.board.wait_for(Flag::Holding, 1, Duration::from_secs(10));
+    let held = scene.board.wait_for(Flag::Holding, 1, PATIENCE);
     report.expect(held, || format!("{trial}: the holder never held the lock"));
     std::thread::sleep(Duration::from_millis(300));
     for (name, host) in [("holder", &mut holder), ("other", &mut other)] {
@@ -135,7 +138,7 @@ fn die_with_a_lock(report: &mut Report, own_proc: bool) {
 fn end(report: &mut Report, trial: &str, scene: &Scene, hosts: &mut [Worker]) {
     scene.board.stop();
     for host in hosts {
-        let status = host.wait(Duration::from_secs(10));
+        let status = host.wait(PATIENCE);
         report.expect(status.is_some_and(|status| status.success()), || {
             format!("{trial}: a worker ended with {status:?}")
         });

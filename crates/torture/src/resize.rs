@@ -73,8 +73,14 @@ const SIZES: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
 const PADDING: usize = 1500;
 /// A read that finds nothing is repeated for this long: a successor may be about to take the name.
 const MISS_LIMIT: Duration = Duration::from_secs(2);
-const POINTS: [&str; 5] =
-    ["SuccessorComplete", "EntriesHidden", "SuccessorNamed", "NameTaken", "GrowthBegun"];
+const POINTS: [&str; 6] = [
+    "SuccessorComplete",
+    "EntriesHidden",
+    "SuccessorNamed",
+    "NameTaken",
+    "NameUnsynced",
+    "GrowthBegun",
+];
 
 /// Words of the board.
 #[derive(Clone, Copy)]

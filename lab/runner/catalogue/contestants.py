@@ -90,6 +90,11 @@ class Contestant(Definition, frozen=True):
         return self.shared_by in ("machine", "network")
 
     @property
+    def is_peer(self) -> bool:
+        """Whether it is another project's cache: neither Tuckbox nor a host without one."""
+        return self.stores and not self.install.distribution.startswith("tuckbox")
+
+    @property
     def weighed_by(self) -> Weighed:
         """How its bytes are measured: as the file says, else by the place of its data."""
         if self.weighed is not UNSET:

@@ -30,6 +30,7 @@ from django.core.cache.backends.base import (
 
 from tuckbox.cache import Cache
 from tuckbox.errors import (
+    CacheClosed,
     CacheLost,
     EntryCorrupt,
     IntegerOverflow,
@@ -431,7 +432,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         lock_timeout = min(self._open_options.lock_timeout, _LOOP_LOCK_TIMEOUT_S)
         return self._open_options._replace(lock_timeout=lock_timeout)
 
-    def _reopen(self, loss: CacheLost) -> None:
+    def _reopen(self, loss: CacheClosed | CacheLost) -> None:
         # The handle could not open what is at its path now, which may be another release's file.
         path = self._open_options.path
         _log.warning("%s is opened again, or created again if it is missing: %s", path, loss)

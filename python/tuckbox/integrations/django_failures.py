@@ -11,6 +11,7 @@ import logging
 from typing import Any, Callable, TypeVar, cast
 
 from tuckbox.errors import (
+    CacheClosed,
     CacheFileError,
     CacheLost,
     InvalidSize,
@@ -22,7 +23,7 @@ from tuckbox.errors import (
 __all__ = ["FAILURES", "not_found", "operation"]
 
 # The settings were validated, so InvalidSize means that the file system is too small.
-FAILURES = (CacheFileError, InvalidSize, LockTimeout, ValueTooLarge, KeyTooLong)
+FAILURES = (CacheClosed, CacheFileError, InvalidSize, LockTimeout, ValueTooLarge, KeyTooLong)
 """Failures of the cache, as opposed to mistakes of the program."""
 
 _Operation = TypeVar("_Operation", bound=Callable[..., Any])
@@ -33,9 +34,9 @@ _log = logging.getLogger("tuckbox.integrations.django")
 def operation(function: _Operation) -> _Operation:
     """Wrap a method of the backend, for the case that the cache fails.
 
-    If the handle lost its file for good, the operation is repeated with a new one. A failure that
-    remains is raised if the backend ``_raises``. Otherwise it is logged, and the operation behaves
-    as if there were no entry and none could be stored.
+    If the handle lost its file for good, or other code closed it, the operation is repeated with a
+    new one. A failure that remains is raised if the backend ``_raises``. Otherwise it is logged,
+    and the operation behaves as if there were no entry and none could be stored.
     """
     answer = _ANSWERS[function.__name__]
     takes_keys = "keys" in inspect.signature(function).parameters
@@ -50,7 +51,7 @@ def operation(function: _Operation) -> _Operation:
             return function(self, *args, **kwargs)
         except FAILURES as failure:
             remaining = failure
-        if isinstance(remaining, CacheLost):
+        if isinstance(remaining, (CacheClosed, CacheLost)):
             try:
                 self._reopen(remaining)
                 return function(self, *args, **kwargs)

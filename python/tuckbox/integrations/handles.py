@@ -119,11 +119,11 @@ def _open(options: OpenOptions) -> Cache:
 
 
 def reopened(options: OpenOptions, lost: Cache) -> Cache:
-    """Return a new handle in place of a lost one.
+    """Return a new handle in place of a lost or closed one.
 
     Args:
         options: The file, and how to open it.
-        lost: A handle that raised CacheLost: what is at its path cannot be opened again.
+        lost: A handle that raised CacheLost or CacheClosed, and cannot be used again.
 
     Returns:
         Another handle, the same for every thread.

@@ -182,3 +182,21 @@ def test_mistakes_of_the_program_are_raised(opened: Opened) -> None:
         opened(OPTIONS={"pickle": "never"}).set("key", object)
     with pytest.raises(ImproperlyConfigured, match="'log', 'raise', not 'ignore'"):
         opened(OPTIONS={"on_error": "ignore"})
+
+
+def test_a_handle_that_other_code_closed_is_opened_again(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend, other = opened(), opened()
+    for one in (backend, other):
+        one.set("key", 1)
+        asyncio.run(one.aset("another", 2))
+    backend._cache.close()
+    backend._loop_cache.close()
+    for one in (backend, other):
+        assert one.get("key") == 1
+        assert asyncio.run(one.aget("another")) == 2
+        asyncio.run(one.aset("another", 2))
+    assert "is opened again" in caplog.text
+    assert backend._cache is other._cache
+    backend._loop_cache.close()

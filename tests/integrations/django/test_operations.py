@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tuckbox.errors import CacheClosed, InvalidTTL, ValueTooLarge
+from tuckbox.errors import InvalidTTL, ValueTooLarge
 from tuckbox.integrations.django import TuckboxCache
 
 if TYPE_CHECKING:
@@ -207,21 +207,21 @@ def test_closing_after_a_request_closes_nothing(backend: TuckboxCache) -> None:
     assert backend.get("key") == "value"
 
 
-def test_errors_of_the_cache_reach_the_caller(backend: TuckboxCache) -> None:
-    backend._cache.close()
+def test_every_operation_opens_a_closed_handle_again(backend: TuckboxCache) -> None:
     for operation, *arguments in (
-        (backend.get, "key"),
         (backend.set, "key", 1),
         (backend.set, "key", object),
-        (backend.add, "key", 1),
-        (backend.incr, "key"),
-        (backend.touch, "key"),
-        (backend.delete, "key"),
-        (backend.has_key, "key"),
-        (backend.get_many, ["key"]),
         (backend.set_many, {"key": 1}),
+        (backend.incr, "key"),
+        (backend.get, "key"),
+        (backend.get_many, ["key"]),
+        (backend.has_key, "key"),
+        (backend.touch, "key"),
+        (backend.add, "key", 1),
+        (backend.delete, "key"),
         (backend.delete_many, ["key"]),
         (backend.clear,),
     ):
-        with pytest.raises(CacheClosed):
-            operation(*arguments)
+        backend._opened().close()
+        operation(*arguments)
+        assert not backend._cache.closed, operation

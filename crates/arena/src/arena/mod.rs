@@ -104,7 +104,8 @@ pub struct Arena {
 
 impl Arena {
     /// Opens the cache at `place`, with `rights` if the place is a path. Creates it as `plan` says, if
-    /// there is a plan and `rights` allow it. `lay_out` fills the upper layer's part of a new file; `layer` describes that layer.
+    /// there is a plan and `rights` allow it. `lay_out` fills the upper layer's part of a new file;
+    /// `layer` describes that layer.
     ///
     /// # Errors
     /// Everything in [`Error`] that concerns files. An existing file that is not a cache of this

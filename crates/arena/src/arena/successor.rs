@@ -13,7 +13,8 @@ use super::{create, Arena};
 use crate::error::{Error, Result};
 use crate::file::{temporary_name, NewName, PathStatus};
 use crate::header::Identity;
-use crate::layout::{Geometry, Layer, Plan};
+use crate::hooks::{self, Point};
+use crate::layout::{header, Geometry, Layer, Plan};
 use crate::platform::{Directory, Rights};
 
 /// The directory in which a cache is being replaced.
@@ -85,12 +86,13 @@ impl Successor {
         // It is the same cache, so what is bound to its id stays valid.
         let identity = Identity { cache_id: former.identity().cache_id, ..Identity::random() };
         let arena = Arena::from_file(file, Some((geometry, identity)), layer, former.host.clone())?;
+        arena.region.set(header::DISCARDS, former.discards_made());
         lay_out(&arena)?;
         Ok((arena, new_name))
     }
 
     /// Waits until the new file is on the disk, then gives it the name of the former one. Calls
-    /// `begin` just before.
+    /// `begin` just before. [`Successor::make_durable`] follows.
     ///
     /// # Errors
     /// [`Error::Lost`] if the former file has lost its name, [`Error::Io`], those of `begin`.
@@ -105,5 +107,13 @@ impl Successor {
         let lost = || Error::Lost { path: former.path().into() };
         let (file, other) = (new.file().ok_or_else(lost)?, former.file().ok_or_else(lost)?);
         file.take_name(new_name, other, self.number, begin)
+    }
+
+    /// Waits until the new file's name is on the disk. Without any lock of the cache: all processes
+    /// see the name already, and a power cut before this leaves the former file, with entries of a
+    /// moment ago, as it may do to any write.
+    pub fn make_durable(&self) {
+        hooks::reach(Point::NameUnsynced);
+        self.directory.make_durable();
     }
 }

@@ -71,9 +71,7 @@ struct Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         // First: as soon as the address is free, it may become another mapping's.
-        if !self.is_let_go.load(Ordering::Acquire) {
-            self.mapping.end();
-        }
+        self.mapping.end(self.base);
         space::unmap(self.base as *mut u8, self.len_bytes);
     }
 }
@@ -167,7 +165,7 @@ impl Region {
     pub(crate) fn map(fd: i32, reserved_bytes: u64, writable: bool) -> std::io::Result<Region> {
         let mapping = Mapping::reserve(fd).ok_or_else(space::no_memory)?;
         let base = space::map_shared(fd, reserved_bytes as usize, writable)
-            .inspect_err(|_| mapping.end())?;
+            .inspect_err(|_| mapping.end(0))?;
         let len_bytes = reserved_bytes as usize;
         mapping.begin(base, len_bytes);
         let (base_at, is_let_go) = (base.expose_provenance(), AtomicBool::new(false));

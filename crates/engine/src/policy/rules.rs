@@ -23,8 +23,9 @@ const RECORDS_MAX: usize = 8;
 /// equal for all.
 const BYTES_PART: u64 = 16;
 /// So many admission tests may be lost in a row against the tail of the main log before the victim
-/// there moves to the log head; tests of larger entries count more. Otherwise a dead key with another key's ghost would block the main
-/// log forever, and a small one would shield large ones behind it.
+/// there moves to the log head; tests of larger entries count more. Otherwise a dead key with
+/// another key's ghost would block the main log forever, and a small one would shield large ones
+/// behind it.
 const WINS_MAX: u64 = 64;
 
 /// What the rules know of an entry.

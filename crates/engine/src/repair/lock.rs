@@ -26,7 +26,7 @@ pub fn lock(cx: &Context, index: u64) -> Result<Index<'_>> {
 pub fn lock_for(cx: &Context, index: u64, limit: Duration) -> Result<Index<'_>> {
     cx.arena.check_not_lost()?;
     match cx.arena.check_path() {
-        PathStatus::InPlace => take(cx, index, limit),
+        PathStatus::InPlace | PathStatus::Missing => take(cx, index, limit),
         status => Err(not_in_place(cx, status, LAST_LOCK_LIMIT)),
     }
 }
@@ -48,7 +48,7 @@ pub fn lock_hidden(cx: &Context, index: u64, limit: Duration) -> Result<Index<'_
 #[inline(always)]
 pub fn check_path(cx: &Context, limit: Duration) -> Result<()> {
     match cx.arena.check_path() {
-        PathStatus::InPlace => Ok(()),
+        PathStatus::InPlace | PathStatus::Missing => Ok(()),
         status => Err(not_in_place(cx, status, limit)),
     }
 }

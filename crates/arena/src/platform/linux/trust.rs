@@ -153,7 +153,7 @@ pub fn check_own_folder_mode(path: &Path, folder: &Path, data: &Metadata) -> Res
     ))
 }
 
-/// Whether its owner, and nobody else, can use a directory.
+/// Whether a directory gives all rights to its owner, and none to others.
 pub fn is_private_folder(data: &Metadata) -> bool {
     data.mode() & 0o777 == 0o700
 }
