@@ -1,7 +1,7 @@
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from datetime import timedelta
 from os import PathLike
-from typing import Any, ClassVar, Final, SupportsIndex, TypeVar, final, overload
+from typing import Any, ClassVar, Final, ParamSpec, SupportsIndex, TypeVar, final, overload
 
 from _typeshed import SupportsItems
 from typing_extensions import Self, TypeAlias, disjoint_base
@@ -12,11 +12,49 @@ from tuckbox.results import Entry
 
 _D = TypeVar("_D")
 _K = TypeVar("_K", bound=Key)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _TTL: TypeAlias = float | SupportsIndex | str | timedelta | None
 
-__all__ = ["Core", "ManualClock", "Scan", "__version__"]
+__all__ = ["Core", "ManualClock", "Scan", "__version__", "briefly", "is_brief"]
 
 __version__: Final[str]
+
+def briefly(
+    spin_s: float, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs
+) -> _R:
+    """Call a function whose cache operations must not wait, for event loops.
+
+    An operation in it that meets a lock raises `tuckbox.brief.Locked`. One that would have to
+    repair, or to copy a value longer than 128 KiB, raises `tuckbox.brief.WouldBlock`. Neither has
+    changed anything.
+
+    Args:
+        spin_s: For how many seconds an operation may spin for a lock.
+        function: What to call, with the other arguments.
+
+    Returns:
+        What the function returns.
+
+    Raises:
+        WouldBlock: See above; and whatever the function raises.
+
+    Example:
+        >>> briefly(0.0, cache.set, "user:42", "Ada", ttl=60)
+        >>> briefly(0.0, cache.get, "user:42")
+        'Ada'
+    """
+
+def is_brief() -> bool:
+    """Return whether the operations of this thread must be brief now.
+
+    Returns:
+        True inside of a call of `briefly`.
+
+    Example:
+        >>> is_brief(), briefly(0.0, is_brief)
+        (False, True)
+    """
 
 @final
 class ManualClock:

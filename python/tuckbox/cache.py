@@ -25,6 +25,7 @@ from tuckbox.errors import (
     InvalidGroup,
     SizeMismatchWarning,
 )
+from tuckbox.greenlets import cooperate
 from tuckbox.limits import checked_lock_timeout, checked_max_entries
 from tuckbox.logouts import warn_of_logout
 from tuckbox.objects import Codec, Objects, Pickle
@@ -199,6 +200,7 @@ class Cache(Surface, _engine.Core):
             >>> Cache("./app.tuck", read_only=True).max_entries
             100000
         """
+        cooperate(Cache)
         place = None if path is None else place_of(path)
         size_bytes = None if size is None else parse_size(size)
         if pickle == "private" and group is not None:
@@ -342,6 +344,7 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
     after_power_cut: AfterPowerCut | None = None,
     objects: Objects | None = None,
 ) -> Cache:
+    cooperate(Cache)
     cache = kind.__new__(kind)
     _engine.Core.__init__(
         cache,

@@ -25,6 +25,10 @@ operation on one key that raises has changed nothing. After ``close``, every ope
 
 Every operation is atomic, and safe to call from any thread, and from any process that the store
 serves.
+
+**Event loops.** Inside of `tuckbox.brief.briefly`, an operation that would wait or work for long
+raises WouldBlock and has changed nothing: a lease lasts, also after a ``_finish`` or ``_abandon``.
+The caller repeats it. A store that can wait calls `tuckbox.brief.refuse_if_brief` before it does.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Callable, Generic, NamedTuple, NoReturn, Optional, TypeVar, Union
 
+from tuckbox.brief import WouldBlock
 from tuckbox.contract import FOUND, Store, Token, Ttl
 from tuckbox.errors import CacheFull, InvalidArgument, LoadRecursion, LoadTimeout, LockTimeout
 from tuckbox.keys import Key
@@ -250,13 +251,17 @@ class Load:
         token, self._token = self._token, None
         if os.getpid() != self._pid:
             token = None  # The maker forked, and this is the child: the lease is the parent's.
-        return store_result(self.store, token, self.key, result, self.options, made_s)
+        try:
+            return store_result(self.store, token, self.key, result, self.options, made_s)
+        except WouldBlock:
+            self._token = token
+            raise
 
     def abandon(self) -> None:
         """End the lease without a value. Without a lease, does nothing."""
-        token, self._token = self._token, None
-        if token is not None:
-            self.store._abandon(token)
+        if self._token is not None:
+            self.store._abandon(self._token)
+            self._token = None
 
     def recover(self, error: Exception) -> Any:
         """Return the value to serve although the maker raised an error, or raise the error.
@@ -328,6 +333,9 @@ def store_result(  # noqa: PLR0917 - All are given at each call.
     except (CacheFull, LockTimeout) as error:
         # The caller has what it asked for.
         _log.warning("the value of key %s was not stored: %s", shown(key), error)
+    except WouldBlock:
+        # The lease lasts until the caller tries again.
+        raise
     except BaseException:
         store._abandon(token)
         raise

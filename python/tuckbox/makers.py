@@ -62,7 +62,9 @@ def making(place: object, keys: Iterable[Key]) -> Iterator[None]:
     finally:
         # Tasks that outlive the maker keep a copy of its context.
         one.done = True
-        _current.reset(token)
+        # A coroutine that is destroyed with its event loop ends in another context.
+        with contextlib.suppress(ValueError):
+            _current.reset(token)
 
 
 def is_making(place: object, key: Key) -> bool:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Optional, SupportsIndex, TypeVar, Union
 
 from tuckbox.advice import explains_names
+from tuckbox.aio import Asynchronous
 from tuckbox.errors import CacheClosed
 from tuckbox.keys import Key
 from tuckbox.results import CheckReport, Loss, Stats
@@ -33,7 +34,7 @@ _Self = TypeVar("_Self", bound="Surface")
 _MISSING: Final = object()
 
 
-class Surface(_Mapping):
+class Surface(Asynchronous, _Mapping):
     """Views, shortcuts, named results and the context manager, for a class that is also a core."""
 
     if TYPE_CHECKING:

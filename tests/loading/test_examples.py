@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from documents import run_session
-from tuckbox import arguments, loading, loads, makers, memoize
+from tuckbox import arguments, flights, loading, loads, makers, memoize
 
 if TYPE_CHECKING:
     from tuckbox import Cache
 
 RUNS_ON = ("memory",)
-MODULES = (arguments, loading, loads, makers, memoize)
+MODULES = (arguments, flights, loading, loads, makers, memoize)
 
 
 def documented() -> dict[str, tuple[str, dict[str, Any]]]:

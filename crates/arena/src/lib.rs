@@ -45,4 +45,4 @@ pub use platform::files::create_private_folder;
 pub use platform::Rights;
 pub use process::{Counter, OwnerId, Wishes, COUNTER_COUNT};
 pub use region::Region;
-pub use waiter::{Interrupted, NativeWaiter, Waiter};
+pub use waiter::{Interrupted, NativeWaiter, Waiter, BRIEF_BYTES};

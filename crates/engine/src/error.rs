@@ -21,6 +21,12 @@ pub(crate) fn lengthen<T: Default + Clone>(items: &mut Vec<T>, len: usize) -> Re
     Ok(())
 }
 
+/// The error of a brief operation that has long work to do.
+#[cold]
+pub(crate) fn would_block() -> Error {
+    tuckbox_arena::Error::WouldBlock { is_locked: false }.into()
+}
+
 /// Makes room for more items.
 ///
 /// # Errors

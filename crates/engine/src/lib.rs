@@ -63,6 +63,7 @@ pub use reading::{Buffer, OutputBuffer, ScanState};
 pub use tuckbox_arena::clock::Clock;
 pub use tuckbox_arena::{
     AfterPowerCut, Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter,
+    BRIEF_BYTES,
 };
 pub use value::{
     Changes, CheckReport, Config, Entry, Favour, Item, Loss, Settings, Stats, Ttl, Value,

@@ -51,6 +51,8 @@ pub mod classes {
     import_exception!(tuckbox.errors, InvalidAfterPowerCut);
     import_exception!(tuckbox.errors, InvalidLockTimeout);
     import_exception!(tuckbox.errors, InvalidVersion);
+    import_exception!(tuckbox.brief, WouldBlock);
+    import_exception!(tuckbox.brief, Locked);
 }
 
 use classes::*;
@@ -241,6 +243,8 @@ fn convert_arena(
         }
         ArenaError::TooManyFiles { .. } => TooManyCaches::new_err((none, message, text(own))),
         ArenaError::LockTimeout { .. } => LockTimeout::new_err(message),
+        ArenaError::WouldBlock { is_locked: true } => Locked::new_err(message),
+        ArenaError::WouldBlock { is_locked: false } => WouldBlock::new_err(message),
         // The waiter set the exception of the signal handler as the current exception.
         ArenaError::Interrupted => {
             PyErr::take(py).unwrap_or_else(|| TuckboxError::new_err(message))

@@ -31,6 +31,7 @@ mod names;
 mod numbers;
 mod objects;
 mod opened;
+#[allow(unsafe_code)]
 mod output_buffer;
 mod reports;
 mod scan;
@@ -55,6 +56,8 @@ mod _engine {
     use super::core::Core;
     #[pymodule_export]
     use super::scan::Scan;
+    #[pymodule_export]
+    use super::waiter::{briefly, is_brief};
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");

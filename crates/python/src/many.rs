@@ -5,15 +5,20 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
-use tuckbox_engine::{Error, Ttl, Value, KEY_BYTES_MAX};
+use tuckbox_engine::{ArenaError, Error, Ttl, Value, BRIEF_BYTES, KEY_BYTES_MAX};
 
 use crate::codec::Stored;
 use crate::core::Core;
-use crate::errors::classes::KeyTypeError;
+use crate::errors::classes::{KeyTypeError, WouldBlock};
 use crate::errors::{Quick, Raised};
 use crate::keys::{self, Key};
 use crate::scratch::{self, Used};
-use crate::{codec, names};
+use crate::{codec, names, waiter};
+
+/// Other threads may run once in this many entries.
+const ENTRIES_AT_ONCE: usize = 512;
+/// The most bytes of values that a brief `get_many` reads.
+const BRIEF_MANY_BYTES: usize = 8 * BRIEF_BYTES;
 
 /// See `Core.get_many`.
 pub fn get<'py>(
@@ -30,8 +35,14 @@ pub fn get<'py>(
     let found = PyDict::new(py);
     let result = scratch::with_buffer(|buffer| {
         let mut read_bytes = 0;
+        let mut all_bytes = 0;
         let result = opened.cache.get_each(&encoded, buffer, |index, entry| {
             read_bytes = read_bytes.max(entry.value.len());
+            all_bytes += entry.value.len();
+            if all_bytes > BRIEF_MANY_BYTES && waiter::is_brief() {
+                return Err(Error::from(ArenaError::WouldBlock { is_locked: false }).into());
+            }
+            let_others_run_at(py, index);
             let key = encoded[index].bytes();
             let value = opened.decoded(py, &objects[index], key, entry.value)?;
             found.set_item(&objects[index], value).map_err(Raised::from)?;
@@ -80,12 +91,33 @@ pub fn delete(core: &Core, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<
     let mut deleted_count = 0;
     let encoded: PyResult<Vec<Key<'_>>> =
         objects.iter().map(|object| checked_key(core, py, object, keys::encode_lookup)).collect();
-    for key in encoded? {
-        let deleted =
-            opened.cache.delete(key.bytes()).map_err(|error| opened.refused(py, error))?;
+    for (index, key) in encoded?.iter().enumerate() {
+        let deleted = opened.cache.delete(key.bytes()).map_err(|error| {
+            let error = opened.refused(py, error);
+            told_progress(py, error, index, deleted_count)
+        })?;
         deleted_count += usize::from(deleted);
+        let_others_run_at(py, index);
     }
     Ok(deleted_count)
+}
+
+/// Notes in a `WouldBlock` how many keys are done, and how many of them had a value.
+fn told_progress(py: Python<'_>, error: PyErr, done: usize, deleted_count: usize) -> PyErr {
+    if error.is_instance_of::<WouldBlock>(py) {
+        if let Err(other) = error.value(py).setattr("done", (done, deleted_count)) {
+            return other;
+        }
+    }
+    error
+}
+
+/// Lets other threads run once in many entries.
+#[inline]
+fn let_others_run_at(py: Python<'_>, index: usize) {
+    if index % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
+        waiter::let_others_run(py);
+    }
 }
 
 /// See `Core.set_many`.
@@ -144,6 +176,7 @@ fn encoded_pairs<'a, 'py>(
             return Err(opened.refused_entry(py, error, object));
         }
         entries.push((key, value));
+        let_others_run_at(py, entries.len());
     }
     Ok((entries, is_any_bound))
 }

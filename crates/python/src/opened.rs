@@ -1,12 +1,14 @@
 //! The open handle behind a `Core`: reads and writes, with conversion and errors.
 //!
 //! Decides when the GIL is released: while a file is opened, during operations on all entries, and
-//! while a large value is written. A `get` never releases it.
+//! while a value longer than [`BRIEF_BYTES`] is written.
 
 use std::path::Path;
 
 use pyo3::prelude::*;
-use tuckbox_engine::{ArenaError, Config, Error, Handle, Place, Rights, Settings, Value};
+use tuckbox_engine::{
+    ArenaError, Config, Error, Handle, Place, Rights, Settings, Value, BRIEF_BYTES,
+};
 
 use crate::codec::Stored;
 use crate::errors::{self, classes, Quick};
@@ -14,9 +16,6 @@ use crate::objects::{Entry, Objects, Takes};
 use crate::output_buffer::BytesOutput;
 use crate::scratch::{self, Kept, Used};
 use crate::{codec, keys, names, waiter};
-
-/// Larger values are written without the GIL.
-const DETACHED_BYTES: usize = 128 << 10;
 
 /// A cache that was opened. After it is closed, the engine refuses every operation.
 pub struct Opened {
@@ -71,7 +70,7 @@ impl Opened {
         let is_exact = is_exact || takes != Takes::Nothing;
         let direct_bytes = match takes {
             Takes::Everything => 0,
-            _ => compress_min_bytes.min(DETACHED_BYTES + 1),
+            _ => compress_min_bytes.min(BRIEF_BYTES + 1),
         };
         Ok(Opened {
             cache,
@@ -195,11 +194,22 @@ impl Opened {
         len_bytes: usize,
         operation: impl FnOnce(&Handle) -> tuckbox_engine::Result<T> + Send,
     ) -> tuckbox_engine::Result<T> {
-        if len_bytes > DETACHED_BYTES {
-            waiter::detached(py, || operation(&self.cache))
+        if len_bytes > BRIEF_BYTES {
+            self.write_large(py, operation)
         } else {
             operation(&self.cache)
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_large<T: Send>(
+        &self,
+        py: Python<'_>,
+        operation: impl FnOnce(&Handle) -> tuckbox_engine::Result<T> + Send,
+    ) -> tuckbox_engine::Result<T> {
+        refuse_if_brief()?;
+        waiter::detached(py, || operation(&self.cache))
     }
 
     /// Encodes a value, and runs an operation that writes it under the encoded `key`. `object` is
@@ -277,7 +287,18 @@ impl Opened {
         py: Python<'_>,
         operation: impl FnOnce(&Handle) -> tuckbox_engine::Result<T> + Send,
     ) -> PyResult<T> {
-        waiter::detached(py, || operation(&self.cache)).map_err(|error| self.refused(py, error))
+        refuse_if_brief()
+            .and_then(|()| waiter::detached(py, || operation(&self.cache)))
+            .map_err(|error| self.refused(py, error))
+    }
+}
+
+/// Refuses long work while this thread's operations must be brief.
+#[cold]
+fn refuse_if_brief() -> tuckbox_engine::Result<()> {
+    match waiter::is_brief() {
+        true => Err(ArenaError::WouldBlock { is_locked: false }.into()),
+        false => Ok(()),
     }
 }
 

@@ -21,6 +21,7 @@ from tuckbox.errors import (
     InvalidGroup,
     NoSharedFiles,
 )
+from tuckbox.flights import AsyncLoading
 from tuckbox.limits import checked_lock_timeout, checked_max_entries
 from tuckbox.loading import Loading
 from tuckbox.memoize import Memoizing
@@ -37,7 +38,7 @@ _private: weakref.WeakValueDictionary[bytes, Store] = weakref.WeakValueDictionar
 _opening = threading.RLock()
 
 
-class Cache(Surface, Loading, Memoizing, Core):
+class Cache(Surface, Loading, AsyncLoading, Memoizing, Core):
     """A cache that the threads of one process share.
 
     Takes the keys, values and lengths of time that `tuckbox.Cache` takes, and has the same

@@ -144,7 +144,7 @@ def test_what_a_subclass_does_it_does_on_a_loop_as_well(opened: Opened) -> None:
 
 
 def test_a_loop_goes_on_while_a_lock_is_held(held: int, opened: Opened) -> None:
-    """The set waits in a thread until another task lets the holder go on."""
+    """The set waits until another task lets the holder go on."""
     backend = opened(OPTIONS={"lock_timeout": 50})
 
     async def release() -> None:
@@ -155,7 +155,6 @@ def test_a_loop_goes_on_while_a_lock_is_held(held: int, opened: Opened) -> None:
         assert await backend.aget("key") == "value"
 
     asyncio.run(use())
-    backend._loop_cache.close()
 
 
 def test_a_lock_that_is_held_too_long_is_an_error(held: int, opened: Opened) -> None:
@@ -172,4 +171,3 @@ def test_a_lock_that_is_held_too_long_is_an_error(held: int, opened: Opened) -> 
     assert not backend.has_key("key")
     with pytest.raises(LockTimeout):
         asyncio.run(backend.aset("key", 1))
-    backend._loop_cache.close()

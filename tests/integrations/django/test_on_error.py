@@ -163,7 +163,6 @@ def test_a_lock_that_is_held_too_long_is_no_error(
     raising = opened(OPTIONS={"lock_timeout": 0.05, **RAISES})
     with pytest.raises(LockTimeout):
         raising.set("key", 1)
-    backend._loop_cache.close()
 
 
 def test_a_key_of_a_visitor_may_be_too_long(opened: Opened) -> None:

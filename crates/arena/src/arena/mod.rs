@@ -567,6 +567,12 @@ impl Arena {
         self.path_status()
     }
 
+    /// Lets the next [`Arena::check_path`] look again, for a caller that could do nothing about what
+    /// it was told.
+    pub fn forget_path_check(&self) {
+        self.path_checked_s.store(0, Ordering::Relaxed);
+    }
+
     /// Whether the file is still the one at its path.
     pub fn path_status(&self) -> PathStatus {
         self.file().map_or(PathStatus::InPlace, CacheFile::path_status)

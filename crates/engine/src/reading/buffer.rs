@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::fmt;
 
-use crate::error::{lengthen, Error, Result};
+use tuckbox_arena::Waiter;
+
+use crate::error::{lengthen, would_block, Error, Result};
 use crate::format::{expiry, flag, RecordHeader, Shape};
 use crate::storage::Context;
 use crate::value::{Entry, Value};
@@ -73,15 +75,20 @@ impl Buffer {
     }
 
     /// Makes sure that the buffer can hold a large value.
-    pub(crate) fn reserve_value(&mut self, header: &RecordHeader) -> Result<()> {
+    fn reserve_value(&mut self, header: &RecordHeader, waiter: &dyn Waiter) -> Result<()> {
         self.is_in_output = false;
-        lengthen(&mut self.value, header.value_bytes as usize)
+        let (value, len_bytes) = (&mut self.value, header.value_bytes as usize);
+        let mut reserved = Ok(());
+        // It also clears the memory, which takes half a millisecond for each MiB.
+        waiter.finish(&mut || reserved = lengthen(value, len_bytes));
+        reserved
     }
 
     /// Has a large value filled in by a function that gets the record and the memory; whether that
     /// succeeded.
     pub(crate) fn fill_value(
         &mut self,
+        waiter: &dyn Waiter,
         mut fill: impl FnMut(&[u64], &mut [u8]) -> bool,
     ) -> Result<bool> {
         let header = self.header;
@@ -90,7 +97,7 @@ impl Buffer {
             self.is_in_output = true;
             return output.receive(len_bytes, &mut |memory| fill(&self.record, memory));
         }
-        self.reserve_value(&header)?;
+        self.reserve_value(&header, waiter)?;
         Ok(fill(&self.record, &mut self.value))
     }
 
@@ -105,7 +112,10 @@ impl Buffer {
         if !cx.has_bodies(&header, &self.record) {
             return Ok(false);
         }
-        self.reserve_value(&header)?;
+        if cx.is_too_long_now(&header) {
+            return Err(would_block());
+        }
+        self.reserve_value(&header, cx.arena.waiter())?;
         Ok(cx.load_bodies(&header, &self.record, &mut self.value))
     }
 

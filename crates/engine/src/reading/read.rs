@@ -25,7 +25,7 @@ use tuckbox_arena::{Counter, OwnerId};
 use super::buffer::Buffer;
 use super::locked::Entries;
 use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
-use crate::error::{Error, Result};
+use crate::error::{would_block, Error, Result};
 use crate::eviction::{sample_hit, Eviction};
 use crate::format::{flag, shard, IndexState, KeyHash, RecordPlace, Sequence};
 use crate::index::Lookup;
@@ -103,6 +103,8 @@ impl<'a> Reader<'a> {
             Attempt::Found => Ok(true),
             Attempt::Missing => Ok(false),
             Attempt::Changed => self.read_under_lock(key, hash, buffer),
+            // A brief operation gives up like one without memory, and is repeated at leisure.
+            Attempt::NoMemory(_) if self.arena.waiter().brief().is_some() => Err(would_block()),
             Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
         };
         result.map_err(|error| buffer.refusal = Some(error)).ok()
@@ -298,7 +300,12 @@ impl<'a> Reader<'a> {
         if !self.has_bodies(&header, &buffer.record) {
             return Some(self.changed_or_missing(seen));
         }
-        match buffer.fill_value(|record, value| self.load_bodies(&header, record, value)) {
+        if self.is_too_long_now(&header) {
+            return Some(Attempt::NoMemory(header.value_bytes as usize));
+        }
+        match buffer.fill_value(self.arena.waiter(), |record, value| {
+            self.load_bodies(&header, record, value)
+        }) {
             Ok(true) => None,
             Ok(false) => Some(self.changed_or_missing(seen)),
             Err(_) => Some(Attempt::NoMemory(header.value_bytes as usize)),

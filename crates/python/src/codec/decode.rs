@@ -17,7 +17,7 @@ use super::{code, imported, moments, DEPTH_MAX};
 use crate::errors::classes::EntryCorrupt;
 use crate::errors::Quick;
 use crate::objects::{Entry, Objects};
-use crate::{keys, varint};
+use crate::{keys, varint, waiter};
 
 /// Decodes the value of an entry, which is only looked at if the value is not plain.
 ///
@@ -112,10 +112,14 @@ pub struct Decoder<'b> {
     raised: Cell<Option<PyErr>>,
 }
 
+/// Other threads may run once in this many items of a container: decoding needs the GIL.
+const ITEMS_AT_ONCE: usize = 4096;
+
 /// The next item, decoded when Python asks for it, so that a list is filled as it is decoded.
 struct Next<'d, 'b> {
     decoder: &'d Decoder<'b>,
     depth: usize,
+    index: usize,
 }
 
 impl<'py> IntoPyObject<'py> for Next<'_, '_> {
@@ -125,6 +129,7 @@ impl<'py> IntoPyObject<'py> for Next<'_, '_> {
 
     #[inline]
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let_others_run_at(py, self.index);
         self.decoder.item(py, self.depth)
     }
 }
@@ -183,7 +188,7 @@ impl<'b> Decoder<'b> {
     }
 
     fn items(&self, count: usize, depth: usize) -> impl ExactSizeIterator<Item = Next<'_, 'b>> {
-        (0..count).map(move |_| Next { decoder: self, depth: depth + 1 })
+        (0..count).map(move |index| Next { decoder: self, depth: depth + 1, index })
     }
 
     fn item<'py>(&self, py: Python<'py>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
@@ -267,7 +272,8 @@ impl<'b> Decoder<'b> {
     fn dict<'py>(&self, py: Python<'py>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
         let count = self.count(2)?;
         let dict = PyDict::new(py);
-        for _ in 0..count {
+        for index in 0..count {
+            let_others_run_at(py, index);
             let key = self.item(py, depth + 1)?;
             let value = self.item(py, depth + 1)?;
             dict.set_item(key, value)?;
@@ -291,6 +297,13 @@ impl<'b> Decoder<'b> {
             arguments.set_item(intern!(py, "is_safe"), safe)?;
         }
         imported::uuid(py)?.call((), Some(&arguments))
+    }
+}
+
+#[inline(always)]
+fn let_others_run_at(py: Python<'_>, index: usize) {
+    if index % ITEMS_AT_ONCE == ITEMS_AT_ONCE - 1 {
+        waiter::let_others_run(py);
     }
 }
 
