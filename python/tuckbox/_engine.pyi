@@ -80,7 +80,7 @@ class ManualClock:
 
 @final
 class Scan:
-    """Iterator over the keys, values or items of a cache, in no particular order.
+    """Iterator over the keys, values or items of a cache or a namespace, in no particular order.
 
     Yields each entry that exists during the whole iteration exactly once. Entries stored meanwhile
     may be missing. Expired entries are skipped.
@@ -139,11 +139,12 @@ class Core(MutableMapping[Key, Any]):
         """
     @overload
     def get(self, key: Key, default: _D) -> Any | _D: ...
-    def get_entry(self, key: Key) -> Entry | None:
-        """Return the value, expiry and version of `key`, or None if it has no value.
+    def get_entry(self, key: Key, *, stale: bool = False) -> Entry | None:
+        """Return the entry of `key`, or None if it has no value.
 
         Args:
             key: A str, bytes, int, or a tuple of these.
+            stale: If true, also return a stale entry.
 
         Returns:
             An `Entry` (a named tuple), or None.
@@ -157,7 +158,16 @@ class Core(MutableMapping[Key, Any]):
             >>> entry.value, entry.expiry
             ('Ada', None)
         """
-    def set(self, key: Key, value: object, ttl: _TTL = None) -> None:
+    def set(
+        self,
+        key: Key,
+        value: object,
+        ttl: _TTL = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _TTL = None,
+        keep_ttl: bool = False,
+    ) -> None:
         """Store `value` under `key`, replacing any old value.
 
         Args:
@@ -165,11 +175,15 @@ class Core(MutableMapping[Key, Any]):
             value: An object of one of the types listed in `tuckbox.Cache`.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at
                 once.
+            tags: Names for `evict`, each a str.
+            stale: How long the entry is kept stale after its ttl, as ``ttl``; None is not at all.
+            keep_ttl: If true, a present entry keeps its expiry, and ``ttl`` is for a new one.
 
         Raises:
             KeyTypeError, KeyTooLong: The key is invalid.
             ValueTypeError, ValueTooLarge: The value cannot be stored.
-            InvalidTTL: `ttl` is not a length of time.
+            InvalidTTL: `ttl` or `stale` is not a length of time.
+            InvalidTag: `tags` is not an iterable of str, or one is empty or longer than 255 bytes.
             CacheFull: There is no room, even after eviction.
             LockTimeout: A live process held the lock for longer than `lock_timeout`.
             CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
@@ -181,14 +195,27 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.set("user:42", {"name": "Ada"}, ttl=300)
             >>> cache.get_entry("user:42").value
             {'name': 'Ada'}
+            >>> cache.set("user:42", {"name": "Ada"}, tags=["users"])
+            >>> cache.evict(tag="users")
+            >>> "user:42" in cache
+            False
         """
-    def add(self, key: Key, value: object, ttl: _TTL = None) -> bool:
+    def add(
+        self,
+        key: Key,
+        value: object,
+        ttl: _TTL = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _TTL = None,
+    ) -> bool:
         """Store `value` only if `key` has no value.
 
         Args:
             key: A str, bytes, int, or a tuple of these.
             value: An object of one of the types listed in `tuckbox.Cache`.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+            tags, stale: As `set`.
 
         Returns:
             True if the value was stored, False if the key has a value.
@@ -200,13 +227,23 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
             (True, False)
         """
-    def replace(self, key: Key, value: object, ttl: _TTL = None) -> bool:
+    def replace(
+        self,
+        key: Key,
+        value: object,
+        ttl: _TTL = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _TTL = None,
+        keep_ttl: bool = False,
+    ) -> bool:
         """Store `value` only if `key` already has a value.
 
         Args:
             key: A str, bytes, int, or a tuple of these.
             value: An object of one of the types listed in `tuckbox.Cache`.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+            tags, stale, keep_ttl: As `set`.
 
         Returns:
             True if the value was stored, False if the key has no value.
@@ -218,7 +255,17 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.replace("user:42", "Ada")
             False
         """
-    def cas(self, key: Key, value: object, version: int, ttl: _TTL = None) -> bool:
+    def cas(
+        self,
+        key: Key,
+        value: object,
+        version: int,
+        ttl: _TTL = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _TTL = None,
+        keep_ttl: bool = False,
+    ) -> bool:
         """Store `value` only if the entry of `key` still has this `version` (compare and set).
 
         Args:
@@ -226,6 +273,7 @@ class Core(MutableMapping[Key, Any]):
             value: An object of one of the types listed in `tuckbox.Cache`.
             version: The `version` of the `Entry` that `get_entry` returned.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+            tags, stale, keep_ttl: As `set`.
 
         Returns:
             True if the value was stored, False if the value changed meanwhile or is missing.
@@ -242,17 +290,20 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.cas("cart", entry.value + ["salt"], entry.version)
             False
         """
-    def delete(self, key: Key) -> bool:
+    def delete(self, key: Key, version: int | None = None) -> bool:
         """Delete `key`.
 
         Args:
             key: A str, bytes, int, or a tuple of these.
+            version: If given, delete the entry only if it still has this version (compare and
+                delete).
 
         Returns:
-            True if the key had a value, False if not.
+            True if the key had a value, and that version; False if not.
 
         Raises:
             KeyTypeError, KeyTooLong: The key is invalid.
+            InvalidVersion: `version` is not the version of an entry.
             LockTimeout: A live process held the lock for longer than `lock_timeout`.
             CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
 
@@ -303,6 +354,47 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.set("session", "abc", ttl=60)
             >>> cache.touch("session", ttl=3600)
             True
+        """
+    @overload
+    def get_and_touch(self, key: Key, ttl: _TTL = None, default: None = None) -> Any | None:
+        """Return the value of `key` and give it a new time to live, counted from now.
+
+        Atomic over all processes. Takes a lock, which `get` does not.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            ttl: As for `touch`.
+            default: Returned if the key has no value.
+
+        Returns:
+            The value, or `default`.
+
+        Raises:
+            As `get` and `touch`.
+
+        Example:
+            >>> cache.set("session", "abc", ttl=60)
+            >>> cache.get_and_touch("session", ttl=3600)
+            'abc'
+        """
+    @overload
+    def get_and_touch(self, key: Key, ttl: _TTL, default: _D) -> Any | _D: ...
+    def ttl(self, key: Key) -> float | None:
+        """Return how long `key` has to live.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+
+        Returns:
+            Seconds as a float, `math.inf` if it never expires, or None if it has no value.
+
+        Raises:
+            As `get`.
+
+        Example:
+            >>> cache.set("session", "abc", ttl=60)
+            >>> round(cache.ttl("session"))
+            60
         """
     def incr(
         self,
@@ -374,12 +466,20 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.get_many(["a", "b"])
             {'a': 1}
         """
-    def set_many(self, mapping: SupportsItems[Key, object], ttl: _TTL = None) -> None:
+    def set_many(
+        self,
+        mapping: SupportsItems[Key, object],
+        ttl: _TTL = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _TTL = None,
+    ) -> None:
         """Store several values.
 
         Args:
             mapping: A dict, or another mapping with `items`, of keys to values.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+            tags, stale: As `set`.
 
         Raises:
             TypeError: `mapping` is not a mapping.
@@ -417,6 +517,7 @@ class Core(MutableMapping[Key, Any]):
     def __iter__(self) -> Iterator[Key]: ...
     def _iter_values(self) -> Iterator[Any]: ...
     def _iter_items(self) -> Iterator[tuple[Key, Any]]: ...
+    def _iter_tagged(self, tag: str) -> Iterator[Key]: ...
     def popitem(self) -> tuple[Key, Any]:
         """Delete any entry and return its key and value.
 
@@ -454,7 +555,8 @@ class Core(MutableMapping[Key, Any]):
             2
         """
     def expire(self) -> int:
-        """Delete all expired entries to free their space. Reads never return them in any case.
+        """Delete all expired entries to free their space, and those that an eviction of a tag or a
+        clear of a namespace has made missing. Reads never return them in any case.
 
         Returns:
             How many entries were deleted.
@@ -467,6 +569,32 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.expire()
             1
         """
+    def evict(self, *, tag: str, soft: bool = False) -> None:
+        """Make all entries with a tag missing, in a time that does not depend on their number.
+
+        No entry that was stored before is returned after it, in any process. Entries stored later
+        are not affected. A cache that has no room for more tags may evict those of others as well.
+
+        Args:
+            tag: The tag, a str.
+            soft: If true, the entries become stale instead: only callers that accept stale entries
+                get them.
+
+        Raises:
+            InvalidTag: `tag` is not a str, or is empty or longer than 255 bytes.
+            LockTimeout: A live process held the lock for longer than `lock_timeout`.
+            CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+
+        Example:
+            >>> cache.set("user:42", "Ada", tags=["users"])
+            >>> cache.evict(tag="users")
+            >>> cache.get("user:42") is None
+            True
+        """
+    def _join(self, parent: Core, name: str) -> None: ...
+    def _begin_era(self) -> None: ...
+    def _era(self, name: str) -> int: ...
+    def _advance_era(self, name: str) -> int: ...
     def close(self) -> None:
         """Close this handle. The file and all other handles stay open.
 

@@ -29,6 +29,7 @@ from tuckbox.greenlets import cooperate
 from tuckbox.limits import checked_lock_timeout, checked_max_entries
 from tuckbox.logouts import warn_of_logout
 from tuckbox.objects import Codec, Objects, Pickle
+from tuckbox.organising import Organising
 from tuckbox.places import Place, is_in_memory, place_of, prepare
 from tuckbox.signing import SecretArgument
 from tuckbox.sizes import parse_size
@@ -43,7 +44,7 @@ _GROUP_MAX = 2**32 - 1
 """To ``fchown``, this number means "do not change the group"."""
 
 
-class Cache(Surface, _engine.Core):
+class Cache(Organising, Surface, _engine.Core):
     """A cache shared by every process that opens the same file.
 
     Example:

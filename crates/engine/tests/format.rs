@@ -4,11 +4,25 @@
 use std::collections::BTreeMap;
 
 use tuckbox_arena::layout::{header, process, segment, signature};
-use tuckbox_engine::format::layout::{flag, log, note, policy_selection, shadow, shard};
+use tuckbox_engine::format::layout::{
+    flag, log, namespace_row, note, policy_selection, shadow, shard, table, tag_row,
+};
 
 /// Modules of constants, by the headings of their tables.
-const TABLES: [&str; 9] =
-    ["header", "process", "segment", "note", "shard", "policy_selection", "shadow", "log", "flag"];
+const TABLES: [&str; 12] = [
+    "header",
+    "process",
+    "segment",
+    "note",
+    "shard",
+    "policy_selection",
+    "shadow",
+    "log",
+    "flag",
+    "table",
+    "tag_row",
+    "namespace_row",
+];
 
 macro_rules! constants {
     ($map:ident, $module:ident: $($name:ident)*) => {
@@ -21,7 +35,7 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     constants!(map, header: MAGIC FORMAT_VERSION BYTE_ORDER LAYOUT_SIGNATURE CACHE_ID HASH_KEY
         FEATURES_REQUIRED FEATURES_OPTIONAL SIZE_BYTES MAX_ENTRIES SEGMENT_BYTES SEGMENT_COUNT
         SHARD_COUNT SHARD_BYTES TABLE_BYTES PROCESS_COUNT CREATED_US CHECKSUM USE_MARK DISCARDS HEADER_LOCK
-        LAST_SEEN_US CLOCK_NEXT CLOCK_ROWS TAG_FLOOR);
+        LAST_SEEN_US CLOCK_NEXT CLOCK_ROWS);
     constants!(map, process: STATE PID START_TICKS PID_NAMESPACE STACK_START WISHES COUNTERS);
     constants!(map, segment: GENERATION OWNER NOTES);
     constants!(map, note: NEXT EXTENT OPENED);
@@ -33,6 +47,9 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
         SURPLUS SHORTENED NOTED SHADOWS);
     constants!(map, shadow: APPENDS CLOCK INCREMENTS HALVINGS WINS ENTRIES);
     constants!(map, flag: EXPIRY NUMBER LONG);
+    constants!(map, table: STAMP_CLOCK CLOCK_BOOT BASE_ERA TAG_ROWS);
+    constants!(map, tag_row: TAG INVALIDATED STALED);
+    constants!(map, namespace_row: NAMESPACE ERA);
     map
 }
 

@@ -19,6 +19,10 @@ old-length          protocol  segments_that_a_dead_writer_took_after_growth_are_
 no-checksum         damage    sampled_bytes_of_the_pool
 no-loss             damage    lost_entries_are_reported_and_counted
 other-tag           golden    files_of_this_format_are_read_exactly
+stamps-ahead        resize    a_read_whose_memory_is_given_back_before_it_looks_at_the_tags_is_a_miss
+counting-stamps     power_cut evicting_a_tag_works_after_a_cut_that_set_the_stamp_clock_back
+full-rows-forget    tags      more_tags_than_rows_invalidate_too_much_and_never_too_little
+unlocked-eviction   resize    an_eviction_during_the_copy_holds_in_the_new_file
 lost-slot-kept      truncation nor_after_noticing_the_truncation
 slot-not-shared     arena:shared_slots a_handle_that_is_closed_leaves_the_locks_of_the_others
 follow              files     a_link_in_place_of_the_file_is_not_followed

@@ -12,16 +12,18 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use tuckbox_engine::{
-    default_size, Changes, Clock, Config, Entry, Error, Handle, Place, Rights, Walk,
+    default_size, Changes, Clock, Condition, Config, Error, FullEntry, Handle, Place, Rights,
+    Value, Walk,
 };
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
-use crate::keys;
 use crate::objects::Objects;
 use crate::opened::Opened;
 use crate::scan::{self, Part, Scan};
 use crate::scratch::{self, Used};
+use crate::spaces::{self, Space};
+use crate::terms::{self, OwnedTerms};
 use crate::waiter::{self, PythonWaiter};
 use crate::{choices, many, names, numbers, reports, ttl};
 
@@ -58,6 +60,11 @@ impl Core {
         }
         Ok(opened)
     }
+}
+
+#[cold]
+fn already_open() -> PyErr {
+    PyRuntimeError::new_err("this cache is already open; create another for another file")
 }
 
 #[cold]
@@ -105,12 +112,16 @@ fn entry_of<'py>(
     opened: &Opened,
     object: &Bound<'_, PyAny>,
     key: &[u8],
-    entry: &Entry<'_>,
+    full: &FullEntry<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let expiry_s = entry.expiry_us.map(|us| us as f64 / 1e6);
-    let value = opened.decoded(py, object, key, entry.value)?;
-    CLASS.import(py, "tuckbox.results", "Entry")?.call1((value, expiry_s, entry.version))
+    let expiry_s = full.entry.expiry_us.map(|us| us as f64 / 1e6);
+    let value = opened.decoded(py, object, key, full.entry.value)?;
+    let tags = full.tags.filter_map(|tag| std::str::from_utf8(tag).ok());
+    let tags = PyTuple::new(py, tags.collect::<Vec<_>>())?;
+    let made_s = full.made_us.map(|us| us as f64 / 1e6);
+    let fields = (value, expiry_s, full.entry.version, tags, full.is_stale, made_s);
+    CLASS.import(py, "tuckbox.results", "Entry")?.call1(fields)
 }
 
 #[pymethods]
@@ -178,15 +189,14 @@ impl Core {
             waiter: Arc::new(PythonWaiter),
         };
         let opened = Opened::open(py, place, &config, lock_timeout_s, exact, objects)?;
-        self.opened.set(opened).map_err(|_| {
-            PyRuntimeError::new_err("this cache is already open; create another for another file")
-        })
+        self.opened.set(opened).map_err(|_| already_open())
     }
 
-    /// Return the value, expiry and version of `key`, or None if it has no value.
+    /// Return the entry of `key`, or None if it has no value.
     ///
     /// Args:
     ///     key: A str, bytes, int, or a tuple of these.
+    ///     stale: If true, also return a stale entry.
     ///
     /// Returns:
     ///     An `Entry` (a named tuple), or None.
@@ -199,18 +209,20 @@ impl Core {
     ///     >>> entry = cache.get_entry("user:42")
     ///     >>> entry.value, entry.expiry
     ///     ('Ada', None)
+    #[pyo3(signature = (key, *, stale=false))]
     fn get_entry<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
+        stale: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let opened = self.opened()?;
-        let bytes = keys::encode_lookup(key)?;
-        scratch::with_buffer(|buffer| match opened.cache.get(bytes.bytes(), buffer) {
-            Ok(Some(entry)) => {
-                let result = entry_of(py, opened, key, bytes.bytes(), &entry).map(Some);
-                Used { result, read_bytes: entry.value.len() }
-            }
+        let bytes = opened.lookup_key(py, key)?;
+        scratch::with_buffer(|buffer| match opened.cache.get_full(bytes.bytes(), stale, buffer) {
+            Ok(Some(full)) => Used {
+                result: entry_of(py, opened, key, bytes.bytes(), &full).map(Some),
+                read_bytes: full.entry.value.len(),
+            },
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
             Err(error) => Used { result: Err(opened.refused_entry(py, error, key)), read_bytes: 0 },
         })
@@ -222,6 +234,7 @@ impl Core {
     ///     key: A str, bytes, int, or a tuple of these.
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+    ///     tags, stale: As `set`.
     ///
     /// Returns:
     ///     True if the value was stored, False if the key has a value.
@@ -232,18 +245,20 @@ impl Core {
     /// Example:
     ///     >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
     ///     (True, False)
-    #[pyo3(signature = (key, value, ttl=None))]
+    #[pyo3(signature = (key, value, ttl=None, *, tags=None, stale=None))]
+    #[pyo3(text_signature = "($self, key, value, ttl=None, *, tags=(), stale=None)")]
+    #[allow(clippy::too_many_arguments)]
     fn add<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        tags: Option<&Bound<'py, PyAny>>,
+        stale: Option<&Bound<'py, PyAny>>,
     ) -> Quick<bool> {
-        let bytes = keys::encode(key)?;
-        let ttl = ttl::parse(ttl)?;
-        let bytes = bytes.bytes();
-        self.opened()?.store(py, key, bytes, value, |cache, value| cache.add(bytes, value, ttl))
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, None)?;
+        self.store_on(py, key, value, &given, Condition::Absent)
     }
 
     /// Store `value` only if `key` already has a value.
@@ -252,6 +267,7 @@ impl Core {
     ///     key: A str, bytes, int, or a tuple of these.
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+    ///     tags, stale, keep_ttl: As `set`.
     ///
     /// Returns:
     ///     True if the value was stored, False if the key has no value.
@@ -262,18 +278,23 @@ impl Core {
     /// Example:
     ///     >>> cache.replace("user:42", "Ada")
     ///     False
-    #[pyo3(signature = (key, value, ttl=None))]
+    #[pyo3(signature = (key, value, ttl=None, *, tags=None, stale=None, keep_ttl=None))]
+    #[pyo3(
+        text_signature = "($self, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False)"
+    )]
+    #[allow(clippy::too_many_arguments)]
     fn replace<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        tags: Option<&Bound<'py, PyAny>>,
+        stale: Option<&Bound<'py, PyAny>>,
+        keep_ttl: Option<&Bound<'py, PyAny>>,
     ) -> Quick<bool> {
-        let bytes = keys::encode(key)?;
-        let ttl = ttl::parse(ttl)?;
-        let (opened, bytes) = (self.opened()?, bytes.bytes());
-        opened.store(py, key, bytes, value, |cache, value| cache.replace(bytes, value, ttl))
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, keep_ttl)?;
+        self.store_on(py, key, value, &given, Condition::Present)
     }
 
     /// Store `value` only if the entry of `key` still has this `version` (compare and set).
@@ -283,6 +304,7 @@ impl Core {
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
     ///     version: The `version` of the `Entry` that `get_entry` returned.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+    ///     tags, stale, keep_ttl: As `set`.
     ///
     /// Returns:
     ///     True if the value was stored, False if the value changed meanwhile or is missing.
@@ -298,7 +320,11 @@ impl Core {
     ///     True
     ///     >>> cache.cas("cart", entry.value + ["salt"], entry.version)
     ///     False
-    #[pyo3(signature = (key, value, version, ttl=None))]
+    #[pyo3(signature = (key, value, version, ttl=None, *, tags=None, stale=None, keep_ttl=None))]
+    #[pyo3(
+        text_signature = "($self, key, value, version, ttl=None, *, tags=(), stale=None, keep_ttl=False)"
+    )]
+    #[allow(clippy::too_many_arguments)]
     fn cas<'py>(
         &self,
         py: Python<'py>,
@@ -306,26 +332,28 @@ impl Core {
         value: &Bound<'py, PyAny>,
         version: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        tags: Option<&Bound<'py, PyAny>>,
+        stale: Option<&Bound<'py, PyAny>>,
+        keep_ttl: Option<&Bound<'py, PyAny>>,
     ) -> Quick<bool> {
-        let bytes = keys::encode(key)?;
-        let ttl = ttl::parse(ttl)?;
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, keep_ttl)?;
         let version = numbers::version(version)?;
-        let bytes = bytes.bytes();
-        self.opened()?.store(py, key, bytes, value, |cache, value| {
-            cache.compare_and_set(bytes, value, ttl, version)
-        })
+        self.store_on(py, key, value, &given, Condition::Version(version))
     }
 
     /// Delete `key`.
     ///
     /// Args:
     ///     key: A str, bytes, int, or a tuple of these.
+    ///     version: If given, delete the entry only if it still has this version (compare and
+    ///         delete).
     ///
     /// Returns:
-    ///     True if the key had a value, False if not.
+    ///     True if the key had a value, and that version; False if not.
     ///
     /// Raises:
     ///     KeyTypeError, KeyTooLong: The key is invalid.
+    ///     InvalidVersion: `version` is not the version of an entry.
     ///     LockTimeout: A live process held the lock for longer than `lock_timeout`.
     ///     CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
     ///
@@ -333,10 +361,21 @@ impl Core {
     ///     >>> cache.set("user:42", "Ada")
     ///     >>> cache.delete("user:42"), cache.delete("user:42")
     ///     (True, False)
-    fn delete(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+    #[pyo3(signature = (key, version=None))]
+    fn delete(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        version: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
         let opened = self.opened()?;
-        let bytes = keys::encode_lookup(key)?;
-        opened.cache.delete(bytes.bytes()).map_err(|error| opened.refused_entry(py, error, key))
+        let bytes = opened.lookup_key(py, key)?;
+        let version = version.map(numbers::version).transpose()?;
+        let deleted = match version {
+            None => opened.cache.delete(bytes.bytes()),
+            Some(version) => opened.cache.delete_version(bytes.bytes(), version),
+        };
+        deleted.map_err(|error| opened.refused_entry(py, error, key))
     }
 
     /// Delete `key` and return its value.
@@ -365,7 +404,7 @@ impl Core {
         default: Given<'py>,
     ) -> Quick<Bound<'py, PyAny>> {
         let opened = self.opened()?;
-        let bytes = keys::encode_lookup(key)?;
+        let bytes = opened.lookup_key(py, key)?;
         scratch::with_buffer(|buffer| match opened.cache.pop(bytes.bytes(), buffer) {
             Ok(Some(entry)) => {
                 let result = opened.decoded(py, key, bytes.bytes(), entry.value);
@@ -406,9 +445,90 @@ impl Core {
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<bool> {
         let opened = self.opened()?;
-        let bytes = keys::encode_lookup(key)?;
+        let bytes = opened.lookup_key(py, key)?;
         let ttl = ttl::parse(ttl)?;
         opened.cache.touch(bytes.bytes(), ttl).map_err(|error| opened.refused_entry(py, error, key))
+    }
+
+    /// Return the value of `key` and give it a new time to live, counted from now.
+    ///
+    /// Atomic over all processes. Takes a lock, which `get` does not.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///     ttl: As for `touch`.
+    ///     default: Returned if the key has no value.
+    ///
+    /// Returns:
+    ///     The value, or `default`.
+    ///
+    /// Raises:
+    ///     As `get` and `touch`.
+    ///
+    /// Example:
+    ///     >>> cache.set("session", "abc", ttl=60)
+    ///     >>> cache.get_and_touch("session", ttl=3600)
+    ///     'abc'
+    #[pyo3(signature = (key, ttl=None, default=None))]
+    fn get_and_touch<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        ttl: Option<&Bound<'py, PyAny>>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> Quick<Bound<'py, PyAny>> {
+        let opened = self.opened()?;
+        let bytes = opened.lookup_key(py, key)?;
+        let ttl = ttl::parse(ttl)?;
+        scratch::with_buffer(|buffer| {
+            match opened.cache.get_and_touch(bytes.bytes(), ttl, buffer) {
+                Ok(Some(entry)) => {
+                    let result = opened.decoded(py, key, bytes.bytes(), entry.value);
+                    Used { result, read_bytes: entry.value.len() }
+                }
+                Ok(None) => {
+                    let none = || py.None().into_bound(py);
+                    Used { result: Ok(default.unwrap_or_else(none)), read_bytes: 0 }
+                }
+                Err(error) => {
+                    Used { result: Err(opened.refused_entry(py, error, key).into()), read_bytes: 0 }
+                }
+            }
+        })
+    }
+
+    /// Return how long `key` has to live.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///
+    /// Returns:
+    ///     Seconds as a float, `math.inf` if it never expires, or None if it has no value.
+    ///
+    /// Raises:
+    ///     As `get`.
+    ///
+    /// Example:
+    ///     >>> cache.set("session", "abc", ttl=60)
+    ///     >>> round(cache.ttl("session"))
+    ///     60
+    fn ttl(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+        let opened = self.opened()?;
+        let bytes = opened.lookup_key(py, key)?;
+        scratch::with_buffer(|buffer| {
+            let found = opened.cache.get_full(bytes.bytes(), false, buffer);
+            let read_bytes = match &found {
+                Ok(Some(full)) => full.entry.value.len(),
+                _ => 0,
+            };
+            let result = found.map_err(|error| opened.refused_entry(py, error, key));
+            let left_s = |expiry_us: u64| {
+                expiry_us.saturating_sub(opened.cache.latest().now_us()) as f64 / 1e6
+            };
+            let result = result
+                .map(|full| full.map(|full| full.entry.expiry_us.map_or(f64::INFINITY, left_s)));
+            Used { result, read_bytes }
+        })
     }
 
     /// Add `delta` to the int stored under `key`, atomically over all processes.
@@ -508,6 +628,7 @@ impl Core {
     /// Args:
     ///     mapping: A dict, or another mapping with `items`, of keys to values.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+    ///     tags, stale: As `set`.
     ///
     /// Raises:
     ///     TypeError: `mapping` is not a mapping.
@@ -518,17 +639,19 @@ impl Core {
     ///     >>> cache.set_many({"a": 1, "b": 2}, ttl=60)
     ///     >>> len(cache)
     ///     2
-    #[pyo3(signature = (mapping, ttl=None, **others))]
-    #[pyo3(text_signature = "($self, mapping, ttl=None)")]
+    #[pyo3(signature = (mapping, ttl=None, *, tags=None, stale=None, **others))]
+    #[pyo3(text_signature = "($self, mapping, ttl=None, *, tags=(), stale=None)")]
     fn set_many<'py>(
         &self,
         py: Python<'py>,
         mapping: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        tags: Option<&Bound<'py, PyAny>>,
+        stale: Option<&Bound<'py, PyAny>>,
         others: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
         names::refuse::<Core>("set_many", others)?;
-        many::set(self, py, mapping, ttl::parse(ttl)?)
+        many::set(self, py, mapping, &OwnedTerms::new(ttl::parse(ttl)?, tags, stale, None)?)
     }
 
     /// Delete several keys.
@@ -556,7 +679,8 @@ impl Core {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
     ) -> Quick<Bound<'py, PyAny>> {
-        let found = self.opened()?.read(py, key, keys::encode_lookup(key)?.bytes())?;
+        let opened = self.opened()?;
+        let found = opened.read(py, key, opened.lookup_key(py, key)?.bytes())?;
         found.ok_or_else(|| missing(key).into())
     }
 
@@ -566,14 +690,15 @@ impl Core {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> Quick<()> {
-        let bytes = keys::encode(key)?;
+        let opened = self.opened()?;
+        let bytes = opened.key(py, key)?;
         let never = tuckbox_engine::Ttl::Never;
         let bytes = bytes.bytes();
-        self.opened()?.store(py, key, bytes, value, |cache, value| cache.set(bytes, value, never))
+        opened.store(py, key, bytes, value, |cache, value| cache.set(bytes, value, never))
     }
 
     fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        if self.delete(py, key)? {
+        if self.delete(py, key, None)? {
             return Ok(());
         }
         Err(missing(key))
@@ -581,28 +706,39 @@ impl Core {
 
     fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let opened = self.opened()?;
-        let bytes = keys::encode_lookup(key)?;
+        let bytes = opened.lookup_key(py, key)?;
         opened.cache.contains(bytes.bytes()).map_err(|error| opened.refused_entry(py, error, key))
     }
 
-    // The number of entries, including expired ones that were not yet removed.
-    fn __len__(&self) -> PyResult<usize> {
-        Ok(self.not_closed()?.cache.len() as usize)
+    // The number of entries, those of namespaces and expired ones that were not yet removed
+    // included; of a namespace, its own by a scan.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let opened = self.not_closed()?;
+        match opened.space {
+            None => Ok(opened.cache.len() as usize),
+            Some(_) => scan::count(self, py),
+        }
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> PyResult<Scan> {
         slf.get().not_closed()?;
-        Ok(Scan::new(slf.unbind(), Part::Key))
+        Ok(Scan::new(slf.unbind(), Part::Key, None))
     }
 
     fn _iter_values(slf: Bound<'_, Self>) -> PyResult<Scan> {
         slf.get().not_closed()?;
-        Ok(Scan::new(slf.unbind(), Part::Value))
+        Ok(Scan::new(slf.unbind(), Part::Value, None))
     }
 
     fn _iter_items(slf: Bound<'_, Self>) -> PyResult<Scan> {
         slf.get().not_closed()?;
-        Ok(Scan::new(slf.unbind(), Part::Item))
+        Ok(Scan::new(slf.unbind(), Part::Item, None))
+    }
+
+    fn _iter_tagged(slf: Bound<'_, Self>, tag: &Bound<'_, PyAny>) -> PyResult<Scan> {
+        slf.get().not_closed()?;
+        let tag = terms::tag_of(tag)?;
+        Ok(Scan::new(slf.unbind(), Part::Key, Some(tag)))
     }
 
     /// Delete any entry and return its key and value.
@@ -646,7 +782,8 @@ impl Core {
         self.opened()?.detached(py, Handle::clear)
     }
 
-    /// Delete all expired entries to free their space. Reads never return them in any case.
+    /// Delete all expired entries to free their space, and those that an eviction of a tag or a
+    /// clear of a namespace has made missing. Reads never return them in any case.
     ///
     /// Returns:
     ///     How many entries were deleted.
@@ -659,7 +796,69 @@ impl Core {
     ///     >>> cache.expire()
     ///     1
     fn expire(&self, py: Python<'_>) -> PyResult<u64> {
-        self.opened()?.detached(py, Handle::expire)
+        let opened = self.opened()?;
+        opened.detached(py, |cache| Ok(cache.expire()? + spaces::expire(cache)?))
+    }
+
+    /// Make all entries with a tag missing, in a time that does not depend on their number.
+    ///
+    /// No entry that was stored before is returned after it, in any process. Entries stored later
+    /// are not affected. A cache that has no room for more tags may evict those of others as well.
+    ///
+    /// Args:
+    ///     tag: The tag, a str.
+    ///     soft: If true, the entries become stale instead: only callers that accept stale entries
+    ///         get them.
+    ///
+    /// Raises:
+    ///     InvalidTag: `tag` is not a str, or is empty or longer than 255 bytes.
+    ///     LockTimeout: A live process held the lock for longer than `lock_timeout`.
+    ///     CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+    ///
+    /// Example:
+    ///     >>> cache.set("user:42", "Ada", tags=["users"])
+    ///     >>> cache.evict(tag="users")
+    ///     >>> cache.get("user:42") is None
+    ///     True
+    #[pyo3(signature = (*, tag, soft=false))]
+    fn evict(&self, py: Python<'_>, tag: &Bound<'_, PyAny>, soft: bool) -> PyResult<()> {
+        let opened = self.opened()?;
+        let tag = terms::tag_of(tag)?;
+        opened.cache.evict(&tag, soft).map_err(|error| opened.refused(py, error))
+    }
+
+    /// Become a namespace of another cache or namespace, whose handle it shares.
+    fn _join(&self, parent: &Bound<'_, Core>, name: &str) -> PyResult<()> {
+        if name.is_empty() || name.len() > spaces::NAME_BYTES_MAX {
+            return Err(classes::InvalidArgument::new_err(format!(
+                "the name of a namespace must have 1 to {} bytes of UTF-8, and this one has {}",
+                spaces::NAME_BYTES_MAX,
+                name.len()
+            )));
+        }
+        let opened = parent.get().not_closed()?.within(name);
+        self.opened.set(opened).map_err(|_| already_open())
+    }
+
+    /// Give this namespace another era, so that it is empty.
+    fn _begin_era(&self, py: Python<'_>) -> PyResult<()> {
+        let opened = self.opened()?;
+        let name = opened.space.as_ref().map_or(&[][..], Space::name);
+        opened.cache.advance_era(name).map_err(|error| opened.refused(py, error)).map(|_| ())
+    }
+
+    /// Return the era of a namespace of this cache or namespace.
+    fn _era(&self, py: Python<'_>, name: &str) -> PyResult<u64> {
+        let opened = self.opened()?;
+        let space = opened.within(name).space.unwrap_or_default();
+        opened.cache.era(space.name()).map_err(|error| opened.refused(py, error))
+    }
+
+    /// Give a namespace an era that it never had, and return that.
+    fn _advance_era(&self, py: Python<'_>, name: &str) -> PyResult<u64> {
+        let opened = self.opened()?;
+        let space = opened.within(name).space.unwrap_or_default();
+        opened.cache.advance_era(space.name()).map_err(|error| opened.refused(py, error))
     }
 
     /// Give the file other settings; None keeps the present one, `max_entries=0` means no limit.
@@ -813,6 +1012,23 @@ impl Core {
 }
 
 impl Core {
+    fn store_on(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        given: &OwnedTerms,
+        condition: Condition,
+    ) -> Quick<bool> {
+        let opened = self.opened()?;
+        let bytes = opened.key(py, key)?;
+        given.with(condition, |terms| {
+            opened.store(py, key, value, |cache, value: Value<'_>| {
+                cache.store(bytes.bytes(), value, terms)
+            })
+        })
+    }
+
     fn add_to(
         &self,
         py: Python<'_>,
@@ -822,7 +1038,7 @@ impl Core {
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i64> {
         let opened = self.opened()?;
-        let bytes = keys::encode(key)?;
+        let bytes = opened.key(py, key)?;
         let ttl = ttl::parse(ttl)?;
         opened
             .cache

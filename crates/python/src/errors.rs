@@ -50,6 +50,8 @@ pub mod classes {
     import_exception!(tuckbox.errors, InvalidFavour);
     import_exception!(tuckbox.errors, InvalidAfterPowerCut);
     import_exception!(tuckbox.errors, InvalidLockTimeout);
+    import_exception!(tuckbox.errors, InvalidArgument);
+    import_exception!(tuckbox.errors, InvalidTag);
     import_exception!(tuckbox.errors, InvalidVersion);
     import_exception!(tuckbox.brief, WouldBlock);
     import_exception!(tuckbox.brief, Locked);

@@ -4,6 +4,7 @@
 //! about caching.
 //!
 //! - `core`: the methods of `Cache`; [`get_set`]: `get` and `set`; [`many`]: those on many keys
+//! - [`terms`]: how a value is stored; [`spaces`]: keys in namespaces
 //! - [`keys`]: keys to bytes and back; [`codec`]: values to bytes and back
 //! - [`objects`]: what stores values that are not plain
 //! - [`numbers`]: numbers of other libraries; [`advice`]: what to do about other types
@@ -36,6 +37,8 @@ mod output_buffer;
 mod reports;
 mod scan;
 mod scratch;
+mod spaces;
+mod terms;
 #[allow(unsafe_code)]
 mod text;
 mod ttl;

@@ -5,14 +5,15 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
-use tuckbox_engine::{ArenaError, Error, Ttl, Value, BRIEF_BYTES, KEY_BYTES_MAX};
+use tuckbox_engine::{ArenaError, Condition, Error, Value, BRIEF_BYTES, KEY_BYTES_MAX};
 
 use crate::codec::Stored;
 use crate::core::Core;
 use crate::errors::classes::{KeyTypeError, WouldBlock};
 use crate::errors::{Quick, Raised};
-use crate::keys::{self, Key};
+use crate::keys::Key;
 use crate::scratch::{self, Used};
+use crate::terms::OwnedTerms;
 use crate::{codec, names, waiter};
 
 /// Other threads may run once in this many entries.
@@ -30,7 +31,7 @@ pub fn get<'py>(
     let objects = collected(keys)?;
     let mut encoded = Vec::with_capacity(objects.len());
     for object in &objects {
-        encoded.push(keys::encode_lookup(object)?);
+        encoded.push(opened.lookup_key(py, object)?);
     }
     let found = PyDict::new(py);
     let result = scratch::with_buffer(|buffer| {
@@ -89,8 +90,9 @@ pub fn delete(core: &Core, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<
     let opened = core.opened()?;
     let objects = collected(keys)?;
     let mut deleted_count = 0;
+    let lookup_key = |object| opened.lookup_key(py, object);
     let encoded: PyResult<Vec<Key<'_>>> =
-        objects.iter().map(|object| checked_key(core, py, object, keys::encode_lookup)).collect();
+        objects.iter().map(|object| checked_key(core, py, object, lookup_key)).collect();
     for (index, key) in encoded?.iter().enumerate() {
         let deleted = opened.cache.delete(key.bytes()).map_err(|error| {
             let error = opened.refused(py, error);
@@ -121,7 +123,12 @@ fn let_others_run_at(py: Python<'_>, index: usize) {
 }
 
 /// See `Core.set_many`.
-pub fn set(core: &Core, py: Python<'_>, mapping: &Bound<'_, PyAny>, ttl: Ttl) -> PyResult<()> {
+pub fn set(
+    core: &Core,
+    py: Python<'_>,
+    mapping: &Bound<'_, PyAny>,
+    given: &OwnedTerms,
+) -> PyResult<()> {
     let opened = core.opened()?;
     let pairs = pairs_of(mapping)?;
     loop {
@@ -130,8 +137,12 @@ pub fn set(core: &Core, py: Python<'_>, mapping: &Bound<'_, PyAny>, ttl: Ttl) ->
         let stored: Vec<(&[u8], Value<'_>)> =
             entries.iter().map(|(key, value)| (key.bytes(), value.value())).collect();
         let all_bytes = stored.iter().map(|(_, value)| value.len()).sum();
-        opened
-            .write(py, all_bytes, |cache| cache.set_each(&stored, ttl))
+        given
+            .with(Condition::Always, |terms| {
+                opened.write(py, all_bytes, |cache| {
+                    cache.set_each_with(&stored, terms.ttl, &terms.attributes)
+                })
+            })
             .map_err(|error| opened.refused(py, error))?;
         // In another file, some of the values could not be read.
         if !is_bound || id == Some(opened.cache.latest().id()) {
@@ -153,7 +164,7 @@ fn encoded_pairs<'a, 'py>(
     let mut entries = Vec::with_capacity(pairs.len());
     let mut is_any_bound = false;
     for (object, value) in pairs {
-        let key = checked_key(core, py, object, keys::encode)?;
+        let key = checked_key(core, py, object, |object| opened.key(py, object))?;
         let value = match codec::encode_plain(value) {
             Some(value) if value.len() < opened.direct_bytes => Encoded::Plain(value),
             _ => {
@@ -209,7 +220,7 @@ fn collected<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> 
     keys.try_iter()?.collect()
 }
 
-/// Encodes a key with a function of [`keys`], and checks its length.
+/// Encodes a key, and checks its length.
 #[inline(always)]
 fn checked_key<'a, 'py>(
     core: &Core,

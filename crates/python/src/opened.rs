@@ -4,6 +4,7 @@
 //! while a value longer than [`BRIEF_BYTES`] is written.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use tuckbox_engine::{
@@ -12,15 +13,19 @@ use tuckbox_engine::{
 
 use crate::codec::Stored;
 use crate::errors::{self, classes, Quick};
+use crate::keys::Key;
 use crate::objects::{Entry, Objects, Takes};
 use crate::output_buffer::BytesOutput;
 use crate::scratch::{self, Kept, Used};
+use crate::spaces::Space;
 use crate::{codec, keys, names, waiter};
 
 /// A cache that was opened. After it is closed, the engine refuses every operation.
 pub struct Opened {
-    /// The engine's handle.
-    pub cache: Handle,
+    /// The engine's handle. Namespaces share it.
+    pub cache: Arc<Handle>,
+    /// The namespace of all keys, if any.
+    pub space: Option<Space>,
     /// Whether numbers of other libraries are refused.
     pub is_exact: bool,
     /// What stores values that are not plain.
@@ -73,7 +78,8 @@ impl Opened {
             _ => compress_min_bytes.min(BRIEF_BYTES + 1),
         };
         Ok(Opened {
-            cache,
+            cache: Arc::new(cache),
+            space: None,
             is_exact,
             objects,
             direct_bytes,
@@ -82,6 +88,62 @@ impl Opened {
             lock_timeout_s,
             refusal,
         })
+    }
+
+    /// The same handle, with all keys in a namespace of this one.
+    pub fn within(&self, name: &str) -> Opened {
+        Opened {
+            cache: Arc::clone(&self.cache),
+            space: Some(self.space.clone().unwrap_or_default().within(name)),
+            objects: self.objects.clone(),
+            place: self.place.clone(),
+            refusal: self.refusal.clone(),
+            ..*self
+        }
+    }
+
+    /// Encodes a key to store.
+    ///
+    /// # Errors
+    /// As [`keys::encode`].
+    #[inline(always)]
+    pub fn key<'a>(&self, py: Python<'_>, key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
+        let encoded = keys::encode(key)?;
+        match &self.space {
+            None => Ok(encoded),
+            Some(space) => self.in_space(py, space, &encoded),
+        }
+    }
+
+    /// Encodes a key to look up.
+    ///
+    /// # Errors
+    /// As [`keys::encode_lookup`].
+    #[inline(always)]
+    pub fn lookup_key<'a>(&self, py: Python<'_>, key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
+        let encoded = keys::encode_lookup(key)?;
+        match &self.space {
+            None => Ok(encoded),
+            Some(space) => self.in_space(py, space, &encoded),
+        }
+    }
+
+    #[inline(never)]
+    fn in_space<'a>(&self, py: Python<'_>, space: &Space, key: &Key<'_>) -> Quick<Key<'a>> {
+        let bytes = key.bytes();
+        let mut all =
+            space.prefix(&self.cache, bytes.len()).map_err(|error| self.refused(py, error))?;
+        all.extend_from_slice(bytes);
+        Ok(Key::Long(all))
+    }
+
+    /// What all keys begin with now; empty without a namespace.
+    ///
+    /// # Errors
+    /// The cache is closed or lost.
+    pub fn prefix(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
+        let prefix = self.space.as_ref().map(|space| space.prefix(&self.cache, 0));
+        prefix.transpose().map(Option::unwrap_or_default).map_err(|error| self.refused(py, error))
     }
 
     /// The longest value that the cache can hold, in bytes.
@@ -156,7 +218,7 @@ impl Opened {
         py: Python<'py>,
         object: &Bound<'_, PyAny>,
     ) -> Quick<Option<Bound<'py, PyAny>>> {
-        self.read(py, object, keys::encode_lookup(object)?.bytes())
+        self.read(py, object, self.lookup_key(py, object)?.bytes())
     }
 
     #[inline(never)]

@@ -5,8 +5,8 @@ use tuckbox_arena::Geometry;
 
 use super::hash::KeyHash;
 use super::layout::{
-    policy_selection, record, shadow, shard, BUCKET_BYTES, GHOST_ROW_BYTES, INDEX_GROUP,
-    TRAILER_BYTES,
+    namespace_row, policy_selection, record, shadow, shard, table, tag_row, BUCKET_BYTES,
+    GHOST_ROW_BYTES, INDEX_GROUP, TRAILER_BYTES,
 };
 use crate::value::Favour;
 
@@ -30,6 +30,10 @@ pub struct Shape {
     pub directory_len: u64,
     /// Entries that a shadow cache can hold.
     pub shadow_len: u64,
+    /// Rows of tags.
+    pub tag_rows: u64,
+    /// Rows of namespaces.
+    pub namespace_rows: u64,
     /// Number of shards.
     pub shard_count: u64,
     /// The longest value.
@@ -64,6 +68,19 @@ pub fn most_bodies(segment_count: u64, shard_count: u64) -> u64 {
 pub fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u64 {
     // Whole groups and whole cache lines.
     (size_bytes / segment_bytes / shard_count / 2 + 8).next_multiple_of(8 * INDEX_GROUP)
+}
+
+/// The fewest rows: the tables of the smallest cache take 256 bytes.
+const ROWS_MIN: u64 = 4;
+
+/// Rows of tags.
+pub fn tag_rows(size_bytes: u64) -> u64 {
+    (size_bytes >> 14).clamp(ROWS_MIN, 1 << 16)
+}
+
+/// Rows of namespaces.
+pub fn namespace_rows(size_bytes: u64) -> u64 {
+    (size_bytes >> 16).clamp(ROWS_MIN, 1 << 12)
 }
 
 /// Entries of a shadow cache: policy selection takes two per cent of the smallest caches, and much
@@ -110,6 +127,8 @@ impl Shape {
             crossing_bytes: segment_bytes / 16,
             directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
             shadow_len,
+            tag_rows: tag_rows(plan.size_bytes),
+            namespace_rows: namespace_rows(plan.size_bytes),
             shard_count: plan.shard_count,
             value_bytes_max: bodies_max * segment_bytes,
             max_entries: plan.max_entries,
@@ -129,6 +148,20 @@ impl Shape {
     #[inline]
     pub fn policy_selection_at(&self, shard_at: u64) -> u64 {
         shard_at + shard::DIRECTORY + self.directory_len * 8
+    }
+
+    /// The offset of a tag's row, in the tables; `row` is taken modulo their number.
+    #[inline]
+    pub fn tag_row_at(&self, row: u64) -> u64 {
+        table::TAG_ROWS + row % self.tag_rows * tag_row::BYTES
+    }
+
+    /// The offset of a namespace's row, likewise.
+    #[inline]
+    pub fn namespace_row_at(&self, row: u64) -> u64 {
+        self.tag_row_at(0)
+            + self.tag_rows * tag_row::BYTES
+            + row % self.namespace_rows * namespace_row::BYTES
     }
 
     /// The most buckets that a shard's index can have.
@@ -228,7 +261,7 @@ mod tests {
     #[test]
     fn the_longest_value_fits_into_its_form() {
         let shape = |size_bytes| Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
-        assert_eq!(shape(1 << 30).value_bytes_max >> 20, 895);
+        assert_eq!(shape(1 << 30).value_bytes_max >> 20, 893);
         for size_bytes in [1 << 38, 1 << 40, 1 << 42] {
             let most = shape(size_bytes).value_bytes_max;
             assert!((1 << 35..=record::VALUE_BYTES_MAX).contains(&most), "{most}");

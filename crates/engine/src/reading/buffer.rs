@@ -3,18 +3,21 @@
 use std::any::Any;
 use std::fmt;
 
+use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::Waiter;
 
 use crate::error::{lengthen, would_block, Error, Result};
-use crate::format::{expiry, flag, RecordHeader, Shape};
+use crate::format::{expiry, flag, KeyHash, RecordHeader, Shape};
+use crate::invalidation::{rows, State};
 use crate::storage::Context;
-use crate::value::{Entry, Value};
+use crate::value::{Entry, FullEntry, Tags, Value};
 
 /// Where reads copy entries to. Reuse it: it grows to the largest record read and never shrinks.
 #[derive(Default)]
 pub struct Buffer {
     pub(crate) header: RecordHeader,
-    /// When the entry expires, [`expiry::NEVER_US`] if never.
+    /// When the entry's time to live ends, [`expiry::NEVER_US`] if never. 0 if it is missing for all
+    /// who do not ask for stale entries.
     pub(crate) expiry_us: u64,
     /// The sum of the record's content.
     pub(crate) content: u64,
@@ -117,6 +120,53 @@ impl Buffer {
         }
         self.reserve_value(&header, cx.arena.waiter())?;
         Ok(cx.load_bodies(&header, &self.record, &mut self.value))
+    }
+
+    /// Sets the end of the time to live of a long record whose expiry is set. False if its attributes
+    /// are damaged.
+    #[inline(never)]
+    pub(crate) fn judge(&mut self, cx: &Context) -> bool {
+        match self.header.attributes(&self.record) {
+            Ok(None) => {}
+            Ok(Some(attributes)) => {
+                hooks::reach(Point::RecordVerified);
+                let (state, fresh_end_us) = rows(cx).judge(&attributes, self.expiry_us);
+                self.expiry_us = if state == State::Fresh { fresh_end_us } else { 0 };
+            }
+            Err(_) => return false,
+        }
+        true
+    }
+
+    /// Judges the record in the buffer again. Whether it is stale; none if it is gone. Sets the end of
+    /// the time to live also if that has passed.
+    pub(crate) fn judge_full(&mut self, cx: &Context, hash: KeyHash) -> Option<bool> {
+        let expiry_us = self.header.expiry_us(&self.record, hash)?;
+        if cx.is_expired(expiry_us) {
+            return None;
+        }
+        self.expiry_us = expiry_us;
+        let Some(attributes) = self.header.attributes(&self.record).ok()? else {
+            return Some(false);
+        };
+        let (state, fresh_end_us) = rows(cx).judge(&attributes, expiry_us);
+        self.expiry_us = fresh_end_us;
+        match state {
+            State::Fresh => Some(false),
+            State::Stale => Some(true),
+            State::Gone | State::Damaged => None,
+        }
+    }
+
+    /// The entry that was read, with its attributes.
+    pub(crate) fn full_entry(&self, shape: &Shape, is_stale: bool) -> FullEntry<'_> {
+        let attributes = self.header.attributes(&self.record).ok().flatten();
+        FullEntry {
+            entry: self.entry(shape),
+            tags: attributes.map_or(Tags::default(), |attributes| attributes.tags),
+            is_stale,
+            made_us: attributes.and_then(|attributes| attributes.made_us),
+        }
     }
 
     /// The bytes of a large value, and whether they are in the output buffer.

@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
             }
             Err(error) => return Err(error),
         };
-        match shard.find_key(key, hash) {
+        match shard.find_kept(key, hash) {
             Some(live) => shard.copy_entry(&live, hash, buffer),
             None => Ok(false),
         }
@@ -395,7 +395,32 @@ impl<'a> Reader<'a> {
         let Copied { header, content, .. } = *copied;
         let Some(expiry_us) = header.expiry_us(&buffer.record, hash) else { return false };
         (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
-        steps::has_its_checksum(copied, &self.hasher, hash)
+        let is_sound = steps::has_its_checksum(copied, &self.hasher, hash);
+        if header.has(flag::LONG) && is_sound {
+            return buffer.judge(&self);
+        }
+        is_sound
+    }
+
+    /// As [`Reader::find_hashed`]. Whether the entry is stale; none if there is none, or it is stale
+    /// and the caller does not accept that.
+    pub(crate) fn find_full(
+        self,
+        owner: Option<OwnerId>,
+        key: &[u8],
+        hash: KeyHash,
+        accepts_stale: bool,
+        buffer: &mut Buffer,
+    ) -> Result<Option<bool>> {
+        let found = self.read(key, hash, buffer, owner.is_some())?;
+        let is_stale = if found { buffer.judge_full(&self, hash) } else { None };
+        let accepted = is_stale.filter(|is_stale| accepts_stale || !is_stale);
+        match (accepted, owner) {
+            (Some(_), Some(owner)) => self.arena.count_read(owner, Counter::Hits),
+            (Some(_), None) => {}
+            (None, _) => self.note_miss(owner)?,
+        }
+        Ok(accepted)
     }
 
     /// Reads an entry into the buffer, for callers that have the hash and the owner for this handle's

@@ -10,7 +10,7 @@ mod scratch;
 mod segments;
 mod shard;
 
-pub use self::context::Context;
+pub use self::context::{check_tag, Context};
 pub use self::logs::{Need, Reservation};
 pub use self::records::{RECORD_BYTES, RECORD_START_WORDS};
 pub use self::scratch::with_scratch;
