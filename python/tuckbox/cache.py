@@ -25,9 +25,12 @@ from tuckbox.errors import (
     InvalidGroup,
     SizeMismatchWarning,
 )
+from tuckbox.flights import AsyncLoading
 from tuckbox.greenlets import cooperate
 from tuckbox.limits import checked_lock_timeout, checked_max_entries
+from tuckbox.loading import Loading
 from tuckbox.logouts import warn_of_logout
+from tuckbox.memoize import Memoizing
 from tuckbox.objects import Codec, Objects, Pickle
 from tuckbox.organising import Organising
 from tuckbox.places import Place, is_in_memory, place_of, prepare
@@ -44,7 +47,7 @@ _GROUP_MAX = 2**32 - 1
 """To ``fchown``, this number means "do not change the group"."""
 
 
-class Cache(Organising, Surface, _engine.Core):
+class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core):
     """A cache shared by every process that opens the same file.
 
     Example:

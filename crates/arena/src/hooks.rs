@@ -74,6 +74,14 @@ pub enum Point {
     StampAdvanced,
     /// A repairer has finished one part of its work, but not begun the next.
     RepairStep,
+    /// A counter of invalidations has moved, but the entry is not removed.
+    Invalidated,
+    /// A row names the key of a maker, but not the maker.
+    MakerNamed,
+    /// A waiter has announced itself in a claim, but does not sleep.
+    ClaimAwaited,
+    /// A claim is released, but its sleepers are not woken.
+    ClaimReleased,
 }
 
 /// Whether the points of this build run hooks.

@@ -15,6 +15,7 @@ use crate::format::{
 };
 use crate::index::Lookup;
 use crate::invalidation::{rows, SHARD_OF_NAMESPACES};
+use crate::leases::{Begin, Begun, Leases, Token};
 use crate::reading::{Buffer, Live, Reader, ScanState, WINDOW};
 use crate::repair::{lock, Audit};
 use crate::storage::{check_tag, Context};
@@ -102,6 +103,11 @@ impl Cache {
     /// The operations that change entries.
     pub(crate) fn writes(&self) -> Store<'_> {
         Store(&self.cx)
+    }
+
+    /// The leases on keys.
+    fn leases(&self) -> Leases<'_> {
+        Leases(self.writes())
     }
 
     /// The file's path.
@@ -343,6 +349,8 @@ impl Cache {
     /// [`Error::KeyTooLong`], and [`Error::Arena`] for locks.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         let (shard, hash, live) = self.writes().lock_kept(key)?;
+        // Also without an entry: a maker may be about to store one.
+        shard.invalidate(hash);
         let Some(live) = live else { return Ok(false) };
         // A stale entry was missing, but must not be served any more.
         shard.remove_live(hash, &live, shard::DELETES);
@@ -361,6 +369,7 @@ impl Cache {
         let Some((live, _)) = found.filter(|(live, is)| !live.is_stale && *is == version) else {
             return Ok(false);
         };
+        shard.invalidate(hash);
         shard.remove_live(hash, &live, shard::DELETES);
         drop(shard);
         self.cx.arena.check_not_lost()?;
@@ -378,6 +387,7 @@ impl Cache {
     /// As [`Cache::pop`]; whether the entry is in the buffer.
     pub(crate) fn take(&self, key: &[u8], buffer: &mut Buffer) -> Result<bool> {
         let (shard, hash, live) = self.writes().lock_kept(key)?;
+        shard.invalidate(hash);
         let Some(live) = live else { return Ok(false) };
         if !live.is_stale && !shard.copy_entry(&live, hash, buffer)? {
             return Ok(false);
@@ -471,6 +481,73 @@ impl Cache {
                 return Ok(Some(sum));
             }
         }
+    }
+
+    /// Decides who makes the value of a key: the caller gets the fresh entry, or the lease, or learns
+    /// that another maker of a live process has the lease. With `anyway`, an entry does not count.
+    /// A token must be finished or abandoned.
+    ///
+    /// # Errors
+    /// As [`Cache::get`] and [`Cache::delete`].
+    pub fn begin<'b>(&self, key: &[u8], anyway: bool, buffer: &'b mut Buffer) -> Result<Begin<'b>> {
+        let (begun, is_stale) = self.begin_in(key, anyway, buffer)?;
+        Ok(self.as_begin(begun, is_stale, buffer))
+    }
+
+    /// As [`Cache::begin`]; also whether the entry in the buffer is stale, none if there is none.
+    pub(crate) fn begin_in(
+        &self,
+        key: &[u8],
+        anyway: bool,
+        buffer: &mut Buffer,
+    ) -> Result<(Begun, Option<bool>)> {
+        self.leases().begin(key, anyway, buffer)
+    }
+
+    pub(crate) fn as_begin<'b>(
+        &self,
+        begun: Begun,
+        is_stale: Option<bool>,
+        buffer: &'b Buffer,
+    ) -> Begin<'b> {
+        match (begun, is_stale.map(|is_stale| self.full_entry(is_stale, buffer))) {
+            (Begun::Lease(token), entry) => Begin::Lease(token, entry),
+            (Begun::Found, Some(entry)) => Begin::Found(entry),
+            (_, entry) => Begin::Busy(entry),
+        }
+    }
+
+    /// Stores the value that was made with a lease, and ends the lease. Whether it was stored: not
+    /// if the key was deleted, its entry changed or one of the tags was evicted since
+    /// [`Cache::begin`], if the cache was cleared, or if the token is another key's, another file's
+    /// or that of the process which forked this one.
+    ///
+    /// # Errors
+    /// As [`Cache::store`]. The lease has ended then, too, but for [`crate::ArenaError::WouldBlock`].
+    pub fn finish(
+        &self,
+        token: &Token,
+        key: &[u8],
+        value: Value<'_>,
+        ttl: Ttl,
+        attributes: &Attributes<'_>,
+    ) -> Result<bool> {
+        self.leases().finish(token, key, value, ttl, attributes)
+    }
+
+    /// Ends a lease without a value. Takes no lock; may be called after the handle was closed.
+    pub fn abandon(&self, token: &Token) {
+        self.leases().abandon(token);
+    }
+
+    /// Waits until no live process has the lease of a key, at most `limit`; the caller then begins
+    /// again. False if the time is over.
+    ///
+    /// # Errors
+    /// [`crate::ArenaError::Interrupted`], [`crate::ArenaError::Closed`],
+    /// [`crate::ArenaError::ReadOnly`], [`crate::ArenaError::Lost`] if another file may have it.
+    pub fn wait_made(&self, key: &[u8], limit: Duration) -> Result<bool> {
+        self.leases().wait_made(key, limit)
     }
 
     /// Removes all entries; how many there were. Takes each shard's lock in turn: entries that

@@ -7,7 +7,7 @@
 //! addresses stay reserved until the handle is dropped, because other threads may be reading.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tuckbox_arena::clock::coarse_seconds;
 use tuckbox_arena::region::{fence, Latest};
@@ -15,6 +15,7 @@ use tuckbox_arena::{create_private_folder, Error as ArenaError, Place};
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::leases::{Begin, Token};
 use crate::reading::{Buffer, ScanState};
 use crate::value::{
     Attributes, Changes, CheckReport, Config, Entry, FullEntry, Item, Stats, Terms, Ttl, Value,
@@ -491,6 +492,42 @@ impl Handle {
         ttl: Ttl,
     ) -> Result<Option<i64>> {
         self.write(|cache| cache.incr(key, delta, initial, ttl))
+    }
+
+    /// See [`Cache::begin`].
+    pub fn begin<'b>(&self, key: &[u8], anyway: bool, buffer: &'b mut Buffer) -> Result<Begin<'b>> {
+        let (cache, (begun, is_stale)) =
+            self.write(|cache| Ok((cache, cache.begin_in(key, anyway, buffer)?)))?;
+        Ok(cache.as_begin(begun, is_stale, buffer))
+    }
+
+    /// See [`Cache::finish`]. False if the file was removed, replaced or resized since
+    /// [`Handle::begin`]: what happened to the key there is unknown.
+    pub fn finish(
+        &self,
+        token: &Token,
+        key: &[u8],
+        value: Value<'_>,
+        ttl: Ttl,
+        attributes: &Attributes<'_>,
+    ) -> Result<bool> {
+        match self.latest.get().finish(token, key, value, ttl, attributes) {
+            Err(error) if is_lost(&error) && !self.is_closed() => Ok(false),
+            finished => finished,
+        }
+    }
+
+    /// See [`Cache::abandon`].
+    pub fn abandon(&self, token: &Token) {
+        self.latest.get().abandon(token);
+    }
+
+    /// See [`Cache::wait_made`]. True also if the file was removed, replaced or resized meanwhile.
+    pub fn wait_made(&self, key: &[u8], limit: Duration) -> Result<bool> {
+        match self.latest.get().wait_made(key, limit) {
+            Err(error) if is_lost(&error) && !self.is_closed() => Ok(true),
+            waited => waited,
+        }
     }
 
     /// See [`Cache::clear`].

@@ -45,6 +45,7 @@ mod eviction;
 mod handle;
 mod index;
 mod invalidation;
+mod leases;
 #[cfg(all(test, loom))]
 mod models;
 mod policy;
@@ -60,6 +61,7 @@ pub use cache::{Cache, Scan};
 pub use error::{Error, Result};
 pub use format::plan::{default_size, file_format};
 pub use handle::{Handle, Walk};
+pub use leases::{Begin, Token};
 pub use reading::{Buffer, OutputBuffer, ScanState};
 pub use tuckbox_arena::clock::Clock;
 pub use tuckbox_arena::{
@@ -67,7 +69,7 @@ pub use tuckbox_arena::{
     BRIEF_BYTES,
 };
 pub use value::{
-    Attributes, Changes, CheckReport, Condition, Config, Entry, Favour, FullEntry, Item, Loss,
+    Attributes, Basis, Changes, CheckReport, Condition, Config, Entry, Favour, FullEntry, Item, Loss,
     Settings, Stats, Tags, Terms, Ttl, Value,
 };
 

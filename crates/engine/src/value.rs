@@ -73,9 +73,22 @@ impl Attributes<'_> {
     }
 }
 
+/// What a lease on a key has seen of it: the reasons for which its value must not be stored later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Basis {
+    /// The version of the entry, fresh or stale; none if there was none.
+    pub version: Option<u64>,
+    /// The key's counter of invalidations.
+    pub invalidations: u64,
+    /// The shard's epoch, which a clear moves.
+    pub epoch: u64,
+    /// What the stamp clock showed, for evictions of tags.
+    pub stamp: u64,
+}
+
 /// The condition for storing a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Condition {
+pub enum Condition<'a> {
     /// Always.
     #[default]
     Always,
@@ -85,6 +98,8 @@ pub enum Condition {
     Present,
     /// Only if there is one of this version.
     Version(u64),
+    /// Only if nothing invalidated the key since, and there is no entry or the one of then.
+    Unchanged(&'a Basis),
 }
 
 /// How a value is stored.
@@ -97,7 +112,7 @@ pub struct Terms<'a> {
     /// See there.
     pub attributes: Attributes<'a>,
     /// See there.
-    pub condition: Condition,
+    pub condition: Condition<'a>,
 }
 
 impl Terms<'_> {

@@ -7,9 +7,10 @@ use tuckbox_arena::layout::{header, process, segment, signature};
 use tuckbox_engine::format::layout::{
     flag, log, namespace_row, note, policy_selection, shadow, shard, table, tag_row,
 };
+use tuckbox_engine::format::leases::maker;
 
 /// Modules of constants, by the headings of their tables.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 13] = [
     "header",
     "process",
     "segment",
@@ -17,6 +18,7 @@ const TABLES: [&str; 12] = [
     "shard",
     "policy_selection",
     "shadow",
+    "maker",
     "log",
     "flag",
     "table",
@@ -41,11 +43,12 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     constants!(map, note: NEXT EXTENT OPENED);
     constants!(map, shard: LOCK BOOT STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
         INDEX_SEGMENTS BODY_SEGMENTS SETS DELETES INTENT SPARES INTENT_SUM SMALL MAIN CLOCK INCREMENTS HALVINGS
-        WINS SETTING SWITCHES FORMER_EPOCH INVALIDATIONS DIRECTORY);
+        WINS SETTING SWITCHES FORMER_EPOCH DIRECTORY);
     constants!(map, log: HEAD TAIL ENTRIES BYTES BODY_BYTES SEGMENTS);
     constants!(map, policy_selection: NOTED_COUNT REPLAYED_COUNT SHADOW_CAPACITY MEAN_BYTES REGRETS
         SURPLUS SHORTENED NOTED SHADOWS);
     constants!(map, shadow: APPENDS CLOCK INCREMENTS HALVINGS WINS ENTRIES);
+    constants!(map, maker: HASH CLAIM);
     constants!(map, flag: EXPIRY NUMBER LONG);
     constants!(map, table: STAMP_CLOCK CLOCK_BOOT BASE_ERA TAG_ROWS);
     constants!(map, tag_row: TAG INVALIDATED STALED);
@@ -109,7 +112,6 @@ fn adjacent_words_do_not_overlap() {
         (shard::SETTING, 8),
         (shard::SWITCHES, 8),
         (shard::FORMER_EPOCH, 8),
-        (shard::INVALIDATIONS, shard::INVALIDATION_COUNT * 8),
         (shard::DIRECTORY, 8),
     ];
     let policy_selection_words = [

@@ -16,6 +16,12 @@ eager-unlock        protocol  a_failed_try_lock_leaves_the_lock_to_its_owner
 no-busy             protocol  a_death_anywhere_costs_at_most_the_entry_being_written
 no-repair           protocol  a_death_anywhere_costs_at_most_the_entry_being_written
 old-length          protocol  segments_that_a_dead_writer_took_after_growth_are_found
+no-lease-counter    leases    a_value_is_refused_after_its_key_was_invalidated
+no-lease-epoch      leases    a_value_is_refused_after_its_key_was_invalidated
+no-lease-version    leases    a_value_is_refused_after_its_key_was_invalidated
+two-makers          leases    one_maker_at_a_time
+dead-makers-kept    leases    the_lease_of_a_dead_maker_is_free
+lease-of-parent     leases    a_forked_child_has_no_lease_of_its_parent
 no-checksum         damage    sampled_bytes_of_the_pool
 no-loss             damage    lost_entries_are_reported_and_counted
 other-tag           golden    files_of_this_format_are_read_exactly

@@ -215,7 +215,7 @@ fn a_clear_removes_also_what_a_cut_had_hidden() {
     };
     store(0..10);
     let shard_at = geometry(machine.size_bytes).shard_at(0) as usize;
-    let page = shard_at..shard_at + shard::INVALIDATIONS as usize;
+    let page = shard_at..shard_at + shard::DIRECTORY as usize;
     let before = std::fs::read(&machine.path).unwrap()[page.clone()].to_vec();
     cache.clear().unwrap();
     store(0..150);

@@ -12,12 +12,12 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use tuckbox_engine::{
-    default_size, Changes, Clock, Condition, Config, Error, FullEntry, Handle, Place, Rights,
-    Value, Walk,
+    default_size, Changes, Clock, Condition, Config, Error, FullEntry, Handle, Place, Rights, Walk,
 };
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
+use crate::leases::{self, Lease};
 use crate::objects::Objects;
 use crate::opened::Opened;
 use crate::scan::{self, Part, Scan};
@@ -107,7 +107,8 @@ impl<'py> FromPyObject<'_, 'py> for Initial {
     }
 }
 
-fn entry_of<'py>(
+/// The `Entry` for an entry of the engine.
+pub fn entry_of<'py>(
     py: Python<'py>,
     opened: &Opened,
     object: &Bound<'_, PyAny>,
@@ -827,6 +828,47 @@ impl Core {
         opened.cache.evict(&tag, soft).map_err(|error| opened.refused(py, error))
     }
 
+    // Leases and eras: see `tuckbox.contract`.
+
+    fn _begin<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        force: bool,
+    ) -> Quick<leases::Begun<'py>> {
+        leases::begin(self, py, key, force)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn _finish(
+        &self,
+        py: Python<'_>,
+        token: &Bound<'_, Lease>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        stale: Option<&Bound<'_, PyAny>>,
+        tags: &Bound<'_, PyAny>,
+        made_s: Option<f64>,
+    ) -> PyResult<bool> {
+        leases::finish(self, py, token.get(), key, value, ttl, stale, tags, made_s)
+    }
+
+    // May be called of a closed handle, because the lease has one of its own.
+    #[staticmethod]
+    fn _abandon(token: &Bound<'_, Lease>) {
+        token.get().abandon();
+    }
+
+    fn _wait_made(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        timeout_s: f64,
+    ) -> PyResult<bool> {
+        leases::wait_made(self, py, key, timeout_s)
+    }
+
     /// Become a namespace of another cache or namespace, whose handle it shares.
     fn _join(&self, parent: &Bound<'_, Core>, name: &str) -> PyResult<()> {
         if name.is_empty() || name.len() > spaces::NAME_BYTES_MAX {
@@ -990,13 +1032,13 @@ impl Core {
     /// What stores values that are not plain.
     #[getter]
     fn _objects(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let objects = self.opened()?.objects.as_ref();
+        let objects = self.opened()?.objects.as_deref();
         Ok(objects.map(|objects| objects.object().clone_ref(py)))
     }
 
     // For the garbage collector: a codec may refer to the cache.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let objects = self.opened.get().and_then(|opened| opened.objects.as_ref());
+        let objects = self.opened.get().and_then(|opened| opened.objects.as_deref());
         objects.map_or(Ok(()), |objects| objects.traverse(&visit))
     }
 
@@ -1018,14 +1060,13 @@ impl Core {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
         given: &OwnedTerms,
-        condition: Condition,
+        condition: Condition<'_>,
     ) -> Quick<bool> {
         let opened = self.opened()?;
         let bytes = opened.key(py, key)?;
         given.with(condition, |terms| {
-            opened.store(py, key, value, |cache, value: Value<'_>| {
-                cache.store(bytes.bytes(), value, terms)
-            })
+            let bytes = bytes.bytes();
+            opened.store(py, key, bytes, value, |cache, value| cache.store(bytes, value, terms))
         })
     }
 

@@ -6,6 +6,7 @@
 //! - `core`: the methods of `Cache`; [`get_set`]: `get` and `set`; [`many`]: those on many keys
 //! - [`terms`]: how a value is stored; [`spaces`]: keys in namespaces
 //! - [`keys`]: keys to bytes and back; [`codec`]: values to bytes and back
+//! - [`leases`]: who makes a value
 //! - [`objects`]: what stores values that are not plain
 //! - [`numbers`]: numbers of other libraries; [`advice`]: what to do about other types
 //! - [`errors`]: engine errors to exceptions
@@ -27,6 +28,7 @@ mod get_set;
 #[cfg(feature = "hooks")]
 mod hooks;
 mod keys;
+mod leases;
 mod many;
 mod names;
 mod numbers;

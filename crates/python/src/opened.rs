@@ -29,7 +29,7 @@ pub struct Opened {
     /// Whether numbers of other libraries are refused.
     pub is_exact: bool,
     /// What stores values that are not plain.
-    pub objects: Option<Objects>,
+    pub objects: Option<Arc<Objects>>,
     /// Shorter plain values are stored at once: with the GIL, as they are.
     pub direct_bytes: usize,
     /// A path, or a private cache.
@@ -81,7 +81,7 @@ impl Opened {
             cache: Arc::new(cache),
             space: None,
             is_exact,
-            objects,
+            objects: objects.map(Arc::new),
             direct_bytes,
             place,
             rights,
@@ -178,13 +178,13 @@ impl Opened {
 
     /// What the cache accepts as a value.
     pub fn rules(&self) -> codec::Rules<'_> {
-        let objects = self.objects.as_ref();
+        let objects = self.objects.as_deref();
         codec::Rules { bytes_max: self.value_bytes_max(), is_exact: self.is_exact, objects }
     }
 
     /// The entry of a key, for values that are not plain.
     pub fn entry<'a>(&'a self, key: &'a [u8]) -> Entry<'a> {
-        Entry { objects: self.objects.as_ref(), cache: &self.cache, key }
+        Entry { objects: self.objects.as_deref(), cache: &self.cache, key }
     }
 
     /// Decodes the value of a key. An `EntryCorrupt` names the key, `object`.
@@ -341,6 +341,14 @@ impl Opened {
             read_bytes: 0,
         });
         Ok(is_there? && self.cache.delete(key).map_err(raised)?)
+    }
+
+    /// Refuses to wait while this thread's operations must be brief.
+    ///
+    /// # Errors
+    /// `WouldBlock`.
+    pub fn refuse_if_brief(&self, py: Python<'_>) -> PyResult<()> {
+        refuse_if_brief().map_err(|error| self.refused(py, error))
     }
 
     /// Runs a long operation without the GIL.

@@ -13,6 +13,7 @@ pub struct OwnedTerms {
     keeps_ttl: bool,
     tags: Vec<String>,
     stale: Option<Ttl>,
+    made_us: Option<u64>,
 }
 
 impl OwnedTerms {
@@ -40,13 +41,20 @@ impl OwnedTerms {
                 })?
             }
         };
-        Ok(OwnedTerms { ttl, keeps_ttl, tags, stale })
+        Ok(OwnedTerms { ttl, keeps_ttl, tags, stale, made_us: None })
+    }
+
+    /// The same, for a value whose making took so many seconds.
+    pub fn made_in(self, seconds: Option<f64>) -> OwnedTerms {
+        let made_us = seconds.map(|seconds| (seconds * 1e6) as u64);
+        OwnedTerms { made_us, ..self }
     }
 
     /// Calls a function with the engine's form of the arguments.
-    pub fn with<R>(&self, condition: Condition, run: impl FnOnce(&Terms<'_>) -> R) -> R {
+    pub fn with<R>(&self, condition: Condition<'_>, run: impl FnOnce(&Terms<'_>) -> R) -> R {
         let tags: Vec<&str> = self.tags.iter().map(String::as_str).collect();
-        let attributes = Attributes { tags: &tags, stale: self.stale, ..Attributes::default() };
+        let (stale, made_us) = (self.stale, self.made_us);
+        let attributes = Attributes { tags: &tags, stale, made_us, stamp: None };
         run(&Terms { ttl: self.ttl, keeps_ttl: self.keeps_ttl, attributes, condition })
     }
 }

@@ -61,12 +61,9 @@ pub mod shard {
     pub const FORMER_EPOCH: u64 = SWITCHES + 8;
     /// The [`EPOCH`] of a shard whose entries a successor of the file has, or is about to have.
     pub const HIDDEN: u64 = u64::MAX;
-    /// Counters of invalidations by key hash. Reserved for leases.
-    pub const INVALIDATIONS: u64 = 512;
-    /// Number of words at [`INVALIDATIONS`].
-    pub const INVALIDATION_COUNT: u64 = 64;
-    /// The index directory: for each index segment, in order, segment + 1.
-    pub const DIRECTORY: u64 = INVALIDATIONS + INVALIDATION_COUNT * 8;
+    /// The index directory: for each index segment, in order, segment + 1. Policy selection follows,
+    /// and the tables of [`super::super::leases`] are last.
+    pub const DIRECTORY: u64 = 512;
 
     /// Words of the cache line from [`STATE`] on, which is for readers.
     pub const READERS_WORDS: usize = 8;

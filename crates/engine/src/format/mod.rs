@@ -6,6 +6,7 @@ pub mod draft;
 pub mod expiry;
 pub mod hash;
 pub mod layout;
+pub mod leases;
 pub mod plan;
 pub mod record;
 pub mod shape;
@@ -19,6 +20,7 @@ pub use self::layout::{
     BUCKETS_AT_FIRST, BUCKET_BYTES, BUCKET_WORD, GHOST_ROW_BYTES, MAX_ENTRIES_MAX,
     RECORD_SPACE_MIN, SIZE_BYTES_MIN, SLOTS_PER_BUCKET, TRAILER_BYTES,
 };
+pub use self::leases::{maker, LeaseTables};
 pub use self::record::{Body, RecordHeader, Sequence};
 pub use self::shape::{bucket_of, choices_of, most_bodies, shadow_bytes, shadow_rows, Shape};
 pub use self::words::{

@@ -8,6 +8,7 @@ use super::layout::{
     attribute, log, namespace_row, note, policy_selection, record, shadow, shard, table, tag_row,
     BUCKET_BYTES, GHOST_ROW_BYTES, INDEX_GROUP, MAX_ENTRIES_MAX, SIZE_BYTES_MIN, TRAILER_BYTES,
 };
+use super::leases::{maker, LeaseTables};
 use super::shape::{directory_len, namespace_rows, policy_selection_bytes, shadow_len, tag_rows};
 use crate::value::Config;
 
@@ -54,7 +55,8 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         shard_count,
         shard_bytes: shard::DIRECTORY
             + directory_bytes
-            + policy_selection_bytes(shadow_len(size_bytes, shard_count)),
+            + policy_selection_bytes(shadow_len(size_bytes, shard_count))
+            + LeaseTables::new(size_bytes, shard_count).len_bytes(),
         // Rounded up to cache lines: other files are refused when they are opened.
         table_bytes: table_bytes.next_multiple_of(64),
         // An index and a log segment for each shard, so that every shard works even if the file
@@ -110,6 +112,7 @@ fn signature() -> u64 {
         tag_row::BYTES,
         namespace_row::BYTES,
         u64::from(attribute::RESERVED_SHIFT),
+        maker::ROW_BYTES,
     ]
     .iter()
     .fold(1, |hash: u64, part| hash.wrapping_mul(31).wrapping_add(*part))

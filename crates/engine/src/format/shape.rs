@@ -8,6 +8,7 @@ use super::layout::{
     namespace_row, policy_selection, record, shadow, shard, table, tag_row, BUCKET_BYTES,
     GHOST_ROW_BYTES, INDEX_GROUP, TRAILER_BYTES,
 };
+use super::leases::LeaseTables;
 use crate::value::Favour;
 
 const SHADOW_ENTRY_FOR_EACH_BYTES: u64 = 16 << 10;
@@ -34,6 +35,8 @@ pub struct Shape {
     pub tag_rows: u64,
     /// Rows of namespaces.
     pub namespace_rows: u64,
+    /// The tables of a shard for leases.
+    pub leases: LeaseTables,
     /// Number of shards.
     pub shard_count: u64,
     /// The longest value.
@@ -114,7 +117,9 @@ impl Shape {
         let plan = &geometry.plan;
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
-        let before_directory = shard::DIRECTORY + policy_selection_bytes(shadow_len);
+        let leases = LeaseTables::new(plan.size_bytes, plan.shard_count);
+        let beside_directory =
+            shard::DIRECTORY + policy_selection_bytes(shadow_len) + leases.len_bytes();
         let bodies_max = most_bodies(geometry.segment_count, plan.shard_count)
             .min(record::VALUE_BYTES_MAX / segment_bytes);
         let record_bytes_max =
@@ -125,10 +130,11 @@ impl Shape {
             segment_shift: segment_bytes.trailing_zeros(),
             log_bytes: segment_bytes - TRAILER_BYTES,
             crossing_bytes: segment_bytes / 16,
-            directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
+            directory_len: plan.shard_bytes.saturating_sub(beside_directory) / 8,
             shadow_len,
             tag_rows: tag_rows(plan.size_bytes),
             namespace_rows: namespace_rows(plan.size_bytes),
+            leases,
             shard_count: plan.shard_count,
             value_bytes_max: bodies_max * segment_bytes,
             max_entries: plan.max_entries,

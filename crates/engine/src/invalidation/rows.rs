@@ -149,6 +149,11 @@ impl Rows<'_> {
         (word(tag_row::INVALIDATED), word(tag_row::STALED))
     }
 
+    /// Whether the entries of a tag that have this stamp are invalid.
+    pub fn is_evicted_since(self, tag: NameHash, stamp: u64) -> bool {
+        self.evictions_of(tag).0 > stamp
+    }
+
     /// The era of a namespace, at least 1: a value that the clock shows before any invalidation.
     pub fn era(self, name: NameHash) -> u64 {
         let at = match self.find(Kind::Namespaces, name) {

@@ -36,17 +36,7 @@ impl Entries<'_> {
     /// Finds the entry of a key, also a stale one. Removes it and finds nothing if it is gone.
     #[inline(always)]
     pub fn find_kept(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
-        let mut slots = self.slots_of(hash)?;
-        let mut live = loop {
-            let found = slots.next()?;
-            // Its lines arrive in parallel then.
-            self.region().prefetch(found.slot.offset(), RECORD_BYTES);
-            if let Some((position, header)) = self.locate_header(found.slot.offset()) {
-                if self.has_key(position, &header, key) {
-                    break Live { found, position, header, is_stale: false };
-                }
-            }
-        };
+        let mut live = self.find_any(key, hash)?;
         match state_at(self, live.offset(), &live.header, hash) {
             State::Fresh => return Some(live),
             State::Stale => {
@@ -57,6 +47,33 @@ impl Entries<'_> {
             State::Damaged => self.drop_damaged(hash, &live.found, &live.header),
         }
         None
+    }
+
+    /// Finds the entry of a key, whatever its state.
+    #[inline(always)]
+    fn find_any(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
+        let mut slots = self.slots_of(hash)?;
+        loop {
+            let found = slots.next()?;
+            // Its lines arrive in parallel then.
+            self.region().prefetch(found.slot.offset(), RECORD_BYTES);
+            if let Some((position, header)) = self.locate_header(found.slot.offset()) {
+                if self.has_key(position, &header, key) {
+                    return Some(Live { found, position, header, is_stale: false });
+                }
+            }
+        }
+    }
+
+    /// The version of a key's entry, also of one that is gone. None if there is none, or it is
+    /// damaged.
+    #[cold]
+    pub fn last_version(&self, key: &[u8], hash: KeyHash) -> Option<u64> {
+        let live = self.find_any(key, hash)?;
+        with_scratch(|words| {
+            let (header, content) = self.load_valid(live.offset(), words, hash)?;
+            Some(header.version(content))
+        })
     }
 
     /// Removes an entry that has expired or is not wanted any more; `counter` counts that.

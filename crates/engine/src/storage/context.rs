@@ -1,6 +1,7 @@
 //! What every part of the engine needs of an open cache: its shared memory, its measures, its hash
 //! and its limits. Must not know any operation.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tuckbox_arena::Arena;
@@ -18,12 +19,16 @@ pub struct Context {
     pub(crate) name_hasher: Hasher,
     /// The longest time that a write waits for a lock.
     pub(crate) lock_limit: Duration,
+    /// Tells this open file from every other one of this process: a copy of a cache keeps its id.
+    pub(crate) serial: u64,
 }
 
 impl Context {
     /// The context of an open file.
     pub(crate) fn new(arena: Arena, config: &Config) -> Context {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
         Context {
+            serial: OPENED.fetch_add(1, Ordering::Relaxed),
             shape: Shape::new(arena.geometry()),
             hasher: Hasher::new(arena.identity().hash_key),
             name_hasher: Hasher::new(arena.identity().cache_id),

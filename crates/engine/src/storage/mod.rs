@@ -4,6 +4,7 @@
 mod bodies;
 mod context;
 mod directory;
+mod invalidations;
 mod logs;
 mod records;
 mod scratch;

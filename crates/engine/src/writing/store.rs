@@ -63,7 +63,7 @@ pub(super) struct Tries {
 pub(super) struct Storing<'a> {
     pub(super) key: &'a [u8],
     pub(super) draft: Draft<'a>,
-    pub(super) condition: Condition,
+    pub(super) condition: Condition<'a>,
     pub(super) tries: Tries,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Store<'a> {
         key: &[u8],
         value: Value<'_>,
         ttl: Ttl,
-        condition: Condition,
+        condition: Condition<'_>,
     ) -> Result<bool> {
         self.check_lengths(key, Some(value))?;
         let hash = self.hasher.key(key);
@@ -149,7 +149,7 @@ impl<'a> Store<'a> {
         expiry_us: Option<u64>,
         attributes: Option<&NewAttributes<'_>>,
         keeps_expiry: bool,
-        condition: Condition,
+        condition: Condition<'_>,
     ) -> Result<bool> {
         self.check_lengths(key, Some(value))?;
         let hash = self.hasher.key(key);
@@ -190,7 +190,7 @@ impl<'a> Store<'a> {
     }
 
     #[inline(always)]
-    fn store_draft(self, key: &[u8], draft: Draft<'_>, condition: Condition) -> Result<bool> {
+    fn store_draft(self, key: &[u8], draft: Draft<'_>, condition: Condition<'_>) -> Result<bool> {
         let mut storing = Storing { key, draft, condition, tries: Tries::default() };
         // Nearly always the first attempt succeeds. Everything else is in functions of its own.
         let stored = match storing.draft.header().body_count {

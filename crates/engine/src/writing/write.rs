@@ -18,7 +18,7 @@ use crate::format::{
 use crate::index::Index;
 use crate::reading::{Entries, Live};
 use crate::storage::{with_scratch, Need};
-use crate::value::Condition;
+use crate::value::{Basis, Condition};
 
 /// The result of storing without a new record.
 pub enum InPlace {
@@ -43,7 +43,17 @@ impl<'a> From<Index<'a>> for Writer<'a> {
 impl Writer<'_> {
     /// Stores a draft if the condition holds and it fits into the existing record.
     #[inline(always)]
-    pub fn put_in_place(&self, key: &[u8], draft: &mut Draft<'_>, condition: Condition) -> InPlace {
+    pub fn put_in_place(
+        &self,
+        key: &[u8],
+        draft: &mut Draft<'_>,
+        condition: Condition<'_>,
+    ) -> InPlace {
+        if let Condition::Unchanged(basis) = condition {
+            if !self.is_unchanged(key, draft.hash, basis) {
+                return InPlace::Done(false);
+            }
+        }
         let (live, version) = match condition {
             // The old entry is replaced, whatever it holds.
             Condition::Always => (self.find_kept(key, draft.hash), 0),
@@ -58,6 +68,7 @@ impl Writer<'_> {
             Condition::Absent => !is_present(),
             Condition::Present => is_present(),
             Condition::Version(wanted) => is_present() && version == wanted,
+            Condition::Unchanged(_) => true,
         };
         if !holds {
             return InPlace::Done(false);
@@ -100,6 +111,18 @@ impl Writer<'_> {
             let attributes = if is_loaded { header.attributes(words).ok().flatten() } else { None };
             attributes.map_or(0, |attributes| attributes.stale_us)
         })
+    }
+
+    /// Whether a value that was made on this basis may be stored now. An entry that is missing may
+    /// have been evicted or have expired: its removal on request would have moved the counter.
+    #[cold]
+    fn is_unchanged(&self, key: &[u8], hash: KeyHash, basis: &Basis) -> bool {
+        let is_on = tuckbox_arena::mutants::is_on;
+        // Before it is collected: an entry that was stored since may have expired already.
+        let last = self.last_version(key, hash);
+        (self.invalidations(hash) == basis.invalidations || is_on("no-lease-counter"))
+            && (self.word(shard::EPOCH) == basis.epoch || is_on("no-lease-epoch"))
+            && (last.is_none() || last == basis.version || is_on("no-lease-version"))
     }
 
     /// Stores a draft as a new record, replacing the key's present one if there is one. None if
