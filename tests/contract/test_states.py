@@ -13,7 +13,7 @@ from tuckbox.errors import InvalidTag, InvalidTTL, InvalidVersion
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("memory",)
+RUNS_ON = ("shared", "memory")
 
 MISSING_TO = {
     "get": lambda cache: cache.get("k") is None,

@@ -13,7 +13,7 @@ from tuckbox import arguments, flights, loading, loads, makers, memoize
 if TYPE_CHECKING:
     from tuckbox import Cache
 
-RUNS_ON = ("memory",)
+RUNS_ON = ("shared", "memory")
 MODULES = (arguments, flights, loading, loads, makers, memoize)
 
 

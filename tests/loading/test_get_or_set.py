@@ -35,7 +35,7 @@ from tuckbox.results import Entry
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("memory",)
+RUNS_ON = ("shared", "memory")
 
 
 class Broken(Exception):
