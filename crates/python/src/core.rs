@@ -22,7 +22,7 @@ use crate::objects::Objects;
 use crate::opened::Opened;
 use crate::scan::{self, Part, Scan};
 use crate::scratch::{self, Used};
-use crate::spaces::{self, Space};
+use crate::spaces;
 use crate::terms::{self, OwnedTerms};
 use crate::waiter::{self, PythonWaiter};
 use crate::{choices, many, names, numbers, reports, ttl};
@@ -871,22 +871,8 @@ impl Core {
 
     /// Become a namespace of another cache or namespace, whose handle it shares.
     fn _join(&self, parent: &Bound<'_, Core>, name: &str) -> PyResult<()> {
-        if name.is_empty() || name.len() > spaces::NAME_BYTES_MAX {
-            return Err(classes::InvalidArgument::new_err(format!(
-                "the name of a namespace must have 1 to {} bytes of UTF-8, and this one has {}",
-                spaces::NAME_BYTES_MAX,
-                name.len()
-            )));
-        }
         let opened = parent.get().not_closed()?.within(name);
         self.opened.set(opened).map_err(|_| already_open())
-    }
-
-    /// Give this namespace another era, so that it is empty.
-    fn _begin_era(&self, py: Python<'_>) -> PyResult<()> {
-        let opened = self.opened()?;
-        let name = opened.space.as_ref().map_or(&[][..], Space::name);
-        opened.cache.advance_era(name).map_err(|error| opened.refused(py, error)).map(|_| ())
     }
 
     /// Return the era of a namespace of this cache or namespace.
