@@ -6,18 +6,14 @@ One implementation for all stores, so it uses what they have in common. Must not
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Optional
 
 from tuckbox.advice import explains_names
 from tuckbox.errors import InvalidArgument
-from tuckbox.keys import Key
+from tuckbox.keys import Key, Prefix
 from tuckbox.namespaces import Namespace
 
-__all__ = ["Organising", "Prefix"]
-
-Prefix = Union[str, bytes, tuple[Key, ...]]
-"""What keys begin with: a str for str keys, bytes for bytes keys, a tuple for tuples."""
-
+__all__ = ["Organising"]
 
 class Organising:
     """Adds namespaces, and operations on the entries of a tag or a prefix, to a store."""

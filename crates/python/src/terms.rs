@@ -17,7 +17,7 @@ pub struct OwnedTerms {
 }
 
 impl OwnedTerms {
-    /// Converts the arguments. An argument that is None counts as not given.
+    /// Converts the arguments; `None` is an argument that was not given.
     ///
     /// # Errors
     /// `InvalidTTL`, `InvalidTag`, `InvalidArgument`.
@@ -27,11 +27,10 @@ impl OwnedTerms {
         stale: Option<&Bound<'_, PyAny>>,
         keep_ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<OwnedTerms> {
-        let tags = tags.filter(|tags| !tags.is_none());
         let tags = tags.map(tags_of).transpose()?.unwrap_or_default();
         let stale = stale.filter(|stale| !stale.is_none());
         let stale = stale.map(|stale| ttl::parse(Some(stale))).transpose()?;
-        let keeps_ttl = match keep_ttl.filter(|keep_ttl| !keep_ttl.is_none()) {
+        let keeps_ttl = match keep_ttl {
             None => false,
             Some(keep_ttl) => {
                 keep_ttl.cast::<PyBool>().map(|given| given.is_true()).map_err(|_| {

@@ -515,7 +515,10 @@ class Store:
                 if self._is_gone(record) or is_unreachable(key)
             ]
             for key, record in gone:
-                self._drop(key, record)
+                if self._is_gone(record):
+                    self._drop(key, record)
+                else:
+                    self.delete(key)
             return len(gone)
 
     # --- Tags and eras -------------------------------------------------------------------------
