@@ -140,7 +140,7 @@ class Store(Protocol):
     # --- Writing ---------------------------------------------------------------------------------
     #
     # `ttl`, `tags` and `stale` belong to the stored entry, and replace those of the old one. With
-    # `keep_ttl`, a fresh entry keeps the moment at which its ttl ends, and `ttl` is for a new entry.
+    # `keep_ttl`, a fresh entry keeps the moment at which its ttl ends; then `ttl` is for a new one.
 
     def set(
         self,

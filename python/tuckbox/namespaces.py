@@ -42,9 +42,9 @@ class Namespace(Cache):
         0
     """
 
-    _parent: Any
+    _parent: Cache
 
-    def __init__(self, parent: Any, name: str) -> None:
+    def __init__(self, parent: Cache, name: str) -> None:
         """Open a namespace. Use ``cache.namespace(name)``.
 
         Args:
@@ -63,7 +63,7 @@ class Namespace(Cache):
         checked = _checked(name)
         self._join(parent, checked)
         self._parent = parent
-        self._names = (*parent._names, checked)
+        self._names = (*parent._names, checked)  # noqa: SLF001 - Known here only.
 
     def clear(self) -> None:  # type: ignore[override]
         """Make the namespace empty, in a time that does not depend on the number of entries.

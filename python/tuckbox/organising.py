@@ -15,6 +15,7 @@ from tuckbox.namespaces import Namespace
 
 __all__ = ["Organising"]
 
+
 class Organising:
     """Adds namespaces, and operations on the entries of a tag or a prefix, to a store."""
 
@@ -22,7 +23,7 @@ class Organising:
 
     if TYPE_CHECKING:
         # What it needs of the store, and its class of namespaces.
-        def __iter__(self) -> Iterator[Key]: ...
+        def __iter__(self) -> Iterator[Key]: ...  # noqa: D105
         def _iter_tagged(self, tag: str) -> Iterator[Key]: ...
         def delete(self, key: Key, version: Optional[int] = None) -> bool: ...  # noqa: D102
         def _within(self, name: str) -> Namespace: ...

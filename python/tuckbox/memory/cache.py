@@ -175,7 +175,7 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
         return "private" if self._name is None else f"{self._name!r} in this process"
 
     def _within(self, name: str) -> Namespace:
-        return _Namespace(self, name)
+        return _Namespace(self, name)  # type: ignore[arg-type] # As below.
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the name and the options, not the entries.
@@ -201,7 +201,7 @@ _OWN = frozenset(
 MutableMapping.register(Cache)
 
 
-class _Namespace(Namespace, Cache):
+class _Namespace(Namespace, Cache):  # type: ignore[misc] # For types, one of `tuckbox.Cache`.
     """A namespace of a cache in this process."""
 
 

@@ -966,9 +966,7 @@ def _entry(found: Optional[tuple[Record, bool]]) -> Optional[Entry]:
     )
 
 
-def _lookups(
-    objects: Iterable[Any], encode: Callable[[Any], bytes]
-) -> list[tuple[Any, bytes]]:
+def _lookups(objects: Iterable[Any], encode: Callable[[Any], bytes]) -> list[tuple[Any, bytes]]:
     if isinstance(objects, (str, bytes)):
         raise KeyTypeError(
             f"keys must be an iterable of keys, not {type_name(type(objects))}; put a single key "
@@ -977,19 +975,16 @@ def _lookups(
     return [(key, encode(key)) for key in list(objects)]
 
 
-def _terms(
-    ttl: Ttl, stale: Ttl, tags: Optional[Iterable[str]], keep_ttl: Optional[bool] = False
-) -> Terms:
+def _terms(ttl: Ttl, stale: Ttl, tags: Iterable[str], keep_ttl: object = False) -> Terms:
     length_us = ttl_us(ttl)
-    if keep_ttl is not None and not isinstance(keep_ttl, bool):
+    if not isinstance(keep_ttl, bool):
         kind = type_name(type(keep_ttl))
         raise InvalidArgument(f"keep_ttl must be True or False, not {kind}")
     stale_us = 0
     if stale is not None:
         given_us = ttl_us(stale)
         stale_us = _STALE_US_MAX if given_us is None else given_us
-    checked = () if tags is None or tags == () else _checked_tags(tags)
-    return Terms(length_us, stale_us, checked, bool(keep_ttl))
+    return Terms(length_us, stale_us, _checked_tags(tags) if tags != () else (), keep_ttl)
 
 
 _STALE_US_MAX = 1 << 62

@@ -570,7 +570,7 @@ class Store:
             lease = self._leases[key] = Lease(key, handle, version, self._invalidations)
             return found, lease
 
-    def finish(
+    def finish(  # noqa: PLR0917 - As the contract.
         self,
         lease: Lease,
         key: bytes,
@@ -664,9 +664,7 @@ def _oldest(queue: OrderedDict[bytes, Record]) -> tuple[bytes, Optional[Record]]
     return b"", None
 
 
-def _last(
-    queue: OrderedDict[bytes, Record], is_wanted: Callable[[bytes], bool]
-) -> Optional[bytes]:
+def _last(queue: OrderedDict[bytes, Record], is_wanted: Callable[[bytes], bool]) -> Optional[bytes]:
     """Return the last key that is wanted; None if there is none."""
     while True:
         # An interruption may change the queue.
