@@ -139,8 +139,13 @@ class Core(_Mapping):
         """Become a namespace of another cache or namespace, whose handle it shares."""
         parent._readable()
         vars(self).update(vars(parent))
-        self._root = parent._root or parent
+        self._root = parent._handle
         self._space = parent._space.within(name)
+
+    @property
+    def _handle(self) -> Core:
+        """The handle: of a namespace, the one that it shares."""
+        return self if self._root is None else self._root
 
     def _prefix(self) -> bytes:
         return self._space.prefix(self._described())
@@ -763,7 +768,7 @@ class Core(_Mapping):
             >>> cache.closed
             True
         """
-        handle = self._root or self
+        handle = self._handle
         if handle._is_open:
             handle._is_open = False
             handle._described().abandon_all(handle)
@@ -771,7 +776,7 @@ class Core(_Mapping):
     @property
     def closed(self) -> bool:
         """Whether this handle is closed."""
-        return not (self._root or self)._is_open
+        return not self._handle._is_open
 
     # --- Leases and eras: see `tuckbox.contract` -----------------------------------------------
 
@@ -783,7 +788,7 @@ class Core(_Mapping):
             if found is None or force:
                 self._writable()
             return FOUND, _entry(found), None
-        found, lease = store.begin(encoded, self._root or self, force=force)
+        found, lease = store.begin(encoded, self._handle, force=force)
         if lease is not None:
             return LEASE, _entry(found), lease
         is_found = found is not None and not found[1] and not force
