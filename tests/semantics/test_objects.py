@@ -26,6 +26,8 @@ from tuckbox.errors import (
     ValueTypeError,
 )
 
+RUNS_ON = ("shared", "memory")
+
 Opened = Callable[..., Cache]
 SECRET = "a secret for tests"
 
