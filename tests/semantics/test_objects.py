@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import dataclasses
 import enum
@@ -17,7 +18,8 @@ import numpy as np
 import pytest
 
 from processes import workers
-from tuckbox import Cache, _engine, compression, register, registry
+from tuckbox import Cache, _engine, compression, memory, register, registry
+from tuckbox.contract import LEASE
 from tuckbox.errors import (
     EntryCorrupt,
     EntryRefused,
@@ -25,8 +27,10 @@ from tuckbox.errors import (
     ValueTooLarge,
     ValueTypeError,
 )
+from tuckbox.memory import codec
+from tuckbox.objects import Objects
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "namespace")
 
 Opened = Callable[..., Cache]
 SECRET = "a secret for tests"
@@ -100,6 +104,14 @@ class Labelled:
         return Basket(*eval(content))
 
 
+def stored(cache: Any, value: Any) -> tuple[int, bytes]:
+    """The tag and the bytes of a value under the key "key"."""
+    if isinstance(cache, memory.Cache):
+        kept, _ = cache._encoded(cache._described(), "key", b"key", value)
+        return codec._item(kept)
+    return _engine._encoded(cache, value)
+
+
 MODES: dict[str, tuple[dict[str, Any], Any]] = {
     "registered": ({}, Point(1, [Point(2)])),
     "signed": ({"pickle": "signed", "secret": SECRET}, Basket(1, Point(2))),
@@ -137,12 +149,81 @@ def test_every_operation_takes_and_returns_objects(opened: Opened, path: str, mo
     assert other.get_many([*keys, "int"]) == {**dict.fromkeys(keys, value), "int": 1}
     assert {key for key, found in other.items() if found == value} == keys
     assert sum(found == value for found in other.values()) == len(keys)
+    assert dict(other) == {**dict.fromkeys(keys, value), "int": 1}
     assert other.setdefault("set", None) == value
+    assert other.get_and_touch("set", 60) == value
     assert other.incr("int") == 2
     assert other.pop("item") == value
     while other:
         key, found = other.popitem()
         assert found == (2 if key == "int" else value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_loading_takes_and_returns_objects(opened: Opened, path: str, mode: str) -> None:
+    register(Point)
+    options, value = MODES[mode]
+    cache, other = opened(path, **options), opened(path, **options)
+    calls: list[str] = []
+
+    def make() -> Any:
+        calls.append("made")
+        return value
+
+    for one in (cache, other):
+        assert one.get_or_set("one", make, ttl=60, stale=60) == value
+        many = one.get_or_set_many(["a", "b"], lambda keys: dict.fromkeys(keys, make()))
+        assert many == {"a": value, "b": value}
+        made = one.memoize(name="made")(make)
+        assert made() == made.peek() == value
+    assert len(calls) == 3
+    assert made.refresh() == value
+    state, entry, token = cache._begin("one", True)
+    cache._abandon(token)
+    assert (state, entry.value) == (LEASE, value)
+    assert other["one"] == value
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_event_loops_take_and_return_objects(opened: Opened, path: str, mode: str) -> None:
+    register(Point)
+    options, value = MODES[mode]
+    cache = opened(path, **options)
+
+    async def operate() -> None:
+        await cache.aset("set", value)
+        assert await cache.aadd("add", value)
+        assert await cache.areplace("set", value)
+        await cache.aset_many({"many": value})
+        assert await cache.aget("set") == value
+        assert (await cache.aget_entry("set")).value == value
+        assert await cache.aget_many(["add", "many"]) == {"add": value, "many": value}
+        assert await cache.aget_or_set("made", lambda: value) == value
+        assert await cache.asetdefault("made", None) == value
+        assert await cache.apop("made") == value
+
+    asyncio.run(operate())
+    assert cache["many"] == value
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_namespaces_take_and_return_objects(opened: Opened, path: str, mode: str) -> None:
+    register(Point)
+    options, value = MODES[mode]
+    cache, other = opened(path, **options), opened(path, **options)
+    outer, inner = cache.namespace("outer"), cache.namespace("outer").namespace("inner")
+    for one in (cache, outer, inner):
+        one.set("key", value, tags=["tag"])
+        one["other"] = value
+    for one in (other, other.namespace("outer"), other.namespace("outer").namespace("inner")):
+        assert one["key"] == value
+        assert dict(one.items()) == {"key": value, "other": value}
+        assert list(one.scan(tag="tag")) == ["key"]
+        assert one.popitem()[1] == value
+    outer.clear()
+    assert "key" not in inner
+    inner["key"] = value
+    assert other.namespace("outer").namespace("inner")["key"] == value
 
 
 def registered_values() -> list[Any]:
@@ -172,7 +253,7 @@ def test_registered_types_come_back(cache: Cache) -> None:
         assert type(cache["key"]) is type(value)
 
 
-def test_models_come_back() -> None:
+def test_models_come_back(cache: Cache) -> None:
     pydantic = pytest.importorskip("pydantic")
 
     class Model(pydantic.BaseModel):
@@ -182,14 +263,13 @@ def test_models_come_back() -> None:
         model_config = pydantic.ConfigDict(extra="allow")
 
     register(Model)
-    with Cache() as cache:
-        value = Model(a=1, other="more")
-        value._hidden = 4
-        cache["key"] = [value]
-        (found,) = cache["key"]
-        assert found == value
-        assert found.model_fields_set == {"a", "other"}
-        assert found._hidden == 4
+    value = Model(a=1, other="more")
+    value._hidden = 4
+    cache["key"] = [value]
+    (found,) = cache["key"]
+    assert found == value
+    assert found.model_fields_set == {"a", "other"}
+    assert found._hidden == 4
 
 
 ARRAYS = [
@@ -227,10 +307,15 @@ def test_scalars_keep_their_type_if_it_is_registered(cache: Cache, scalar: Any) 
     assert type(cache["key"][0]) is type(scalar)
 
 
-def test_arrays_of_objects_are_refused_in_both_directions(cache: Cache) -> None:
+def test_arrays_of_objects_are_refused(cache: Cache) -> None:
     register(np.ndarray)
     with pytest.raises(ValueTypeError, match=r"key 'key': value\[0\]: an array with dtype object"):
         cache["key"] = [np.array([object()])]
+
+
+@pytest.mark.shared_file
+def test_a_forged_array_is_an_unreadable_entry(cache: Cache) -> None:
+    register(np.ndarray)
     cache["key"] = np.zeros(1)
     tag, content = _engine._encoded(cache, np.zeros(1))
     for forged in (b"|O8", b"<f4", b"<f9"):
@@ -239,12 +324,17 @@ def test_arrays_of_objects_are_refused_in_both_directions(cache: Cache) -> None:
             cache.get("key")
 
 
-def test_tables_come_back(cache: Cache) -> None:
+def registered_frame() -> Any:
     pa, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
     for kind in (pd.DataFrame, pd.Series, pa.Table, pa.RecordBatch):
         register(kind)
     moments = pd.to_datetime(["2020-01-01", "2021-01-01"])
-    frame = pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": moments}, index=[5, 6])
+    return pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": moments}, index=[5, 6])
+
+
+def test_tables_come_back(cache: Cache) -> None:
+    pa, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    frame = registered_frame()
     cache["frame"] = frame
     pd.testing.assert_frame_equal(cache["frame"], frame)
     found = cache["frame"]
@@ -257,7 +347,11 @@ def test_tables_come_back(cache: Cache) -> None:
         assert cache["table"].equals(table)
     with pytest.raises(ValueTypeError, match="Arrow cannot hold"):
         cache["frame"] = pd.DataFrame({"a": [object()]})
-    tag, content = _engine._encoded(cache, frame)
+
+
+@pytest.mark.shared_file
+def test_a_damaged_table_is_a_table_or_an_unreadable_entry(cache: Cache) -> None:
+    tag, content = _engine._encoded(cache, registered_frame())
     for place in range(0, len(content), 7):
         forged = bytearray(content)
         forged[place] ^= 0xFF
@@ -274,7 +368,7 @@ def test_own_functions_and_a_stable_name(cache: Cache) -> None:
     )
     cache["key"] = [1 + 2j]
     assert cache["key"] == [1 + 2j]
-    assert b"\x01z" in _engine._encoded(cache, 1 + 2j)[1]
+    assert b"\x01z" in stored(cache, 1 + 2j)[1]
 
 
 def test_fields_may_be_added_and_removed(cache: Cache) -> None:
@@ -387,6 +481,7 @@ def reads(cache: Cache, key: str) -> list[Callable[[], Any]]:
     ]
 
 
+@pytest.mark.shared_file
 @pytest.mark.parametrize("mode", ["never", "signed", "private"])
 def test_forged_entries_run_no_code(
     opened: Opened, path: str, mark: pathlib.Path, mode: str
@@ -410,6 +505,7 @@ def test_forged_entries_run_no_code(
             assert not mark.exists()
 
 
+@pytest.mark.shared_file
 def test_a_signature_is_good_for_one_entry_of_one_cache(
     opened: Opened, path: str, tmp_path: pathlib.Path
 ) -> None:
@@ -432,6 +528,7 @@ def test_a_signature_is_good_for_one_entry_of_one_cache(
         other.get("key")
 
 
+@pytest.mark.shared_file
 def test_a_file_replaced_during_a_write_gets_readable_entries(opened: Opened, path: str) -> None:
     cache = opened(path, pickle="signed", secret=SECRET)
     for write in (
@@ -477,12 +574,18 @@ def test_secrets_rotate(opened: Opened, path: str) -> None:
         {"compress": 100, "compressor": "zip"},
     ],
 )
-def test_wrong_options_create_no_file(path: str, options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgument):
+def test_wrong_options_create_no_cache(path: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument) as shared:
         Cache(path, **options)
     assert not os.path.exists(path)
+    with pytest.raises(InvalidArgument) as in_memory:
+        memory.Cache("wrong-options", **options)
+    assert "wrong-options" not in memory.cache._named
+    if "group" not in options:
+        assert str(in_memory.value) == str(shared.value)
 
 
+@pytest.mark.shared_file
 def test_a_private_pickle_needs_a_private_file(opened: Opened, path: str) -> None:
     opened(path).close()
     for mode in (0o620, 0o602):
@@ -508,6 +611,7 @@ def test_a_private_pickle_needs_a_file_of_this_user(tmp_path: pathlib.Path) -> N
 # Handles.
 
 
+@pytest.mark.shared_file
 def test_a_handle_goes_to_child_processes_with_its_secret(opened: Opened, path: str) -> None:
     cache = opened(path, pickle="signed", secret=SECRET)
     cache["key"] = range(3)
@@ -566,6 +670,7 @@ def test_a_codec_gets_all_but_ints_and_registered_types(opened: Opened, path: st
     assert cache["key"] == Point(1)
 
 
+@pytest.mark.shared_file
 def test_a_codec_that_fails_to_decode_is_an_unreadable_entry(opened: Opened, path: str) -> None:
     cache = opened(path, codec=Json())
     _engine._plant(cache, b"key", 24, b"\x04json{")
@@ -582,16 +687,24 @@ def test_compressed_values_are_smaller_and_readable_everywhere(
 ) -> None:
     cache = opened(path, compress="1 kB", compressor=compressor)
     value = {"rows": [{"name": "a name", "number": number % 7} for number in range(2000)]}
-    assert (
-        len(_engine._encoded(cache, value)[1]) < len(_engine._encoded(opened(path), value)[1]) / 4
-    )
-    for stored in (value, "x" * 5000, b"y" * 5000, os.urandom(5000), "short"):
-        cache["key"] = stored
-        assert opened(path)["key"] == stored
+    assert len(stored(cache, value)[1]) < len(stored(opened(path), value)[1]) / 4
+    for one in (
+        value,
+        "x" * 5000,
+        "\udcff" * 5000,
+        b"y" * 5000,
+        os.urandom(5000),
+        "short",
+        2**9999,
+    ):
+        cache["key"] = one
+        assert opened(path)["key"] == one
+        assert type(cache["key"]) is type(one)
     with pytest.raises(ValueTooLarge):
         cache["key"] = bytes(cache.size)
 
 
+@pytest.mark.shared_file
 @pytest.mark.parametrize("library", ["backports.zstd", "zstandard", "lz4"])
 def test_a_decompression_bomb_is_refused(
     opened: Opened, path: str, library: str, monkeypatch: pytest.MonkeyPatch
