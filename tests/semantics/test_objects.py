@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import copy
 import dataclasses
 import enum
@@ -11,6 +12,7 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import sys
 import time
 from typing import Any, Callable, NamedTuple
 
@@ -295,6 +297,13 @@ def test_arrays_come_back_and_can_be_changed(cache: Cache, array: Any) -> None:
     found[...] = found
 
 
+def test_an_array_is_a_view_of_what_was_read(cache: Cache) -> None:
+    """So a read copies the elements once."""
+    register(np.ndarray)
+    cache["key"] = np.arange(1000.0)
+    assert type(cache["key"].base) is bytearray
+
+
 SCALARS = [np.float64(1.5), np.int8(3), np.str_("x"), np.str_(""), np.bytes_(b""), np.bool_(True)]
 SCALARS += [np.datetime64("2020-01-01"), np.timedelta64(3, "s"), np.complex64(1j)]
 
@@ -387,6 +396,70 @@ def test_fields_may_be_added_and_removed(cache: Cache) -> None:
         cache.get("key")
 
 
+def dataclass_of(**fields: Any) -> Any:
+    given = [
+        (name, Any) if value is ... else (name, Any, dataclasses.field(default=value))
+        for name, value in fields.items()
+    ]
+    return dataclasses.make_dataclass("Record", given)
+
+
+def named_tuple_of(**fields: Any) -> Any:
+    defaults = [value for value in fields.values() if value is not ...]
+    return collections.namedtuple("Record", fields, defaults=defaults)
+
+
+def attrs_of(**fields: Any) -> Any:
+    attrs = pytest.importorskip("attrs")
+    return attrs.make_class(
+        "Record",
+        {
+            name: attrs.field(**({} if value is ... else {"default": value}))
+            for name, value in fields.items()
+        },
+    )
+
+
+def struct_of(**fields: Any) -> Any:
+    msgspec = pytest.importorskip("msgspec")
+    return msgspec.defstruct(
+        "Record",
+        [(name, Any) if value is ... else (name, Any, value) for name, value in fields.items()],
+        module=__name__,
+    )
+
+
+def model_of(**fields: Any) -> Any:
+    pydantic = pytest.importorskip("pydantic")
+    return pydantic.create_model("Record", **{name: (Any, value) for name, value in fields.items()})
+
+
+@pytest.mark.parametrize("kind", [dataclass_of, named_tuple_of, attrs_of, struct_of, model_of])
+def test_fields_change_in_every_kind_of_class(cache: Cache, kind: Any) -> None:
+    old, wider, narrower = kind(a=..., b=...), kind(a=..., b=..., c=7), kind(b=...)
+    register(old, name="record")
+    cache["key"] = old(a=1, b=2)
+    registry.by_name.clear()
+    register(wider, name="record")
+    assert cache["key"] == wider(a=1, b=2, c=7)
+    registry.by_name.clear()
+    register(narrower, name="record")
+    assert cache["key"] == narrower(b=2)
+    registry.by_name.clear()
+    register(kind(a=..., b=..., needed=...), name="record")
+    with pytest.raises(EntryCorrupt, match="key 'key': .*needed"):
+        cache.get("key")
+
+
+def test_a_member_that_an_enum_no_longer_has(cache: Cache) -> None:
+    register(enum.Enum("Colour", {"RED": 1, "BLUE": 2}), name="colour")
+    cache["key"] = next(kind for kind in registry.by_type if kind.__name__ == "Colour").BLUE
+    registry.by_name.clear()
+    register(enum.Enum("Colour", {"RED": 1}), name="colour")
+    with pytest.raises(EntryRefused, match=r"key 'key': .*no member 'BLUE'"):
+        cache.get("key")
+
+
 def test_reading_runs_no_post_init(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     register(Point)
     cache["key"] = Point(1)
@@ -453,6 +526,44 @@ def test_pickled_values_keep_their_exact_type(opened: Opened, path: str) -> None
             assert type(cache["key"]) is type(value)
         cache["plain"] = {"a": (1, "b")}
         assert opened(path)["plain"] == {"a": (1, "b")}
+
+
+def test_a_registered_type_comes_before_pickle(opened: Opened, path: str) -> None:
+    register(Point)
+    cache, plain = opened(path, pickle="signed", secret=SECRET), opened(path)
+    for value in (Point(1), [Point(1)], {Point(1): (Point(2), "x")}):
+        cache["key"] = value
+        assert plain["key"] == value
+    # One object that only pickle can store, and all of it is pickled.
+    cache["key"] = [Point(1), Basket(1)]
+    assert cache["key"] == [Point(1), Basket(1)]
+    with pytest.raises(EntryRefused, match=r"key 'key': .*pickle=\"never\".*pickle=\"signed\""):
+        plain.get("key")
+
+
+def test_what_cannot_be_pickled_changes_nothing(opened: Opened, path: str) -> None:
+    cache = opened(path, pickle="private")
+    cache["key"] = "old"
+    with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):
+        cache["key"] = [lambda: 1]
+    assert cache["key"] == "old"
+
+
+@pytest.mark.parametrize(
+    "options", [{"codec": Json()}, {"pickle": "private"}], ids=["codec", "pickle"]
+)
+def test_an_unreadable_entry_leaves_no_lease(
+    opened: Opened, path: str, options: dict[str, Any]
+) -> None:
+    opened(path, **options)["key"] = [1] if "codec" in options else Basket(1)
+    cache = opened(path)
+    with pytest.raises(EntryRefused, match="key 'key'"):
+        cache.get_or_set("key", lambda: "made")
+    with pytest.raises(EntryRefused, match="key 'key'"):
+        cache._begin("key", True)
+    assert cache._wait_made("key", 0)
+    assert cache.delete("key")
+    assert cache.get_or_set("key", lambda: "made") == "made"
 
 
 @pytest.fixture
@@ -526,6 +637,101 @@ def test_a_signature_is_good_for_one_entry_of_one_cache(
     _engine._plant(other, b"key", tag, content)
     with pytest.raises(EntryRefused):
         other.get("key")
+
+
+class Raw(NamedTuple):
+    """The code and the bytes of an entry."""
+
+    code: int
+    content: bytes
+
+
+class Bytes(Objects):
+    """Returns the bytes of entries, and stores any."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.takes = 2
+
+    def encode(self, value: Any, key: bytes, cache_id: bytes) -> Any:
+        return tuple(value)
+
+    def decode(self, code: int, content: bytes, key: bytes, cache_id: bytes) -> Raw:
+        return Raw(code, content)
+
+
+class Attacker(Cache):
+    """Can write to the file, and has no secret."""
+
+    _objects_class = Bytes
+
+
+@pytest.mark.shared_file
+def test_signed_objects_cannot_be_swapped(
+    opened: Opened, path: str, tmp_path: pathlib.Path
+) -> None:
+    """Between keys, namespaces, eras and caches."""
+    options = {"pickle": "signed", "secret": SECRET}
+    paths = [path, str(tmp_path / "other.tuck")]
+    parts: list[tuple[str, ...]] = [(), ("n",), ("n", "m"), ("m",), ("n", "m", "n")]
+
+    def all_places(caches: list[Cache]) -> list[tuple[Cache, Any]]:
+        spaces = []
+        for cache in caches:
+            for names in parts:
+                space = cache
+                for name in names:
+                    space = space.namespace(name)
+                spaces.append(space)
+        return [(space, key) for space in spaces for key in ("key", b"key", ("key",), "key2")]
+
+    places = all_places([opened(one, **options) for one in paths])
+    attackers = [Attacker(one) for one in paths]
+    raw_places = all_places(attackers)
+    for number, (space, key) in enumerate(places):
+        space[key] = Basket(number)
+    genuine = [space[key] for space, key in raw_places]
+    assert {raw.code for raw in genuine} == {23}
+    refused = 0
+    for number, (space, key) in enumerate(places):
+        raw_space, raw_key = raw_places[number]
+        for other, raw in enumerate(genuine):
+            raw_space[raw_key] = raw
+            if other == number:
+                assert space[key] == Basket(number)
+                continue
+            with pytest.raises(EntryRefused, match="not signed for this entry"):
+                space.get(key)
+            refused += 1
+    assert refused == len(places) * (len(places) - 1)
+    space, raw_space = places[4][0], raw_places[4][0]
+    space.clear()
+    raw_space["key"] = genuine[4]
+    with pytest.raises(EntryRefused):
+        space.get("key")
+    for attacker in attackers:
+        attacker.close()
+
+
+@pytest.mark.shared_file
+def test_nothing_named_in_the_file_is_imported(
+    opened: Opened, path: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostile_module.py").write_text("Thing = encode = decode = dict\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    cache, attacker = opened(path, codec=Json()), Attacker(path)
+    names = [b"hostile_module", b"hostile_module.Thing", b"hostile_module:Thing"]
+    for name in names:
+        state = bytes([len(name)]) + name
+        pickled = b"chostile_module\nThing\n)R."
+        for code in (21, 22, 23, 24, 25):
+            for content in (state + b"\xc0", state, pickled):
+                attacker["key"] = Raw(code, content)
+                with pytest.raises(EntryCorrupt):
+                    cache.get("key")
+    attacker.close()
+    assert set(sys.modules) == before
 
 
 @pytest.mark.shared_file
