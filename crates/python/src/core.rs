@@ -860,12 +860,7 @@ impl Core {
         token.get().abandon();
     }
 
-    fn _wait_made(
-        &self,
-        py: Python<'_>,
-        key: &Bound<'_, PyAny>,
-        timeout_s: f64,
-    ) -> PyResult<bool> {
+    fn _wait_made(&self, py: Python<'_>, key: &Bound<'_, PyAny>, timeout_s: f64) -> PyResult<bool> {
         leases::wait_made(self, py, key, timeout_s)
     }
 
