@@ -62,10 +62,14 @@ impl Waiter for Brief {
     }
 }
 
+fn brief_twins(size_bytes: u64) -> Vec<Arc<Cache>> {
+    let config = Config { size_bytes, waiter: Arc::new(Brief), ..Config::default() };
+    Cache::twins(&config, 3).unwrap().into_iter().map(Arc::new).collect()
+}
+
 #[test]
 fn a_brief_finish_that_meets_a_lock_leaves_the_lease_open() {
-    let config = Config { size_bytes: 64 << 10, waiter: Arc::new(Brief), ..Config::default() };
-    let twins: Vec<_> = Cache::twins(&config, 3).unwrap().into_iter().map(Arc::new).collect();
+    let twins = brief_twins(64 << 10);
     let token = lease(&twins[0], 1);
     let writer = Stopped::start(&twins[1], nth(Point::RecordWritten, 1), |cache| {
         store(cache, 2, 1, 100);
@@ -152,21 +156,25 @@ fn a_late_release_leaves_the_next_maker_alone() {
 
 #[test]
 fn a_value_whose_tag_is_evicted_while_it_is_stored_is_not_found() {
-    // The tag's row is guarded by the lock of another shard than the key's.
-    const KEY: usize = 2;
     for point in [Point::RecordWritten, Point::CursorMoved] {
-        let twins = twins(64 << 20, 2);
-        let token = lease(&twins[0], KEY);
-        let maker = Stopped::start(&twins[0], nth(point, 1), move |cache| {
-            let attributes = Attributes { tags: &["users"], ..Attributes::default() };
-            let value = stamped(KEY, 1, 100);
-            let finish =
-                cache.finish(&token, &name(KEY), Value::bytes(&value), Ttl::Never, &attributes);
-            assert!(finish.unwrap(), "it looked at the tag before");
-        });
-        let maker = maker.expect("it stores");
-        twins[1].evict("users", false).unwrap();
-        maker.resume();
-        assert_eq!(look(&twins[1], KEY), None, "{point:?}");
+        let mut evictions = 0;
+        for key in 0..8 {
+            let twins = brief_twins(64 << 20);
+            let token = lease(&twins[0], key);
+            let maker = Stopped::start(&twins[0], nth(point, 1), move |cache| {
+                let attributes = Attributes { tags: &["users"], ..Attributes::default() };
+                let (name, value) = (name(key), stamped(key, 1, 100));
+                let stored =
+                    cache.finish(&token, &name, Value::bytes(&value), Ttl::Never, &attributes);
+                assert!(stored.unwrap(), "it looked at the tag before");
+            });
+            let maker = maker.expect("it stores");
+            // Blocked if the tag's row and the key have the same lock.
+            let is_evicted = twins[1].evict("users", false).is_ok();
+            maker.resume();
+            assert_eq!(look(&twins[2], key), (!is_evicted).then_some(Seen::Value(1)), "{point:?}");
+            evictions += u32::from(is_evicted);
+        }
+        assert!(evictions > 0, "{point:?}");
     }
 }
