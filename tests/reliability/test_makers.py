@@ -159,7 +159,7 @@ def storm(folder: Path, rounds: int, seed: int, kind: type | None = None) -> lis
     for _ in range(rounds):
         trial = Trial(folder, "shared", kind)
         count, kills = dice.randint(6, 12), dice.randint(1, 4)
-        noticed_s += makers_die(trial, count, kills, 0.02, dice.choice((0, dice.random() / 40)))
+        noticed_s += makers_die(trial, count, kills, 0.02, dice.random() / 10)
         trial.close()
     return noticed_s
 
@@ -360,8 +360,8 @@ class WaitsForTheDead(Cache):
 
 class NoticesLate(Cache):
     def _wait_made(self, key: Any, timeout_s: float) -> bool:
-        time.sleep(0.3)
-        return super()._wait_made(key, timeout_s)
+        time.sleep(0.5)
+        return super()._wait_made(key, 0)
 
 
 @pytest.mark.parametrize("kind", [EachForItself, KeepsNothing])
