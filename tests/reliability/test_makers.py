@@ -361,7 +361,7 @@ class WaitsForTheDead(Cache):
 class NoticesLate(Cache):
     def _wait_made(self, key: Any, timeout_s: float) -> bool:
         time.sleep(0.5)
-        return super()._wait_made(key, 0)
+        return True
 
 
 @pytest.mark.parametrize("kind", [EachForItself, KeepsNothing])
