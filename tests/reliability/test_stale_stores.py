@@ -41,7 +41,8 @@ WAYS: dict[str, tuple[Way, Any]] = {
     "set and delete": (lambda cache, key: (cache.set(key, OTHER), cache.delete(key)), None),
     "set that expires": (lambda cache, key: cache.set(key, OTHER, ttl=0), None),
     "incr": (lambda cache, key: (cache.set(key, 1), cache.incr(key)), 2),
-    "evict": (lambda cache, _: cache.evict(tag="page"), None),
+    # Here, the old value has no tags, and is kept when the new one is refused.
+    "evict": (lambda cache, _: cache.evict(tag="page"), "old"),
     "evict softly": (lambda cache, _: cache.evict(tag="page", soft=True), None),
     "clear": (lambda cache, _: cache.clear(), None),
 }
@@ -149,7 +150,7 @@ def rounds(cache: Any, count: int, seed: int) -> tuple[int, int]:
             part = part_of(cache, space)
             old = dice.choice((None, None, "old", 17))
             if old is not None:
-                part.set(key, old, tags=["page"])
+                part.set(key, old, tags=[] if way == "evict" else ["page"])
             is_stale = turn % 2 == 0
             before = dice.random() < 0.5
 
@@ -166,8 +167,9 @@ def rounds(cache: Any, count: int, seed: int) -> tuple[int, int]:
             assert made == ["made", turn]
             for found in (partner.do("get", space, key), part.get(key)):
                 if is_stale:
-                    if found != ways[way][1]:
-                        raise Stale(f"{way}: {found!r} is served")
+                    expected = old if way == "evict" else ways[way][1]
+                    if found != expected:
+                        raise Stale(f"{way}: {found!r} is served, not {expected!r}")
                 else:
                     assert found in (made, old, None), found
             if is_stale:
