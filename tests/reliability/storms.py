@@ -1,10 +1,10 @@
 """Players that store, read, evict tags and clear namespaces at random, and what each may find.
 
 The oracle is a board in shared memory. Each player numbers what it stores, and notes the number
-once the store has returned; for a value that is made, once the making has begun. Whoever deletes or
-evicts reads these numbers of all affected keys before, and makes them the *floors* after: whoever
-then reads must find no value up to the floor. Each word of the board has one writer, and a player
-that was killed has noted less, which forbids less.
+once the store has returned; for a value that is made, once the making has begun. To evict, a player
+reads these numbers of all affected keys before, and makes them *floors* after. No later read may
+find a value up to the floor. Each word of the board has one writer. A player that was killed has
+noted less, which forbids less.
 
 A replacement of a killed player has its number, and continues its numbering.
 """
@@ -222,7 +222,9 @@ class Player:
         of, player, number, _ = found
         if of != key or number <= floors[player]:
             self._board.count(self._player, Count.WRONG)
-            self._journal.note(f"{operation}:{key}:{of}:{player}:{number}:{floors}".replace(" ", ""))
+            self._journal.note(
+                f"{operation}:{key}:{of}:{player}:{number}:{floors}".replace(" ", "")
+            )
 
     def _invalidate(self, key: int) -> None:
         operation = self._dice.choice(("evict", "evict", "soft", "delete", "clear"))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.family("T-I2"), pytest.mark.timeout(120)]
 
 HITS_MIN = 0.05
-"""The share of reads that find something. About half of that many do on a sound build."""
+"""The share of reads that find something, at least. On a sound build, about half of them do."""
 
 _fork = multiprocessing.get_context("fork")
 
