@@ -212,7 +212,7 @@ def test_stale_values_are_refused_and_others_are_not(
     cache: Cache, trials: Trials, size: Any, seed: int
 ) -> None:
     # In memory, each key has a counter of its own, so fewer rounds show as much.
-    count = size(1000, 20_000) if type(cache) is Cache else size(100, 1000)
+    count = size(1000, 20_000) if type(cache) is Cache else size(50, 1000)
     stale, clean = rounds(cache, count, seed)
     trials.add(stale, "stale stores")
     trials.add(clean, "clean stores")
