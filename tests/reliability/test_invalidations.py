@@ -198,8 +198,6 @@ class Remembers(Cache):
 
     def get(self, key: Any, default: Any = None) -> Any:
         kept = self.__dict__.setdefault("kept", {})
-        if len(kept) > 20:
-            kept.clear()
         if kept.get(key) is None:
             kept[key] = super().get(key)
         return default if kept[key] is None else kept[key]
