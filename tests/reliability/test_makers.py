@@ -333,6 +333,40 @@ def test_handles_that_are_closed_while_they_make(trial: Trial, trials: Trials) -
     trials.add(20, "callers")
 
 
+@pytest.mark.shared_file
+@pytest.mark.parametrize("is_killed", [False, True], ids=["lives", "killed"])
+def test_makers_of_several_keys(trial: Trial, is_killed: bool, trials: Trials) -> None:
+    """Twenty processes ask for ten of thirty keys each. Each key is made once; those of a maker
+    that was killed, once more."""
+
+    def ask(cache: Any, make: Callable[[], Any], number: int) -> Any:
+        def make_many(keys: list[int]) -> dict[int, Any]:
+            for key in keys:
+                trial.journal.note(f"makes:{key}")
+            trial.journal.note("makes")
+            runs = sum(note.what == "makes" for note in trial.journal.notes())
+            time.sleep(1000 if is_killed and runs == 1 else 0.02)
+            return {key: [key, number] for key in keys}
+
+        keys = random.Random(number).sample(range(30), 10)
+        found = cache.get_or_set_many(keys, make_many)
+        assert list(found) == keys
+        return found
+
+    with trial.crowd(20, lambda _cache, _number: None, ask) as crowd:
+        maker = trial.journal.wait_for("makes", 1)
+        if is_killed:
+            os.kill(maker.pid, signal.SIGKILL)
+        answers = crowd.answers(dead=1) if is_killed else crowd.answers()  # type: ignore[call-arg]
+        assert not any(answer.error for answer in answers), answers
+    stored = trial.cache.get_many(range(30))
+    assert all(answer.value.items() <= stored.items() for answer in answers), "not stored"
+    makes = [note for note in trial.journal.notes() if note.what.startswith("makes:")]
+    of_living = [note.what for note in makes if note.pid != maker.pid or not is_killed]
+    assert len(set(of_living)) == len(of_living), f"made twice: {makes}"
+    trials.add(20, "callers")
+
+
 # Caches that must be caught.
 
 
