@@ -18,6 +18,9 @@ _NAMES = {
     "memory size_bytes size_limit",
     "max_entries": "capacity count_limit max_items max_keys max_size maxlen maxsize threshold",
     "favour": "eviction eviction_policy favor policy",
+    "delta": "amount by increment step",
+    "default": "initial initial_value",
+    "version": "cas cas_token cas_unique token",
     "lock_timeout": "block_timeout timeout",
     "read_only": "readonly",
 }

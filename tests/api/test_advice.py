@@ -31,6 +31,13 @@ METHODS = {name: one for name, one in METHODS.items() if name == "__init__" or n
         (lambda cache: cache.get("k", fallback=1), "its parameters are key, default"),
         (lambda cache: cache.setdefault("k", 1, ex=60), r"setdefault\(\) .* it is called 'ttl'"),
         (lambda cache: cache.set_many({"k": 1}, expire=60), r"set_many\(\) .* it is called 'ttl'"),
+        (lambda cache: cache.add("k", 1, expire=60), r"^add\(\) .* 'expire'; it is called 'ttl'$"),
+        (lambda cache: cache.replace("k", 1, ex=60), r"^replace\(\) .* it is called 'ttl'$"),
+        (lambda cache: cache.cas("k", 1, cas=7), r"^cas\(\) .* it is called 'version'$"),
+        (lambda cache: cache.touch("k", expire=60), r"^touch\(\) .* it is called 'ttl'$"),
+        (lambda cache: cache.incr("k", amount=2), r"^incr\(\) .* it is called 'delta'$"),
+        (lambda cache: cache.decr("k", initial=2), r"^decr\(\) .* it is called 'default'$"),
+        (lambda cache: cache.delete("k", retry=True), "its parameters are key"),
     ],
 )
 def test_an_operation_says_what_a_parameter_is_called(

@@ -674,7 +674,9 @@ def test_a_process_ends_without_waiting_for_its_makers(timed: Cache, work: str) 
 def test_a_child_of_a_maker_does_not_use_its_parents_lease(timed: Cache) -> None:
     load = loads.Load(timed, "k", loads.Options())
     load.begin()
+    kept = load._token  # The lease would end with it.
     load._pid -= 1
     assert load.finish("the child's", 0.1) == "the child's"
     assert "k" not in timed
     assert not timed._wait_made("k", 0)
+    timed._abandon(kept)

@@ -69,8 +69,8 @@ pub use tuckbox_arena::{
     BRIEF_BYTES,
 };
 pub use value::{
-    Attributes, Basis, Changes, CheckReport, Condition, Config, Entry, Favour, FullEntry, Item, Loss,
-    Settings, Stats, Tags, Terms, Ttl, Value,
+    Attributes, Basis, Changes, CheckReport, Condition, Config, Entry, Favour, FullEntry, Item,
+    Loss, Settings, Stats, Tags, Terms, Ttl, Value,
 };
 
 /// The longest key, in bytes.

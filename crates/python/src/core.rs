@@ -25,7 +25,7 @@ use crate::scratch::{self, Used};
 use crate::spaces::{self, Space};
 use crate::terms::{self, OwnedTerms};
 use crate::waiter::{self, PythonWaiter};
-use crate::{choices, many, names, numbers, reports, ttl};
+use crate::{choices, many, numbers, reports, ttl};
 
 /// The operations of a cache. Use the subclass `tuckbox.Cache` to open one.
 #[pyclass(frozen, subclass, module = "tuckbox._engine")]
@@ -640,7 +640,7 @@ impl Core {
     ///     >>> cache.set_many({"a": 1, "b": 2}, ttl=60)
     ///     >>> len(cache)
     ///     2
-    #[pyo3(signature = (mapping, ttl=None, *, tags=None, stale=None, **others))]
+    #[pyo3(signature = (mapping, ttl=None, *, tags=None, stale=None))]
     #[pyo3(text_signature = "($self, mapping, ttl=None, *, tags=(), stale=None)")]
     fn set_many<'py>(
         &self,
@@ -649,9 +649,7 @@ impl Core {
         ttl: Option<&Bound<'py, PyAny>>,
         tags: Option<&Bound<'py, PyAny>>,
         stale: Option<&Bound<'py, PyAny>>,
-        others: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
-        names::refuse::<Core>("set_many", others)?;
         many::set(self, py, mapping, &OwnedTerms::new(ttl::parse(ttl)?, tags, stale, None)?)
     }
 
@@ -860,12 +858,7 @@ impl Core {
         token.get().abandon();
     }
 
-    fn _wait_made(
-        &self,
-        py: Python<'_>,
-        key: &Bound<'_, PyAny>,
-        timeout_s: f64,
-    ) -> PyResult<bool> {
+    fn _wait_made(&self, py: Python<'_>, key: &Bound<'_, PyAny>, timeout_s: f64) -> PyResult<bool> {
         leases::wait_made(self, py, key, timeout_s)
     }
 

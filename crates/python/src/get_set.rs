@@ -134,11 +134,27 @@ fn not_given() -> PyErr {
     PyRuntimeError::new_err("a required argument was not given")
 }
 
-/// Adds `get` and `set` to the class.
+/// The other methods with arguments that other caches may call differently.
+const EXPLAINED: [&str; 11] = [
+    "add",
+    "replace",
+    "cas",
+    "delete",
+    "pop",
+    "touch",
+    "get_and_touch",
+    "incr",
+    "decr",
+    "set_many",
+    "get_entry",
+];
+
+/// Adds `get` and `set` to the class, and advice to other methods.
 ///
 /// # Errors
 /// Exceptions of Python.
 pub fn install_methods(py: Python<'_>) -> PyResult<()> {
     fastcall::install::<Core, Get, 2>(py)?;
-    fastcall::install::<Core, Set, 3>(py)
+    fastcall::install::<Core, Set, 3>(py)?;
+    fastcall::explain::<Core>(py, &EXPLAINED)
 }
