@@ -583,6 +583,8 @@ def test_compressed_values_are_smaller_and_readable_everywhere(
     assert (
         len(_engine._encoded(cache, value)[1]) < len(_engine._encoded(opened(path), value)[1]) / 4
     )
+    short = ["x" * 900]
+    assert _engine._encoded(cache, short) == _engine._encoded(opened(path), short)
     for stored in (value, "x" * 5000, b"y" * 5000, os.urandom(5000), "short"):
         cache["key"] = stored
         assert opened(path)["key"] == stored
