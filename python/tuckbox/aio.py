@@ -397,7 +397,8 @@ class Asynchronous:
         """Do what `update` does, without holding the event loop.
 
         Args:
-            other, **values: As for `update`.
+            other: As for `update`.
+            **values: As for `update`.
 
         Raises:
             As `update`.
