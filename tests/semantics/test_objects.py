@@ -894,6 +894,8 @@ def test_compressed_values_are_smaller_and_readable_everywhere(
     cache = opened(path, compress="1 kB", compressor=compressor)
     value = {"rows": [{"name": "a name", "number": number % 7} for number in range(2000)]}
     assert len(stored(cache, value)[1]) < len(stored(opened(path), value)[1]) / 4
+    short = ["x" * 900]
+    assert stored(cache, short) == stored(opened(path), short)
     for one in (
         value,
         "x" * 5000,
