@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Callable
 from zoneinfo import ZoneInfo
 
 import pytest
+from tuckbox.integrations.envelopes import EnvelopeRejected, Envelopes
 
 from integrations.django import project
 from properties.test_round_trips import canonical
 from tuckbox import Cache, _engine
 from tuckbox.errors import EntryCorrupt, NotAnInteger
-from tuckbox.integrations.envelopes import EnvelopeRejected, Envelopes
 
 if TYPE_CHECKING:
     from pathlib import Path

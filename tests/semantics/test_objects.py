@@ -19,6 +19,7 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 import pytest
 
+from attackers import Attacker, Raw
 from processes import workers
 from tuckbox import Cache, _engine, compression, memory, register, registry
 from tuckbox.contract import LEASE
@@ -30,7 +31,6 @@ from tuckbox.errors import (
     ValueTypeError,
 )
 from tuckbox.memory import codec
-from tuckbox.objects import Objects
 
 RUNS_ON = ("shared", "memory", "namespace")
 
@@ -406,7 +406,7 @@ def dataclass_of(**fields: Any) -> Any:
 
 def named_tuple_of(**fields: Any) -> Any:
     defaults = [value for value in fields.values() if value is not ...]
-    return collections.namedtuple("Record", fields, defaults=defaults)
+    return collections.namedtuple("Record", fields, defaults=defaults)  # noqa: PYI024
 
 
 def attrs_of(**fields: Any) -> Any:
@@ -447,7 +447,7 @@ def test_fields_change_in_every_kind_of_class(cache: Cache, kind: Any) -> None:
     assert cache["key"] == narrower(b=2)
     registry.by_name.clear()
     register(kind(a=..., b=..., needed=...), name="record")
-    with pytest.raises(EntryCorrupt, match="key 'key': .*needed"):
+    with pytest.raises(EntryCorrupt, match=r"key 'key': .*needed"):
         cache.get("key")
 
 
@@ -539,6 +539,37 @@ def test_a_registered_type_comes_before_pickle(opened: Opened, path: str) -> Non
     assert cache["key"] == [Point(1), Basket(1)]
     with pytest.raises(EntryRefused, match=r"key 'key': .*pickle=\"never\".*pickle=\"signed\""):
         plain.get("key")
+
+
+class Reentrant:
+    """Uses a cache where it is pickled and where it is unpickled."""
+
+    cache: Cache
+
+    def __reduce__(self) -> Any:
+        Reentrant.cache["pickled"] = Reentrant.cache.get("pickled", 0) + 1
+        return reentrant, ()
+
+
+def reentrant() -> str:
+    Reentrant.cache.set_many({"unpickled": Basket(1), "key": "x" * 5000})
+    return Reentrant.cache.get_many(["unpickled", "key"])["key"]
+
+
+def test_pickling_and_unpickling_may_use_the_cache(opened: Opened, path: str) -> None:
+    Reentrant.cache = cache = opened(path, pickle="signed", secret=SECRET)
+    for read in (
+        lambda: cache["key"],
+        lambda: cache.get_many(["key"])["key"],
+        lambda: cache.get_entry("key").value,
+        lambda: dict(cache.items())["key"],
+        lambda: cache.pop("key"),
+    ):
+        cache.clear()
+        cache["key"] = Reentrant()
+        assert cache["pickled"] == 1
+        assert read() == "x" * 5000
+        assert cache["unpickled"] == Basket(1)
 
 
 def test_what_cannot_be_pickled_changes_nothing(opened: Opened, path: str) -> None:
@@ -637,33 +668,6 @@ def test_a_signature_is_good_for_one_entry_of_one_cache(
     _engine._plant(other, b"key", tag, content)
     with pytest.raises(EntryRefused):
         other.get("key")
-
-
-class Raw(NamedTuple):
-    """The code and the bytes of an entry."""
-
-    code: int
-    content: bytes
-
-
-class Bytes(Objects):
-    """Returns the bytes of entries, and stores any."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.takes = 2
-
-    def encode(self, value: Any, key: bytes, cache_id: bytes) -> Any:
-        return tuple(value)
-
-    def decode(self, code: int, content: bytes, key: bytes, cache_id: bytes) -> Raw:
-        return Raw(code, content)
-
-
-class Attacker(Cache):
-    """Can write to the file, and has no secret."""
-
-    _objects_class = Bytes
 
 
 @pytest.mark.shared_file
