@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Optional
 
 from tuckbox.advice import explains_names
-from tuckbox.errors import InvalidArgument
+from tuckbox.errors import CacheLost, InvalidArgument
 from tuckbox.keys import Key, Prefix
 from tuckbox.namespaces import Namespace
 
 __all__ = ["Organising"]
+
+_SCANS_MAX = 10
 
 
 class Organising:
@@ -107,7 +109,18 @@ class Organising:
             >>> list(cache)
             ['post:7']
         """
-        return sum(self.delete(key) for key in self.scan(prefix=_checked(prefix)))
+        count = 0
+        for attempt in range(_SCANS_MAX):
+            try:
+                for key in self.scan(prefix=_checked(prefix)):
+                    count += self.delete(key)
+            except CacheLost:
+                # A resize ends the scan; the new file has the rest. A lost cache is lost each time.
+                if attempt == _SCANS_MAX - 1:
+                    raise
+            else:
+                break
+        return count
 
 
 def _checked(prefix: object) -> Prefix:
