@@ -353,7 +353,8 @@ fn tags_and_staleness_are_those_of_before() {
 
 #[test]
 fn an_era_is_that_of_before_or_a_new_one() {
-    // Each file has another hash key. With 30, some share a row in the smaller files, and each has one of its own in the largest.
+    // With 30, some share a row in the smaller files, by the hash key of each, and each has one of
+    // its own in the largest.
     for advanced in [4].into_iter().chain([30; 24]) {
         let folder = Folder::new("resize-eras");
         let path = folder.file();
